@@ -1,0 +1,276 @@
+//! The resolved lab: what a lab file means once every default is filled in, every count expanded, every
+//! address given out and every node placed. A value: two machines resolve the same file to the same [`Lab`].
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Cores, Seconds};
+
+/// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lab {
+    /// `[a-z0-9][a-z0-9-]*`, at most 32 characters. The file's name where the file gives none.
+    pub name: String,
+    /// Where every random stream of the lab begins.
+    pub seed: u64,
+    /// At least one. Index 0 is where a lab without `hosts` lives.
+    pub hosts: Vec<Host>,
+    /// True for `hosts: machine`: the lab uses this machine's own network namespace as its one host.
+    pub machine: bool,
+    /// How the hosts are joined. `None` when there is one host.
+    pub underlay: Option<Underlay>,
+    /// Images that at least one node uses.
+    pub images: Vec<Image>,
+    /// Networks, in file order.
+    pub networks: Vec<Network>,
+    /// Nodes, groups expanded, in file order then by number.
+    pub nodes: Vec<Node>,
+    /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
+    pub job: Option<Job>,
+}
+
+/// A virtual host: a network namespace of its own, joined to the others by the underlay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// `host1`, `host2`, … or the file's own names.
+    pub name: String,
+    /// The host's address on the underlay (present when there are two hosts or more).
+    pub ipv4: Option<Ipv4Addr>,
+    /// Same, IPv6.
+    pub ipv6: Option<Ipv6Addr>,
+    /// Processors that the host's nodes may use, in the kernel's list form (`0-3,6`). `None`: all.
+    pub cpus: Option<String>,
+}
+
+/// The network that joins virtual hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Underlay {
+    /// Bytes.
+    pub mtu: u32,
+    /// IPv4 subnet that hosts' addresses come from.
+    pub ipv4: Ipv4Net,
+    /// IPv6 subnet that hosts' addresses come from.
+    pub ipv6: Ipv6Net,
+}
+
+/// A root file system, shared copy-on-write by all nodes that name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The name nodes use.
+    pub name: String,
+    /// Where the files come from.
+    pub source: ImageSource,
+    /// Index of the image underneath, for one saved from a running node.
+    pub base: Option<usize>,
+}
+
+/// Where an image's files come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageSource {
+    /// This machine's own root, read-only underneath.
+    Host,
+    /// A directory, a tar / tar.gz / tar.zst archive, an OCI image layout folder, or an OCI or docker archive;
+    /// which of these is read off the file itself. Relative paths are resolved against the lab file's folder.
+    Path {
+        /// Absolute.
+        path: PathBuf,
+        /// The name within an OCI layout or archive that holds several images (`org.opencontainers.image.ref.name`).
+        reference: Option<String>,
+    },
+}
+
+/// A network and the word for how it is built.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// `[a-z0-9][a-z0-9-]*`, at most 32 characters.
+    pub name: String,
+    /// The driver.
+    pub driver: DriverKind,
+    /// Node addresses come from here. On driver `host` nodes get addresses of their own on their host.
+    pub ipv4: Ipv4Net,
+    /// Same, IPv6. `None` where the file says `ipv6: false`.
+    pub ipv6: Option<Ipv6Net>,
+    /// Asked MTU, bytes. `None`: the driver's right value (1500; underlay minus encapsulation for vxlan).
+    pub mtu: Option<u32>,
+    /// False: segmentation and checksum offloads are turned off on every interface of the network.
+    pub offloads: bool,
+    /// The machine's interface beneath (macvlan, sriov). `None`: the virtual host's own wire to the others.
+    pub parent: Option<String>,
+    /// VXLAN network identifier, 24 bits, unique in the lab (vxlan only).
+    pub vni: Option<u32>,
+    /// macvlan mode.
+    pub macvlan_mode: MacvlanMode,
+}
+
+/// The network drivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DriverKind {
+    /// No network namespace of the node's own: it shares its host's.
+    Host,
+    /// veth pairs on a Linux bridge.
+    Bridge,
+    /// veth pairs on an Open vSwitch bridge.
+    Ovs,
+    /// macvlan interfaces on a parent interface.
+    Macvlan,
+    /// A bridge on every host, joined by VXLAN tunnels (RFC 7348).
+    Vxlan,
+    /// A virtual function of a real network card.
+    Sriov,
+}
+
+/// How macvlan siblings see each other (`ip-link(8)`, macvlan).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MacvlanMode {
+    /// Siblings talk directly (default).
+    #[default]
+    Bridge,
+    /// Siblings are isolated.
+    Private,
+    /// Traffic goes out to a switch that reflects it.
+    Vepa,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Also its host name: `web` for a single node, `n1`, `n2`, … for a group with `count`.
+    pub name: String,
+    /// The key in the file it came from.
+    pub group: String,
+    /// Index into [`Lab::hosts`].
+    pub host: usize,
+    /// Index into [`Lab::images`].
+    pub image: usize,
+    /// In the order of the node's `networks`; `eth0`, `eth1`, …
+    pub interfaces: Vec<Interface>,
+    /// Routes to the lab's networks that this node is not on, and the default route if it has one.
+    pub routes: Vec<Route>,
+    /// True: the node forwards packets between its networks.
+    pub gateway: bool,
+    /// What the node may use.
+    pub limits: Limits,
+    /// Bind mounts.
+    pub mounts: Vec<Mount>,
+    /// Environment added for every program in the node.
+    pub env: BTreeMap<String, String>,
+    /// A program started with the node and ended with it (argv).
+    pub command: Option<Vec<String>>,
+    /// MPI slots.
+    pub slots: u32,
+    /// True: a real OpenSSH server runs in the node with lab-only keys.
+    pub sshd: bool,
+    /// True: the root file system itself cannot be written.
+    pub read_only: bool,
+}
+
+/// A node's place on a network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// `eth0`, … Unused on driver `host`.
+    pub name: String,
+    /// Index into [`Lab::networks`].
+    pub network: usize,
+    /// Address on the network.
+    pub ipv4: Ipv4Addr,
+    /// Address on the network, where it has IPv6.
+    pub ipv6: Option<Ipv6Addr>,
+    /// Locally administered, derived from lab, network and node, so that a run can be repeated exactly.
+    pub mac: [u8; 6],
+}
+
+/// A route in a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Destination subnet; prefix length 0 for the default route.
+    pub to: ipnet::IpNet,
+    /// A gateway node's address on a network that this node is on.
+    pub via: IpAddr,
+}
+
+/// What a node may use. `None` is no limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processor time, in cores: 0.5 is half of one core.
+    pub cpu: Option<Cores>,
+    /// Processors the node may run on, in the kernel's list form (`0-3,6`). The host's `cpus` where the node has none.
+    pub cpuset: Option<String>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+}
+
+/// A bind mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Absolute path on the machine.
+    pub source: PathBuf,
+    /// Absolute path in the node.
+    pub target: PathBuf,
+    /// True unless written `:ro`. Never recursive: what is mounted below the source stays out.
+    pub writable: bool,
+}
+
+/// A program to run over nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// argv; at least one word.
+    pub command: Vec<String>,
+    /// How it is launched.
+    pub mpi: Option<Mpi>,
+    /// MPI ranks. `None`: the sum of the nodes' slots.
+    pub ranks: Option<u32>,
+    /// Indices into [`Lab::nodes`]: where it runs. All nodes where the file does not say.
+    pub nodes: Vec<usize>,
+    /// Ended after this long.
+    pub timeout: Option<Seconds>,
+    /// Working directory in the node.
+    pub workdir: Option<PathBuf>,
+    /// Environment added for the job.
+    pub env: BTreeMap<String, String>,
+    /// The figure that `compare` picks from the job's output.
+    pub figure: Option<Figure>,
+}
+
+/// MPI implementations that Slipway launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mpi {
+    /// Open MPI (`mpirun`).
+    Openmpi,
+    /// MPICH (`mpiexec.hydra`).
+    Mpich,
+}
+
+/// Which number of a job's output is the figure to compare.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is called in reports.
+    pub name: String,
+    /// Unit for reports, e.g. `s`, `Gb/s`.
+    pub unit: String,
+    /// True where a greater value is better.
+    pub higher_is_better: bool,
+    /// How it is found.
+    pub pick: Pick,
+}
+
+/// How a figure is found in a job's standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pick {
+    /// The job's wall time in seconds.
+    WallTime,
+    /// First capture group of the first match of a regular expression.
+    Regex(String),
+    /// A JSON path (RFC 9535) that selects one number.
+    JsonPath(String),
+}

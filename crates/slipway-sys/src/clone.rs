@@ -1,0 +1,145 @@
+//! Making processes with `clone3(2)`, for a caller that is single-threaded.
+//!
+//! A lab's anchor clones each node's init from itself without an exec, so a thousand inits share one set of pages.
+//! That is sound only while one thread exists: after a clone in a threaded process the child may hold locks
+//! (malloc's, for one) whose owners are gone. [`SingleThread`] is the proof that this was checked.
+
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use nix::sched::CloneFlags;
+use rustix::process::Pid;
+
+/// Proof that the process had one thread when it was made. Not `Send`: it stays with that thread.
+#[derive(Debug, Clone, Copy)]
+pub struct SingleThread(std::marker::PhantomData<*const ()>);
+
+impl SingleThread {
+    /// Counts the process's threads in `/proc/self/task`.
+    ///
+    /// # Errors
+    /// When there is more than one thread, or `/proc` is not mounted.
+    pub fn check() -> io::Result<Self> {
+        let threads = fs::read_dir("/proc/self/task")?.count();
+        if threads == 1 {
+            Ok(Self(std::marker::PhantomData))
+        } else {
+            Err(io::Error::other(format!(
+                "this process has {threads} threads where cloning needs exactly one"
+            )))
+        }
+    }
+}
+
+/// Which side of a clone the caller is on.
+#[derive(Debug)]
+pub enum Cloned {
+    /// The new process. Must end by `exit` or exec, never return into the caller's stack of duties.
+    Child,
+    /// The caller; the child by number and by descriptor (`pidfd_open(2)`), which no recycled pid can fool.
+    Parent {
+        /// As seen in the caller's PID namespace.
+        pid: Pid,
+        /// Readable when the child has ended; closed on exec.
+        pidfd: OwnedFd,
+    },
+}
+
+/// `struct clone_args` (`linux/sched.h`), the first published version.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+}
+
+/// Clones this process as `fork(2)` does, with new namespaces for the child as `flags` say (`CLONE_NEW*` only).
+///
+/// # Errors
+/// As `clone3(2)`; `EINVAL` for any flag that is not a namespace's.
+#[allow(unsafe_code)]
+pub fn clone(_proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
+    let namespaces = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUSER
+        | CloneFlags::CLONE_NEWCGROUP;
+    if !namespaces.contains(flags) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut pidfd: i32 = -1;
+    let args = CloneArgs {
+        flags: u64::from((flags.bits() | libc::CLONE_PIDFD).cast_unsigned()),
+        pidfd: (&raw mut pidfd).addr() as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: `args` is a valid clone_args of the size given and outlives the call; without CLONE_VM the child has its
+    // own copy of the address space, so no memory is shared with the parent; one thread exists (`_proof`), so no lock is
+    // left held by a thread that the child lacks.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Cloned::Child),
+        pid => {
+            // SAFETY: on success the kernel stored a new descriptor that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            let pid = i32::try_from(pid)
+                .ok()
+                .and_then(Pid::from_raw)
+                .ok_or_else(|| io::Error::other("clone3 gave an impossible pid"))?;
+            Ok(Cloned::Parent { pid, pidfd })
+        }
+    }
+}
+
+/// Closes every descriptor except 0, 1, 2 and those in `keep`, which a fresh child must not carry further.
+///
+/// # Errors
+/// As `close_range(2)`.
+#[allow(unsafe_code)]
+pub fn close_all_but(keep: &[i32]) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+    keep.sort_unstable();
+    keep.dedup();
+    let mut from = 3u32;
+    for fd in keep.into_iter().chain([u32::MAX]) {
+        if from < fd {
+            let to = if fd == u32::MAX { fd } else { fd - 1 };
+            // SAFETY: the caller is a fresh child that has given up every descriptor but those it keeps; owners of the
+            // closed ones live in the parent's copy of memory and never run here.
+            if unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        from = fd.saturating_add(1);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threaded_process_is_refused() {
+        // The test harness itself runs threads.
+        let held = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let other = std::thread::spawn({
+            let held = held.clone();
+            move || held.wait()
+        });
+        assert!(SingleThread::check().is_err());
+        held.wait();
+        other.join().expect("the other thread ends");
+    }
+}

@@ -1,0 +1,109 @@
+//! Mounts, with errors that name what was mounted where (`mount(2)`, `open_tree(2)`, `move_mount(2)`).
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
+};
+use rustix::process::pivot_root;
+
+/// A mount that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[error("mount {what} on {}: {source}", target.display())]
+pub struct MountError {
+    /// The file system or the bound path.
+    pub what: String,
+    /// Where it should have gone.
+    pub target: PathBuf,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+fn failed(what: impl Into<String>, target: &Path) -> impl FnOnce(rustix::io::Errno) -> MountError {
+    let what = what.into();
+    move |errno| MountError { what, target: target.to_owned(), source: errno.into() }
+}
+
+/// Mounts a new instance of a file system.
+pub fn mount_fs(fs: &str, target: &Path, flags: MountFlags, data: &str) -> Result<(), MountError> {
+    let data = CString::new(data).map_err(|_| failed(fs, target)(rustix::io::Errno::INVAL))?;
+    mount(fs, target, fs, flags, Some(data.as_c_str())).map_err(failed(fs, target))
+}
+
+/// Mounts an overlay of `lowers` (topmost first), written to `upper` (`Documentation/filesystems/overlayfs.rst`).
+/// Device nodes in any layer are inert.
+pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> Result<(), MountError> {
+    let mut data = String::from("lowerdir=");
+    for (i, lower) in lowers.iter().enumerate() {
+        let separator = if i == 0 { "" } else { ":" };
+        let _ = write!(data, "{separator}{}", escape(lower));
+    }
+    let _ = write!(data, ",upperdir={},workdir={}", escape(upper), escape(work));
+    mount_fs("overlay", target, MountFlags::NODEV, &data)
+}
+
+/// Overlay options are split at commas and colons; a backslash keeps one in a path.
+fn escape(path: &Path) -> String {
+    let mut escaped = String::new();
+    for c in path.to_string_lossy().chars() {
+        if matches!(c, '\\' | ':' | ',') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// Takes a copy of the mount at `path`, attached nowhere yet; [`attach`] puts it in place, even after the path itself is
+/// out of reach. `recursive` takes the mounts below it too.
+pub fn detached(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    open_tree(CWD, path, flags).map_err(failed(path.display().to_string(), path))
+}
+
+/// Attaches what [`detached`] took. The target is resolved now, in the root that the caller has now.
+pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
+    move_mount(tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("a bind mount", target))
+}
+
+/// Changes the flags of the mount at `target` alone (not of its file system).
+pub fn set_flags(target: &Path, flags: MountFlags) -> Result<(), MountError> {
+    mount_remount(target, MountFlags::BIND | flags, "").map_err(failed("new flags", target))
+}
+
+/// Keeps what is mounted in this namespace from ever appearing in another.
+pub fn make_private() -> Result<(), MountError> {
+    let root = Path::new("/");
+    mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("private", root))
+}
+
+/// Makes the mount at `root` the root of this mount namespace and detaches everything else
+/// (`pivot_root(2)`, "pivot_root(".", ".")").
+pub fn enter_root(root: &Path) -> Result<(), MountError> {
+    let run = || {
+        rustix::process::chdir(root)?;
+        pivot_root(".", ".")?;
+        unmount(".", UnmountFlags::DETACH)?;
+        rustix::process::chdir("/")
+    };
+    run().map_err(failed("the new root", root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_in_paths_are_kept() {
+        assert_eq!(escape(Path::new("/a:b,c\\d")), "/a\\:b\\,c\\\\d");
+    }
+}

@@ -1,0 +1,99 @@
+//! A process that is named so that a recycled pid can never be taken for it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// In the reader's PID namespace.
+    pub pid: i32,
+    /// What tells two processes with one pid apart.
+    pub start: u64,
+}
+
+impl ProcessId {
+    /// Names the process that has this pid now.
+    ///
+    /// # Errors
+    /// When there is none, or `/proc` is not mounted.
+    pub fn of(pid: Pid) -> io::Result<Self> {
+        let pid = pid.as_raw_nonzero().get();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let start = start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
+        Ok(Self { pid, start })
+    }
+
+    /// Opens the process, or says `None` where it has ended. The descriptor then stays true whatever happens to the pid.
+    ///
+    /// # Errors
+    /// Other than that the process is gone: as `pidfd_open(2)`.
+    pub fn open(self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
+        let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // Looked at after the open: had the pid been recycled before it, the start time differs.
+        match Self::of(pid) {
+            Ok(now) if now == self && !is_zombie(self.pid) => Ok(Some(pidfd)),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True while the process runs (a zombie does not).
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        matches!(self.open(), Ok(Some(_)))
+    }
+
+    /// Sends `signal`; a process that is gone is fine. True where it was there.
+    ///
+    /// # Errors
+    /// As `pidfd_send_signal(2)`.
+    pub fn signal(self, signal: Signal) -> io::Result<bool> {
+        let Some(pidfd) = self.open()? else { return Ok(false) };
+        match pidfd_send_signal(pidfd, signal) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_zombie(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+}
+
+/// Field 22 of a stat line. The command name (field 2) may hold anything, so fields are counted after its last `)`.
+fn start_time(stat: &str) -> Option<u64> {
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_is_read_past() {
+        let stat = "12 (a ) b) (c) S 1 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+        assert_eq!(start_time(stat), Some(4242));
+    }
+
+    #[test]
+    fn another_start_time_is_another_process() {
+        let me = ProcessId::of(rustix::process::getpid()).expect("we exist");
+        assert!(me.is_alive());
+        assert!(!ProcessId { start: me.start + 1, ..me }.is_alive());
+    }
+}

@@ -1,0 +1,2 @@
+//! The slipway command.
+fn main() {}
