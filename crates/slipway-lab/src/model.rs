@@ -108,7 +108,19 @@ pub struct Network {
 }
 
 /// The network drivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum DriverKind {
     /// No network namespace of the node's own: it shares its host's.
@@ -126,7 +138,9 @@ pub enum DriverKind {
 }
 
 /// How macvlan siblings see each other (`ip-link(8)`, macvlan).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MacvlanMode {
     /// Siblings talk directly (default).

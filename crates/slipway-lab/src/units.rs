@@ -1,0 +1,369 @@
+//! Quantities with their unit: `50%`, `2 cores`, `1GiB`, `20ms`. A number without a unit is refused, and every value
+//! prints as something that reads back as the same value.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not a quantity. The message says which units there are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// A bare number.
+    #[error("`{text}` has no unit (write {units})")]
+    MissingUnit {
+        /// As written.
+        text: String,
+        /// The units of the quantity, with examples.
+        units: &'static str,
+    },
+    /// A number followed by something that is no unit of the quantity.
+    #[error("`{unit}` is not a unit of {quantity} (write {units})")]
+    UnknownUnit {
+        /// As written.
+        unit: String,
+        /// What is measured.
+        quantity: &'static str,
+        /// The units of the quantity, with examples.
+        units: &'static str,
+    },
+    /// Not a plain decimal number.
+    #[error("`{text}` is not a plain decimal number with a unit (write {units})")]
+    NotANumber {
+        /// As written.
+        text: String,
+        /// The units of the quantity, with examples.
+        units: &'static str,
+    },
+    /// A number too large, or finer than the quantity's smallest step.
+    #[error("`{text}` is not a whole number of bytes below 2^64")]
+    NotBytes {
+        /// As written.
+        text: String,
+    },
+}
+
+/// Processor time per time, in cores: `50%` is half of one core, `2 cores` two whole ones.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cores(pub f64);
+
+/// An amount of memory or data, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bytes(pub u64);
+
+/// A duration, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Seconds(pub f64);
+
+const CORES: &str = "`50%` of one core, `0.5 core` or `2 cores`";
+const BYTES: &str = "`512MiB` or `1.5GiB`; units are B, KiB, MiB, GiB, TiB and kB, MB, GB, TB";
+const SECONDS: &str = "`20ms` or `1.5s`; units are us, ms, s, min, h";
+
+/// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
+fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') || number.len() > 40 {
+        return Err(UnitError::NotANumber {
+            text: text.into(),
+            units,
+        });
+    }
+    match unit.trim_start() {
+        "" => Err(UnitError::MissingUnit {
+            text: text.into(),
+            units,
+        }),
+        unit => Ok((number, unit)),
+    }
+}
+
+fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
+    number.parse().map_err(|_| UnitError::NotANumber {
+        text: number.into(),
+        units,
+    })
+}
+
+impl FromStr for Cores {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, CORES)?;
+        let value = decimal(number, CORES)?;
+        match unit {
+            "%" => Ok(Self(value / 100.0)),
+            "core" | "cores" => Ok(Self(value)),
+            _ => Err(UnitError::UnknownUnit {
+                unit: unit.into(),
+                quantity: "processor time",
+                units: CORES,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}",
+            self.0,
+            if self.0 > 1.0 { "cores" } else { "core" }
+        )
+    }
+}
+
+const BYTE_UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, BYTES)?;
+        let Some((_, scale)) = BYTE_UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(UnitError::UnknownUnit {
+                unit: unit.into(),
+                quantity: "memory",
+                units: BYTES,
+            });
+        };
+        exact_product(number, *scale)
+            .map(Self)
+            .ok_or_else(|| UnitError::NotBytes {
+                text: text.trim().into(),
+            })
+    }
+}
+
+/// `number` × `scale` without rounding: memory limits are compared with what the kernel reports, byte by byte.
+fn exact_product(number: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let ten = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let product = digits.checked_mul(scale.into())?;
+    (product % ten == 0)
+        .then_some(product / ten)?
+        .try_into()
+        .ok()
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, scale): &&(&str, u64)| {
+            scale.is_power_of_two() && self.0.is_multiple_of(*scale) && self.0 > 0
+        };
+        let (unit, scale) = BYTE_UNITS.iter().find(fits).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, SECONDS)?;
+        let value = decimal(number, SECONDS)?;
+        // Dividing by a power of ten rounds once; multiplying by 0.001 would round twice and not print back.
+        match unit {
+            "us" | "µs" => Ok(Self(value / 1e6)),
+            "ms" => Ok(Self(value / 1e3)),
+            "s" => Ok(Self(value)),
+            "min" => Ok(Self(value * 60.0)),
+            "h" => Ok(Self(value * 3600.0)),
+            _ => Err(UnitError::UnknownUnit {
+                unit: unit.into(),
+                quantity: "time",
+                units: SECONDS,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scale, unit) = match self.0 {
+            s if s >= 1.0 || s == 0.0 => (1.0, "s"),
+            s if s >= 1e-3 => (1e3, "ms"),
+            _ => (1e6, "us"),
+        };
+        // The smaller unit is for reading; where its number would not read back exactly, seconds do.
+        let scaled = self.0 * scale;
+        #[expect(
+            clippy::float_cmp,
+            reason = "the question is whether the same value comes back"
+        )]
+        if scaled / scale == self.0 {
+            write!(f, "{scaled}{unit}")
+        } else {
+            write!(f, "{}s", self.0)
+        }
+    }
+}
+
+impl Seconds {
+    /// As the standard library's duration; beyond its range, the longest there is.
+    #[must_use]
+    pub fn duration(self) -> std::time::Duration {
+        std::time::Duration::try_from_secs_f64(self.0).unwrap_or(std::time::Duration::MAX)
+    }
+}
+
+/// The written form, in serde and in the JSON Schema.
+macro_rules! written {
+    ($type:ident, $description:literal, $pattern:literal, $examples:expr) => {
+        impl TryFrom<String> for $type {
+            type Error = UnitError;
+
+            fn try_from(text: String) -> Result<Self, UnitError> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "string",
+                    "description": $description,
+                    "pattern": $pattern,
+                    "examples": $examples,
+                })
+            }
+        }
+    };
+}
+
+written!(
+    Cores,
+    "Processor time: a share of one core, or cores.",
+    r"^\d+(\.\d+)? *(%|cores?)$",
+    ["50%", "2 cores"]
+);
+written!(
+    Bytes,
+    "Memory. Binary units (KiB, MiB, GiB, TiB) or decimal ones (kB, MB, GB, TB).",
+    r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)$",
+    ["512MiB", "1.5GiB"]
+);
+written!(
+    Seconds,
+    "A duration.",
+    r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$",
+    ["20ms", "1.5s", "10min"]
+);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!("50%".parse(), Ok(Cores(0.5)));
+        assert_eq!("0.5 core".parse(), Ok(Cores(0.5)));
+        assert_eq!(" 2 cores ".parse(), Ok(Cores(2.0)));
+        assert_eq!("1.5GiB".parse(), Ok(Bytes(3 << 29)));
+        assert_eq!("512 MiB".parse(), Ok(Bytes(512 << 20)));
+        assert_eq!("1GB".parse(), Ok(Bytes(1_000_000_000)));
+        assert_eq!("20ms".parse(), Ok(Seconds(0.02)));
+        assert_eq!("10min".parse(), Ok(Seconds(600.0)));
+    }
+
+    #[test]
+    fn prints_the_readable_unit() {
+        assert_eq!(Cores(0.5).to_string(), "0.5 core");
+        assert_eq!(Cores(2.0).to_string(), "2 cores");
+        assert_eq!(Bytes(1 << 30).to_string(), "1GiB");
+        assert_eq!(Bytes(1500).to_string(), "1500B");
+        assert_eq!(Bytes(0).to_string(), "0B");
+        assert_eq!(Seconds(0.02).to_string(), "20ms");
+        assert_eq!(Seconds(90.0).to_string(), "90s");
+    }
+
+    #[test]
+    fn a_bare_number_is_told_the_units() {
+        let error = "20".parse::<Seconds>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`20` has no unit (write `20ms` or `1.5s`; units are us, ms, s, min, h)"
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_quantity() {
+        for text in [
+            "", "-1s", "1e3s", ".5s", "5.s", "1..2s", "s", "1sec", "１s", "infs", "NaNs",
+        ] {
+            assert!(text.parse::<Seconds>().is_err(), "{text}");
+        }
+        for text in ["0.5B", "99999999TiB", "1K", "1 gib", "0.0000001KiB"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+        assert!("2".parse::<Cores>().is_err());
+        assert!("2 core s".parse::<Cores>().is_err());
+    }
+
+    #[test]
+    fn serde_uses_the_written_form() {
+        assert_eq!(serde_json::to_string(&Bytes(1 << 20)).unwrap(), "\"1MiB\"");
+        assert_eq!(
+            serde_json::from_str::<Cores>("\"50%\"").unwrap(),
+            Cores(0.5)
+        );
+        assert!(serde_json::from_str::<Seconds>("\"5\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn cores_round_trip(value in 0.0..1e6) {
+            prop_assert_eq!(Cores(value).to_string().parse(), Ok(Cores(value)));
+        }
+
+        #[test]
+        fn bytes_round_trip(value: u64) {
+            prop_assert_eq!(Bytes(value).to_string().parse(), Ok(Bytes(value)));
+        }
+
+        #[test]
+        fn seconds_round_trip(mantissa in 0.0..10.0, exponent in -7..6) {
+            let value = mantissa * 10f64.powi(exponent);
+            prop_assert_eq!(Seconds(value).to_string().parse(), Ok(Seconds(value)));
+        }
+
+        #[test]
+        fn any_text_is_a_value_or_an_error(text in ".{0,20}") {
+            let _ = (text.parse::<Cores>(), text.parse::<Bytes>(), text.parse::<Seconds>());
+        }
+    }
+}
