@@ -1,1 +1,7 @@
-//! placeholder
+//! Makes a lab real: nodes, images, networks, programs in nodes, jobs.
+//!
+//! There is no daemon. A running lab is its **anchor**, a process that `slipway up` leaves behind, and one small
+//! **init** per node, the anchor's children. The anchor holds the lab's namespaces by descriptor; nothing of them is
+//! bound into the file system. End the anchor and the kernel takes the lab apart.
+
+pub mod state;

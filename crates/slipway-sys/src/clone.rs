@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use nix::sched::CloneFlags;
 use rustix::process::Pid;
@@ -86,7 +86,8 @@ pub fn clone(_proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
     // SAFETY: `args` is a valid clone_args of the size given and outlives the call; without CLONE_VM the child has its
     // own copy of the address space, so no memory is shared with the parent; one thread exists (`_proof`), so no lock is
     // left held by a thread that the child lacks.
-    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
     match result {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Cloned::Child),
@@ -102,16 +103,19 @@ pub fn clone(_proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
     }
 }
 
-/// Closes every descriptor except 0, 1, 2 and those in `keep`, which a fresh child must not carry further.
+/// Closes every descriptor except those in `keep`, which a fresh child must not carry further.
 ///
 /// # Errors
 /// As `close_range(2)`.
 #[allow(unsafe_code)]
-pub fn close_all_but(keep: &[i32]) -> io::Result<()> {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+pub fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep
+        .iter()
+        .filter_map(|&fd| u32::try_from(fd).ok())
+        .collect();
     keep.sort_unstable();
     keep.dedup();
-    let mut from = 3u32;
+    let mut from = 0u32;
     for fd in keep.into_iter().chain([u32::MAX]) {
         if from < fd {
             let to = if fd == u32::MAX { fd } else { fd - 1 };

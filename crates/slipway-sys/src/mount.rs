@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, mount_remount,
-    move_mount, open_tree, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::process::pivot_root;
 
@@ -27,7 +27,11 @@ pub struct MountError {
 
 fn failed(what: impl Into<String>, target: &Path) -> impl FnOnce(rustix::io::Errno) -> MountError {
     let what = what.into();
-    move |errno| MountError { what, target: target.to_owned(), source: errno.into() }
+    move |errno| MountError {
+        what,
+        target: target.to_owned(),
+        source: errno.into(),
+    }
 }
 
 /// Mounts a new instance of a file system.
@@ -38,7 +42,12 @@ pub fn mount_fs(fs: &str, target: &Path, flags: MountFlags, data: &str) -> Resul
 
 /// Mounts an overlay of `lowers` (topmost first), written to `upper` (`Documentation/filesystems/overlayfs.rst`).
 /// Device nodes in any layer are inert.
-pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> Result<(), MountError> {
+pub fn mount_overlay(
+    lowers: &[PathBuf],
+    upper: &Path,
+    work: &Path,
+    target: &Path,
+) -> Result<(), MountError> {
     let mut data = String::from("lowerdir=");
     for (i, lower) in lowers.iter().enumerate() {
         let separator = if i == 0 { "" } else { ":" };
@@ -72,7 +81,14 @@ pub fn detached(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
 
 /// Attaches what [`detached`] took. The target is resolved now, in the root that the caller has now.
 pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
-    move_mount(tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("a bind mount", target))
+    move_mount(
+        tree,
+        "",
+        CWD,
+        target,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .map_err(failed("a bind mount", target))
 }
 
 /// Changes the flags of the mount at `target` alone (not of its file system).
@@ -83,7 +99,11 @@ pub fn set_flags(target: &Path, flags: MountFlags) -> Result<(), MountError> {
 /// Keeps what is mounted in this namespace from ever appearing in another.
 pub fn make_private() -> Result<(), MountError> {
     let root = Path::new("/");
-    mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("private", root))
+    mount_change(
+        root,
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(failed("private", root))
 }
 
 /// Makes the mount at `root` the root of this mount namespace and detaches everything else

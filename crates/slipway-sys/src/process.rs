@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use serde::{Deserialize, Serialize};
 
 /// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
@@ -25,7 +29,8 @@ impl ProcessId {
     pub fn of(pid: Pid) -> io::Result<Self> {
         let pid = pid.as_raw_nonzero().get();
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let start = start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
+        let start =
+            start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
         Ok(Self { pid, start })
     }
 
@@ -34,7 +39,9 @@ impl ProcessId {
     /// # Errors
     /// Other than that the process is gone: as `pidfd_open(2)`.
     pub fn open(self) -> io::Result<Option<OwnedFd>> {
-        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Ok(None);
+        };
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
@@ -61,7 +68,9 @@ impl ProcessId {
     /// # Errors
     /// As `pidfd_send_signal(2)`.
     pub fn signal(self, signal: Signal) -> io::Result<bool> {
-        let Some(pidfd) = self.open()? else { return Ok(false) };
+        let Some(pidfd) = self.open()? else {
+            return Ok(false);
+        };
         match pidfd_send_signal(pidfd, signal) {
             Ok(()) => Ok(true),
             Err(Errno::SRCH) => Ok(false),
@@ -70,9 +79,42 @@ impl ProcessId {
     }
 }
 
+/// Waits until the process behind `pidfd` has ended, at most `patience`. True where it has.
+///
+/// # Errors
+/// As `poll(2)`.
+pub fn wait_for_end(pidfd: &OwnedFd, patience: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits for a child to end and collects it, so that it is no zombie.
+///
+/// # Errors
+/// As `waitid(2)`; `ECHILD` where it is not this process's child.
+pub fn reap(pidfd: &OwnedFd) -> io::Result<()> {
+    loop {
+        match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn is_zombie(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    })
 }
 
 /// Field 22 of a stat line. The command name (field 2) may hold anything, so fields are counted after its last `)`.
@@ -94,6 +136,12 @@ mod tests {
     fn another_start_time_is_another_process() {
         let me = ProcessId::of(rustix::process::getpid()).expect("we exist");
         assert!(me.is_alive());
-        assert!(!ProcessId { start: me.start + 1, ..me }.is_alive());
+        assert!(
+            !ProcessId {
+                start: me.start + 1,
+                ..me
+            }
+            .is_alive()
+        );
     }
 }

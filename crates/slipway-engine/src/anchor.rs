@@ -1,0 +1,121 @@
+//! The anchor: the one process that a running lab hangs on.
+//!
+//! `up` forks it; it makes the lab, says how far it is, and then waits: for nodes that die, for requests to start or
+//! halt a node, for the signal to end. It is single-threaded (it clones inits from itself) and quick to answer: whatever
+//! needs patience, such as a node's grace time, is waited for by the command that wants it.
+//!
+//! Why a process and not files: namespaces bound into the file system, interfaces in the machine's own namespace and
+//! pid files outlive a crash. What only descriptors and parents hold does not.
+
+mod birth;
+mod build;
+pub(crate) mod control;
+mod serve;
+
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use serde::{Deserialize, Serialize};
+use slipway_lab::model::Lab;
+use slipway_sys::clone::{Cloned, SingleThread, clone};
+
+use crate::image::Rootfs;
+use crate::state::{LabDir, LabLock, State};
+
+/// All that an anchor works from.
+#[derive(Debug)]
+pub(crate) struct Blueprint {
+    pub(crate) lab: Lab,
+    pub(crate) dir: LabDir,
+    /// Indexed as the lab's images.
+    pub(crate) images: Vec<Rootfs>,
+    /// The folder on disk that holds every node's `/scratch`.
+    pub(crate) scratch: PathBuf,
+    /// Held for as long as the anchor lives.
+    pub(crate) lock: LabLock,
+}
+
+/// What an anchor tells the `up` that forked it, a JSON line each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// So many of the nodes are ready.
+    Nodes(usize),
+    /// The lab is up.
+    Up,
+    /// It is not, and what there was of it is gone.
+    Failed(String),
+}
+
+/// Where reports go. Silence on the other side means that `up` was killed, and a lab nobody asked for must not stay.
+#[derive(Debug)]
+pub(crate) struct Reporter(io::PipeWriter);
+
+impl Reporter {
+    pub(crate) fn say(&mut self, report: &Report) -> Result<(), String> {
+        let mut line = serde_json::to_vec(report).expect("a report is plain data");
+        line.push(b'\n');
+        self.0.write_all(&line).map_err(|_| "report to `slipway up`: it is gone".to_owned())
+    }
+}
+
+/// Forks the anchor. Returns, to the caller only, the anchor's descriptor and the pipe of its reports.
+///
+/// # Errors
+/// When this process has more than one thread, or the kernel refuses.
+pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader)> {
+    let alone = SingleThread::check()?;
+    let (reader, writer) = io::pipe()?;
+    match clone(alone, nix::sched::CloneFlags::empty())? {
+        Cloned::Child => {
+            drop(reader);
+            live(alone, blueprint, Reporter(writer))
+        }
+        Cloned::Parent { pidfd, .. } => Ok((pidfd, reader)),
+    }
+}
+
+fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> ! {
+    let outcome = settle().map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
+        let mut running = build::build(alone, blueprint, &mut reporter)?;
+        let listener = control::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
+        reporter.say(&Report::Up)?;
+        serve::serve(alone, blueprint, &mut running, &listener).map_err(|error| format!("wait: {error}"))
+    });
+    match outcome {
+        Ok(()) => std::process::exit(0),
+        Err(account) => {
+            // A pipe that is gone is one reason to be here.
+            let _ = reporter.say(&Report::Failed(account));
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Leaves the caller's session, terminal, working directory and signals behind.
+fn settle() -> io::Result<()> {
+    nix::unistd::setsid()?;
+    std::env::set_current_dir("/")?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    prctl::set_name(c"slipway-anchor")?;
+    // Daemons that drivers start, and anything orphaned outside nodes, are reaped here.
+    prctl::set_child_subreaper(true)?;
+    let mut waited_for = SigSet::empty();
+    waited_for.add(Signal::SIGCHLD);
+    waited_for.add(Signal::SIGTERM);
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&waited_for), None)?;
+    Ok(())
+}
+
+impl Blueprint {
+    fn write(&self, state: &State) -> Result<(), String> {
+        self.dir.write_state(state).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,251 @@
+//! Nodes as their anchor holds them: born, ended, born again.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use nix::sched::CloneFlags;
+use nix::sys::wait::waitpid;
+use rustix::process::{Signal, pidfd_send_signal};
+use slipway_lab::model::DriverKind;
+use slipway_sys::cgroup::Group;
+use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::process::ProcessId;
+
+use super::Blueprint;
+use crate::cgroup::{limits, make_group};
+use crate::confine::Confinement;
+use crate::network::{Fabric, NodeNet, configure_node};
+use crate::node::init::{Birth, Net, live};
+use crate::node::link::{Link, Step};
+use crate::node::rootfs::Root;
+use crate::state::{NodeState, NodeStatus, State};
+
+/// How many inits are on their way at once. Enough to keep every core busy with mounts while the anchor makes links;
+/// few enough that a failure is seen soon.
+const WINDOW: usize = 32;
+
+/// Everything the anchor holds of a lab.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    fabric: Fabric,
+    /// `None` where this machine lets us make no control groups.
+    cgroup: Option<Group>,
+    confinement: Confinement,
+    slots: Vec<Slot>,
+    pub(super) state: State,
+}
+
+/// What is held of one node.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Kept while the node is stopped or dead, so that its links outlive it.
+    net: Option<OwnedFd>,
+    pidfd: Option<OwnedFd>,
+}
+
+/// A node between its clone and its first word.
+struct Unborn {
+    index: usize,
+    link: Link,
+}
+
+impl Nodes {
+    /// Makes what nodes share: networks, control groups, the profile that confines them.
+    pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
+        let lab = &blueprint.lab;
+        let mut fabric = Fabric::build(lab, &blueprint.dir).map_err(|error| error.to_string())?;
+        let state = State { networks: fabric.mechanisms(), ..state };
+        Ok(Self {
+            fabric,
+            cgroup: make_group(lab).map_err(|error| error.to_string())?,
+            confinement: Confinement::compile(),
+            slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
+            state,
+        })
+    }
+
+    /// Gives each of `which` an init. On error none of them has one.
+    pub(super) fn start(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+        mut ready: impl FnMut(usize) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let outcome = self.bear(alone, blueprint, which, &mut ready);
+        if outcome.is_err() {
+            self.kill(which);
+        }
+        outcome
+    }
+
+    fn bear(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+        ready: &mut dyn FnMut(usize) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut linked = Vec::with_capacity(which.len());
+        for window in which.chunks(WINDOW) {
+            let mut unborn = Vec::with_capacity(window.len());
+            for &index in window {
+                unborn.push(self.clone_init(alone, blueprint, index)?);
+            }
+            self.link(blueprint, &unborn)?;
+            linked.append(&mut unborn);
+        }
+        for (done, Unborn { index, link }) in linked.into_iter().enumerate() {
+            link.expect(Step::Ready).map_err(|account| of_node(blueprint, index, &account))?;
+            self.state.nodes[index].status = NodeStatus::Running;
+            ready(done + 1)?;
+        }
+        Ok(())
+    }
+
+    fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
+        let says = |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let node = &blueprint.lab.nodes[index];
+        let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
+        let slot = &self.slots[index];
+        let cloned = clone(alone, CloneFlags::CLONE_NEWPID).map_err(says("clone its init"))?;
+        let Cloned::Parent { pid, pidfd } = cloned else {
+            drop(ours);
+            let net = match &slot.net {
+                Some(kept) => Net::Join(kept.as_fd()),
+                None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
+                None => Net::Own,
+            };
+            let birth = Birth {
+                root: Root {
+                    dir: &blueprint.dir,
+                    node,
+                    image: &blueprint.images[node.image],
+                    scratch: &blueprint.scratch(index),
+                },
+                net,
+                configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
+                confine: &|| self.confinement.apply().map_err(|error| error.to_string()),
+            };
+            live(&birth, theirs)
+        };
+        let init = ProcessId::of(pid).map_err(says("name its init"))?;
+        self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: Some(init), command: None };
+        self.slots[index].pidfd = Some(pidfd);
+        if let Some(lab) = &self.cgroup {
+            lab.create_node(&node.name, &limits(node))
+                .and_then(|group| group.add(pid))
+                .map_err(|error| of_node(blueprint, index, &error.to_string()))?;
+        }
+        ours.say(Step::Go).map_err(says("start its init"))?;
+        Ok(Unborn { index, link: ours })
+    }
+
+    /// Waits for the window's namespaces and puts interfaces into those that are new.
+    fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), String> {
+        let mut fresh = Vec::new();
+        for Unborn { index, link } in unborn {
+            link.expect(Step::Namespaced).map_err(|account| of_node(blueprint, *index, &account))?;
+            let slot = &mut self.slots[*index];
+            if slot.net.is_none() {
+                let pid = self.state.nodes[*index].init.map_or(0, |init| init.pid);
+                let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
+                let net = File::open(&path).map_err(|error| of_node(blueprint, *index, &format!("open {}: {error}", path.display())))?;
+                slot.net = Some(net.into());
+                fresh.push(*index);
+            } else {
+                self.fabric.set_carrier(&blueprint.lab, *index, true).map_err(|error| error.to_string())?;
+            }
+        }
+        let nets: Vec<NodeNet<'_>> = fresh
+            .iter()
+            .filter_map(|&node| self.slots[node].net.as_ref().map(|net| NodeNet { node, netns: net.as_fd() }))
+            .collect();
+        self.fabric.attach(&blueprint.lab, &nets).map_err(|error| error.to_string())?;
+        for Unborn { index, link } in unborn {
+            link.say(Step::Linked).map_err(|error| of_node(blueprint, *index, &format!("go on: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// As [`start`](Self::start), on request; nodes that run already are left alone.
+    pub(super) fn start_asked(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let which: Vec<usize> = self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
+        let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
+        blueprint.write(&self.state)?;
+        outcome
+    }
+
+    /// Silences the links of `which`, then ends every process in them.
+    pub(super) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let which: Vec<usize> = self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
+        let silenced = which
+            .iter()
+            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
+            .map_err(|error| error.to_string());
+        self.kill(&which);
+        blueprint.write(&self.state)?;
+        silenced
+    }
+
+    /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
+    pub(super) fn end(&mut self) {
+        let all: Vec<usize> = (0..self.slots.len()).collect();
+        self.kill(&all);
+    }
+
+    /// Ends the inits of `which`, and so every process in their PID namespaces.
+    fn kill(&mut self, which: &[usize]) {
+        for &index in which {
+            if let Some(pidfd) = &self.slots[index].pidfd {
+                // Gone already is what is wanted.
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            }
+        }
+        for &index in which {
+            self.slots[index].pidfd = None;
+            let node = &mut self.state.nodes[index];
+            *node = NodeState { status: NodeStatus::Stopped, ..node.clone() };
+            if let Some(init) = node.init.take() {
+                let _ = waitpid(nix::unistd::Pid::from_raw(init.pid), None);
+            }
+        }
+    }
+
+    /// Notes that a child ended. If it was a node's init, the node is dead.
+    pub(super) fn ended(&mut self, blueprint: &Blueprint, pid: i32) {
+        let Some(index) = self.state.nodes.iter().position(|node| node.init.is_some_and(|init| init.pid == pid)) else {
+            return;
+        };
+        self.slots[index].pidfd = None;
+        self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
+        // Readers look at the processes too; a full disk must not end the lab.
+        let _ = blueprint.write(&self.state);
+    }
+
+    fn known(&self, which: &[usize]) -> Result<impl Iterator<Item = usize> + use<>, String> {
+        match which.iter().find(|&&index| index >= self.slots.len()) {
+            Some(index) => Err(format!("find node number {index}: the lab has {}", self.slots.len())),
+            None => Ok(which.to_vec().into_iter()),
+        }
+    }
+}
+
+impl Blueprint {
+    /// Nodes on driver `host` have no network namespace of their own.
+    fn on_host_network(&self, node: usize) -> bool {
+        self.lab.nodes[node]
+            .interfaces
+            .iter()
+            .any(|interface| self.lab.networks[interface.network].driver == DriverKind::Host)
+    }
+
+    fn scratch(&self, node: usize) -> PathBuf {
+        self.scratch.join(&self.lab.nodes[node].name)
+    }
+}
+
+fn of_node(blueprint: &Blueprint, index: usize, account: &str) -> String {
+    format!("node {}: {account}", blueprint.lab.nodes[index].name)
+}

@@ -1,0 +1,88 @@
+//! Making the lab: shared files, the fabric between hosts, then every node.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::mount::MountFlags;
+use rustix::process::getpid;
+use slipway_lab::model::Lab;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::mount::{attach, detached, make_private, mount_fs};
+use slipway_sys::process::ProcessId;
+
+use super::birth::Nodes;
+use super::{Blueprint, Report, Reporter};
+use crate::state::{LabDir, NodeState, NodeStatus, State};
+
+/// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
+pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut Reporter) -> Result<Nodes, String> {
+    let Blueprint { lab, dir, .. } = blueprint;
+    let state = State {
+        anchor: ProcessId::of(getpid()).map_err(|error| format!("name the anchor: {error}"))?,
+        ready: false,
+        since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None }; lab.nodes.len()],
+        networks: Vec::new(),
+    };
+    // Before anything else exists: whoever finds the lab half made finds its anchor.
+    blueprint.write(&state)?;
+    own_mounts(dir)?;
+    shared_files(lab, dir)?;
+    let mut nodes = Nodes::prepare(blueprint, state)?;
+    let all: Vec<usize> = (0..lab.nodes.len()).collect();
+    nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
+    nodes.state.ready = true;
+    blueprint.write(&nodes.state)?;
+    Ok(nodes)
+}
+
+/// A mount namespace of the lab's own, with what no other process of the machine sees: the tmpfs that nodes write to,
+/// and this program where nodes find it.
+fn own_mounts(dir: &LabDir) -> Result<(), String> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("make the lab's mount namespace: {error}"))?;
+    // By its path: what /proc/self/exe stands for belongs to the mount namespace just left.
+    let program = std::env::current_exe().map_err(|error| format!("find this program's own file: {error}"))?;
+    let agent = dir.join("node/agent");
+    fs::write(&agent, "").map_err(|error| format!("make the launch agent's place: {error}"))?;
+    let mount = || {
+        make_private()?;
+        mount_fs("tmpfs", &dir.join("rw"), MountFlags::NODEV, "mode=700")?;
+        attach(detached(&program, false)?.as_fd(), &agent)
+    };
+    mount().map_err(|error| error.to_string())
+}
+
+fn shared_files(lab: &Lab, dir: &LabDir) -> Result<(), String> {
+    let resolv = "# Nodes find each other in /etc/hosts. Nothing outside the lab answers here.\n";
+    for (name, text) in [("hosts", hosts(lab).as_str()), ("resolv.conf", resolv)] {
+        let path = dir.join("etc").join(name);
+        fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// `hosts(5)` for all nodes. A node's bare name is its first address; `NODE.NETWORK` is each of them. As with
+/// `ip6-localhost`, IPv6 has names of its own, so that a server which listens on IPv4 alone is found at once.
+fn hosts(lab: &Lab) -> String {
+    let mut text = String::from("127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n");
+    for node in &lab.nodes {
+        for (i, interface) in node.interfaces.iter().enumerate() {
+            let network = &lab.networks[interface.network].name;
+            let name = &node.name;
+            let _ = write!(text, "{} ", interface.ipv4);
+            let _ = if i == 0 { writeln!(text, "{name} {name}.{network}") } else { writeln!(text, "{name}.{network}") };
+            if let Some(ipv6) = interface.ipv6 {
+                let _ = write!(text, "{ipv6} ");
+                let _ = if i == 0 {
+                    writeln!(text, "ip6-{name} ip6-{name}.{network}")
+                } else {
+                    writeln!(text, "ip6-{name}.{network}")
+                };
+            }
+        }
+    }
+    text
+}

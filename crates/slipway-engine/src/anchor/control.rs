@@ -1,0 +1,72 @@
+//! Requests to a running anchor: one message, one answer, over a socket that only root can reach.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    recv, send, socket_with,
+};
+use serde::{Deserialize, Serialize};
+
+/// Longest message either way, bytes. A request names nodes by number, so ten thousand of them fit.
+const LONGEST: usize = 256 * 1024;
+
+/// What an anchor can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Give these nodes, stopped or dead, a new init.
+    Start(Vec<usize>),
+    /// Silence these nodes' links, then end every process in them. Files and links stay.
+    Halt(Vec<usize>),
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    Failed(String),
+}
+
+/// Opens the anchor's socket for requests.
+pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, 16)?;
+    Ok(socket)
+}
+
+/// Asks the anchor, and waits for its answer.
+pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    send(&socket, &serde_json::to_vec(request)?, SendFlags::NOSIGNAL)?;
+    Ok(serde_json::from_slice(&receive(&socket)?)?)
+}
+
+/// Takes one request, has it done, answers.
+pub(crate) fn serve_one(listener: &OwnedFd, act: impl FnOnce(Request) -> Result<(), String>) -> io::Result<()> {
+    let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
+    // A caller that connects and says nothing must not hold the anchor.
+    rustix::net::sockopt::set_socket_timeout(
+        &socket,
+        rustix::net::sockopt::Timeout::Recv,
+        Some(std::time::Duration::from_secs(1)),
+    )?;
+    let answer = match serde_json::from_slice(&receive(&socket)?) {
+        Ok(request) => act(request).map_or_else(Answer::Failed, |()| Answer::Done),
+        Err(error) => Answer::Failed(format!("understand the request: {error}")),
+    };
+    send(&socket, &serde_json::to_vec(&answer)?, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; LONGEST];
+    let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
+    buffer.truncate(length);
+    Ok(buffer)
+}

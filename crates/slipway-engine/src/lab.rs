@@ -1,0 +1,217 @@
+//! The lab from outside: bring it up, look at it, change a node, take it down.
+
+mod down;
+mod up;
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use serde::Serialize;
+use slipway_lab::model::Lab;
+use slipway_sys::cgroup::{Group, Hierarchy, Usage};
+use slipway_sys::process::ProcessId;
+
+pub use down::{DownError, Removed, down, leftovers};
+pub use up::{Progress, UpError, up};
+
+use crate::anchor::control::{self, Answer, Request};
+use crate::state::{LabDir, NodeStatus, State, StateError, StateRoot};
+
+/// Something asked of a running lab that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The state folder.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Control groups.
+    #[error(transparent)]
+    Cgroup(#[from] slipway_sys::cgroup::CgroupError),
+    /// The anchor cannot be reached.
+    #[error("ask the anchor of lab `{lab}`: {source}\nHint: its process is gone or stuck; `slipway down {lab}` removes what is left")]
+    Anchor {
+        /// The lab.
+        lab: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The anchor answered that it could not.
+    #[error("{0}")]
+    Refused(String),
+    /// The machine gave the lab no control groups.
+    #[error("freeze or thaw node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated")]
+    NoGroup(String),
+    /// The node has no processes now.
+    #[error("reach node `{node}`: it is {status}\nHint: `slipway start {lab} {node}` starts it")]
+    NotRunning {
+        /// The lab.
+        lab: String,
+        /// The node.
+        node: String,
+        /// `stopped` or `dead`.
+        status: String,
+    },
+}
+
+/// A lab that runs, opened by name.
+#[derive(Debug)]
+pub struct Running {
+    dir: LabDir,
+    /// The resolved lab.
+    pub lab: Lab,
+    /// As it was when the lab was opened.
+    pub state: State,
+    cgroups: Option<Hierarchy>,
+}
+
+/// A node's row in `ps`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeRow {
+    /// The node.
+    pub name: String,
+    /// `running`, `frozen`, `stopped` or `dead`.
+    pub status: String,
+    /// Its virtual host.
+    pub host: String,
+    /// The image's name.
+    pub image: String,
+    /// PID 1 of the node, seen from the machine.
+    pub pid: Option<i32>,
+    /// Address on each network, in order.
+    pub addresses: Vec<String>,
+    /// What its processes use now. `None` where it has none.
+    pub usage: Option<Usage>,
+}
+
+impl Running {
+    /// Opens a lab by name.
+    ///
+    /// # Errors
+    /// When there is no such lab, or it is not (or no longer) wholly up.
+    pub fn open(root: &StateRoot, name: &str) -> Result<Self, LabError> {
+        let dir = root.lab(name);
+        let (lab, state) = (dir.read_lab()?, dir.read_state()?);
+        if !state.ready || !state.anchor.is_alive() {
+            return Err(StateError::NotRunning(name.to_owned()).into());
+        }
+        Ok(Self { dir, lab, state, cgroups: Hierarchy::detect().ok() })
+    }
+
+    /// The lab's folder.
+    #[must_use]
+    pub fn dir(&self) -> &LabDir {
+        &self.dir
+    }
+
+    /// The init of a node, for whoever wants to enter it.
+    ///
+    /// # Errors
+    /// When the node has none.
+    pub fn init(&self, node: usize) -> Result<ProcessId, LabError> {
+        let state = &self.state.nodes[node];
+        match state.init.filter(|init| init.is_alive()) {
+            Some(init) => Ok(init),
+            None => Err(LabError::NotRunning {
+                lab: self.lab.name.clone(),
+                node: self.lab.nodes[node].name.clone(),
+                status: if state.status == NodeStatus::Stopped { "stopped" } else { "dead" }.to_owned(),
+            }),
+        }
+    }
+
+    /// The control group of a node; `None` where this machine lets us make none.
+    ///
+    /// # Errors
+    /// When the kernel refuses to show it.
+    pub fn group(&self, node: usize) -> Result<Option<Group>, LabError> {
+        match &self.cgroups {
+            Some(cgroups) => Ok(cgroups.open_node(&self.lab.name, &self.lab.nodes[node].name)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The control group of a node, for what cannot be done without.
+    fn need_group(&self, node: usize) -> Result<Group, LabError> {
+        self.group(node)?.ok_or_else(|| LabError::NoGroup(self.lab.nodes[node].name.clone()))
+    }
+
+    /// All nodes, as they are now.
+    pub fn rows(&self) -> Result<Vec<NodeRow>, LabError> {
+        (0..self.lab.nodes.len()).map(|index| self.row(index)).collect()
+    }
+
+    fn row(&self, index: usize) -> Result<NodeRow, LabError> {
+        let (node, state) = (&self.lab.nodes[index], &self.state.nodes[index]);
+        let alive = state.init.filter(|init| init.is_alive());
+        let group = alive.map(|_| self.group(index)).transpose()?.flatten();
+        let frozen = group.as_ref().map(Group::is_frozen).transpose()?.unwrap_or(false);
+        let status = match (state.status, alive) {
+            (NodeStatus::Stopped, _) => "stopped",
+            (_, None) => "dead",
+            (_, Some(_)) if frozen => "frozen",
+            (_, Some(_)) => "running",
+        };
+        Ok(NodeRow {
+            name: node.name.clone(),
+            status: status.to_owned(),
+            host: self.lab.hosts[node.host].name.clone(),
+            image: self.lab.images[node.image].name.clone(),
+            pid: alive.map(|init| init.pid),
+            addresses: node.interfaces.iter().map(|interface| interface.ipv4.to_string()).collect(),
+            usage: group.as_ref().map(Group::usage).transpose()?,
+        })
+    }
+
+    /// Stops every process of these nodes where it stands.
+    pub fn freeze(&self, nodes: &[usize]) -> Result<(), LabError> {
+        nodes.iter().try_for_each(|&node| Ok(self.need_group(node)?.freeze()?))
+    }
+
+    /// Lets frozen nodes go on.
+    pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
+        nodes.iter().try_for_each(|&node| Ok(self.need_group(node)?.thaw()?))
+    }
+
+    /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
+    /// Files and links are kept for [`start`](Self::start).
+    pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+        let deadline = std::time::Instant::now() + grace;
+        let mut programs = Vec::new();
+        for &node in nodes {
+            let init = self.state.nodes[node].init;
+            let pids = self.group(node)?.map(|group| group.pids()).transpose()?.unwrap_or_default();
+            for pid in pids.into_iter().filter(|&pid| init.is_none_or(|init| init.pid != pid)).filter_map(Pid::from_raw) {
+                // One that ends between the listing and here is one less to wait for.
+                if let Ok(program) = ProcessId::of(pid)
+                    && let Ok(Some(pidfd)) = program.open()
+                {
+                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::TERM);
+                    programs.push(pidfd);
+                }
+            }
+        }
+        for pidfd in &programs {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if !slipway_sys::process::wait_for_end(pidfd, left).map_err(|source| self.anchor_error(source))? {
+                break;
+            }
+        }
+        self.ask(&Request::Halt(nodes.to_vec()))
+    }
+
+    /// Starts nodes that are stopped or dead, with the files and links that they had.
+    pub fn start(&self, nodes: &[usize]) -> Result<(), LabError> {
+        self.ask(&Request::Start(nodes.to_vec()))
+    }
+
+    fn ask(&self, request: &Request) -> Result<(), LabError> {
+        match control::ask(&self.dir.control(), request).map_err(|source| self.anchor_error(source))? {
+            Answer::Done => Ok(()),
+            Answer::Failed(account) => Err(LabError::Refused(account)),
+        }
+    }
+
+    fn anchor_error(&self, source: io::Error) -> LabError {
+        LabError::Anchor { lab: self.lab.name.clone(), source }
+    }
+}

@@ -1,0 +1,106 @@
+//! Taking a lab down, whatever state it is in. Errors are collected: one thing that stays must not keep the rest.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::Serialize;
+use slipway_sys::cgroup::{CgroupError, Hierarchy};
+
+use super::up::scratch_of;
+use crate::state::{LabDir, StateError, StateRoot};
+
+/// What could not be removed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct DownError(Vec<String>);
+
+impl From<StateError> for DownError {
+    fn from(error: StateError) -> Self {
+        Self(vec![error.to_string()])
+    }
+}
+
+impl From<CgroupError> for DownError {
+    fn from(error: CgroupError) -> Self {
+        Self(vec![error.to_string()])
+    }
+}
+
+/// What `down` found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// The lab.
+    pub lab: String,
+    /// True where it was running, false where a crash had left it.
+    pub was_running: bool,
+}
+
+/// How long the anchor may take to end, once asked and once killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes the lab `name` down. `None` where there was nothing of that name.
+pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> {
+    if !leftovers(root)?.iter().any(|known| known == name) {
+        return Ok(None);
+    }
+    let dir = root.lab(name);
+    let was_running = end_anchor(&dir)?;
+    // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done.
+    let lock = root.lock(name)?;
+    clean(&dir)?;
+    lock.remove()?;
+    Ok(Some(Removed { lab: name.to_owned(), was_running }))
+}
+
+/// Names of all labs of which there is anything: a folder, a lock, control groups.
+pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
+    let mut names = root.labs()?;
+    if let Ok(cgroups) = Hierarchy::detect() {
+        names.extend(cgroups.find_all()?);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
+    let Ok(state) = dir.read_state() else { return Ok(false) };
+    let failed = |error: io::Error| DownError(vec![format!("end the lab's anchor: {error}")]);
+    let Some(pidfd) = state.anchor.open().map_err(failed)? else { return Ok(false) };
+    // Asked, it ends its nodes and collects them. Stopped, stuck or still building, it is killed, and the kernel ends
+    // its children with it.
+    for signal in [Signal::TERM, Signal::KILL] {
+        rustix::process::pidfd_send_signal(&pidfd, signal).map_err(|error| failed(error.into()))?;
+        if slipway_sys::process::wait_for_end(&pidfd, PATIENCE).map_err(failed)? {
+            return Ok(true);
+        }
+    }
+    Err(DownError(vec![format!("end the lab's anchor, process {}: it does not die", state.anchor.pid)]))
+}
+
+/// Removes everything of a lab that outlives its anchor. The caller holds the lab's lock.
+pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
+    let mut errors = Vec::new();
+    let mut note = |result: Result<(), String>| errors.extend(result.err());
+    note(remove_groups(dir.name()).map_err(|error| error.to_string()));
+    let scratch = scratch_of(dir.name());
+    note(match fs::remove_dir_all(&scratch) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("remove {}: {error}", scratch.display())),
+        _ => Ok(()),
+    });
+    // Last: while it is there, `down --all` finds the lab.
+    note(dir.remove().map_err(|error| error.to_string()));
+    if errors.is_empty() { Ok(()) } else { Err(DownError(errors)) }
+}
+
+/// Ends whatever still runs in the lab's control groups and removes them. A machine without any has nothing to remove.
+fn remove_groups(lab: &str) -> Result<(), CgroupError> {
+    let Ok(cgroups) = Hierarchy::detect() else { return Ok(()) };
+    if let Some(group) = cgroups.open_lab(lab)? {
+        group.kill()?;
+        group.remove()?;
+    }
+    cgroups.remove_top()
+}

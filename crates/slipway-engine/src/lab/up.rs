@@ -1,0 +1,120 @@
+//! Bringing a lab up: claim its name, fork its anchor, follow its reports.
+
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use slipway_lab::model::Lab;
+use slipway_sys::cgroup::CgroupError;
+
+use super::down::{DownError, clean};
+use super::{LabError, Running};
+use crate::anchor::{self, Blueprint, Report};
+use crate::image::{ImageError, Store};
+use crate::state::{StateError, StateRoot};
+
+/// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// The state folder, or the lab is up already.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// An image cannot be had.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// What an earlier crash left under this name could not be removed.
+    #[error("remove what an earlier lab of this name left: {0}")]
+    Leftover(DownError),
+    /// The anchor could not be made.
+    #[error("start the lab's anchor: {0}")]
+    Anchor(io::Error),
+    /// The anchor said why.
+    #[error("{0}")]
+    Failed(String),
+    /// The lab failed, and so did removing what there was of it.
+    #[error("{failure}\nand then to remove what had been made: {undo}\nHint: `slipway down --all` tries again")]
+    Undo {
+        /// Why it failed.
+        failure: Box<UpError>,
+        /// What is left.
+        undo: DownError,
+    },
+    /// It came up but cannot be opened.
+    #[error(transparent)]
+    Open(#[from] LabError),
+    /// Control groups.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+/// How far `up` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Bytes of an image's archive read, of so many.
+    Image {
+        /// Read so far.
+        done: u64,
+        /// In all.
+        total: u64,
+    },
+    /// Nodes ready, of so many.
+    Nodes {
+        /// Ready so far.
+        done: usize,
+        /// In all.
+        total: usize,
+    },
+}
+
+/// Brings a lab up. The caller must have one thread only, since the anchor is cloned from it.
+///
+/// # Errors
+/// All of [`UpError`]; then nothing of the lab is left.
+pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
+    let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
+    let lock = root.try_lock(&lab.name)?;
+    let dir = root.lab(&lab.name);
+    if dir.exists() {
+        // We hold the lock, so its anchor is dead: a crash.
+        clean(&dir).map_err(UpError::Leftover)?;
+    }
+    let scratch = scratch_of(&lab.name);
+    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, lock };
+    let outcome = make(&blueprint, progress);
+    match outcome {
+        Ok(()) => Ok(Running::open(root, &lab.name)?),
+        Err(failure) => match clean(&blueprint.dir).and_then(|_| Ok(blueprint.lock.remove()?)) {
+            Ok(()) => Err(failure),
+            Err(undo) => Err(UpError::Undo { failure: Box::new(failure), undo }),
+        },
+    }
+}
+
+fn make(blueprint: &Blueprint, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
+    let Blueprint { lab, dir, scratch, .. } = blueprint;
+    dir.create()?;
+    dir.write_lab(lab)?;
+    for node in &lab.nodes {
+        let path = scratch.join(&node.name);
+        std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
+    }
+    let (pidfd, reports) = anchor::fork(blueprint).map_err(UpError::Anchor)?;
+    let mut failure = "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)".to_owned();
+    for line in BufReader::new(reports).lines() {
+        let line = line.map_err(UpError::Anchor)?;
+        match serde_json::from_str(&line).map_err(|error| UpError::Anchor(error.into()))? {
+            Report::Nodes(done) => progress(Progress::Nodes { done, total: lab.nodes.len() }),
+            Report::Up => return Ok(()),
+            Report::Failed(account) => failure = account,
+        }
+    }
+    // The pipe is closed: the anchor is ending or has ended.
+    slipway_sys::process::reap(&pidfd).map_err(UpError::Anchor)?;
+    Err(UpError::Failed(failure))
+}
+
+/// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots. `SLIPWAY_SCRATCH` names another place.
+pub(super) fn scratch_of(lab: &str) -> PathBuf {
+    std::env::var_os("SLIPWAY_SCRATCH")
+        .map_or_else(|| Path::new("/var/lib/slipway/scratch").to_owned(), PathBuf::from)
+        .join(lab)
+}

@@ -1,0 +1,5 @@
+//! A node from the inside: its root file system and its init.
+
+pub(crate) mod init;
+pub(crate) mod link;
+pub(crate) mod rootfs;

@@ -1,0 +1,88 @@
+//! A node's PID 1: builds the node around itself, then reaps whatever is orphaned in it.
+//!
+//! It is a clone of the anchor without an exec, so its memory is the anchor's, shared until written. It keeps no
+//! descriptor of the anchor's and nothing secret: a program in the node may look at it as at any of its own.
+
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use slipway_sys::clone::close_all_but;
+
+use super::link::{Link, Step};
+use super::rootfs::Root;
+
+/// Which network namespace the node lives in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Net<'a> {
+    /// A new one.
+    Own,
+    /// One that exists: its host's, or its own from before it was stopped.
+    Join(BorrowedFd<'a>),
+}
+
+/// Everything an init needs, borrowed from the anchor's memory as it was when it was cloned.
+pub(crate) struct Birth<'a> {
+    pub(crate) root: Root<'a>,
+    pub(crate) net: Net<'a>,
+    /// Run in the node's network namespace once its interfaces are there.
+    pub(crate) configure: &'a dyn Fn() -> Result<(), String>,
+    /// Run last: gives up what a default container does not have.
+    pub(crate) confine: &'a dyn Fn() -> Result<(), String>,
+}
+
+/// The life of an init. Never returns.
+pub(crate) fn live(birth: &Birth<'_>, link: Link) -> ! {
+    if let Err(account) = be_born(birth, &link) {
+        link.fail(&account);
+        std::process::exit(1);
+    }
+    drop(link);
+    reap()
+}
+
+fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
+    let says = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
+    // With the anchor goes everything. Were it gone already, the link below is closed and `expect` says so.
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(says("tie the node to the lab"))?;
+    prctl::set_name(c"slipway-init").map_err(says("name the init"))?;
+    let join: Option<RawFd> = match birth.net {
+        Net::Own => None,
+        Net::Join(net) => Some(net.as_raw_fd()),
+    };
+    let keep: Vec<RawFd> = join.into_iter().chain([link.raw()]).collect();
+    close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
+    nix::unistd::setsid().map_err(says("start a session"))?;
+
+    link.expect(Step::Go)?;
+    let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
+    match birth.net {
+        Net::Own => own |= CloneFlags::CLONE_NEWNET,
+        Net::Join(net) => setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?,
+    }
+    unshare(own).map_err(says("make the node's namespaces"))?;
+    link.say(Step::Namespaced).map_err(|error| format!("answer the anchor: {error}"))?;
+
+    nix::unistd::sethostname(&birth.root.node.name).map_err(says("set the host name"))?;
+    birth.root.enter().map_err(|error| error.to_string())?;
+    link.expect(Step::Linked)?;
+    (birth.configure)()?;
+    if let Net::Join(net) = birth.net {
+        close_all_but(&[link.raw()]).map_err(|error| format!("close descriptor {}: {error}", net.as_raw_fd()))?;
+    }
+    (birth.confine)()?;
+    link.say(Step::Ready).map_err(|error| format!("answer the anchor: {error}"))
+}
+
+/// Waits for children, for ever. Only SIGKILL from outside ends PID 1 of a namespace (`pid_namespaces(7)`).
+fn reap() -> ! {
+    let mut child = SigSet::empty();
+    child.add(Signal::SIGCHLD);
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&child), None);
+    loop {
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+        let _ = child.wait();
+    }
+}

@@ -1,0 +1,67 @@
+//! What an anchor and a fresh init say to each other, once each, over a socket pair.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+
+/// The steps of a node's birth, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Anchor: you are in your control groups; make your namespaces.
+    Go = 1,
+    /// Init: my namespaces are there.
+    Namespaced = 2,
+    /// Anchor: your interfaces are in place.
+    Linked = 3,
+    /// Init: ready.
+    Ready = 4,
+}
+
+/// Longest account of a failure; the rest is cut.
+const LONGEST: usize = 4096;
+const FAILED: u8 = 0xff;
+
+/// One end of the pair. Whole messages: each is one byte, or `FAILED` and an account of it.
+#[derive(Debug)]
+pub(crate) struct Link(OwnedFd);
+
+impl Link {
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self(a), Self(b)))
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+
+    pub(crate) fn say(&self, step: Step) -> io::Result<()> {
+        send(&self.0, &[step as u8], SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The other side hears it instead of its next step.
+    pub(crate) fn fail(&self, account: &str) {
+        let mut message = vec![FAILED];
+        message.extend(account.bytes().take(LONGEST));
+        // Nobody there to hear it means that the anchor is gone, and so are we.
+        let _ = send(&self.0, &message, SendFlags::NOSIGNAL);
+    }
+
+    /// Waits for `step`. Anything else is an error: the other side's account, or its silence.
+    pub(crate) fn expect(&self, step: Step) -> Result<(), String> {
+        let mut buffer = [0u8; LONGEST + 1];
+        let (length, _) = loop {
+            match recv(&self.0, &mut buffer, RecvFlags::empty()) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other.map_err(|error| format!("listen to the node's init: {error}"))?,
+            }
+        };
+        match buffer.get(..length) {
+            Some([FAILED, account @ ..]) => Err(String::from_utf8_lossy(account).into_owned()),
+            Some([said]) if *said == step as u8 => Ok(()),
+            _ => Err("start its init: it ended without a word\nHint: look for it in the kernel's log (dmesg); was it out of memory?".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A node's root: an overlay on its image, with the kernel's file systems and the lab's shared files in their places.
+//!
+//! Everything here runs in the node's own process. Sources on the machine are taken as detached mounts *before* the
+//! change of root, targets are resolved *after* it: whatever symbolic links an image holds, they cannot lead a mount
+//! out of the node.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::mount::MountFlags;
+use slipway_lab::model::Node;
+use slipway_sys::ns::in_first_user_namespace;
+use slipway_sys::mount::{MountError, attach, detached, enter_root, mount_fs, mount_overlay, set_flags};
+
+use crate::image::Rootfs;
+use crate::state::LabDir;
+
+/// Why a root could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RootfsError {
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error("{doing} {}: {source}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RootfsError {
+    let path = path.to_owned();
+    move |source| RootfsError::File { doing, path, source }
+}
+
+/// What a node's root is made from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Root<'a> {
+    pub(crate) dir: &'a LabDir,
+    pub(crate) node: &'a Node,
+    pub(crate) image: &'a Rootfs,
+    /// On disk, for the node's `/scratch`.
+    pub(crate) scratch: &'a Path,
+}
+
+const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
+/// Kernel files that tell or change what belongs to the machine: the default of container engines
+/// (OCI runtime specification, `linux.maskedPaths` and `linux.readonlyPaths` as Docker and containerd fill them).
+const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// Devices that every program may expect: name, major, minor (`Documentation/admin-guide/devices.txt`).
+const DEVICES: &[(&str, u32, u32)] =
+    &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+
+/// A detached mount that waits for its place.
+struct Bind {
+    tree: OwnedFd,
+    target: PathBuf,
+    is_dir: bool,
+    flags: MountFlags,
+}
+
+/// The upper and work directories of a node, on the lab's own tmpfs.
+pub(crate) fn upper(dir: &LabDir, node: &str) -> (PathBuf, PathBuf) {
+    let base = dir.join("rw").join(node);
+    (base.join("upper"), base.join("work"))
+}
+
+impl Root<'_> {
+    /// Makes this process's mount namespace the node's. The namespace must be the process's own already.
+    pub(crate) fn enter(&self) -> Result<(), RootfsError> {
+        // In a user namespace no device can be made, whatever the capabilities; the machine's own are bound instead.
+        let make_own_devices = in_first_user_namespace().map_err(file("read", Path::new("/proc/self/uid_map")))?;
+        let binds = self.binds(!make_own_devices)?;
+        let (upper, work) = upper(self.dir, &self.node.name);
+        for path in [&upper, &work] {
+            // Kept from the node's last life when it was stopped and is started again.
+            fs::create_dir_all(path).map_err(file("make", path))?;
+        }
+        let root = self.dir.join("root");
+        mount_overlay(&self.image.lowers, &upper, &work, &root)?;
+        enter_root(&root)?;
+        self.kernel_file_systems()?;
+        link_devices()?;
+        if make_own_devices {
+            make_devices()?;
+        }
+        for bind in &binds {
+            bind.put()?;
+        }
+        fs::write("/etc/hostname", format!("{}\n", self.node.name)).map_err(file("write", Path::new("/etc/hostname")))?;
+        hide_and_protect()?;
+        if self.node.read_only {
+            set_flags(Path::new("/"), MountFlags::RDONLY | MountFlags::NODEV)?;
+        }
+        Ok(())
+    }
+
+    /// Takes every source on the machine, while its path still means the machine's.
+    fn binds(&self, devices: bool) -> Result<Vec<Bind>, RootfsError> {
+        let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+        let mut binds = Vec::new();
+        if devices {
+            for &(name, ..) in DEVICES {
+                let path = Path::new("/dev").join(name);
+                binds.push(Bind::take(&path, &path, MountFlags::empty())?);
+            }
+        }
+        for path in &self.image.extra_binds {
+            binds.push(Bind::take(path, path, read_only.difference(MountFlags::NOSUID))?);
+        }
+        for name in ["hosts", "resolv.conf"] {
+            let target = Path::new("/etc").join(name);
+            binds.push(Bind::take(&self.dir.join("etc").join(name), &target, read_only)?);
+        }
+        let shared = self.dir.join("node");
+        binds.push(Bind {
+            tree: detached(&shared, true)?,
+            target: PathBuf::from("/run/slipway"),
+            is_dir: true,
+            flags: read_only,
+        });
+        binds.push(Bind::take(self.scratch, Path::new("/scratch"), MountFlags::NOSUID | MountFlags::NODEV)?);
+        for mount in &self.node.mounts {
+            let writable = MountFlags::NOSUID | MountFlags::NODEV;
+            let flags = if mount.writable { writable } else { read_only };
+            binds.push(Bind::take(&mount.source, &mount.target, flags)?);
+        }
+        Ok(binds)
+    }
+
+    fn kernel_file_systems(&self) -> Result<(), RootfsError> {
+        for path in ["/proc", "/sys", "/dev", "/run", "/tmp", "/etc"] {
+            ensure_dir(Path::new(path))?;
+        }
+        mount_fs("proc", Path::new("/proc"), NO_EXEC, "")?;
+        mount_fs("sysfs", Path::new("/sys"), NO_EXEC | MountFlags::RDONLY, "")?;
+        let writable = MountFlags::NOSUID | MountFlags::NODEV;
+        // In memory, so within the node's memory limit and no greater than it.
+        let size = self.node.limits.memory.map_or_else(|| "size=50%".to_owned(), |limit| format!("size={}", limit.0));
+        mount_fs("tmpfs", Path::new("/dev"), MountFlags::NOSUID | MountFlags::NOEXEC, "mode=755,size=64k")?;
+        mount_fs("tmpfs", Path::new("/run"), writable, "mode=755")?;
+        mount_fs("tmpfs", Path::new("/tmp"), writable, &format!("mode=1777,{size}"))?;
+        for folder in ["/dev/pts", "/dev/shm", "/dev/mqueue"] {
+            ensure_dir(Path::new(folder))?;
+        }
+        // gid 5 is `tty` wherever there is one; `newinstance` is every mount's nature since Linux 4.7.
+        mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620,gid=5")
+            .or_else(|_| {
+                // A user namespace that has no gid 5 cannot name it.
+                mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620")
+            })?;
+        // MPI libraries put their segments here: no smaller than the node's memory.
+        mount_fs("tmpfs", Path::new("/dev/shm"), NO_EXEC, &format!("mode=1777,{size}"))?;
+        mount_fs("mqueue", Path::new("/dev/mqueue"), NO_EXEC, "")?;
+        Ok(())
+    }
+}
+
+impl Bind {
+    fn take(source: &Path, target: &Path, flags: MountFlags) -> Result<Self, RootfsError> {
+        let is_dir = fs::metadata(source).map_err(file("look at", source))?.is_dir();
+        Ok(Self { tree: detached(source, false)?, target: target.to_owned(), is_dir, flags })
+    }
+
+    fn put(&self) -> Result<(), RootfsError> {
+        if self.is_dir {
+            ensure_dir(&self.target)?;
+        } else {
+            if let Some(parent) = self.target.parent() {
+                ensure_dir(parent)?;
+            }
+            // A link here (as /etc/resolv.conf often is) would have the mount appear somewhere else.
+            match fs::symlink_metadata(&self.target) {
+                Ok(found) if found.is_file() => {}
+                Ok(_) => {
+                    fs::remove_file(&self.target).map_err(file("replace", &self.target))?;
+                    fs::write(&self.target, "").map_err(file("make", &self.target))?;
+                }
+                Err(_) => fs::write(&self.target, "").map_err(file("make", &self.target))?,
+            }
+        }
+        attach(self.tree.as_fd(), &self.target)?;
+        if !self.flags.is_empty() {
+            set_flags(&self.target, self.flags)?;
+        }
+        Ok(())
+    }
+}
+
+fn make_devices() -> Result<(), RootfsError> {
+    for &(name, major, minor) in DEVICES {
+        let path = Path::new("/dev").join(name);
+        let device = rustix::fs::makedev(major, minor);
+        mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device)
+            .map_err(|error| file("make device", &path)(error.into()))?;
+    }
+    Ok(())
+}
+
+fn link_devices() -> Result<(), RootfsError> {
+    for (target, link) in [
+        ("/proc/self/fd", "/dev/fd"),
+        ("/proc/self/fd/0", "/dev/stdin"),
+        ("/proc/self/fd/1", "/dev/stdout"),
+        ("/proc/self/fd/2", "/dev/stderr"),
+        ("pts/ptmx", "/dev/ptmx"),
+    ] {
+        symlink(target, link).map_err(file("link", Path::new(link)))?;
+    }
+    Ok(())
+}
+
+fn hide_and_protect() -> Result<(), RootfsError> {
+    for path in MASKED.iter().map(Path::new) {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => mount_fs("tmpfs", path, NO_EXEC | MountFlags::RDONLY, "size=0")?,
+            Ok(_) => attach(detached(Path::new("/dev/null"), false)?.as_fd(), path)?,
+            Err(_) => {}
+        }
+    }
+    for path in READ_ONLY.iter().map(Path::new).filter(|path| path.exists()) {
+        attach(detached(path, false)?.as_fd(), path)?;
+        set_flags(path, NO_EXEC | MountFlags::RDONLY)?;
+    }
+    Ok(())
+}
+
+fn ensure_dir(path: &Path) -> Result<(), RootfsError> {
+    match fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        Ok(()) => Ok(()),
+        Err(source) => Err(file("make", path)(source)),
+    }
+}

@@ -1,0 +1,359 @@
+//! Where a running lab is written down: one folder per lab below the state root, and the lock that says whose it is.
+//!
+//! ```text
+//! /run/slipway/              the state root; SLIPWAY_STATE names another
+//!   .locks/LAB               locked (flock(2)) for as long as the lab's anchor, or an `up` or `down`, lives
+//!   LAB/lab.json             the resolved lab
+//!       state.json           processes and what was chosen; replaced whole, never edited
+//!       control              the anchor's socket
+//!       log/NODE.log         output of the node's own command
+//!       etc/                 files that nodes share: hosts, resolv.conf
+//!       node/                what nodes see at /run/slipway
+//! ```
+//!
+//! The lock is the truth about liveness: the kernel releases it however the holder dies.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use slipway_lab::model::Lab;
+use slipway_sys::process::ProcessId;
+
+/// What went wrong with the state folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A file operation failed.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// Verb, as in "write".
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A state file is not what this version writes.
+    #[error("read {}: {source}\nHint: it was written by another version or cut short; `slipway down` removes the lab all the same", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// There is no such lab.
+    #[error(
+        "find a running lab named `{0}`\nHint: `slipway ps` lists what runs; `slipway up FILE` starts one"
+    )]
+    NotRunning(String),
+    /// Somebody else holds the lab.
+    #[error(
+        "take lab `{0}`: it is already up, or being brought up or down by another slipway\nHint: `slipway ps {0}` shows it; `slipway down {0}` ends it"
+    )]
+    Taken(String),
+}
+
+impl StateError {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+}
+
+/// The folder below which all labs of this machine are written down.
+#[derive(Debug, Clone)]
+pub struct StateRoot(PathBuf);
+
+impl Default for StateRoot {
+    fn default() -> Self {
+        Self(
+            std::env::var_os("SLIPWAY_STATE")
+                .map_or_else(|| PathBuf::from("/run/slipway"), PathBuf::from),
+        )
+    }
+}
+
+impl StateRoot {
+    /// A root of one's own, for tests.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The folder of one lab, whether or not it exists.
+    #[must_use]
+    pub fn lab(&self, name: &str) -> LabDir {
+        LabDir {
+            path: self.0.join(name),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Names of all labs that have a folder or a lock here, running or left behind, in order.
+    pub fn labs(&self) -> Result<Vec<String>, StateError> {
+        let mut names = Vec::new();
+        for folder in [self.0.clone(), self.0.join(".locks")] {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StateError::io("list", &folder)(error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(StateError::io("list", &folder))?;
+                if let Some(name) = entry
+                    .file_name()
+                    .to_str()
+                    .filter(|name| !name.starts_with('.'))
+                {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Takes the lab's lock, at once or not at all.
+    pub fn try_lock(&self, name: &str) -> Result<LabLock, StateError> {
+        self.lock_with(name, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Takes the lab's lock, waiting for whoever holds it to finish or die.
+    pub fn lock(&self, name: &str) -> Result<LabLock, StateError> {
+        self.lock_with(name, FlockOperation::LockExclusive)
+    }
+
+    fn lock_with(&self, name: &str, operation: FlockOperation) -> Result<LabLock, StateError> {
+        let folder = self.0.join(".locks");
+        make_private_dir(&self.0)?;
+        make_private_dir(&folder)?;
+        let path = folder.join(name);
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(StateError::io("open", &path))?;
+            match flock(&file, operation) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(StateError::Taken(name.to_owned())),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(StateError::io("lock", &path)(error.into())),
+            }
+            // A lock on a file that was unlinked meanwhile protects nothing: another may have made a new one.
+            let mine = file.metadata().map_err(StateError::io("look at", &path))?;
+            if fs::metadata(&path).is_ok_and(|there| there.ino() == mine.ino()) {
+                return Ok(LabLock { file, path });
+            }
+        }
+    }
+}
+
+/// The lab's lock, held until this and every copy of its descriptor is closed.
+#[derive(Debug)]
+pub struct LabLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl LabLock {
+    /// The descriptor, for the anchor to keep.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Forgets the lab's lock altogether; only for a lab that no longer exists.
+    pub fn remove(self) -> Result<(), StateError> {
+        fs::remove_file(&self.path).map_err(StateError::io("remove", &self.path))
+    }
+}
+
+/// One lab's folder.
+#[derive(Debug, Clone)]
+pub struct LabDir {
+    path: PathBuf,
+    name: String,
+}
+
+impl LabDir {
+    /// The lab's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path within.
+    #[must_use]
+    pub fn join(&self, relative: &str) -> PathBuf {
+        self.path.join(relative)
+    }
+
+    /// The anchor's socket.
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.join("control")
+    }
+
+    /// True where the folder exists, whatever state the lab is in.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.path.exists()
+    }
+
+    /// Makes the folder and those in it.
+    pub fn create(&self) -> Result<(), StateError> {
+        for folder in ["", "log", "etc", "node", "rw", "root"] {
+            let path = if folder.is_empty() {
+                self.path.clone()
+            } else {
+                self.join(folder)
+            };
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&path)
+                .map_err(StateError::io("make", &path))?;
+        }
+        // Nodes reach this one through a bind mount, as any of their users.
+        let shared = self.join("node");
+        fs::set_permissions(&shared, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .map_err(StateError::io("open up", &shared))
+    }
+
+    /// Removes the folder and all in it; already gone is fine.
+    pub fn remove(&self) -> Result<(), StateError> {
+        match fs::remove_dir_all(&self.path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(StateError::io("remove", &self.path)(error)),
+        }
+    }
+
+    /// Reads the resolved lab.
+    pub fn read_lab(&self) -> Result<Lab, StateError> {
+        self.read("lab.json")
+    }
+
+    /// Writes the resolved lab.
+    pub fn write_lab(&self, lab: &Lab) -> Result<(), StateError> {
+        self.write("lab.json", lab)
+    }
+
+    /// Reads the state.
+    pub fn read_state(&self) -> Result<State, StateError> {
+        self.read("state.json")
+    }
+
+    /// Replaces the state.
+    pub fn write_state(&self, state: &State) -> Result<(), StateError> {
+        self.write("state.json", state)
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {
+        let path = self.join(file);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StateError::NotRunning(self.name.clone()));
+            }
+            Err(error) => return Err(StateError::io("read", &path)(error)),
+        };
+        serde_json::from_slice(&bytes).map_err(|source| StateError::Format { path, source })
+    }
+
+    /// Readers see the old text or the new, never half of one.
+    fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), StateError> {
+        let path = self.join(file);
+        let fresh = self.join(&format!("{file}.new"));
+        let text = serde_json::to_vec(value).map_err(|source| StateError::Format {
+            path: path.clone(),
+            source,
+        })?;
+        File::create(&fresh)
+            .and_then(|mut out| out.write_all(&text))
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(StateError::io("write", &path))
+    }
+}
+
+fn make_private_dir(path: &Path) -> Result<(), StateError> {
+    match fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+    {
+        Ok(()) => Ok(()),
+        Err(error) => Err(StateError::io("make", path)(error)),
+    }
+}
+
+/// A lab's processes, and what was chosen for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The process that all others of the lab descend from.
+    pub anchor: ProcessId,
+    /// False until every node is ready.
+    pub ready: bool,
+    /// When the lab was brought up, seconds since 1970 UTC.
+    pub since: u64,
+    /// Indexed as the lab's nodes.
+    pub nodes: Vec<NodeState>,
+    /// What each network's driver chose on this machine, indexed as the lab's networks.
+    pub networks: Vec<serde_json::Value>,
+}
+
+/// One node's processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// What the lab last did with it.
+    pub status: NodeStatus,
+    /// PID 1 of the node, as seen from outside. `None` unless running.
+    pub init: Option<ProcessId>,
+    /// The node's own command, while it runs.
+    pub command: Option<ProcessId>,
+}
+
+/// What a node is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeStatus {
+    /// Its init runs.
+    Running,
+    /// Stopped on request: no process, links silent, files and links kept.
+    Stopped,
+    /// Its init ended although nobody asked. `slipway start` revives it.
+    Dead,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_once_and_survives_removal() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = StateRoot::at(dir.path());
+        let lock = root.try_lock("a").expect("free");
+        assert!(matches!(root.try_lock("a"), Err(StateError::Taken(_))));
+        lock.remove().expect("removed");
+        drop(root.try_lock("a").expect("free again"));
+        assert_eq!(root.labs().expect("listed"), ["a"]);
+    }
+}
