@@ -2,7 +2,10 @@
 //!
 //! Nothing here knows what a lab is.
 
+pub mod caps;
+pub mod cgroup;
 pub mod clone;
 pub mod mount;
 pub mod ns;
 pub mod process;
+pub mod seccomp;

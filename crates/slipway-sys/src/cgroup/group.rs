@@ -1,0 +1,351 @@
+//! One lab's or one node's folders, over all hierarchies that it needs.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Seek};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::control::Folder;
+use super::hierarchy::check_name;
+use super::{CgroupError, Controller, Limits, Usage, failed, usage};
+
+/// How long freezing and ending may take. A process that takes longer hangs in the kernel.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at a state that version 1 does not announce.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// A hierarchy's share in the work.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    version: Version,
+    pub(super) controllers: BTreeSet<Controller>,
+}
+
+impl Part {
+    pub(super) fn unified(controllers: BTreeSet<Controller>) -> Self {
+        Self { version: Version::V2, controllers }
+    }
+
+    pub(super) fn legacy(controller: Controller) -> Self {
+        Self { version: Version::V1, controllers: BTreeSet::from([controller]) }
+    }
+
+    pub(super) fn at(self, folder: Folder) -> Place {
+        Place { part: self, folder }
+    }
+
+    /// Lets the children of `folder` use the controllers: version 2 asks for that at every level.
+    pub(super) fn prepare_children(&self, folder: &Folder) -> Result<(), CgroupError> {
+        if self.version == Version::V1 || self.controllers.is_empty() {
+            return Ok(());
+        }
+        let file = "cgroup.subtree_control";
+        let on = folder.read(file)?;
+        let on: Vec<_> = on.split_whitespace().collect();
+        for controller in self.controllers.iter().filter(|one| !on.contains(&one.name())) {
+            folder.write(file, &format!("+{}", controller.name()))?;
+        }
+        Ok(())
+    }
+
+    /// Fills a fresh folder with what it needs before a process may join: a version 1 cpuset starts out empty.
+    pub(super) fn adopt(&self, parent: &Folder, child: &Folder) -> Result<(), CgroupError> {
+        if self.version == Version::V1 && self.controllers.contains(&Controller::Cpuset) {
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if child.read(file)?.trim().is_empty() {
+                    child.write(file, parent.read(file)?.trim())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Place {
+    part: Part,
+    folder: Folder,
+}
+
+/// A lab's or a node's control group. The processes in it are those of its membership record, the first place.
+#[derive(Debug)]
+pub struct Group {
+    places: Vec<Place>,
+}
+
+impl Group {
+    /// `places` begins with the membership record.
+    pub(super) fn new(places: Vec<Place>) -> Self {
+        Self { places }
+    }
+
+    /// Makes the group of a node below its lab's, in the membership record and where its limits need a controller.
+    ///
+    /// # Errors
+    /// When the kernel refuses a limit (such as processors that the machine does not have).
+    pub fn create_node(&self, node: &str, limits: &Limits) -> Result<Self, CgroupError> {
+        check_name(node)?;
+        let needed: BTreeSet<Controller> = limits.needs().map(|(controller, _)| controller).collect();
+        let mut places = Vec::with_capacity(self.places.len());
+        for (index, Place { part, folder }) in self.places.iter().enumerate() {
+            let own: BTreeSet<Controller> = part.controllers.intersection(&needed).copied().collect();
+            if index > 0 && own.is_empty() {
+                continue;
+            }
+            let gone = || failed("make", &folder.path().join(node))(io::ErrorKind::NotFound.into());
+            let child = folder.make(node)?.ok_or_else(gone)?;
+            part.adopt(folder, &child)?;
+            for &controller in &own {
+                match part.version {
+                    Version::V1 => limits.write_legacy(&child, controller)?,
+                    Version::V2 => limits.write_unified(&child, controller)?,
+                }
+            }
+            places.push(Part { version: part.version, controllers: own }.at(child));
+        }
+        Ok(Self { places })
+    }
+
+    /// The folder to clone a process into (`CLONE_INTO_CGROUP`), where the membership record is version 2.
+    /// The process then calls [`Group::join_others`].
+    #[must_use]
+    pub fn clone_target(&self) -> Option<BorrowedFd<'_>> {
+        self.record().filter(|place| place.part.version == Version::V2).map(|place| place.folder.fd())
+    }
+
+    /// Takes the calling process into every hierarchy that [`Group::clone_target`] does not cover.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn join_others(&self) -> Result<(), CgroupError> {
+        let born = usize::from(self.clone_target().is_some());
+        self.places.iter().skip(born).try_for_each(|place| place.folder.write("cgroup.procs", "0"))
+    }
+
+    /// Moves a process into the group, in every hierarchy.
+    ///
+    /// # Errors
+    /// `ESRCH` when it is gone.
+    pub fn add(&self, pid: Pid) -> Result<(), CgroupError> {
+        let pid = pid.as_raw_nonzero().to_string();
+        self.places.iter().try_for_each(|place| place.folder.write("cgroup.procs", &pid))
+    }
+
+    /// Every process in the group and below, as numbered in the caller's PID namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn pids(&self) -> Result<Vec<i32>, CgroupError> {
+        self.record().map_or(Ok(Vec::new()), |place| pids(&place.folder))
+    }
+
+    /// Stops every process where it stands and waits until all are stopped.
+    ///
+    /// # Errors
+    /// [`CgroupError::Stuck`] when one hangs in the kernel.
+    pub fn freeze(&self) -> Result<(), CgroupError> {
+        self.set_frozen(true)
+    }
+
+    /// Lets every process go on and waits until that is done.
+    ///
+    /// # Errors
+    /// As [`Group::freeze`].
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        self.set_frozen(false)
+    }
+
+    fn set_frozen(&self, frozen: bool) -> Result<(), CgroupError> {
+        let Some(Place { part, folder }) = self.record() else {
+            return Ok(());
+        };
+        let action = if frozen { "freeze" } else { "thaw" };
+        if part.version == Version::V2 {
+            folder.write("cgroup.freeze", if frozen { "1" } else { "0" })?;
+            return wait_event(folder, if frozen { "frozen 1" } else { "frozen 0" }, action);
+        }
+        let state = if frozen { "FROZEN" } else { "THAWED" };
+        folder.write("freezer.state", state)?;
+        // Version 1 tells nobody when the last process has stopped: the state is worked out when it is read.
+        let deadline = Instant::now() + PATIENCE;
+        while folder.read("freezer.state")?.trim() != state {
+            if Instant::now() > deadline {
+                return Err(stuck(folder, action));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Whether the group is frozen.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn is_frozen(&self) -> Result<bool, CgroupError> {
+        let Some(Place { part, folder }) = self.record() else {
+            return Ok(false);
+        };
+        Ok(match part.version {
+            Version::V1 => folder.read("freezer.state")?.trim() == "FROZEN",
+            Version::V2 => folder.read("cgroup.events")?.lines().any(|line| line == "frozen 1"),
+        })
+    }
+
+    /// Ends every process in the group and below, and waits until they are gone.
+    ///
+    /// # Errors
+    /// [`CgroupError::Stuck`] when one hangs in the kernel.
+    pub fn kill(&self) -> Result<(), CgroupError> {
+        let Some(Place { part, folder }) = self.record() else {
+            return Ok(());
+        };
+        if part.version == Version::V2 && folder.has("cgroup.kill") {
+            folder.write("cgroup.kill", "1")?;
+        } else {
+            // Stopped processes cannot fork, so one round of signals reaches all.
+            self.freeze()?;
+            for pid in pids(folder)?.into_iter().filter_map(Pid::from_raw) {
+                match kill_process(pid, Signal::KILL) {
+                    Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                    Err(error) => {
+                        return Err(failed("end the processes of", folder.path())(error.into()));
+                    }
+                }
+            }
+            thaw_below(folder)?;
+        }
+        self.places.iter().try_for_each(wait_empty)
+    }
+
+    /// Removes the group with everything below it, waiting for processes that are ending. Removed already is fine.
+    ///
+    /// # Errors
+    /// [`CgroupError::Stuck`] when a process is left; all hierarchies are tried before.
+    pub fn remove(self) -> Result<(), CgroupError> {
+        let results: Vec<_> = self.places.iter().rev().map(remove).collect();
+        results.into_iter().collect()
+    }
+
+    /// What the group has used.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn usage(&self) -> Result<Usage, CgroupError> {
+        let folders = self.places.iter().map(|place| &place.folder);
+        Ok(usage::read(&folders, &self.pids()?))
+    }
+
+    fn record(&self) -> Option<&Place> {
+        self.places.first()
+    }
+}
+
+fn pids(folder: &Folder) -> Result<Vec<i32>, CgroupError> {
+    let mut found: Vec<i32> = folder.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect();
+    for name in folder.children()? {
+        if let Some(child) = folder.child(&name)? {
+            found.extend(pids(&child)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Thaws a version 1 folder and each one below, which may have been frozen for itself: a stopped process cannot end.
+fn thaw_below(folder: &Folder) -> Result<(), CgroupError> {
+    folder.write("freezer.state", "THAWED")?;
+    for name in folder.children()? {
+        if let Some(child) = folder.child(&name)? {
+            thaw_below(&child)?;
+        }
+    }
+    Ok(())
+}
+
+fn wait_empty(place: &Place) -> Result<(), CgroupError> {
+    let Place { part, folder } = place;
+    if part.version == Version::V2 {
+        return wait_event(folder, "populated 0", "empty");
+    }
+    // Version 1 announces nothing about a group; each process announces its own end.
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(&pid) = pids(folder)?.first() {
+        if Instant::now() > deadline {
+            return Err(stuck(folder, "empty"));
+        }
+        if let Some(pidfd) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
+            wait(&mut [PollFd::new(&pidfd, PollFlags::IN)], deadline);
+        }
+        // A process leaves its group a moment after it is reported dead.
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+fn remove(place: &Place) -> Result<(), CgroupError> {
+    for name in place.folder.children()? {
+        if let Some(child) = place.folder.child(&name)? {
+            let part = place.part.clone();
+            remove(&Place { part, folder: child })?;
+        }
+    }
+    let path = place.folder.path();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Ok(());
+    };
+    let Some(parent) = Folder::open(parent)? else {
+        return Ok(());
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !parent.remove(name)? {
+        if Instant::now() > deadline {
+            return Err(stuck(&place.folder, "remove"));
+        }
+        wait_empty(place)?;
+        // Empty and still busy: the last process is between its report and its leaving.
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// Waits until `cgroup.events` has the line, woken by the kernel at each change. A folder that is gone had no processes.
+fn wait_event(folder: &Folder, line: &str, action: &'static str) -> Result<(), CgroupError> {
+    let deadline = Instant::now() + PATIENCE;
+    let error = |error| failed("read", &folder.path().join("cgroup.events"))(error);
+    let mut events = match folder.open_file("cgroup.events", OFlags::RDONLY) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(error)?,
+    };
+    loop {
+        let mut text = String::new();
+        events.rewind().and_then(|()| events.read_to_string(&mut text)).map_err(error)?;
+        if text.lines().any(|have| have == line) {
+            return Ok(());
+        }
+        if !wait(&mut [PollFd::new(&events, PollFlags::PRI)], deadline) {
+            return Err(stuck(folder, action));
+        }
+    }
+}
+
+/// False at the deadline.
+fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).ok();
+    // Woken by a signal counts as woken: the caller looks again.
+    !matches!(poll(descriptors, left.as_ref()), Ok(0))
+}
+
+fn stuck(folder: &Folder, action: &'static str) -> CgroupError {
+    let left = pids(folder).unwrap_or_default().into_iter().take(10).collect();
+    CgroupError::Stuck { action, path: folder.path().to_owned(), seconds: PATIENCE.as_secs(), left }
+}

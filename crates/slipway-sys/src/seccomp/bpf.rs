@@ -1,0 +1,209 @@
+//! From a table of call numbers to classic BPF.
+
+use libc::{
+    BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EPERM, SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ERRNO, sock_filter,
+};
+
+#[cfg(target_arch = "x86_64")]
+pub(super) const AUDIT_ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+pub(super) const AUDIT_ARCH: u32 = 0xc000_00b7;
+
+/// Offsets into `struct seccomp_data` (`linux/seccomp.h`). Arguments are 64 bits wide; on both little-endian processors
+/// that are supported the low half comes first, and the kernel itself takes only that half of the arguments tested here.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const ARGUMENT_0: u32 = 16;
+
+/// What is done with a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Allow,
+    /// Fails with this error.
+    Errno(i32),
+    /// Allowed where the first argument is one of these values (sorted), `EPERM` otherwise.
+    FirstIn(Vec<u32>),
+    /// Allowed where the first argument has none of these bits, `EPERM` otherwise.
+    FirstWithout(u32),
+}
+
+/// Every value from `start` up to the next run's start gets `verdict`.
+#[derive(Debug, Clone)]
+struct Run {
+    start: u32,
+    verdict: Verdict,
+}
+
+/// Compiles the calls, in any order. Calls that are not named fail with `EPERM`, those with a number above all named ones
+/// with `ENOSYS`: a program that tries a call newer than this table then falls back to the older one.
+pub(super) fn compile(arch: u32, calls: &[(u32, Verdict)]) -> Vec<sock_filter> {
+    let mut program = vec![
+        load(ARCH),
+        // A call through another ABI (32-bit) has other numbers, so nothing here applies to it.
+        jump(BPF_JEQ, arch, 1, 0),
+        verdict(u32::try_from(libc::ENOSYS).unwrap_or(0)),
+        load(NUMBER),
+    ];
+    program.extend(search(&runs(calls, &Verdict::Errno(EPERM), &Verdict::Errno(libc::ENOSYS))));
+    program
+}
+
+/// Joins the values into as few runs as say the same; `between` fills the gaps, `above` what follows the last.
+fn runs(values: &[(u32, Verdict)], between: &Verdict, above: &Verdict) -> Vec<Run> {
+    let mut values = values.to_vec();
+    values.sort_by_key(|(value, _)| *value);
+    let mut runs: Vec<Run> = vec![Run { start: 0, verdict: between.clone() }];
+    let mut next = 0;
+    let mut push = |start: u32, verdict: &Verdict| match runs.last_mut() {
+        Some(last) if last.start == start => last.verdict = verdict.clone(),
+        Some(last) if last.verdict == *verdict => {}
+        _ => runs.push(Run { start, verdict: verdict.clone() }),
+    };
+    for (value, verdict) in &values {
+        if *value > next {
+            push(next, between);
+        }
+        push(*value, verdict);
+        next = value.saturating_add(1);
+    }
+    if next != u32::MAX {
+        push(next, above);
+    }
+    runs
+}
+
+/// A binary search for the run that the loaded value falls in.
+fn search(runs: &[Run]) -> Vec<sock_filter> {
+    if let [only] = runs {
+        return leaf(&only.verdict);
+    }
+    let (low, high) = runs.split_at(runs.len() / 2);
+    let (below, from) = (search(low), search(high));
+    let mut program = match u8::try_from(below.len()) {
+        Ok(length) => vec![jump(BPF_JGE, high[0].start, length, 0)],
+        // A conditional jump reaches 255 instructions; an unconditional one any number.
+        Err(_) => vec![
+            jump(BPF_JGE, high[0].start, 0, 1),
+            statement(BPF_JMP | BPF_JA, u32::try_from(below.len()).unwrap_or(u32::MAX)),
+        ],
+    };
+    program.extend(below);
+    program.extend(from);
+    program
+}
+
+fn leaf(what: &Verdict) -> Vec<sock_filter> {
+    match what {
+        Verdict::Allow => vec![statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)],
+        Verdict::Errno(errno) => vec![verdict(errno.unsigned_abs())],
+        Verdict::FirstIn(values) => {
+            let values: Vec<_> = values.iter().map(|&value| (value, Verdict::Allow)).collect();
+            let denied = Verdict::Errno(EPERM);
+            let mut program = vec![load(ARGUMENT_0)];
+            program.extend(search(&runs(&values, &denied, &denied)));
+            program
+        }
+        Verdict::FirstWithout(bits) => vec![
+            load(ARGUMENT_0),
+            jump(BPF_JSET, *bits, 0, 1),
+            verdict(EPERM.unsigned_abs()),
+            statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        ],
+    }
+}
+
+fn verdict(errno: u32) -> sock_filter {
+    statement(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errno)
+}
+
+fn load(offset: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    instruction(code, k, 0, 0)
+}
+
+fn jump(test: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    instruction(BPF_JMP | BPF_K | test, k, jt, jf)
+}
+
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    // Every BPF operation code fits 16 bits (`linux/bpf_common.h`).
+    sock_filter { code: u16::try_from(code).unwrap_or(u16::MAX), jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OTHER_ARCH: u32 = 0x4000_0003;
+
+    /// What the kernel would do, for the instructions used here.
+    fn run(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let class = u32::from(step.code);
+            if class == (BPF_LD | BPF_W | BPF_ABS) {
+                loaded = match step.k {
+                    NUMBER => number,
+                    ARCH => arch,
+                    ARGUMENT_0 => argument,
+                    other => panic!("no such field: {other}"),
+                };
+            } else if class == (BPF_RET | BPF_K) {
+                return step.k;
+            } else if class == (BPF_JMP | BPF_JA) {
+                at += step.k as usize;
+            } else {
+                let met = match class & 0xf0 {
+                    BPF_JEQ => loaded == step.k,
+                    BPF_JGE => loaded >= step.k,
+                    BPF_JSET => loaded & step.k != 0,
+                    other => panic!("no such test: {other}"),
+                };
+                at += usize::from(if met { step.jt } else { step.jf });
+            }
+        }
+    }
+
+    fn expected(calls: &[(u32, Verdict)], number: u32, argument: u32) -> u32 {
+        let denied = SECCOMP_RET_ERRNO | EPERM.unsigned_abs();
+        match calls.iter().find(|(call, _)| *call == number).map(|(_, verdict)| verdict) {
+            Some(Verdict::Allow) => SECCOMP_RET_ALLOW,
+            Some(Verdict::Errno(errno)) => SECCOMP_RET_ERRNO | errno.unsigned_abs(),
+            Some(Verdict::FirstIn(values)) if values.contains(&argument) => SECCOMP_RET_ALLOW,
+            Some(Verdict::FirstWithout(bits)) if argument & bits == 0 => SECCOMP_RET_ALLOW,
+            None if calls.iter().all(|(call, _)| *call < number) => SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs(),
+            _ => denied,
+        }
+    }
+
+    fn any_verdict() -> impl Strategy<Value = Verdict> {
+        prop_oneof![
+            4 => Just(Verdict::Allow),
+            1 => (1..100).prop_map(Verdict::Errno),
+            1 => prop::collection::btree_set(0u32..50, 0..20).prop_map(|set| Verdict::FirstIn(set.into_iter().collect())),
+            1 => any::<u32>().prop_map(Verdict::FirstWithout),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_program_says_what_the_table_says(
+            table in prop::collection::btree_map(0u32..600, any_verdict(), 1..400),
+            number in 0u32..700,
+            argument in prop_oneof![0u32..60, any::<u32>()],
+        ) {
+            let calls: Vec<_> = table.into_iter().collect();
+            let program = compile(AUDIT_ARCH, &calls);
+            prop_assert_eq!(run(&program, AUDIT_ARCH, number, argument), expected(&calls, number, argument));
+            prop_assert_eq!(run(&program, OTHER_ARCH, number, argument), SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
+        }
+    }
+}
