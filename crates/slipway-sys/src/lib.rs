@@ -6,6 +6,7 @@ pub mod caps;
 pub mod cgroup;
 pub mod clone;
 pub mod mount;
+pub mod netlink;
 pub mod ns;
 pub mod process;
 pub mod seccomp;

@@ -1,0 +1,235 @@
+//! Requests as rtnetlink messages.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort, InfoData, InfoKind,
+    InfoMacVlan, InfoPortData, InfoPortKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    MacVlanMode,
+};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Mac;
+use super::request::{
+    AddrGenMode, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
+};
+
+/// Making a device fails where one exists: what is there was not made by us.
+const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
+/// Addresses, routes and neighbours are put in place whatever was there, so that a node can be configured again.
+const PUT: u16 = NLM_F_CREATE | NLM_F_REPLACE;
+
+/// The message, and the netlink flags that go with it.
+pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
+    match request {
+        Request::AddVeth(veth) => (RouteNetlinkMessage::NewLink(add_veth(veth)), NEW),
+        Request::AddBridge(bridge) => (RouteNetlinkMessage::NewLink(add_bridge(&bridge.link)), NEW),
+        Request::AddVxlan(vxlan) => (RouteNetlinkMessage::NewLink(add_vxlan(vxlan)), NEW),
+        Request::AddMacvlan(macvlan) => (RouteNetlinkMessage::NewLink(add_macvlan(macvlan)), NEW),
+        Request::SetLink(set) => (RouteNetlinkMessage::SetLink(set_link(set)), 0),
+        Request::SetBridgePort(port) => (RouteNetlinkMessage::NewLink(set_port(port)), 0),
+        Request::DeleteLink(index) => (RouteNetlinkMessage::DelLink(link_at(*index)), 0),
+        Request::AddAddress { index, address, prefix } => {
+            (RouteNetlinkMessage::NewAddress(address_of(*index, *address, *prefix)), PUT)
+        }
+        Request::AddRoute { to, prefix, via, index } => {
+            (RouteNetlinkMessage::NewRoute(route(*to, *prefix, *via, *index)), PUT)
+        }
+        Request::AddNeighbour { index, address, mac } => {
+            (RouteNetlinkMessage::NewNeighbour(neighbour(*index, *address, *mac)), PUT)
+        }
+        // A vxlan device holds several targets for the all-zero address: one entry each, so not exclusive.
+        Request::AddForwarding { index, mac, to } => {
+            let flags = if matches!(to, Forward::Remote(_)) { NLM_F_CREATE | NLM_F_APPEND } else { PUT };
+            (RouteNetlinkMessage::NewNeighbour(forwarding(*index, *mac, *to)), flags)
+        }
+        Request::DeleteForwarding { index, mac, to } => {
+            (RouteNetlinkMessage::DelNeighbour(forwarding(*index, *mac, *to)), 0)
+        }
+    }
+}
+
+fn link_at(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+fn set_up(message: &mut LinkMessage, up: bool) {
+    message.header.change_mask |= LinkFlags::Up;
+    message.header.flags.set(LinkFlags::Up, up);
+}
+
+/// The part that devices of every kind share.
+fn new_link(link: &NewLink) -> LinkMessage {
+    let mut message = link_at(link.index.unwrap_or(0));
+    if link.up {
+        set_up(&mut message, true);
+    }
+    message.attributes.push(LinkAttribute::IfName(link.name.clone()));
+    message.attributes.extend(link.mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
+    message.attributes.extend(link.mtu.map(LinkAttribute::Mtu));
+    message.attributes.extend(link.master.map(LinkAttribute::Controller));
+    message
+}
+
+fn in_net(message: &mut LinkMessage, net: Option<BorrowedFd<'_>>) {
+    message.attributes.extend(net.map(|net| LinkAttribute::NetNsFd(net.as_raw_fd())));
+}
+
+fn with_info(mut message: LinkMessage, kind: InfoKind, data: InfoData) -> LinkMessage {
+    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)]));
+    message
+}
+
+fn add_veth(veth: &Veth<'_>) -> LinkMessage {
+    let Peer { name, index, mac, mtu, net: _ } = veth.peer.clone();
+    let mut peer = new_link(&NewLink { name, index, mac, mtu, ..NewLink::default() });
+    in_net(&mut peer, veth.peer.net);
+    with_info(new_link(&veth.link), InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(peer)))
+}
+
+// VLAN filtering is off unless asked for; naming it fails on kernels built without it.
+fn add_bridge(link: &NewLink) -> LinkMessage {
+    let data = vec![
+        InfoBridge::StpState(BridgeStpState::Disabled),
+        InfoBridge::ForwardDelay(0),
+        InfoBridge::MulticastSnooping(false),
+    ];
+    with_info(new_link(link), InfoKind::Bridge, InfoData::Bridge(data))
+}
+
+fn add_vxlan(vxlan: &Vxlan) -> LinkMessage {
+    let data = vec![
+        InfoVxlan::Id(vxlan.vni),
+        match vxlan.local {
+            IpAddr::V4(local) => InfoVxlan::Local(local),
+            IpAddr::V6(local) => InfoVxlan::Local6(local),
+        },
+        InfoVxlan::Port(vxlan.port),
+        InfoVxlan::Link(vxlan.lower),
+        InfoVxlan::Learning(false),
+    ];
+    with_info(new_link(&vxlan.link), InfoKind::Vxlan, InfoData::Vxlan(data))
+}
+
+fn add_macvlan(macvlan: &Macvlan<'_>) -> LinkMessage {
+    let mut message = new_link(&macvlan.link);
+    message.attributes.push(LinkAttribute::Link(macvlan.parent));
+    in_net(&mut message, macvlan.net);
+    let mode = match macvlan.mode {
+        MacvlanMode::Bridge => MacVlanMode::Bridge,
+        MacvlanMode::Private => MacVlanMode::Private,
+        MacvlanMode::Vepa => MacVlanMode::Vepa,
+    };
+    with_info(message, InfoKind::MacVlan, InfoData::MacVlan(vec![InfoMacVlan::Mode(mode)]))
+}
+
+fn set_link(set: &SetLink<'_>) -> LinkMessage {
+    let mut message = link_at(set.index);
+    if let Some(up) = set.up {
+        set_up(&mut message, up);
+    }
+    message.attributes.extend(set.name.clone().map(LinkAttribute::IfName));
+    message.attributes.extend(set.mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
+    message.attributes.extend(set.mtu.map(LinkAttribute::Mtu));
+    message.attributes.extend(set.master.map(LinkAttribute::Controller));
+    if let Some(mode) = set.addr_gen_mode {
+        let mode = match mode {
+            AddrGenMode::Eui64 => In6AddrGenMode::Eui64,
+            AddrGenMode::None => In6AddrGenMode::None,
+        };
+        message
+            .attributes
+            .push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(mode)])]));
+    }
+    in_net(&mut message, set.net);
+    message
+}
+
+fn set_port(port: &BridgePort) -> LinkMessage {
+    let mut message = link_at(port.index);
+    let data = [
+        port.learning.map(InfoBridgePort::Learning),
+        port.isolated.map(InfoBridgePort::Isolated),
+        port.flood.map(InfoBridgePort::UnicastFlood),
+        port.proxy_arp.map(InfoBridgePort::ProxyARP),
+        port.neigh_suppress.map(InfoBridgePort::NeighSupress),
+    ];
+    let data = InfoPortData::BridgePort(data.into_iter().flatten().collect());
+    message
+        .attributes
+        .push(LinkAttribute::LinkInfo(vec![LinkInfo::PortKind(InfoPortKind::Bridge), LinkInfo::PortData(data)]));
+    message
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn address_of(index: u32, address: IpAddr, prefix: u8) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = prefix;
+    message.header.index = index;
+    message.header.flags = AddressHeaderFlags::Nodad | AddressHeaderFlags::Permanent;
+    message.attributes = vec![
+        AddressAttribute::Local(address),
+        AddressAttribute::Address(address),
+        AddressAttribute::Flags(AddressFlags::Nodad),
+    ];
+    if let (IpAddr::V4(address), 1..=30) = (address, prefix) {
+        message.attributes.push(AddressAttribute::Broadcast((u32::from(address) | (u32::MAX >> prefix)).into()));
+    }
+    message
+}
+
+fn route(to: IpAddr, prefix: u8, via: Option<IpAddr>, index: Option<u32>) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to);
+    message.header.destination_prefix_length = prefix;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = if via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    message.header.kind = RouteType::Unicast;
+    message.attributes.push(RouteAttribute::Destination(to.into()));
+    message.attributes.extend(via.map(|via| RouteAttribute::Gateway(via.into())));
+    message.attributes.extend(index.map(RouteAttribute::Oif));
+    message
+}
+
+fn neighbour(index: u32, address: IpAddr, mac: Mac) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = index;
+    message.header.state = NeighbourState::Permanent;
+    message.header.kind = RouteType::Unicast;
+    message.attributes =
+        vec![NeighbourAttribute::Destination(address.into()), NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
+    message
+}
+
+fn forwarding(index: u32, mac: Mac, to: Forward) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::Bridge;
+    message.header.ifindex = index;
+    message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+    match to {
+        // Static, in the words of `bridge(8)`: does not age, and is no address of the bridge's own.
+        Forward::Port => {
+            message.header.state = NeighbourState::Noarp;
+            message.header.flags = NeighbourFlags::Controller;
+        }
+        Forward::Remote(address) => {
+            message.header.state = NeighbourState::Permanent;
+            message.header.flags = NeighbourFlags::Own;
+            message.attributes.push(NeighbourAttribute::Destination(address.into()));
+        }
+    }
+    message
+}

@@ -1,0 +1,287 @@
+//! What can be asked of the kernel, as plain values. `Display` says it in words, for plans and for refusals.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use super::{Mac, MacText};
+
+/// One request. Devices are named by interface index (`ifindex`), except those being made. Making a device that exists is
+/// refused; addresses, routes, neighbours and forwarding entries replace what was there.
+#[derive(Debug, Clone)]
+pub enum Request<'a> {
+    /// Makes a pair of devices joined by a wire (`veth(4)`).
+    AddVeth(Veth<'a>),
+    /// Makes an Ethernet bridge.
+    AddBridge(Bridge),
+    /// Makes an end of a VXLAN tunnel (RFC 7348).
+    AddVxlan(Vxlan),
+    /// Makes a device that shares a parent's wire under a MAC address of its own.
+    AddMacvlan(Macvlan<'a>),
+    /// Changes a device.
+    SetLink(SetLink<'a>),
+    /// Changes a port of a bridge.
+    SetBridgePort(BridgePort),
+    /// Takes a device away; a veth's peer goes with it.
+    DeleteLink(u32),
+    /// Gives a device an address. IPv6 addresses are usable at once (no duplicate address detection).
+    AddAddress {
+        /// The device.
+        index: u32,
+        /// The address.
+        address: IpAddr,
+        /// Bits of the address that name its subnet; the kernel adds a route to that subnet.
+        prefix: u8,
+    },
+    /// Adds a route to the main table.
+    AddRoute {
+        /// Destination subnet's address; unspecified with prefix 0 for the default route.
+        to: IpAddr,
+        /// Its prefix length, bits.
+        prefix: u8,
+        /// Next hop. `None`: on the wire of `index`.
+        via: Option<IpAddr>,
+        /// The device. `None`: found from `via`.
+        index: Option<u32>,
+    },
+    /// Adds a permanent entry to a device's neighbour table.
+    AddNeighbour {
+        /// The device.
+        index: u32,
+        /// The neighbour.
+        address: IpAddr,
+        /// Where it answers.
+        mac: Mac,
+    },
+    /// Adds a static entry to a forwarding table.
+    AddForwarding {
+        /// The bridge's port, or the vxlan device.
+        index: u32,
+        /// Frames to this address… (all zero on a vxlan device: every frame without an entry)
+        mac: Mac,
+        /// …go here.
+        to: Forward,
+    },
+    /// Removes an entry added by [`Request::AddForwarding`].
+    DeleteForwarding {
+        /// The bridge's port, or the vxlan device.
+        index: u32,
+        /// The entry's address.
+        mac: Mac,
+        /// Where it pointed.
+        to: Forward,
+    },
+}
+
+/// Where a forwarding entry points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forward {
+    /// Through the port, in the table of its bridge.
+    Port,
+    /// To the tunnel's end at this address, in the vxlan device's own table.
+    Remote(IpAddr),
+}
+
+/// What every new device can be given.
+#[derive(Debug, Clone, Default)]
+pub struct NewLink {
+    /// At most 15 bytes.
+    pub name: String,
+    /// Its interface index, chosen beforehand so that later requests of one batch can name it. `None`: the kernel's choice.
+    pub index: Option<u32>,
+    /// `None`: random.
+    pub mac: Option<Mac>,
+    /// Bytes. `None`: the kind's default.
+    pub mtu: Option<u32>,
+    /// The bridge that it becomes a port of.
+    pub master: Option<u32>,
+    /// Whether it is administratively up from the start.
+    pub up: bool,
+}
+
+/// The far end of a veth pair. It starts down: the kernel cannot set it up before the pair is joined.
+#[derive(Debug, Clone, Default)]
+pub struct Peer<'a> {
+    /// At most 15 bytes.
+    pub name: String,
+    /// As for [`NewLink`].
+    pub index: Option<u32>,
+    /// `None`: random.
+    pub mac: Option<Mac>,
+    /// Bytes. `None`: 1500.
+    pub mtu: Option<u32>,
+    /// The namespace it is made in. `None`: the near end's.
+    pub net: Option<BorrowedFd<'a>>,
+}
+
+/// A veth pair.
+#[derive(Debug, Clone)]
+pub struct Veth<'a> {
+    /// The end in the socket's namespace.
+    pub link: NewLink,
+    /// The other end.
+    pub peer: Peer<'a>,
+}
+
+/// A bridge: no spanning tree, no VLAN filter, no multicast snooping (so multicast reaches every port).
+#[derive(Debug, Clone)]
+pub struct Bridge {
+    /// The device.
+    pub link: NewLink,
+}
+
+/// One end of a VXLAN tunnel that learns nothing: it knows only the forwarding entries it is given.
+#[derive(Debug, Clone)]
+pub struct Vxlan {
+    /// The device.
+    pub link: NewLink,
+    /// Network identifier, 24 bits.
+    pub vni: u32,
+    /// This end's address.
+    pub local: IpAddr,
+    /// UDP port; 4789 is the registered one.
+    pub port: u16,
+    /// The device that tunnelled packets leave by.
+    pub lower: u32,
+}
+
+/// How macvlan siblings see each other (`ip-link(8)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MacvlanMode {
+    /// Directly.
+    Bridge,
+    /// Not at all.
+    Private,
+    /// By way of a switch that reflects.
+    Vepa,
+}
+
+/// A macvlan device.
+#[derive(Debug, Clone)]
+pub struct Macvlan<'a> {
+    /// The device.
+    pub link: NewLink,
+    /// The parent, in the socket's namespace.
+    pub parent: u32,
+    /// How siblings see each other.
+    pub mode: MacvlanMode,
+    /// The namespace it is made in. `None`: the socket's.
+    pub net: Option<BorrowedFd<'a>>,
+}
+
+/// How the kernel makes a device's IPv6 link-local address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddrGenMode {
+    /// From the MAC address, with duplicate address detection.
+    Eui64,
+    /// Not at all.
+    None,
+}
+
+/// Changes to a device; `None` leaves things as they are.
+#[derive(Debug, Clone, Default)]
+pub struct SetLink<'a> {
+    /// The device.
+    pub index: u32,
+    /// Administratively up or down.
+    pub up: Option<bool>,
+    /// Bytes.
+    pub mtu: Option<u32>,
+    /// The bridge to become a port of; 0 leaves the present one.
+    pub master: Option<u32>,
+    /// New name, at most 15 bytes.
+    pub name: Option<String>,
+    /// New MAC address.
+    pub mac: Option<Mac>,
+    /// How IPv6 link-local addresses are made.
+    pub addr_gen_mode: Option<AddrGenMode>,
+    /// The namespace it moves to.
+    pub net: Option<BorrowedFd<'a>>,
+}
+
+/// Changes to a bridge's port (`bridge(8)`, link set); `None` leaves things as they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BridgePort {
+    /// The device that is the port.
+    pub index: u32,
+    /// Whether source addresses seen here are learnt.
+    pub learning: Option<bool>,
+    /// Whether ports with this set cannot reach each other.
+    pub isolated: Option<bool>,
+    /// Whether frames to unknown addresses are sent out here.
+    pub flood: Option<bool>,
+    /// Whether the bridge answers ARP requests that come in here from its own neighbour table.
+    pub proxy_arp: Option<bool>,
+    /// Whether ARP and neighbour discovery for hosts behind this port are answered by the bridge for the others.
+    pub neigh_suppress: Option<bool>,
+}
+
+impl fmt::Display for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddVeth(veth) => write!(f, "create veth {} and its peer {}", veth.link.name, veth.peer.name),
+            Self::AddBridge(bridge) => write!(f, "create bridge {}", bridge.link.name),
+            Self::AddVxlan(vxlan) => {
+                write!(f, "create vxlan {} (vni {}, local {})", vxlan.link.name, vxlan.vni, vxlan.local)
+            }
+            Self::AddMacvlan(macvlan) => write!(f, "create macvlan {} on device {}", macvlan.link.name, macvlan.parent),
+            Self::SetLink(set) => set.fmt(f),
+            Self::SetBridgePort(port) => write!(f, "set bridge port options of device {}", port.index),
+            Self::DeleteLink(index) => write!(f, "delete device {index}"),
+            Self::AddAddress { index, address, prefix } => {
+                write!(f, "add address {address}/{prefix} to device {index}")
+            }
+            Self::AddRoute { to, prefix, via, index } => {
+                write!(f, "add route to {to}/{prefix}")?;
+                if let Some(via) = via {
+                    write!(f, " via {via}")?;
+                }
+                index.map_or(Ok(()), |index| write!(f, " on device {index}"))
+            }
+            Self::AddNeighbour { index, address, mac } => {
+                write!(f, "add neighbour {address} at {} to device {index}", MacText(*mac))
+            }
+            Self::AddForwarding { index, mac, to } => write!(f, "forward {} {to} of device {index}", MacText(*mac)),
+            Self::DeleteForwarding { index, mac, to } => {
+                write!(f, "stop forwarding {} {to} of device {index}", MacText(*mac))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port => f.write_str("out of the port"),
+            Self::Remote(address) => write!(f, "to {address} out of the tunnel"),
+        }
+    }
+}
+
+impl fmt::Display for SetLink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "set device {}", self.index)?;
+        if let Some(up) = self.up {
+            f.write_str(if up { " up" } else { " down" })?;
+        }
+        if let Some(mtu) = self.mtu {
+            write!(f, " mtu {mtu}")?;
+        }
+        if let Some(master) = self.master {
+            write!(f, " master {master}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " name {name}")?;
+        }
+        if let Some(mac) = self.mac {
+            write!(f, " address {}", MacText(mac))?;
+        }
+        if let Some(mode) = self.addr_gen_mode {
+            write!(f, " addrgenmode {}", if mode == AddrGenMode::None { "none" } else { "eui64" })?;
+        }
+        if self.net.is_some() {
+            f.write_str(" in another namespace")?;
+        }
+        Ok(())
+    }
+}
