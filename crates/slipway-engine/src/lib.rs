@@ -4,4 +4,11 @@
 //! **init** per node, the anchor's children. The anchor holds the lab's namespaces by descriptor; nothing of them is
 //! bound into the file system. End the anchor and the kernel takes the lab apart.
 
+mod anchor;
+mod cgroup;
+mod confine;
+pub mod image;
+pub mod lab;
+pub mod network;
+mod node;
 pub mod state;
