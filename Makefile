@@ -1,0 +1,53 @@
+# `make` lists what there is to make. Everything else is in the scripts and crates that it names.
+
+PREFIX ?= /usr/local
+TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SLIPWAY := $(TARGET)/$(TRIPLE)/release/slipway
+# Labs need root. Cargo itself runs as you, so that no file of root's lands in target/.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
+export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-bench setup-lint build demo test lint lint-code audit doc bench man install clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what building, running and testing need (Debian packages, only those missing)
+	scripts/setup.sh build run test
+
+setup-bench: ## the same for `make bench` and the OpenFOAM example (large)
+	scripts/setup.sh build run test bench
+
+setup-lint: ## build the programs of `make lint` that come from crates.io
+	scripts/setup.sh lint
+
+build: ## build the release binary
+	cargo build --release --locked --package slipway
+
+demo: setup build ## compare what five container networks cost a real parallel program
+	$(SUDO) $(SLIPWAY) compare examples/demo.yaml --drivers host,bridge,ovs,macvlan,vxlan --repeat 3
+
+test: setup ## run all tests
+	cargo test --workspace --locked --no-fail-fast
+
+lint: lint-code setup-lint ## check formatting, lints, documentation, dependencies and their licences
+	cargo machete
+	cargo deny check bans licenses sources
+
+audit: setup-lint ## check dependencies against RustSec's advisories (fetched from GitHub)
+	cargo deny check advisories
+
+lint-code: doc ## the part of `lint` that needs nothing beyond the toolchain
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+doc: ## build the documentation of the crates; warnings are errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+
+bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
+	cargo bench --package slipway --locked
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Installs what Slipway is built, run, tested and measured with. Only what is missing, by name.
+#
+#   scripts/setup.sh [GROUP...]     groups: build run test lint bench (default: build run test)
+#
+# Nothing that is installed here is started: a temporary policy-rc.d refuses it, and units that come with a package
+# installed by this script are disabled. Packages and services that were there before are left as they are.
+set -euo pipefail
+
+# What Slipway itself is built with: the linker and the C library's static archive (the program is one static file).
+BUILD=(
+  build-essential    # cc, which rustc links with, and libc.a
+)
+
+# What a lab uses on this machine. Slipway speaks to the kernel itself; these are programs that it starts for you.
+RUN=(
+  openvswitch-switch # driver `ovs`: ovsdb-server and ovs-vswitchd
+  openssh-server     # `sshd: true`
+  openssh-client     # its keys (ssh-keygen), and ssh between such nodes
+  openmpi-bin        # jobs with `--mpi openmpi`
+  mpich              # jobs with `--mpi mpich`
+  iperf3             # `compare`: throughput
+  netpipe-tcp        # `compare`: latency and throughput over message sizes
+  iputils-ping       # `compare`: round-trip time
+  zstd               # images in tar.zst, where made by hand
+)
+
+# What tests, examples and the guide run in labs or hold Slipway's results against.
+TEST=(
+  iproute2           # links and namespaces by hand, for comparison
+  util-linux         # nsenter, unshare, mount
+  procps             # ps in nodes
+  ethtool            # whether offloads are as asked
+  libopenmpi-dev     # mpicc.openmpi, for the MPI programs of tests
+  libmpich-dev       # mpicc.mpich
+  netpipe-openmpi    # a real MPI program: ping-pong
+  hpcc               # a real MPI program: HPC Challenge
+  redis-server       # a real server: the example `redis`
+  redis-tools        # redis-benchmark
+  nginx-light        # a real server: the example `nginx`
+  apache2-utils      # ab, its client
+  curl               # another
+  umoci              # images: OCI layouts
+  buildah            # images: OCI archives, as people make them
+  skopeo             # images: docker archives
+  chromium           # the report's screenshot, checked in a browser
+  fonts-dejavu-core  # letters for it
+)
+
+# What `make bench` compares with, and programs too large for every test run.
+BENCH=(
+  mininet            # the same networks, made by another tool
+  bridge-utils       # brctl, which mininet's `--switch lxbr` calls
+  tcpdump            # what is really on the wire
+  openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
+  openfoam-examples  # its input
+)
+
+# Programs of `make lint` that come from crates.io: name and version.
+LINT=(
+  cargo-deny@0.20.2    # licences, sources, duplicate and withdrawn crates
+  cargo-machete@0.9.2  # dependencies that nothing uses
+)
+
+# Services that come with the packages above: package:unit.
+SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx)
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
+is_installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+check_rust() {
+  command -v rustup >/dev/null || fail "rustup is not here; install it from https://rustup.rs (rust-toolchain.toml then picks the version), and try again"
+  # Inside the project, so the pinned toolchain answers, and rustup fetches it if it must.
+  (cd "$(dirname "$0")/.." && cargo --version) || fail "the pinned Rust toolchain cannot be had; see rust-toolchain.toml"
+}
+
+# Keeps package scripts from starting services (invoke-rc.d and deb-systemd-invoke ask policy-rc.d). One that the
+# machine has already is its administrator's word, and stays.
+refuse_service_starts() {
+  [ -e /usr/sbin/policy-rc.d ] && return
+  trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+  printf '#!/bin/sh\n# Made by scripts/setup.sh of Slipway for as long as it runs.\nexit 101\n' \
+    | as_root install -m 0755 /dev/stdin /usr/sbin/policy-rc.d
+}
+
+# So that a server which only tests need does not listen after the next boot.
+disable_new_services() {
+  command -v systemctl >/dev/null || return 0
+  local entry
+  for entry in "${SERVICES[@]}"; do
+    case " $* " in *" ${entry%%:*} "*) as_root systemctl --quiet disable "${entry##*:}" ;; esac
+  done
+}
+
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "all $# packages are there"
+    return
+  fi
+  [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || fail "to install ${missing[*]}: run as root, or install sudo"
+  say "installing ${missing[*]}"
+  refuse_service_starts
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  disable_new_services "${missing[@]}"
+}
+
+install_lint_tools() {
+  local tool name version
+  for tool in "${LINT[@]}"; do
+    name=${tool%@*} version=${tool#*@}
+    if [ "$("$name" --version 2>/dev/null | tr -dc '0-9.')" = "$version" ]; then
+      say "$name $version is there"
+    else
+      say "building $name $version"
+      cargo install --quiet --locked "$tool"
+    fi
+  done
+}
+
+main() {
+  [ $# -gt 0 ] || set -- build run test
+  command -v apt-get >/dev/null || fail "this script installs Debian packages; elsewhere, install by hand what its lists name"
+  local packages=() group lint=no
+  for group in "$@"; do
+    case $group in
+      build) packages+=("${BUILD[@]}") ;;
+      run) packages+=("${RUN[@]}") ;;
+      test) packages+=("${TEST[@]}") ;;
+      bench) packages+=("${BENCH[@]}") ;;
+      lint) lint=yes ;;
+      *) fail "there is no group \`$group\`: build, run, test, lint, bench" ;;
+    esac
+  done
+  check_rust
+  [ ${#packages[@]} -eq 0 ] || install_packages "${packages[@]}"
+  [ "$lint" = no ] || install_lint_tools
+}
+
+main "$@"
