@@ -1,4 +1,17 @@
 //! The lab model: what a lab file says, what it means, and what is wrong with it. Pure: no I/O, the same on every machine.
 
+mod de;
+mod errors;
+mod file;
 pub mod model;
+mod names;
+mod resolve;
+mod select;
+mod shape;
+mod tree;
 pub mod units;
+mod written;
+
+pub use errors::{LabError, LabErrors};
+pub use resolve::{Overrides, parse, parse_with};
+pub use select::SelectError;

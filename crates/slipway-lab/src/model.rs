@@ -2,6 +2,7 @@
 //! address given out and every node placed. A value: two machines resolve the same file to the same [`Lab`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
@@ -108,19 +109,7 @@ pub struct Network {
 }
 
 /// The network drivers.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriverKind {
     /// No network namespace of the node's own: it shares its host's.
@@ -137,10 +126,21 @@ pub enum DriverKind {
     Sriov,
 }
 
+impl fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Bridge => "bridge",
+            Self::Ovs => "ovs",
+            Self::Macvlan => "macvlan",
+            Self::Vxlan => "vxlan",
+            Self::Sriov => "sriov",
+        })
+    }
+}
+
 /// How macvlan siblings see each other (`ip-link(8)`, macvlan).
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MacvlanMode {
     /// Siblings talk directly (default).

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// A bare number.
-    #[error("`{text}` has no unit (write {units})")]
+    #[error("`{text}` has no unit; write {units}")]
     MissingUnit {
         /// As written.
         text: String,
@@ -20,7 +20,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// A number followed by something that is no unit of the quantity.
-    #[error("`{unit}` is not a unit of {quantity} (write {units})")]
+    #[error("`{unit}` is not a unit of {quantity}; write {units}")]
     UnknownUnit {
         /// As written.
         unit: String,
@@ -30,7 +30,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// Not a plain decimal number.
-    #[error("`{text}` is not a plain decimal number with a unit (write {units})")]
+    #[error("`{text}` is not a plain decimal number with a unit; write {units}")]
     NotANumber {
         /// As written.
         text: String,
@@ -38,7 +38,7 @@ pub enum UnitError {
         units: &'static str,
     },
     /// A number too large, or finer than the quantity's smallest step.
-    #[error("`{text}` is not a whole number of bytes below 2^64")]
+    #[error("`{text}` is not a whole number of bytes below 2^64; write a smaller or rounder one")]
     NotBytes {
         /// As written.
         text: String,
@@ -61,37 +61,26 @@ pub struct Bytes(pub u64);
 pub struct Seconds(pub f64);
 
 const CORES: &str = "`50%` of one core, `0.5 core` or `2 cores`";
-const BYTES: &str = "`512MiB` or `1.5GiB`; units are B, KiB, MiB, GiB, TiB and kB, MB, GB, TB";
-const SECONDS: &str = "`20ms` or `1.5s`; units are us, ms, s, min, h";
+const BYTES: &str = "`512MiB` or `1.5GiB` (units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)";
+const SECONDS: &str = "`20ms` or `1.5s` (units: us, ms, s, min, h)";
 
 /// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
 fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.contains('.') || number.len() > 40 {
-        return Err(UnitError::NotANumber {
-            text: text.into(),
-            units,
-        });
+        return Err(UnitError::NotANumber { text: text.into(), units });
     }
     match unit.trim_start() {
-        "" => Err(UnitError::MissingUnit {
-            text: text.into(),
-            units,
-        }),
+        "" => Err(UnitError::MissingUnit { text: text.into(), units }),
         unit => Ok((number, unit)),
     }
 }
 
 fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
-    number.parse().map_err(|_| UnitError::NotANumber {
-        text: number.into(),
-        units,
-    })
+    number.parse().map_err(|_| UnitError::NotANumber { text: number.into(), units })
 }
 
 impl FromStr for Cores {
@@ -103,23 +92,14 @@ impl FromStr for Cores {
         match unit {
             "%" => Ok(Self(value / 100.0)),
             "core" | "cores" => Ok(Self(value)),
-            _ => Err(UnitError::UnknownUnit {
-                unit: unit.into(),
-                quantity: "processor time",
-                units: CORES,
-            }),
+            _ => Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "processor time", units: CORES }),
         }
     }
 }
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}",
-            self.0,
-            if self.0 > 1.0 { "cores" } else { "core" }
-        )
+        write!(f, "{} {}", self.0, if self.0 > 1.0 { "cores" } else { "core" })
     }
 }
 
@@ -141,17 +121,9 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let (number, unit) = split(text, BYTES)?;
         let Some((_, scale)) = BYTE_UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(UnitError::UnknownUnit {
-                unit: unit.into(),
-                quantity: "memory",
-                units: BYTES,
-            });
+            return Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "memory", units: BYTES });
         };
-        exact_product(number, *scale)
-            .map(Self)
-            .ok_or_else(|| UnitError::NotBytes {
-                text: text.trim().into(),
-            })
+        exact_product(number, *scale).map(Self).ok_or_else(|| UnitError::NotBytes { text: text.trim().into() })
     }
 }
 
@@ -162,17 +134,12 @@ fn exact_product(number: &str, scale: u64) -> Option<u64> {
     let ten = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let product = digits.checked_mul(scale.into())?;
-    (product % ten == 0)
-        .then_some(product / ten)?
-        .try_into()
-        .ok()
+    (product % ten == 0).then_some(product / ten)?.try_into().ok()
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fits = |(_, scale): &&(&str, u64)| {
-            scale.is_power_of_two() && self.0.is_multiple_of(*scale) && self.0 > 0
-        };
+        let fits = |(_, scale): &&(&str, u64)| scale.is_power_of_two() && self.0.is_multiple_of(*scale) && self.0 > 0;
         let (unit, scale) = BYTE_UNITS.iter().find(fits).unwrap_or(&("B", 1));
         write!(f, "{}{unit}", self.0 / scale)
     }
@@ -191,11 +158,7 @@ impl FromStr for Seconds {
             "s" => Ok(Self(value)),
             "min" => Ok(Self(value * 60.0)),
             "h" => Ok(Self(value * 3600.0)),
-            _ => Err(UnitError::UnknownUnit {
-                unit: unit.into(),
-                quantity: "time",
-                units: SECONDS,
-            }),
+            _ => Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "time", units: SECONDS }),
         }
     }
 }
@@ -209,15 +172,8 @@ impl fmt::Display for Seconds {
         };
         // The smaller unit is for reading; where its number would not read back exactly, seconds do.
         let scaled = self.0 * scale;
-        #[expect(
-            clippy::float_cmp,
-            reason = "the question is whether the same value comes back"
-        )]
-        if scaled / scale == self.0 {
-            write!(f, "{scaled}{unit}")
-        } else {
-            write!(f, "{}s", self.0)
-        }
+        #[expect(clippy::float_cmp, reason = "the question is whether the same value comes back")]
+        if scaled / scale == self.0 { write!(f, "{scaled}{unit}") } else { write!(f, "{}s", self.0) }
     }
 }
 
@@ -263,24 +219,14 @@ macro_rules! written {
     };
 }
 
-written!(
-    Cores,
-    "Processor time: a share of one core, or cores.",
-    r"^\d+(\.\d+)? *(%|cores?)$",
-    ["50%", "2 cores"]
-);
+written!(Cores, "Processor time: a share of one core, or cores.", r"^\d+(\.\d+)? *(%|cores?)$", ["50%", "2 cores"]);
 written!(
     Bytes,
     "Memory. Binary units (KiB, MiB, GiB, TiB) or decimal ones (kB, MB, GB, TB).",
     r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)$",
     ["512MiB", "1.5GiB"]
 );
-written!(
-    Seconds,
-    "A duration.",
-    r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$",
-    ["20ms", "1.5s", "10min"]
-);
+written!(Seconds, "A duration.", r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$", ["20ms", "1.5s", "10min"]);
 
 #[cfg(test)]
 mod tests {
@@ -314,17 +260,12 @@ mod tests {
     #[test]
     fn a_bare_number_is_told_the_units() {
         let error = "20".parse::<Seconds>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`20` has no unit (write `20ms` or `1.5s`; units are us, ms, s, min, h)"
-        );
+        assert_eq!(error.to_string(), "`20` has no unit; write `20ms` or `1.5s` (units: us, ms, s, min, h)");
     }
 
     #[test]
     fn refuses_what_is_no_quantity() {
-        for text in [
-            "", "-1s", "1e3s", ".5s", "5.s", "1..2s", "s", "1sec", "１s", "infs", "NaNs",
-        ] {
+        for text in ["", "-1s", "1e3s", ".5s", "5.s", "1..2s", "s", "1sec", "１s", "infs", "NaNs"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
         for text in ["0.5B", "99999999TiB", "1K", "1 gib", "0.0000001KiB"] {
@@ -337,10 +278,7 @@ mod tests {
     #[test]
     fn serde_uses_the_written_form() {
         assert_eq!(serde_json::to_string(&Bytes(1 << 20)).unwrap(), "\"1MiB\"");
-        assert_eq!(
-            serde_json::from_str::<Cores>("\"50%\"").unwrap(),
-            Cores(0.5)
-        );
+        assert_eq!(serde_json::from_str::<Cores>("\"50%\"").unwrap(), Cores(0.5));
         assert!(serde_json::from_str::<Seconds>("\"5\"").is_err());
     }
 

@@ -1,0 +1,540 @@
+//! From tree to types, with every error rather than the first.
+//!
+//! serde's derived readers stop at an error. So an error is reported, what caused it is marked void, and the tree is read
+//! again, until it can be read. The types, and with them the JSON Schema, stay the only word on what a lab file is.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{
+    self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+use crate::errors::{Report, Span};
+use crate::names;
+use crate::shape::{SHAPED, Shape};
+use crate::tree::{Key, Kind, Node, NodeId, State, Tree};
+
+/// Reads the whole tree. `None` where what is left of it after the errors is no `T`.
+pub(crate) fn read<'de, T: Deserialize<'de>>(tree: &'de Tree, report: &mut Report) -> Option<T> {
+    let shared = RefCell::new(std::mem::take(report));
+    let value = read_until_good(tree, &shared);
+    *report = shared.into_inner();
+    value
+}
+
+fn read_until_good<'de, T: Deserialize<'de>>(tree: &'de Tree, report: &RefCell<Report>) -> Option<T> {
+    loop {
+        let reader = Reader { tree, report, id: Tree::ROOT };
+        let error = match T::deserialize(reader) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let mut id = error.node.unwrap_or(Tree::ROOT);
+        // What is void was reported. If it cannot be missing, nor can what it belongs to be read.
+        while tree.node(id).state.get() != State::Good {
+            id = tree.node(id).parent?;
+        }
+        let already_reported = error.node != Some(id);
+        if !already_reported {
+            report.borrow_mut().add(tree.node(id).at, error.message, error.help);
+        }
+        tree.node(id).state.set(State::Void);
+        if id == Tree::ROOT || report.borrow().is_full() {
+            return None;
+        }
+    }
+}
+
+/// A value and where it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    /// What an error points at.
+    pub(crate) at: Span,
+}
+
+/// The name by which [`Spanned`] asks its reader for the place.
+const SPANNED: &str = "slipway::Spanned";
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Parts<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Parts<T> {
+            type Value = Spanned<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value and its place")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+                let at = Span { start: part(&mut parts)?, end: part(&mut parts)? };
+                Ok(Spanned { value: part(&mut parts)?, at })
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(SPANNED, Parts(PhantomData))
+    }
+}
+
+/// The next part of what a reader hands out in parts: a place or a shape, then the value.
+pub(crate) fn part<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
+    parts.next_element()?.ok_or_else(|| de::Error::custom("a place is not complete"))
+}
+
+/// A map in file order, each entry with the place of its key. An entry without a value has the default one.
+#[derive(Debug, Clone)]
+pub(crate) struct Named<T>(pub(crate) Vec<Entry<T>>);
+
+/// One entry of a [`Named`].
+#[derive(Debug, Clone)]
+pub(crate) struct Entry<T> {
+    pub(crate) name: Spanned<String>,
+    /// From the key to the end of the value.
+    pub(crate) whole: Span,
+    pub(crate) value: T,
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Entries<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of names")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Named::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(Spanned { value: name, at: whole }) = map.next_key::<Spanned<Spanned<String>>>()? {
+                    let value = map.next_value::<Option<T>>()?.unwrap_or_default();
+                    entries.push(Entry { name, whole, value });
+                }
+                Ok(Named(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Named<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("MapOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<Option<T>>();
+        json_schema!({ "type": ["object", "null"], "additionalProperties": value })
+    }
+}
+
+/// Why a value cannot be read, and the node that is to blame.
+#[derive(Debug)]
+pub(crate) struct Error {
+    node: Option<NodeId>,
+    message: String,
+    help: String,
+}
+
+impl Error {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { node: None, message: message.into(), help: help.into() }
+    }
+
+    /// The innermost reader that had the error is to blame.
+    fn at(mut self, id: NodeId) -> Self {
+        self.node.get_or_insert(id);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.help)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    /// Errors of written values end in `; write …`: that is their help.
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let text = message.to_string();
+        match text.split_once("; write ") {
+            Some((message, help)) => Self::new(message, format!("write {help}")),
+            None => Self::new(text, "compare with the commented lab that `slipway init` writes"),
+        }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Unit => "nothing".to_owned(),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Map => "a map".to_owned(),
+            Unexpected::Str(text) => format!("`{}`", excerpt(text)),
+            Unexpected::Unsigned(number) => format!("`{number}`"),
+            Unexpected::Signed(number) => format!("`{number}`"),
+            Unexpected::Bool(value) => format!("`{value}`"),
+            other => other.to_string(),
+        };
+        Self::new(format!("{found} does not fit here"), format!("write {expected}"))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(format!("there is no `{}` here", excerpt(variant)), names::suggest(variant, expected))
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(format!("there is no key `{}` here", excerpt(field)), names::suggest(field, expected))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(format!("`{field}` is missing"), format!("add `{field}: …` here"))
+    }
+}
+
+/// Enough of a text to recognise it by.
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A node being read.
+#[derive(Clone, Copy)]
+struct Reader<'de, 'r> {
+    tree: &'de Tree,
+    report: &'r RefCell<Report>,
+    id: NodeId,
+}
+
+impl<'de> Reader<'de, '_> {
+    fn node(self) -> &'de Node {
+        self.tree.node(self.id)
+    }
+
+    fn is_void(self) -> bool {
+        self.node().state.get() != State::Good
+    }
+
+    fn is_null(self) -> bool {
+        let written = match &self.node().kind {
+            Kind::Text { text, plain } => *plain && matches!(text.as_str(), "" | "~" | "null"),
+            _ => false,
+        };
+        written || self.is_void()
+    }
+
+    /// The text, unless this is a list, a map, or nothing.
+    fn text(self) -> Option<&'de str> {
+        match &self.node().kind {
+            Kind::Text { text, .. } if !self.is_null() => Some(text),
+            _ => None,
+        }
+    }
+
+    fn found(self) -> Unexpected<'de> {
+        if self.is_null() {
+            return Unexpected::Unit;
+        }
+        match &self.node().kind {
+            Kind::Text { text, .. } => Unexpected::Str(text),
+            Kind::List(_) => Unexpected::Seq,
+            Kind::Map(_) => Unexpected::Map,
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match &self.node().kind {
+            _ if self.is_null() => Shape::Nothing,
+            Kind::List(_) => Shape::List,
+            Kind::Map(_) => Shape::Map,
+            Kind::Text { text, plain: true } if matches!(text.as_str(), "true" | "false") => Shape::Bool,
+            Kind::Text { text, plain: true } if text.bytes().all(|byte| byte.is_ascii_digit()) => Shape::Number,
+            Kind::Text { .. } => Shape::Text,
+        }
+    }
+
+    fn mismatch(self, expected: &dyn Expected) -> Error {
+        de::Error::invalid_type(self.found(), expected)
+    }
+
+    fn number<T: std::str::FromStr>(self, expected: &dyn Expected) -> Result<T, Error> {
+        // `+5` and `٣` are numbers to some parsers; here a number is its digits.
+        let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        self.text().filter(digits).and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch(expected))
+    }
+
+    fn map<V: Visitor<'de>>(self, visitor: V, known: Option<&'static [&'static str]>) -> Result<V::Value, Error> {
+        match &self.node().kind {
+            Kind::Map(entries) if !self.is_void() => {
+                if let Some(known) = known {
+                    self.report_unknown(entries, known);
+                }
+                visitor.visit_map(Entries { reader: self, entries: entries.iter(), value: None })
+            }
+            _ if self.is_null() => visitor.visit_unit(),
+            _ => Err(self.mismatch(&visitor)),
+        }
+    }
+
+    fn report_unknown(self, entries: &[(Key, NodeId)], known: &'static [&'static str]) {
+        for (key, value) in entries {
+            let state = &self.tree.node(*value).state;
+            if state.get() != State::Unknown && !known.contains(&key.text.as_str()) {
+                state.set(State::Unknown);
+                let Error { message, help, .. } = de::Error::unknown_field(&key.text, known);
+                self.report.borrow_mut().add(key.at, message, help);
+            }
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident $visit:ident $type:ty,)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            let expected = format!("a whole number from 0 to {}", <$type>::MAX);
+            visitor.$visit(self.number::<$type>(&expected.as_str())?)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Reader<'de, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node().kind {
+            _ if self.is_null() => visitor.visit_unit(),
+            Kind::Text { text, plain: true } => match (text.as_str(), text.parse()) {
+                ("true", _) => visitor.visit_bool(true),
+                ("false", _) => visitor.visit_bool(false),
+                (_, Ok(number)) => visitor.visit_u64(number),
+                _ => visitor.visit_borrowed_str(text),
+            },
+            Kind::Text { text, .. } => visitor.visit_borrowed_str(text),
+            Kind::List(items) => visitor.visit_seq(Items { reader: self, items: items.iter() }),
+            Kind::Map(_) => self.map(visitor, None),
+        }
+    }
+
+    numbers! {
+        deserialize_u8 visit_u8 u8,
+        deserialize_u16 visit_u16 u16,
+        deserialize_u32 visit_u32 u32,
+        deserialize_u64 visit_u64 u64,
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.text() {
+            Some("true") => visitor.visit_bool(true),
+            Some("false") => visitor.visit_bool(false),
+            _ => Err(self.mismatch(&"`true` or `false`")),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.text() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => Err(self.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node().kind {
+            Kind::List(items) if !self.is_void() => visitor.visit_seq(Items { reader: self, items: items.iter() }),
+            _ => Err(self.mismatch(&"a list: `[a, b]`, or one `- a` a line")),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.map(visitor, None)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.map(visitor, Some(fields))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if name == SHAPED {
+            let shape = self.shape().among(variants).ok_or_else(|| self.mismatch(&visitor))?;
+            return visitor.visit_seq(Parts { before: vec![Part::Word(shape)].into_iter(), value: Some(self) });
+        }
+        match self.text() {
+            Some(text) => visitor.visit_enum(text.into_deserializer()),
+            None => Err(self.mismatch(&format!("one of: {}", variants.join(", ")).as_str())),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        if name == SPANNED {
+            let at = self.node().at;
+            return visitor.visit_seq(Parts { before: place(at), value: Some(self) });
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+struct Items<'de, 'r> {
+    reader: Reader<'de, 'r>,
+    items: std::slice::Iter<'de, NodeId>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        let mut good = self.items.by_ref().filter(|id| self.reader.tree.node(**id).state.get() == State::Good);
+        let Some(&id) = good.next() else {
+            return Ok(None);
+        };
+        seed.deserialize(Reader { id, ..self.reader }).map(Some).map_err(|error| error.at(id))
+    }
+}
+
+struct Entries<'de, 'r> {
+    reader: Reader<'de, 'r>,
+    entries: std::slice::Iter<'de, (Key, NodeId)>,
+    value: Option<NodeId>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        let tree = self.reader.tree;
+        let Some((key, id)) = self.entries.by_ref().find(|(_, id)| tree.node(*id).state.get() != State::Unknown) else {
+            return Ok(None);
+        };
+        self.value = Some(*id);
+        let whole = Span { start: key.at.start, end: tree.node(*id).end.max(key.at.end) };
+        seed.deserialize(KeyReader { key, places: &[whole, key.at] }).map(Some).map_err(|error| error.at(*id))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        let id = self.value.take().ok_or_else(|| Error::new("a value was read before its key", "report this"))?;
+        seed.deserialize(Reader { id, ..self.reader }).map_err(|error| error.at(id))
+    }
+}
+
+/// A key being read. As `Spanned<Spanned<_>>` it gives the place of the whole entry, then its own.
+struct KeyReader<'de, 'p> {
+    key: &'de Key,
+    places: &'p [Span],
+}
+
+impl<'de> Deserializer<'de> for KeyReader<'de, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_borrowed_str(&self.key.text)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+        match self.places {
+            [at, places @ ..] => {
+                let value = Some(KeyReader { places, ..self });
+                visitor.visit_seq(Parts { before: place(*at), value })
+            }
+            [] => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct seq tuple
+        tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// What a [`Spanned`] or a type [`by_shape`](crate::shape) is read from: the place or the shape, then the value.
+struct Parts<D> {
+    before: std::vec::IntoIter<Part>,
+    value: Option<D>,
+}
+
+enum Part {
+    Place(usize),
+    Word(&'static str),
+}
+
+fn place(at: Span) -> std::vec::IntoIter<Part> {
+    vec![Part::Place(at.start), Part::Place(at.end)].into_iter()
+}
+
+impl<'de, D: Deserializer<'de, Error = Error>> SeqAccess<'de> for Parts<D> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        match self.before.next() {
+            Some(Part::Place(place)) => seed.deserialize(place.into_deserializer()).map(Some),
+            Some(Part::Word(word)) => seed.deserialize(word.into_deserializer()).map(Some),
+            None => self.value.take().map(|value| seed.deserialize(value)).transpose(),
+        }
+    }
+}

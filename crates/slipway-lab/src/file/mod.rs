@@ -1,0 +1,201 @@
+//! The lab file as it is written. These types are the whole grammar: the reader follows them and the JSON Schema is made
+//! of them, so what stands in the comments here is what an editor shows.
+
+mod job;
+mod node;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(crate) use self::job::{Better, Figure, Job};
+pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node};
+use crate::de::{Named, Spanned};
+use crate::model::{DriverKind, MacvlanMode};
+use crate::shape::by_shape;
+use crate::written::Written;
+
+pub(crate) type Subnet4 = Written<Ipv4Net>;
+pub(crate) type Subnet6 = Written<Ipv6Net>;
+pub(crate) type Address4 = Written<Ipv4Addr>;
+pub(crate) type Address6 = Written<Ipv6Addr>;
+
+/// A Slipway lab: nodes, the networks between them, and where they run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a lab: a map with the key `nodes`")]
+#[schemars(title = "Slipway lab file")]
+pub(crate) struct File {
+    /// The lab's name. The file's name when left out.
+    #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9-]{0,31}$"))]
+    pub(crate) lab: Option<Spanned<String>>,
+    /// Where every random stream of the lab begins. 0 when left out.
+    pub(crate) seed: Option<u64>,
+    /// Virtual hosts: how many, their names, or names with settings; or `machine` for this machine's own network. One when left out.
+    pub(crate) hosts: Option<Spanned<Hosts>>,
+    /// How nodes without a `host` are spread over the virtual hosts. `spread` when left out.
+    pub(crate) placement: Option<Placement>,
+    /// The network that joins the virtual hosts.
+    pub(crate) underlay: Option<Spanned<Underlay>>,
+    /// Root file systems by name. `host` (this machine's own root, read-only) is always there.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = {"pattern": "^[a-z0-9][a-z0-9-]{0,31}$"}))]
+    pub(crate) images: Named<Option<Image>>,
+    /// Networks by name. One bridge called `net` when left out.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = {"pattern": "^[a-z0-9][a-z0-9-]{0,31}$"}))]
+    pub(crate) networks: Named<Network>,
+    /// Nodes by name. With `count`, `n` becomes n1, n2, …
+    #[schemars(extend("propertyNames" = {"pattern": "^[a-z][a-z0-9-]{0,31}$"}, "minProperties" = 1))]
+    pub(crate) nodes: Named<Node>,
+    /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
+    pub(crate) job: Option<Job>,
+}
+
+/// Virtual hosts, each a network namespace of its own.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Hosts {
+    /// So many: host1, host2, …
+    Count(u32),
+    /// This machine's own network; only for the drivers host, macvlan and sriov.
+    Machine(Machine),
+    /// Their names.
+    Names(Vec<Spanned<String>>),
+    /// Their names and settings.
+    Settings(Named<Host>),
+}
+
+by_shape!(
+    Hosts,
+    "a number of hosts, a list of names, a map of names, or the word `machine`",
+    Number => Count,
+    Text => Machine,
+    List => Names,
+    Map => Settings,
+);
+
+/// The one word for `hosts`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Machine {
+    /// This machine's own network namespace is the lab's one host.
+    Machine,
+}
+
+/// A virtual host.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a host's settings: a map, or nothing")]
+pub(crate) struct Host {
+    /// Processors that the host's nodes may use, such as `0-3,6`.
+    pub(crate) cpus: Option<Spanned<CpuList>>,
+}
+
+/// Processors in the kernel's list form.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("pattern" = r"^\d+(-\d+)?(,\d+(-\d+)?)*$", "examples" = ["0-3,6"]))]
+pub(crate) struct CpuList(pub(crate) String);
+
+/// How nodes are placed on hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Placement {
+    /// In turn: the first node on the first host, the second on the second, …
+    #[default]
+    Spread,
+    /// In equal runs: the first nodes on the first host, the next on the second, …
+    Pack,
+}
+
+/// The network that joins virtual hosts.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "the underlay's settings: a map")]
+pub(crate) struct Underlay {
+    /// Bytes. 1500 when left out.
+    #[schemars(range(min = 1280, max = 65535))]
+    pub(crate) mtu: Option<Spanned<u32>>,
+    /// Subnet of the hosts' addresses. 10.63.0.0/16 when left out.
+    pub(crate) ipv4: Option<Spanned<Subnet4>>,
+    /// Subnet of the hosts' addresses. fd53:6c69:70ff::/64 when left out.
+    pub(crate) ipv6: Option<Spanned<Subnet6>>,
+}
+
+/// A root file system.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Image {
+    /// A directory, an archive (tar, tar.gz, tar.zst) or an OCI layout; relative to the lab file. `host` is this machine's root.
+    Path(Spanned<String>),
+    /// The same with more to say.
+    Settings(ImageSettings),
+}
+
+by_shape!(Image, "an image: a path, or a map with `path`", Text => Path, Map => Settings);
+
+/// An image's settings.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an image's settings: a map with `path`")]
+pub(crate) struct ImageSettings {
+    /// A directory, an archive (tar, tar.gz, tar.zst) or an OCI layout; relative to the lab file.
+    pub(crate) path: Spanned<String>,
+    /// Which of several images in an OCI layout or archive.
+    pub(crate) reference: Option<Spanned<String>>,
+    /// The image underneath, for one that `slipway save` made.
+    pub(crate) base: Option<Spanned<String>>,
+}
+
+/// A network.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Network {
+    /// Its driver; everything else by default.
+    Driver(Spanned<DriverKind>),
+    /// Its settings.
+    Settings(NetworkSettings),
+}
+
+by_shape!(Network, "a network: its driver's name, or a map of settings", Text => Driver, Map => Settings);
+
+impl Default for Network {
+    fn default() -> Self {
+        Self::Settings(NetworkSettings::default())
+    }
+}
+
+/// A network's settings.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a network's settings: a map")]
+pub(crate) struct NetworkSettings {
+    /// How the network is built. `bridge` when left out.
+    pub(crate) driver: Option<Spanned<DriverKind>>,
+    /// Subnet of the nodes' addresses. 10.64.0.0/16 for the first network, 10.65.0.0/16 for the second, …
+    pub(crate) ipv4: Option<Spanned<Subnet4>>,
+    /// The same for IPv6 (fd53:6c69:7000::/64, fd53:6c69:7001::/64, …), or `false` for none.
+    pub(crate) ipv6: Option<Spanned<Ipv6Choice>>,
+    /// Bytes. When left out, what the driver can carry: 1500, less 50 for vxlan.
+    #[schemars(range(min = 68, max = 65535))]
+    pub(crate) mtu: Option<Spanned<u32>>,
+    /// `false` turns segmentation and checksum offloads off on every interface.
+    pub(crate) offloads: Option<bool>,
+    /// The machine's interface beneath (macvlan, sriov).
+    pub(crate) parent: Option<Spanned<String>>,
+    /// How macvlan siblings see each other. `bridge` when left out.
+    pub(crate) macvlan_mode: Option<Spanned<MacvlanMode>>,
+    /// VXLAN network identifier (vxlan).
+    #[schemars(range(min = 1, max = 16_777_215))]
+    pub(crate) vni: Option<Spanned<u32>>,
+}
+
+/// Whether and where a network has IPv6.
+#[derive(Debug, Clone, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Ipv6Choice {
+    /// `false`: none. `true`: the default subnet.
+    Has(bool),
+    /// This subnet.
+    Subnet(Subnet6),
+}
+
+by_shape!(Ipv6Choice, "an IPv6 subnet such as `fd00:80::/64`, or `false`", Bool => Has, Text => Subnet);

@@ -1,0 +1,113 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Address4, Address6, CpuList};
+use crate::de::{Named, Spanned};
+use crate::shape::by_shape;
+use crate::units::{Bytes, Cores};
+use crate::written::{Mac, Written};
+
+/// A node, or with `count` a group of equal nodes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a node's settings: a map, or nothing")]
+pub(crate) struct Node {
+    /// How many. `n` with `count: 3` becomes n1, n2, n3.
+    #[schemars(range(min = 1, max = 10000))]
+    pub(crate) count: Option<Spanned<u32>>,
+    /// The root file system: `host` or one of `images`. `host` when left out.
+    pub(crate) image: Option<Spanned<String>>,
+    /// The virtual host it is placed on. By `placement` when left out.
+    pub(crate) host: Option<Spanned<String>>,
+    /// The networks it is on: eth0 on the first, eth1 on the second, … The lab's first network when left out.
+    pub(crate) networks: Option<Spanned<Memberships>>,
+    /// `true`: forwards packets between its networks; the others' routes lead through it.
+    pub(crate) gateway: Option<Spanned<bool>>,
+    /// Processor time: `50%` is half of one core. No limit when left out.
+    pub(crate) cpu: Option<Spanned<Cores>>,
+    /// Processors it may run on, such as `0-3,6`.
+    pub(crate) cpuset: Option<Spanned<CpuList>>,
+    /// Memory, such as `512MiB`. No limit when left out.
+    pub(crate) memory: Option<Spanned<Bytes>>,
+    /// Processes and threads. No limit when left out.
+    #[schemars(range(min = 8))]
+    pub(crate) pids: Option<Spanned<u32>>,
+    /// Folders and files of this machine that it sees.
+    pub(crate) mounts: Option<Vec<Mount>>,
+    /// Environment added for every program in the node.
+    #[serde(default)]
+    pub(crate) env: Named<String>,
+    /// A program started with the node and ended with it.
+    pub(crate) command: Option<Spanned<Command>>,
+    /// MPI slots. 1 when left out.
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) slots: Option<Spanned<u32>>,
+    /// `true`: an OpenSSH server runs in the node, with keys of the lab's own.
+    pub(crate) sshd: Option<bool>,
+    /// `true`: the root file system cannot be written.
+    pub(crate) read_only: Option<bool>,
+}
+
+/// The networks a node is on.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Memberships {
+    /// Their names.
+    Names(Vec<Spanned<String>>),
+    /// Their names, with addresses.
+    Settings(Named<Membership>),
+}
+
+by_shape!(
+    Memberships,
+    "a list of networks' names, or a map of networks to addresses",
+    List => Names,
+    Map => Settings,
+);
+
+/// A node's addresses on a network. Given out in order when left out.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "addresses: a map of `ipv4`, `ipv6`, `mac`, or nothing")]
+pub(crate) struct Membership {
+    /// IPv4 address; for a group, the first node's, the others following on.
+    pub(crate) ipv4: Option<Spanned<Address4>>,
+    /// IPv6 address; for a group, the first node's, the others following on.
+    pub(crate) ipv6: Option<Spanned<Address6>>,
+    /// Ethernet address. Derived from the names of lab, network and node when left out.
+    pub(crate) mac: Option<Spanned<Written<Mac>>>,
+}
+
+/// A bind mount.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Mount {
+    /// `source:target`, or `source:target:ro`.
+    Text(#[schemars(regex(pattern = r"^[^:]+:/[^:]+(:ro|:rw)?$"))] Spanned<String>),
+    /// The same, one key each.
+    Settings(MountSettings),
+}
+
+by_shape!(Mount, "a mount: `source:target[:ro]`, or a map of `source` and `target`", Text => Text, Map => Settings);
+
+/// A bind mount, one key each.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a mount: a map of `source`, `target`, `writable`")]
+pub(crate) struct MountSettings {
+    /// Path on this machine; relative to the lab file.
+    pub(crate) source: Spanned<String>,
+    /// Absolute path in the node.
+    pub(crate) target: Spanned<String>,
+    /// `false`: read-only. `true` when left out.
+    pub(crate) writable: Option<bool>,
+}
+
+/// A program and its arguments.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Command {
+    /// As one line, split into words as a shell does (quotes, but no variables and no wildcards).
+    Line(String),
+    /// As a list of words.
+    Words(Vec<String>),
+}
+
+by_shape!(Command, "a command: a line, or a list of words", Text => Line, List => Words);

@@ -1,0 +1,133 @@
+//! Virtual hosts and the underlay that joins them.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::address::{Claim, Pool};
+use crate::de::Spanned;
+use crate::errors::{Report, Span};
+use crate::file::{CpuList, File, Hosts as Written};
+use crate::model::{Host, Underlay};
+use crate::names;
+
+/// More would be more than a machine has use for: a host costs a namespace and a link for each network.
+const MOST_HOSTS: u32 = 1000;
+
+/// The hosts of a lab.
+pub(super) struct Hosts {
+    pub(super) list: Vec<Host>,
+    pub(super) machine: bool,
+    pub(super) underlay: Option<Underlay>,
+    /// Where the file speaks of hosts.
+    pub(super) at: Span,
+}
+
+pub(super) fn hosts(file: &File, report: &mut Report) -> Hosts {
+    let at = file.hosts.as_ref().map_or_else(Span::default, |hosts| hosts.at);
+    let mut machine = false;
+    let mut list = match file.hosts.as_ref().map(|hosts| &hosts.value) {
+        None => numbered(1),
+        Some(Written::Machine(_)) => {
+            machine = true;
+            numbered(1)
+        }
+        Some(Written::Count(count)) if (1..=MOST_HOSTS).contains(count) => numbered(*count),
+        Some(Written::Count(count)) => {
+            report.add(at, format!("a lab cannot have {count} hosts"), format!("write 1 to {MOST_HOSTS}"));
+            numbered(1)
+        }
+        Some(Written::Names(names)) => {
+            let mut seen = HashSet::new();
+            for name in names {
+                if !seen.insert(&name.value) {
+                    let message = format!("host `{}` is here twice", name.value);
+                    report.add(name.at, message, "give every host a name of its own");
+                }
+            }
+            names.iter().map(|name| named(name, None, report)).collect()
+        }
+        Some(Written::Settings(entries)) => {
+            entries.0.iter().map(|entry| named(&entry.name, entry.value.cpus.as_ref(), report)).collect()
+        }
+    };
+    if list.is_empty() || list.len() > MOST_HOSTS as usize {
+        let message = format!("a lab cannot have {} hosts", list.len());
+        report.add(at, message, format!("name 1 to {MOST_HOSTS} hosts"));
+        list = numbered(1);
+    }
+    let underlay = underlay(file, &mut list, report);
+    Hosts { list, machine, underlay, at }
+}
+
+fn numbered(count: u32) -> Vec<Host> {
+    let host = |i| Host { name: format!("host{i}"), ipv4: None, ipv6: None, cpus: None };
+    (1..=count).map(host).collect()
+}
+
+fn named(name: &Spanned<String>, cpus: Option<&Spanned<CpuList>>, report: &mut Report) -> Host {
+    names::check_host(name, report);
+    let cpus = cpus.filter(|cpus| cpu_list(cpus, report).is_some()).map(|cpus| cpus.value.0.clone());
+    Host { name: name.value.clone(), ipv4: None, ipv6: None, cpus }
+}
+
+/// Joins two hosts or more: gives each its address.
+fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Underlay> {
+    if hosts.len() < 2 {
+        if let Some(written) = file.underlay.as_ref().filter(|_| report.is_empty()) {
+            let help = "leave it out, or write `hosts: 2`";
+            report.add(written.at, "an underlay joins two hosts or more, and this lab has one", help);
+        }
+        return None;
+    }
+    let written = file.underlay.as_ref().map(|underlay| &underlay.value);
+    let ipv4 = written.and_then(|underlay| underlay.ipv4.as_ref());
+    let ipv6 = written.and_then(|underlay| underlay.ipv6.as_ref());
+    let mtu = written.and_then(|underlay| underlay.mtu.as_ref());
+    if let Some(mtu) = mtu.filter(|mtu| !(1280..=65535).contains(&mtu.value)) {
+        let help = "write 1280 (the least for IPv6, RFC 8200) to 65535";
+        report.add(mtu.at, format!("an underlay's mtu cannot be {}", mtu.value), help);
+    }
+    let underlay = Underlay {
+        mtu: mtu.map_or(1500, |mtu| mtu.value),
+        ipv4: ipv4.map_or_else(default_ipv4, |net| net.value.0),
+        ipv6: ipv6.map_or_else(default_ipv6, |net| net.value.0),
+    };
+    let everyone = || [Claim { who: "the hosts", count: hosts.len(), first: None }];
+    let at = |net: Option<Span>| net.or(file.underlay.as_ref().map(|underlay| underlay.at)).unwrap_or_default();
+    let v4 = Pool::v4(underlay.ipv4).assign(&everyone(), at(ipv4.map(|net| net.at)), report);
+    let v6 = Pool::v6(underlay.ipv6).assign(&everyone(), at(ipv6.map(|net| net.at)), report);
+    for ((host, v4), v6) in hosts.iter_mut().zip(v4).zip(v6) {
+        host.ipv4 = Some(super::address::to_v4(v4));
+        host.ipv6 = Some(Ipv6Addr::from_bits(v6));
+    }
+    Some(underlay)
+}
+
+fn default_ipv4() -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(10, 63, 0, 0), 16)
+}
+
+fn default_ipv6() -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, 0x70ff, 0, 0, 0, 0, 0), 64)
+}
+
+/// The processors of a list, or a report of what is wrong with it. Source: cpuset(7), "List format".
+pub(super) fn cpu_list(list: &Spanned<CpuList>, report: &mut Report) -> Option<Vec<std::ops::RangeInclusive<u32>>> {
+    /// `CONFIG_NR_CPUS` goes no further.
+    const LAST: u32 = 8191;
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|cpu| digits && *cpu <= LAST)
+    };
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(number(first)?..=number(last)?).filter(|range| !range.is_empty())
+    };
+    let ranges: Option<Vec<_>> = list.value.0.split(',').map(range).collect();
+    if ranges.is_none() {
+        report.add(list.at, "this is no list of processors", "write numbers and ascending ranges, such as `0-3,6`");
+    }
+    ranges
+}

@@ -1,0 +1,91 @@
+//! From the file to the lab: names become indices, counts become nodes, addresses are given out, nodes placed. Every step
+//! goes on after an error with something plausible in its place, so that all errors are found.
+
+mod address;
+mod host;
+mod image;
+mod job;
+mod mac;
+mod mount;
+mod network;
+mod node;
+mod place;
+mod program;
+mod route;
+
+use std::path::Path;
+
+use crate::de::Spanned;
+use crate::errors::{LabErrors, Report};
+use crate::file::File;
+use crate::model::{DriverKind, Lab};
+use crate::tree::Tree;
+use crate::{de, names};
+
+/// What is decided outside of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// The lab's name.
+    pub name: Option<String>,
+    /// The driver of every network. Settings that only belong to another driver are left aside.
+    pub driver: Option<DriverKind>,
+}
+
+/// Reads a lab file.
+///
+/// `file` is its name, for messages and for the lab's own name where the file gives none. Relative paths in it are
+/// resolved against `base_dir`, which should be absolute. Nothing is read from disk.
+///
+/// # Errors
+/// Everything that is wrong with the file, at once.
+pub fn parse(file: &str, text: &str, base_dir: &Path) -> Result<Lab, LabErrors> {
+    parse_with(file, text, base_dir, &Overrides::default())
+}
+
+/// Like [`parse`], with something decided outside of the file: `slipway compare` resolves one file once for each driver.
+///
+/// # Errors
+/// Everything that is wrong with the file, and whatever in it the overrides make impossible.
+pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides) -> Result<Lab, LabErrors> {
+    let mut report = Report::default();
+    let lab = Tree::parse(text, &mut report)
+        .and_then(|tree| de::read::<File>(&tree, &mut report))
+        .map(|written| lab(&written, file, base_dir, overrides, &mut report));
+    match lab {
+        Some(lab) if report.is_empty() => Ok(lab),
+        _ => Err(report.finish(file, text)),
+    }
+}
+
+fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, report: &mut Report) -> Lab {
+    let name = lab_name(file.lab.as_ref(), file_name, overrides, report);
+    let hosts = host::hosts(file, report);
+    let networks = network::networks(file, &hosts, overrides.driver, report);
+    let groups = node::groups(file, &networks, &hosts, report);
+    let (images, image_of_group) = image::images(file, &groups, base_dir, report);
+    let mut nodes = node::nodes(&name, &groups, &image_of_group, &networks, report);
+    place::place(file.placement.unwrap_or_default(), &groups, &hosts, &mut nodes, report);
+    mount::mounts(&groups, base_dir, &mut nodes, report);
+    route::routes(&networks.list, &mut nodes);
+    let mut lab = Lab {
+        name,
+        seed: file.seed.unwrap_or(0),
+        hosts: hosts.list,
+        machine: hosts.machine,
+        underlay: hosts.underlay,
+        images,
+        networks: networks.list,
+        nodes,
+        job: None,
+    };
+    lab.job = file.job.as_ref().and_then(|written| job::job(written, &lab, report));
+    lab
+}
+
+fn lab_name(written: Option<&Spanned<String>>, file_name: &str, overrides: &Overrides, report: &mut Report) -> String {
+    if let Some(written) = written {
+        names::check(written, report);
+    }
+    let of_file = || written.map_or_else(|| names::from_file(file_name), |name| name.value.clone());
+    overrides.name.clone().unwrap_or_else(of_file)
+}

@@ -1,0 +1,98 @@
+//! Bind mounts.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::node::Group;
+use crate::de::Spanned;
+use crate::errors::Report;
+use crate::file::{Mount as Written, MountSettings};
+use crate::model::{Mount, Node};
+
+/// What Slipway itself mounts in every node; nothing may lie over it.
+const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run/slipway"];
+
+/// Sets every node's mounts.
+pub(super) fn mounts(groups: &[Group], base_dir: &Path, nodes: &mut [Node], report: &mut Report) {
+    let mut rest = nodes;
+    for group in groups {
+        let mounts = of_group(group.spec.mounts.as_deref().unwrap_or_default(), base_dir, report);
+        let (mine, others) = rest.split_at_mut(group.count.min(rest.len()));
+        rest = others;
+        for node in mine {
+            node.mounts.clone_from(&mounts);
+        }
+    }
+}
+
+fn of_group(written: &[Written], base_dir: &Path, report: &mut Report) -> Vec<Mount> {
+    let mut targets = HashSet::new();
+    let mut mounts = Vec::new();
+    for written in written {
+        let Some((source, target, writable)) = parts(written, report) else { continue };
+        let Some(mount) = mount(&source, &target, writable, base_dir, report) else { continue };
+        if !targets.insert(mount.target.clone()) {
+            let message = format!("{} is mounted on twice", mount.target.display());
+            report.add(target.at, message, "keep one of the two mounts");
+        }
+        mounts.push(mount);
+    }
+    mounts
+}
+
+fn parts(written: &Written, report: &mut Report) -> Option<(Spanned<String>, Spanned<String>, bool)> {
+    let text = match written {
+        Written::Settings(MountSettings { source, target, writable }) => {
+            return Some((source.clone(), target.clone(), writable.unwrap_or(true)));
+        }
+        Written::Text(text) => text,
+    };
+    let mut parts = text.value.split(':');
+    let part = |value: &str| Spanned { value: value.to_owned(), at: text.at };
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(source), Some(target), option @ (None | Some("ro" | "rw")), None) => {
+            Some((part(source), part(target), option != Some("ro")))
+        }
+        _ => {
+            let help =
+                "write `source:target` or `source:target:ro`; a path with a `:` needs the keys `source` and `target`";
+            report.add(text.at, "this is no mount", help);
+            None
+        }
+    }
+}
+
+fn mount(
+    source: &Spanned<String>,
+    target: &Spanned<String>,
+    writable: bool,
+    base_dir: &Path,
+    report: &mut Report,
+) -> Option<Mount> {
+    let from = path(source, base_dir, report);
+    let to = Path::new(&target.value);
+    let climbs = to.components().any(|part| part == Component::ParentDir);
+    let help = if !to.is_absolute() || climbs || target.value.contains('\0') {
+        Some("write an absolute path in the node, without `..`")
+    } else if to == Path::new("/") {
+        Some("a node's root is its `image`: choose a folder below it")
+    } else if KEPT.iter().any(|kept| to.starts_with(kept)) {
+        Some("choose another folder; /proc, /sys, /dev and /run/slipway are the node's own")
+    } else {
+        None
+    };
+    if let Some(help) = help {
+        report.add(target.at, format!("nothing can be mounted on `{}`", target.value), help);
+        return None;
+    }
+    Some(Mount { source: from?, target: to.components().collect(), writable })
+}
+
+/// A path on the machine, relative to the lab file's folder.
+pub(super) fn path(written: &Spanned<String>, base_dir: &Path, report: &mut Report) -> Option<PathBuf> {
+    if written.value.is_empty() || written.value.contains('\0') {
+        report.add(written.at, "this is no path", "write a path; a relative one is relative to the lab file");
+        return None;
+    }
+    Some(base_dir.join(&written.value).components().collect())
+}

@@ -1,0 +1,244 @@
+//! Networks: what each driver takes, subnets that stay apart, identifiers that are unique.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::host::Hosts;
+use crate::de::Spanned;
+use crate::errors::{Report, Span};
+use crate::file::{File, Ipv6Choice, Network as Written, NetworkSettings};
+use crate::model::{DriverKind, Network};
+use crate::names;
+
+/// Default subnets are numbered from 64, and 10.255.0.0/16 is not for them.
+const MOST_NETWORKS: usize = 128;
+
+/// Outer IPv4, UDP and VXLAN headers and the inner Ethernet header (RFC 7348, 4.3), in bytes.
+const VXLAN_OVERHEAD: u32 = 50;
+
+/// The networks of a lab, and where each was written.
+pub(super) struct Networks {
+    pub(super) list: Vec<Network>,
+    pub(super) places: Vec<Places>,
+}
+
+/// Where the parts of a network are written; the name's place for what is not.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub(super) ipv4: Span,
+    pub(super) ipv6: Span,
+    pub(super) whole: Span,
+}
+
+pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, report: &mut Report) -> Networks {
+    let entries = &file.networks.0;
+    if entries.len() > MOST_NETWORKS {
+        let message = format!("{} networks are more than a lab can have", entries.len());
+        report.add(entries[MOST_NETWORKS].name.at, message, format!("declare at most {MOST_NETWORKS}"));
+    }
+    let mut networks = Networks { list: Vec::new(), places: Vec::new() };
+    if entries.is_empty() {
+        let name = Spanned { value: "net".to_owned(), at: hosts.at };
+        networks.add(&name, hosts.at, NetworkSettings::default(), hosts, driver, report);
+    }
+    for entry in entries.iter().take(MOST_NETWORKS) {
+        names::check(&entry.name, report);
+        let settings = match &entry.value {
+            Written::Driver(driver) => NetworkSettings { driver: Some(driver.clone()), ..Default::default() },
+            Written::Settings(settings) => settings.clone(),
+        };
+        networks.add(&entry.name, entry.whole, settings, hosts, driver, report);
+    }
+    number_vxlans(entries.iter().map(|entry| &entry.value), &mut networks.list, report);
+    keep_apart(&networks, hosts, report);
+    networks
+}
+
+impl Networks {
+    fn add(
+        &mut self,
+        name: &Spanned<String>,
+        whole: Span,
+        mut settings: NetworkSettings,
+        hosts: &Hosts,
+        replaced: Option<DriverKind>,
+        report: &mut Report,
+    ) {
+        let driver = replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);
+        let driver_at = settings.driver.as_ref().map_or(name.at, |driver| driver.at);
+        if replaced.is_some() {
+            leave_aside(&mut settings, driver);
+        }
+        check_settings(&settings, driver, driver_at, hosts, report);
+        let number = self.list.len();
+        let ipv6 = match settings.ipv6.as_ref().map(|choice| &choice.value) {
+            None | Some(Ipv6Choice::Has(true)) => Some(default_ipv6(number)),
+            Some(Ipv6Choice::Has(false)) => None,
+            Some(Ipv6Choice::Subnet(net)) => Some(net.0),
+        };
+        check_mtu(&settings, driver, driver_at, ipv6.is_some(), hosts, report);
+        self.places.push(Places {
+            ipv4: settings.ipv4.as_ref().map_or(name.at, |net| net.at),
+            ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
+            whole,
+        });
+        self.list.push(Network {
+            name: name.value.clone(),
+            driver,
+            ipv4: settings.ipv4.map_or_else(|| default_ipv4(number), |net| net.value.0),
+            ipv6,
+            mtu: settings.mtu.map(|mtu| mtu.value),
+            offloads: settings.offloads.unwrap_or(true),
+            parent: settings.parent.map(|parent| parent.value),
+            vni: settings.vni.map(|vni| vni.value),
+            macvlan_mode: settings.macvlan_mode.map(|mode| mode.value).unwrap_or_default(),
+        });
+    }
+}
+
+fn default_ipv4(number: usize) -> Ipv4Net {
+    let second = 64 + u8::try_from(number).unwrap_or(u8::MAX) % 128;
+    Ipv4Net::new_assert(Ipv4Addr::new(10, second, 0, 0), 16)
+}
+
+fn default_ipv6(number: usize) -> Ipv6Net {
+    let third = 0x7000 + u16::try_from(number).unwrap_or(u16::MAX) % 128;
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, third, 0, 0, 0, 0, 0), 64)
+}
+
+fn has_parent(driver: DriverKind) -> bool {
+    matches!(driver, DriverKind::Macvlan | DriverKind::Sriov)
+}
+
+/// What only the replaced driver understood.
+fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind) {
+    settings.parent.take_if(|_| !has_parent(driver));
+    settings.macvlan_mode.take_if(|_| driver != DriverKind::Macvlan);
+    settings.vni.take_if(|_| driver != DriverKind::Vxlan);
+}
+
+fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Span, hosts: &Hosts, report: &mut Report) {
+    use DriverKind::{Bridge, Macvlan, Ovs, Sriov, Vxlan};
+    let mut only_for = |at: Span, key: &str, driver: &str| {
+        report.add(at, format!("`{key}` has no meaning here"), format!("leave it out; it is for driver {driver}"));
+    };
+    if let Some(parent) = settings.parent.as_ref().filter(|_| !has_parent(driver)) {
+        only_for(parent.at, "parent", "macvlan or sriov");
+    }
+    if let Some(mode) = settings.macvlan_mode.as_ref().filter(|_| driver != Macvlan) {
+        only_for(mode.at, "macvlan_mode", "macvlan");
+    }
+    if let Some(vni) = settings.vni.as_ref().filter(|_| driver != Vxlan) {
+        only_for(vni.at, "vni", "vxlan");
+    }
+    if let Some(parent) = &settings.parent {
+        // IFNAMSIZ is 16 with the closing zero; dev_valid_name() in net/core/dev.c.
+        let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+        let name = parent.value.as_str();
+        if name.is_empty() || name.len() > 15 || name.contains(bad) || matches!(name, "." | "..") {
+            report.add(
+                parent.at,
+                "this is no name of an interface",
+                "write a name such as `eth0` (`ip link` lists them)",
+            );
+        }
+    }
+    if hosts.machine && matches!(driver, Bridge | Ovs | Vxlan) {
+        let help = "take driver host, macvlan or sriov, or leave `hosts: machine` out";
+        report.add(driver_at, format!("driver {driver} would change this machine's own network"), help);
+    }
+    if settings.parent.is_none() && (driver == Sriov || driver == Macvlan && hosts.machine) {
+        let help = "add `parent:` with the name of this machine's interface";
+        report.add(driver_at, format!("driver {driver} needs a parent interface here"), help);
+    }
+}
+
+fn check_mtu(
+    settings: &NetworkSettings,
+    driver: DriverKind,
+    driver_at: Span,
+    ipv6: bool,
+    hosts: &Hosts,
+    report: &mut Report,
+) {
+    let underlay = hosts.underlay.as_ref().map_or(1500, |underlay| underlay.mtu);
+    let carried = underlay.saturating_sub(VXLAN_OVERHEAD);
+    let vxlan = driver == DriverKind::Vxlan;
+    match &settings.mtu {
+        Some(mtu) if !(68..=65535).contains(&mtu.value) => {
+            report.add(mtu.at, format!("an mtu cannot be {}", mtu.value), "write 68 (RFC 791) to 65535 bytes");
+        }
+        Some(mtu) if ipv6 && mtu.value < 1280 => {
+            let help = "write 1280 or more (RFC 8200), or `ipv6: false`";
+            report.add(mtu.at, format!("IPv6 does not work with an mtu of {}", mtu.value), help);
+        }
+        Some(mtu) if vxlan && mtu.value > carried => {
+            let message = format!("vxlan over an underlay of {underlay} bytes cannot carry {}", mtu.value);
+            report.add(mtu.at, message, format!("write at most {carried}, or raise the underlay's mtu"));
+        }
+        None if vxlan && ipv6 && carried < 1280 => {
+            let message = format!("vxlan over an underlay of {underlay} bytes leaves {carried}, too little for IPv6");
+            report.add(driver_at, message, "raise the underlay's mtu to 1330 or more, or write `ipv6: false`");
+        }
+        _ => {}
+    }
+}
+
+/// Every vxlan network has an identifier of its own: what is written, else the first free one from 1.
+fn number_vxlans<'f>(written: impl Iterator<Item = &'f Written>, networks: &mut [Network], report: &mut Report) {
+    let mut taken: HashMap<u32, String> = HashMap::new();
+    for (network, written) in networks.iter().zip(written) {
+        let Written::Settings(NetworkSettings { vni: Some(vni), .. }) = written else { continue };
+        if network.vni.is_none() {
+            continue;
+        }
+        if !(1..1 << 24).contains(&vni.value) {
+            report.add(vni.at, format!("a vni cannot be {}", vni.value), "write 1 to 16777215 (24 bits, RFC 7348)");
+        } else if let Some(other) = taken.insert(vni.value, network.name.clone()) {
+            let message = format!("vni {} is already `{other}`'s", vni.value);
+            report.add(vni.at, message, "write another, or leave it out to be given one");
+        }
+    }
+    let mut free = (1..1 << 24).filter(|vni| !taken.contains_key(vni));
+    for network in networks.iter_mut().filter(|network| network.driver == DriverKind::Vxlan) {
+        network.vni = network.vni.or_else(|| free.next());
+    }
+}
+
+/// No two subnets share an address, and none is a special one.
+fn keep_apart(networks: &Networks, hosts: &Hosts, report: &mut Report) {
+    let mut subnets: Vec<(IpNet, &str, Span)> = Vec::new();
+    if let Some(underlay) = &hosts.underlay {
+        subnets.push((underlay.ipv4.into(), "the underlay", hosts.at));
+        subnets.push((underlay.ipv6.into(), "the underlay", hosts.at));
+    }
+    for (network, places) in networks.list.iter().zip(&networks.places) {
+        subnets.push((network.ipv4.into(), &network.name, places.ipv4));
+        subnets.extend(network.ipv6.map(|net| (net.into(), network.name.as_str(), places.ipv6)));
+    }
+    let overlap = |a: &IpNet, b: &IpNet| a.contains(b) || b.contains(a);
+    for (i, (subnet, name, at)) in subnets.iter().enumerate() {
+        if let Some((special, what)) =
+            SPECIAL.iter().find(|(net, _)| net.parse().is_ok_and(|net| overlap(&net, subnet)))
+        {
+            let help = "write a private subnet, such as 10.80.0.0/16 or fd00:80::/64";
+            report.add(*at, format!("{subnet} overlaps {special}, which is for {what}"), help);
+        } else if let Some((other, theirs, _)) = subnets[..i].iter().find(|(other, ..)| overlap(other, subnet)) {
+            let message = format!("{subnet} of {name} overlaps {other} of {theirs}");
+            report.add(*at, message, "write another subnet for one of them");
+        }
+    }
+}
+
+/// Addresses that are no node's (RFC 6890).
+const SPECIAL: [(&str, &str); 7] = [
+    ("0.0.0.0/8", "this host on this network"),
+    ("127.0.0.0/8", "loopback"),
+    ("169.254.0.0/16", "link-local addresses"),
+    ("224.0.0.0/3", "multicast and beyond"),
+    ("::/127", "loopback and the unspecified address"),
+    ("fe80::/10", "link-local addresses"),
+    ("ff00::/8", "multicast"),
+];

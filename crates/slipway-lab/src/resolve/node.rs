@@ -1,0 +1,304 @@
+//! Nodes: groups and what they may be, then each group's nodes with their names and interfaces.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use super::address::{Claim, Pool, to_v4};
+use super::host::Hosts;
+use super::mac::Macs;
+use super::network::{Networks, Places};
+use super::program;
+use crate::de::{Entry, Spanned};
+use crate::errors::{Report, Span};
+use crate::file::{File, Membership, Memberships, Node as Written};
+use crate::model::{DriverKind, Interface, Limits, Network, Node};
+use crate::names;
+use crate::units::{Bytes, Cores};
+
+/// The most nodes of a lab.
+pub(crate) const MOST_NODES: usize = 10_000;
+/// No root file system runs a program in less.
+const LEAST_MEMORY: Bytes = Bytes(4 << 20);
+/// The kernel's least quota is 1 ms in 100 ms (`min_cfs_quota_period`, kernel/sched/core.c).
+const LEAST_CPU: Cores = Cores(0.01);
+/// `CONFIG_NR_CPUS` goes no further.
+const MOST_CPU: Cores = Cores(8192.0);
+
+/// A key below `nodes`, with its names turned into indices.
+pub(super) struct Group<'f> {
+    pub(super) name: &'f Spanned<String>,
+    pub(super) spec: &'f Written,
+    pub(super) count: usize,
+    /// The host that it names.
+    pub(super) host: Option<usize>,
+    pub(super) members: Vec<Member<'f>>,
+}
+
+/// A group's place on a network.
+pub(super) struct Member<'f> {
+    network: usize,
+    /// The addresses it asks for.
+    asked: Option<&'f Membership>,
+    at: Span,
+}
+
+impl Group<'_> {
+    /// The name of the node with number `i`, from 0.
+    fn node_name(&self, i: usize) -> String {
+        if self.spec.count.is_some() { format!("{}{}", self.name.value, i + 1) } else { self.name.value.clone() }
+    }
+}
+
+pub(super) fn groups<'f>(file: &'f File, networks: &Networks, hosts: &Hosts, report: &mut Report) -> Vec<Group<'f>> {
+    let entries = &file.nodes.0;
+    if entries.is_empty() && report.is_empty() {
+        report.add(Span::default(), "the lab has no nodes", "write `nodes:` and below it a name, such as `n1:`");
+    }
+    let mut total = 0usize;
+    let mut groups = Vec::new();
+    for entry in entries {
+        let group = group(entry, networks, hosts, report);
+        total += group.count;
+        if total > MOST_NODES {
+            let at = group.spec.count.as_ref().map_or(group.name.at, |count| count.at);
+            report.add(at, format!("{total} nodes are more than a lab can have"), format!("stay within {MOST_NODES}"));
+            break;
+        }
+        groups.push(group);
+    }
+    groups
+}
+
+fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, report: &mut Report) -> Group<'f> {
+    let Entry { name, value: spec, .. } = entry;
+    names::check_host(name, report);
+    let count = spec.count.as_ref().map_or(1, |count| {
+        if count.value == 0 {
+            report.add(count.at, "a group of no nodes", "write 1 or more, or take the group out");
+        }
+        count.value.max(1) as usize
+    });
+    let host = spec.host.as_ref().and_then(|wanted| {
+        let found = hosts.list.iter().position(|host| host.name == wanted.value);
+        if found.is_none() {
+            let known: Vec<_> = hosts.list.iter().map(|host| &host.name).collect();
+            report.add(wanted.at, "there is no such host", names::suggest(&wanted.value, &known));
+        }
+        found
+    });
+    let members = members(entry, networks, report);
+    check_limits(spec, report);
+    check_together(spec, count, &members, networks, report);
+    Group { name, spec, count, host, members }
+}
+
+fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Report) -> Vec<Member<'f>> {
+    let Some(written) = &entry.value.networks else {
+        return vec![Member { network: 0, asked: None, at: entry.name.at }];
+    };
+    let asked: Vec<(&Spanned<String>, Option<&Membership>)> = match &written.value {
+        Memberships::Names(names) => names.iter().map(|name| (name, None)).collect(),
+        Memberships::Settings(entries) => entries.0.iter().map(|entry| (&entry.name, Some(&entry.value))).collect(),
+    };
+    if asked.is_empty() && !report.touches(entry.whole) {
+        report.add(written.at, "a node on no network", "name one, or leave `networks` out for the lab's first");
+    }
+    let mut members: Vec<Member> = Vec::new();
+    for (name, asked) in asked {
+        let Some(network) = networks.list.iter().position(|network| network.name == name.value) else {
+            let known: Vec<_> = networks.list.iter().map(|network| &network.name).collect();
+            report.add(name.at, "there is no such network", names::suggest(&name.value, &known));
+            continue;
+        };
+        if members.iter().any(|member| member.network == network) {
+            let message = format!("network `{}` is here twice", name.value);
+            report.add(name.at, message, "name each network once; a node has one interface on it");
+            continue;
+        }
+        members.push(Member { network, asked, at: name.at });
+    }
+    members
+}
+
+fn check_limits(spec: &Written, report: &mut Report) {
+    if let Some(cpu) = spec.cpu.as_ref().filter(|cpu| !(LEAST_CPU..=MOST_CPU).contains(&cpu.value)) {
+        report.add(cpu.at, format!("a node cannot have {}", cpu.value), format!("write `1%` to `{MOST_CPU}`"));
+    }
+    if let Some(memory) = spec.memory.as_ref().filter(|memory| memory.value < LEAST_MEMORY) {
+        let message = format!("{} is too little for any program", memory.value);
+        report.add(memory.at, message, format!("write {LEAST_MEMORY} or more"));
+    }
+    if let Some(pids) = spec.pids.as_ref().filter(|pids| pids.value < 8) {
+        let message = format!("{} processes are too few for init and a program", pids.value);
+        report.add(pids.at, message, "write 8 or more");
+    }
+    if let Some(slots) = spec.slots.as_ref().filter(|slots| !(1..=65535).contains(&slots.value)) {
+        report.add(slots.at, format!("a node cannot have {} slots", slots.value), "write 1 to 65535");
+    }
+}
+
+/// What excludes each other within a node.
+fn check_together(spec: &Written, count: usize, members: &[Member], networks: &Networks, report: &mut Report) {
+    let on_host = members.iter().find(|member| networks.list[member.network].driver == DriverKind::Host);
+    if let Some(member) = on_host.filter(|_| members.len() > 1) {
+        let name = &networks.list[member.network].name;
+        let message = format!("a node on network `{name}` (driver host) cannot be on others too");
+        report.add(member.at, message, "it has its host's interfaces and none of its own: name this network only");
+    } else if let Some(gateway) = spec.gateway.as_ref().filter(|gateway| gateway.value && members.len() < 2) {
+        let help = "name two networks or more in its `networks`, or leave `gateway` out";
+        report.add(gateway.at, "a gateway between fewer than two networks", help);
+    }
+    for member in members {
+        let asked = member.asked;
+        if let Some(mac) = asked.and_then(|asked| asked.mac.as_ref()).filter(|_| count > 1) {
+            report.add(mac.at, "one Ethernet address for a group", "leave it out, or write the nodes one by one");
+        }
+        if let Some(ipv6) = asked.and_then(|asked| asked.ipv6.as_ref()) {
+            if networks.list[member.network].ipv6.is_none() {
+                report.add(ipv6.at, "the network has no IPv6", "leave it out, or give the network an `ipv6` subnet");
+            }
+        }
+    }
+}
+
+pub(super) fn nodes(
+    lab: &str,
+    groups: &[Group],
+    images: &[usize],
+    networks: &Networks,
+    report: &mut Report,
+) -> Vec<Node> {
+    check_names(groups, report);
+    let mut addresses = Addresses::assign(groups, networks, report);
+    let mut macs = asked_macs(groups, report);
+    let mut nodes = Vec::new();
+    for (group, image) in groups.iter().zip(images) {
+        let template = template(group, *image, report);
+        for i in 0..group.count {
+            let name = group.node_name(i);
+            let interface = |(eth, member): (usize, &Member)| {
+                let (ipv4, ipv6) = addresses.next(member.network);
+                let asked = member.asked.and_then(|asked| asked.mac.as_ref()).filter(|_| group.count == 1);
+                let derive = || macs.derive(lab, &networks.list[member.network].name, &name);
+                let mac = asked.map_or_else(derive, |mac| mac.value.0.0);
+                Interface {
+                    name: format!("eth{eth}"),
+                    network: member.network,
+                    ipv4: to_v4(ipv4),
+                    ipv6: ipv6.map(Ipv6Addr::from_bits),
+                    mac,
+                }
+            };
+            let interfaces = group.members.iter().enumerate().map(interface).collect();
+            nodes.push(Node { name, interfaces, ..template.clone() });
+        }
+    }
+    nodes
+}
+
+/// What all nodes of a group have in common.
+fn template(group: &Group, image: usize, report: &mut Report) -> Node {
+    let spec = group.spec;
+    Node {
+        name: String::new(),
+        group: group.name.value.clone(),
+        host: 0,
+        image,
+        interfaces: Vec::new(),
+        routes: Vec::new(),
+        gateway: spec.gateway.as_ref().is_some_and(|gateway| gateway.value),
+        limits: Limits {
+            cpu: spec.cpu.as_ref().map(|cpu| cpu.value),
+            cpuset: None,
+            memory: spec.memory.as_ref().map(|memory| memory.value),
+            pids: spec.pids.as_ref().map(|pids| pids.value),
+        },
+        mounts: Vec::new(),
+        env: program::env(&spec.env, report),
+        command: spec.command.as_ref().and_then(|command| program::words(command, report)),
+        slots: spec.slots.as_ref().map_or(1, |slots| slots.value),
+        sshd: spec.sshd.unwrap_or(false),
+        read_only: spec.read_only.unwrap_or(false),
+    }
+}
+
+/// No two nodes have a name in common, and no node has another group's.
+fn check_names(groups: &[Group], report: &mut Report) {
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    for (g, group) in groups.iter().enumerate() {
+        taken.insert(group.name.value.clone(), g);
+    }
+    for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.spec.count.is_some()) {
+        for i in 0..group.count {
+            let name = group.node_name(i);
+            if let Some(other) = taken.insert(name.clone(), g).filter(|other| *other != g) {
+                let message =
+                    format!("`{}` has a node `{name}`, and so has `{}`", group.name.value, groups[other].name.value);
+                report.add(group.name.at, message, "rename one of them, for example with a `-` at the end");
+                break;
+            }
+        }
+    }
+}
+
+/// Explicit Ethernet addresses come before derived ones.
+fn asked_macs(groups: &[Group], report: &mut Report) -> Macs {
+    let mut macs = Macs::default();
+    let members = groups.iter().filter(|group| group.count == 1).flat_map(|group| &group.members);
+    for mac in members.filter_map(|member| member.asked?.mac.as_ref()) {
+        if !macs.take(mac.value.0.0) {
+            report.add(
+                mac.at,
+                "this Ethernet address is already another interface's",
+                "write another, or leave it out",
+            );
+        }
+    }
+    macs
+}
+
+/// Every network's addresses, in the order in which nodes come to take them.
+struct Addresses(Vec<(std::vec::IntoIter<u128>, Option<std::vec::IntoIter<u128>>)>);
+
+impl Addresses {
+    fn assign(groups: &[Group], networks: &Networks, report: &mut Report) -> Self {
+        let mut members: Vec<Vec<(&Group, &Member)>> = vec![Vec::new(); networks.list.len()];
+        for group in groups {
+            for member in &group.members {
+                members[member.network].push((group, member));
+            }
+        }
+        let parts = networks.list.iter().zip(&networks.places).zip(members);
+        let assign = |((network, places), members): ((&Network, &Places), Vec<_>)| {
+            // Where the network itself is in doubt, so is what does not fit it.
+            let mut aside = Report::default();
+            let report = if report.touches(places.whole) { &mut aside } else { &mut *report };
+            let v4 = claims(&members, |asked| {
+                let ipv4 = asked.ipv4.as_ref()?;
+                Some(Spanned { value: ipv4.value.0.to_bits().into(), at: ipv4.at })
+            });
+            let v6 = claims(&members, |asked| {
+                let ipv6 = asked.ipv6.as_ref()?;
+                Some(Spanned { value: ipv6.value.0.to_bits(), at: ipv6.at })
+            });
+            let v4 = Pool::v4(network.ipv4).assign(&v4, places.ipv4, report).into_iter();
+            let v6 = network.ipv6.map(|net| Pool::v6(net).assign(&v6, places.ipv6, report).into_iter());
+            (v4, v6)
+        };
+        Self(parts.map(assign).collect())
+    }
+
+    fn next(&mut self, network: usize) -> (u128, Option<u128>) {
+        let (v4, v6) = &mut self.0[network];
+        (v4.next().unwrap_or_default(), v6.as_mut().map(|v6| v6.next().unwrap_or_default()))
+    }
+}
+
+fn claims<'f>(members: &[(&'f Group<'f>, &Member)], first: fn(&Membership) -> Option<Spanned<u128>>) -> Vec<Claim<'f>> {
+    let claim = |(group, member): &(&'f Group, &Member)| Claim {
+        who: &group.name.value,
+        count: group.count,
+        first: member.asked.and_then(first),
+    };
+    members.iter().map(claim).collect()
+}

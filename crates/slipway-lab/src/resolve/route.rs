@@ -1,0 +1,100 @@
+//! Routes to networks that a node is not on, through gateway nodes: the fewest hops, the first gateway among equals.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::model::{Network, Node, Route};
+
+/// Sets every node's routes. The work is done once for each pair of networks, not for each pair of nodes.
+pub(super) fn routes(networks: &[Network], nodes: &mut [Node]) {
+    let v4 = Table::new(networks, nodes, |network| Some(network.ipv4.into()), |interface| Some(interface.ipv4.into()));
+    let v6 = Table::new(
+        networks,
+        nodes,
+        |network| network.ipv6.map(IpNet::from),
+        |interface| interface.ipv6.map(IpAddr::from),
+    );
+    for node in nodes {
+        node.routes = v4.routes(node).chain(v6.routes(node)).collect();
+    }
+}
+
+/// One address family's way from each network to each other.
+struct Table {
+    subnets: Vec<Option<IpNet>>,
+    /// `hops[to][from]`: how far, and the gateway's address on `from`.
+    hops: Vec<Vec<Option<Hop>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Hop {
+    distance: usize,
+    via: Option<IpAddr>,
+}
+
+impl Table {
+    fn new(
+        networks: &[Network],
+        nodes: &[Node],
+        subnet: fn(&Network) -> Option<IpNet>,
+        address: fn(&crate::model::Interface) -> Option<IpAddr>,
+    ) -> Self {
+        // The gateways on each network: their address there, and the networks that they lead to.
+        let mut gateways = vec![Vec::new(); networks.len()];
+        let mut arms = Vec::new();
+        for node in nodes.iter().filter(|node| node.gateway) {
+            let mine: Vec<_> = node.interfaces.iter().filter_map(|i| Some((i.network, address(i)?))).collect();
+            for (network, address) in &mine {
+                gateways[*network].push((*address, arms.len()));
+            }
+            arms.push(mine.into_iter().map(|(network, _)| network).collect::<Vec<_>>());
+        }
+        let subnets: Vec<_> = networks.iter().map(subnet).collect();
+        let to = |to| if gateways.iter().all(Vec::is_empty) { Vec::new() } else { towards(to, &gateways, &arms) };
+        let hops = (0..networks.len()).map(to).collect();
+        Self { subnets, hops }
+    }
+
+    fn routes<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = Route> + 'a {
+        let on = |network| node.interfaces.iter().any(|interface| interface.network == network);
+        let elsewhere = self.subnets.iter().enumerate().filter(move |(to, _)| !on(*to));
+        elsewhere.filter_map(move |(to, subnet)| {
+            let hop = |from: usize| self.hops[to].get(from).copied().flatten();
+            let nearest = node.interfaces.iter().filter_map(|i| hop(i.network)).min_by_key(|hop| hop.distance);
+            Some(Route { to: (*subnet)?, via: nearest?.via? })
+        })
+    }
+}
+
+/// Breadth first from the destination, so that each network learns its nearest way once.
+fn towards(to: usize, gateways: &[Vec<(IpAddr, usize)>], arms: &[Vec<usize>]) -> Vec<Option<Hop>> {
+    let mut distance = vec![None; gateways.len()];
+    distance[to] = Some(0);
+    let mut queue = VecDeque::from([to]);
+    let mut crossed = vec![false; arms.len()];
+    while let Some(network) = queue.pop_front() {
+        let next = distance[network].map(|so_far: usize| so_far + 1);
+        for (_, gateway) in &gateways[network] {
+            if std::mem::replace(&mut crossed[*gateway], true) {
+                continue;
+            }
+            for &arm in &arms[*gateway] {
+                if distance[arm].is_none() {
+                    distance[arm] = next;
+                    queue.push_back(arm);
+                }
+            }
+        }
+    }
+    let hop = |from: usize| {
+        let mine = distance[from]?;
+        let nearer = |(_, gateway): &&(IpAddr, usize)| {
+            arms[*gateway].iter().any(|arm| distance[*arm].is_some_and(|theirs| theirs < mine))
+        };
+        let via = gateways[from].iter().find(nearer).map(|(address, _)| *address);
+        Some(Hop { distance: mine, via })
+    };
+    (0..gateways.len()).map(hop).collect()
+}

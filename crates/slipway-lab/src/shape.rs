@@ -1,0 +1,62 @@
+//! Values that may be written in several ways: a word or a map, a list or a map, a text or a list of words.
+//! serde's own untagged enums forget places and say only that nothing fitted.
+
+/// What a value looks like before it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Nothing,
+    Bool,
+    Number,
+    Text,
+    List,
+    Map,
+}
+
+impl Shape {
+    /// The word for the shape among those that a type knows; a number may also be read as a text.
+    pub(crate) fn among(self, known: &[&'static str]) -> Option<&'static str> {
+        let find = |word: &str| known.iter().copied().find(|known| *known == word);
+        match self {
+            Self::Nothing => None,
+            Self::Bool => find("Bool").or_else(|| find("Text")),
+            Self::Number => find("Number").or_else(|| find("Text")),
+            Self::Text => find("Text"),
+            Self::List => find("List"),
+            Self::Map => find("Map"),
+        }
+    }
+}
+
+/// The name by which a type asks its reader for the shape, as one of the words that it knows, then the value.
+pub(crate) const SHAPED: &str = "slipway::Shape";
+
+/// `Deserialize` for an enum whose variants differ in [`Shape`].
+macro_rules! by_shape {
+    ($type:ident, $expected:literal, $($shape:ident => $variant:ident),+ $(,)?) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Shaped;
+
+                impl<'de> serde::de::Visitor<'de> for Shaped {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expected)
+                    }
+
+                    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut parts: A) -> Result<$type, A::Error> {
+                        let shape: String = $crate::de::part(&mut parts)?;
+                        $(if shape == stringify!($shape) {
+                            return $crate::de::part(&mut parts).map($type::$variant);
+                        })+
+                        Err(serde::de::Error::unknown_variant(&shape, &[$(stringify!($shape)),+]))
+                    }
+                }
+
+                deserializer.deserialize_enum($crate::shape::SHAPED, &[$(stringify!($shape)),+], Shaped)
+            }
+        }
+    };
+}
+
+pub(crate) use by_shape;

@@ -1,0 +1,258 @@
+//! The file as a tree of texts, lists and maps, each with its place. Only the plain part of YAML: no anchors, aliases,
+//! tags or second documents, so that a file is what it shows and cannot unfold into more than its size.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StructureStyle};
+
+use crate::errors::{Report, Span};
+
+/// Longest lab file, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+/// Deepest nesting; the deepest key of a lab file is at 5.
+const MAX_DEPTH: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// Index of a node in its tree. The root is 0: parents come before their children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeId(usize);
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// What an error points at: a text itself, the key of a map or list that stands below its key.
+    pub(crate) at: Span,
+    /// Where the node's last byte was.
+    pub(crate) end: usize,
+    pub(crate) parent: Option<NodeId>,
+    /// How the node is to be read, once something was found wrong with it.
+    pub(crate) state: Cell<State>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Text { text: String, plain: bool },
+    List(Vec<NodeId>),
+    Map(Vec<(Key, NodeId)>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) at: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Good,
+    /// Wrong and reported: reads as if nothing were written there.
+    Void,
+    /// An unknown key's value: not read at all.
+    Unknown,
+}
+
+impl Tree {
+    pub(crate) const ROOT: NodeId = NodeId(0);
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// Reads `text`, or reports the one error that ends the reading.
+    pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Self> {
+        if text.len() > MAX_BYTES {
+            report.add(
+                Span::default(),
+                format!("the file has {} bytes, more than a lab file can have ({MAX_BYTES})", text.len()),
+                "check that this is the right file; use `count` for many nodes of a kind",
+            );
+            return None;
+        }
+        let mut builder = Builder::default();
+        let options = granit_parser::options! {
+            emit_comments: false,
+            disallow_directives: true,
+            strict_indentation: true,
+            flow_nesting_limit: MAX_DEPTH,
+            block_nesting_limit: MAX_DEPTH,
+        };
+        for event in Parser::new_from_str_with_options(text, options) {
+            let step = match event {
+                Ok((event, span)) => builder.event(event, span_of(span.start, span.end)),
+                Err(error) => Err(unreadable(text, &error)),
+            };
+            if let Err(Refusal { at, message, help }) = step {
+                report.add(at, message, help);
+                return None;
+            }
+        }
+        if builder.nodes.is_empty() {
+            let help = "write `nodes:` and below it a name, or let `slipway init` write a lab to start from";
+            report.add(Span::default(), "the file is empty", help);
+            return None;
+        }
+        Some(Self { nodes: builder.nodes })
+    }
+}
+
+fn span_of(start: Marker, end: Marker) -> Span {
+    let byte = |mark: Marker| mark.byte_offset().unwrap_or_default();
+    Span { start: byte(start), end: byte(end).max(byte(start)) }
+}
+
+/// Why the reading ends.
+struct Refusal {
+    at: Span,
+    message: String,
+    help: String,
+}
+
+fn refuse<T>(at: Span, message: impl Into<String>, help: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { at, message: message.into(), help: help.into() })
+}
+
+fn unreadable(text: &str, error: &ScanError) -> Refusal {
+    let mark = *error.marker();
+    let mut start = mark.byte_offset().unwrap_or_default().min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let indentation = text[line_start..].len() - text[line_start..].trim_start_matches([' ', '\t']).len();
+    if let Some(tab) = text[line_start..line_start + indentation].find('\t') {
+        let at = Span { start: line_start + tab, end: line_start + tab + 1 };
+        return Refusal {
+            at,
+            message: "a tab in the indentation".into(),
+            help: "indent with spaces; YAML allows nothing else".into(),
+        };
+    }
+    Refusal {
+        at: Span { start, end: start },
+        message: format!("not YAML: {}", error.info()),
+        help: "check the indentation, quotes and brackets at this place and on the line above".into(),
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    nodes: Vec<Node>,
+    /// Lists and maps that are not finished.
+    open: Vec<Open>,
+    documents: usize,
+}
+
+struct Open {
+    node: NodeId,
+    /// In a map, the key whose value comes next.
+    key: Option<Key>,
+    /// In a map, the keys so far and where each stands.
+    seen: HashMap<String, Span>,
+}
+
+impl Builder {
+    fn event(&mut self, event: Event<'_>, at: Span) -> Result<(), Refusal> {
+        if event.tag().is_some() {
+            return refuse(at, "a YAML tag", "leave the tag out; each key knows what its value is");
+        }
+        if let Event::Scalar(_, _, 1.., _) | Event::SequenceStart(_, 1.., _) | Event::MappingStart(_, 1.., _) = event {
+            return refuse(
+                at,
+                "a YAML anchor",
+                "write the value out where it is used; `count` makes many nodes of a kind",
+            );
+        }
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return refuse(at, "a second YAML document", "one file is one lab: put the other in its own file");
+                }
+            }
+            Event::Alias(_) | Event::UnresolvedAlias(_) => {
+                return refuse(
+                    at,
+                    "a YAML alias",
+                    "write the value out where it is used; `count` makes many nodes of a kind",
+                );
+            }
+            Event::Scalar(text, style, ..) => return self.scalar(text.into_owned(), style, at),
+            Event::SequenceStart(style, ..) => self.begin(Kind::List(Vec::new()), style, at)?,
+            Event::MappingStart(style, ..) => self.begin(Kind::Map(Vec::new()), style, at)?,
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(open) = self.open.pop() {
+                    self.nodes[open.node.0].end = at.start;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: String, style: ScalarStyle, at: Span) -> Result<(), Refusal> {
+        let awaits_key = self.open.last().is_some_and(|open| open.key.is_none() && self.is_map(open.node));
+        if !awaits_key {
+            let plain = style == ScalarStyle::Plain;
+            // What is not written has no place of its own: errors about it point at its key.
+            let shown = if at.start == at.end { self.key_at().unwrap_or(at) } else { at };
+            self.add(Kind::Text { text, plain }, shown, at.end);
+            return Ok(());
+        }
+        let Some(open) = self.open.last_mut() else {
+            return Ok(());
+        };
+        match open.seen.entry(text.clone()) {
+            Entry::Occupied(_) => {
+                refuse(at, format!("`{text}` is here twice"), "keep one of the two; names and keys are unique")
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(at);
+                open.key = Some(Key { text, at });
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, kind: Kind, style: StructureStyle, at: Span) -> Result<(), Refusal> {
+        let awaits_key = self.open.last().is_some_and(|open| open.key.is_none() && self.is_map(open.node));
+        if awaits_key {
+            return refuse(at, "a list or map where a key belongs", "write a plain word as the key");
+        }
+        let shown = match (style, self.key_at()) {
+            (StructureStyle::Block, Some(key)) => key,
+            _ => Span { start: at.start, end: at.end.max(at.start + 1) },
+        };
+        let node = self.add(kind, shown, at.end);
+        self.open.push(Open { node, key: None, seen: HashMap::new() });
+        Ok(())
+    }
+
+    fn add(&mut self, kind: Kind, at: Span, end: usize) -> NodeId {
+        let id = NodeId(self.nodes.len());
+        let mut parent = None;
+        if let Some(open) = self.open.last_mut() {
+            parent = Some(open.node);
+            match (&mut self.nodes[open.node.0].kind, open.key.take()) {
+                (Kind::List(items), _) => items.push(id),
+                (Kind::Map(entries), Some(key)) => entries.push((key, id)),
+                _ => {}
+            }
+        }
+        self.nodes.push(Node { kind, at, end, parent, state: Cell::new(State::Good) });
+        id
+    }
+
+    fn is_map(&self, id: NodeId) -> bool {
+        matches!(self.nodes[id.0].kind, Kind::Map(_))
+    }
+
+    fn key_at(&self) -> Option<Span> {
+        self.open.last()?.key.as_ref().map(|key| key.at)
+    }
+}
