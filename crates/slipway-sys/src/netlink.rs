@@ -5,6 +5,7 @@
 //! [`Netlink::run`] sends many of them in one system call and says in words which one the kernel refused.
 
 mod encode;
+mod generic;
 mod link;
 mod offload;
 mod request;
@@ -19,6 +20,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+pub use generic::has_generic_family;
 pub use link::{Counters, Link, Mac, MacText};
 pub use offload::Offload;
 pub use request::{

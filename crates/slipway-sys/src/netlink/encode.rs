@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort, InfoData, InfoKind,
     InfoMacVlan, InfoPortData, InfoPortKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
@@ -34,11 +34,11 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         Request::SetLink(set) => (RouteNetlinkMessage::SetLink(set_link(set)), 0),
         Request::SetBridgePort(port) => (RouteNetlinkMessage::NewLink(set_port(port)), 0),
         Request::DeleteLink(index) => (RouteNetlinkMessage::DelLink(link_at(*index)), 0),
-        Request::AddAddress { index, address, prefix } => {
-            (RouteNetlinkMessage::NewAddress(address_of(*index, *address, *prefix)), PUT)
+        Request::AddAddress { index, address, prefix, subnet_route } => {
+            (RouteNetlinkMessage::NewAddress(address_of(*index, *address, *prefix, *subnet_route)), PUT)
         }
-        Request::AddRoute { to, prefix, via, index } => {
-            (RouteNetlinkMessage::NewRoute(route(*to, *prefix, *via, *index)), PUT)
+        Request::AddRoute { to, prefix, via, index, source } => {
+            (RouteNetlinkMessage::NewRoute(route(*to, *prefix, *via, *index, *source)), PUT)
         }
         Request::AddNeighbour { index, address, mac } => {
             (RouteNetlinkMessage::NewNeighbour(neighbour(*index, *address, *mac)), PUT)
@@ -172,24 +172,22 @@ fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-fn address_of(index: u32, address: IpAddr, prefix: u8) -> AddressMessage {
+fn address_of(index: u32, address: IpAddr, prefix: u8, subnet_route: bool) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = family(address);
     message.header.prefix_len = prefix;
     message.header.index = index;
-    message.header.flags = AddressHeaderFlags::Nodad | AddressHeaderFlags::Permanent;
-    message.attributes = vec![
-        AddressAttribute::Local(address),
-        AddressAttribute::Address(address),
-        AddressAttribute::Flags(AddressFlags::Nodad),
-    ];
+    let mut flags = AddressFlags::Nodad;
+    flags.set(AddressFlags::Noprefixroute, !subnet_route);
+    message.attributes =
+        vec![AddressAttribute::Local(address), AddressAttribute::Address(address), AddressAttribute::Flags(flags)];
     if let (IpAddr::V4(address), 1..=30) = (address, prefix) {
         message.attributes.push(AddressAttribute::Broadcast((u32::from(address) | (u32::MAX >> prefix)).into()));
     }
     message
 }
 
-fn route(to: IpAddr, prefix: u8, via: Option<IpAddr>, index: Option<u32>) -> RouteMessage {
+fn route(to: IpAddr, prefix: u8, via: Option<IpAddr>, index: Option<u32>, source: Option<IpAddr>) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(to);
     message.header.destination_prefix_length = prefix;
@@ -200,6 +198,7 @@ fn route(to: IpAddr, prefix: u8, via: Option<IpAddr>, index: Option<u32>) -> Rou
     message.attributes.push(RouteAttribute::Destination(to.into()));
     message.attributes.extend(via.map(|via| RouteAttribute::Gateway(via.into())));
     message.attributes.extend(index.map(RouteAttribute::Oif));
+    message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(source.into())));
     message
 }
 

@@ -30,8 +30,10 @@ pub enum Request<'a> {
         index: u32,
         /// The address.
         address: IpAddr,
-        /// Bits of the address that name its subnet; the kernel adds a route to that subnet.
+        /// Bits of the address that name its subnet.
         prefix: u8,
+        /// Whether the kernel adds a route to that subnet.
+        subnet_route: bool,
     },
     /// Adds a route to the main table.
     AddRoute {
@@ -43,6 +45,8 @@ pub enum Request<'a> {
         via: Option<IpAddr>,
         /// The device. `None`: found from `via`.
         index: Option<u32>,
+        /// The address that programs are given here if they do not bind one.
+        source: Option<IpAddr>,
     },
     /// Adds a permanent entry to a device's neighbour table.
     AddNeighbour {
@@ -228,10 +232,10 @@ impl fmt::Display for Request<'_> {
             Self::SetLink(set) => set.fmt(f),
             Self::SetBridgePort(port) => write!(f, "set bridge port options of device {}", port.index),
             Self::DeleteLink(index) => write!(f, "delete device {index}"),
-            Self::AddAddress { index, address, prefix } => {
+            Self::AddAddress { index, address, prefix, .. } => {
                 write!(f, "add address {address}/{prefix} to device {index}")
             }
-            Self::AddRoute { to, prefix, via, index } => {
+            Self::AddRoute { to, prefix, via, index, .. } => {
                 write!(f, "add route to {to}/{prefix}")?;
                 if let Some(via) = via {
                     write!(f, " via {via}")?;

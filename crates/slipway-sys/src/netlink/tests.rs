@@ -104,19 +104,21 @@ fn addresses_and_routes_are_usable_at_once() {
     netlink
         .run(&[
             veth(named("a", 10), "b"),
-            Request::AddAddress { index: 10, address: v4, prefix: 16 },
-            Request::AddAddress { index: 10, address: v6, prefix: 64 },
+            Request::AddAddress { index: 10, address: v4, prefix: 16, subnet_route: true },
+            Request::AddAddress { index: 10, address: v6, prefix: 64, subnet_route: true },
             Request::AddRoute {
                 to: "0.0.0.0".parse().expect("any"),
                 prefix: 0,
                 via: Some("10.64.0.9".parse().expect("address")),
                 index: None,
+                source: None,
             },
             Request::AddRoute {
                 to: "::".parse().expect("any"),
                 prefix: 0,
                 via: Some("fd53:6c69:7000::9".parse().expect("a")),
                 index: Some(10),
+                source: None,
             },
             Request::AddNeighbour {
                 index: 10,
@@ -149,7 +151,12 @@ fn overlay_and_macvlan_devices() {
     netlink
         .run(&[
             veth(named("uplink", 10), "b"),
-            Request::AddAddress { index: 10, address: "10.63.0.1".parse().expect("address"), prefix: 16 },
+            Request::AddAddress {
+                index: 10,
+                address: "10.63.0.1".parse().expect("address"),
+                prefix: 16,
+                subnet_route: true,
+            },
             Request::AddVxlan(vxlan),
             Request::AddForwarding { index: 20, mac: [2, 0, 0, 0, 0, 1], to: remote },
             Request::AddForwarding { index: 20, mac: [0; 6], to: remote },
