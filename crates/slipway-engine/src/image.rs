@@ -91,34 +91,16 @@ impl Store {
     ///
     /// # Errors
     /// All of [`ImageError`]; nothing half-made is left.
-    pub fn resolve(
-        &self,
-        lab: &Lab,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Vec<Rootfs>, ImageError> {
-        let mut job = Job {
-            store: self,
-            lock: None,
-            progress,
-        };
-        let parts = lab
-            .images
-            .iter()
-            .map(|image| job.part(image))
-            .collect::<Result<Vec<_>, _>>()?;
-        (0..parts.len())
-            .map(|index| stack(&lab.images, &parts, index))
-            .collect()
+    pub fn resolve(&self, lab: &Lab, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Rootfs>, ImageError> {
+        let mut job = Job { store: self, lock: None, progress };
+        let parts = lab.images.iter().map(|image| job.part(image)).collect::<Result<Vec<_>, _>>()?;
+        (0..parts.len()).map(|index| stack(&lab.images, &parts, index)).collect()
     }
 }
 
 /// Puts an image on its base, its base's base and so on.
 fn stack(images: &[Image], parts: &[Part], index: usize) -> Result<Rootfs, ImageError> {
-    let mut rootfs = Rootfs {
-        lowers: Vec::new(),
-        config: None,
-        extra_binds: Vec::new(),
-    };
+    let mut rootfs = Rootfs { lowers: Vec::new(), config: None, extra_binds: Vec::new() };
     let chain = std::iter::successors(Some(index), |&i| images[i].base).take(images.len());
     for part in chain.map(|i| &parts[i]) {
         for lower in &part.lowers {
@@ -132,10 +114,7 @@ fn stack(images: &[Image], parts: &[Part], index: usize) -> Result<Rootfs, Image
         rootfs.extra_binds.extend_from_slice(&part.extra_binds);
     }
     if rootfs.lowers.len() > MAX_LAYERS {
-        return Err(ImageError::TooManyLayers {
-            image: images[index].name.clone(),
-            layers: rootfs.lowers.len(),
-        });
+        return Err(ImageError::TooManyLayers { image: images[index].name.clone(), layers: rootfs.lowers.len() });
     }
     Ok(rootfs)
 }
@@ -160,10 +139,7 @@ impl Job<'_> {
                 Some(layout) => self.layout(&layout, reference)?,
                 None if reference.is_some() => return Err(ImageError::NoReferences(path.clone())),
                 None => {
-                    return Ok(Part {
-                        lowers: vec![path.clone()],
-                        ..Part::default()
-                    });
+                    return Ok(Part { lowers: vec![path.clone()], ..Part::default() });
                 }
             }
         } else if kind.is_file() {
@@ -192,25 +168,14 @@ impl Job<'_> {
         }
         let folder = self.store.temporary()?;
         let mark = store::Fingerprint::of(&file).map_err(ImageError::io("look at image", path))?;
-        let copy = file
-            .try_clone()
-            .map_err(ImageError::io("open image", path))?;
-        let sums = unpack::unpack(
-            file,
-            path,
-            folder.path(),
-            self.store.limits(),
-            self.progress,
-        )?;
+        let copy = file.try_clone().map_err(ImageError::io("open image", path))?;
+        let sums = unpack::unpack(file, path, folder.path(), self.store.limits(), self.progress)?;
         let layers = match Layout::find(folder.path())? {
             Some(layout) => self.layout(&layout.named(path), reference)?,
             None if reference.is_some() => return Err(ImageError::NoReferences(path.to_owned())),
             None => {
                 self.store.keep(folder, &sums.content)?;
-                Layers {
-                    ids: vec![sums.content],
-                    config: None,
-                }
+                Layers { ids: vec![sums.content], config: None }
             }
         };
         if store::Fingerprint::of(&copy).is_ok_and(|now| now == mark) {
@@ -233,13 +198,7 @@ impl Job<'_> {
             let folder = self.store.temporary()?;
             let blob = layout.open(&layer.blob)?;
             let name = layout.path().join(&layer.blob);
-            let sums = unpack::unpack(
-                blob,
-                &name,
-                folder.path(),
-                self.store.limits(),
-                self.progress,
-            )?;
+            let sums = unpack::unpack(blob, &name, folder.path(), self.store.limits(), self.progress)?;
             if let Some(expected) = &layer.file {
                 check(&name, expected, &sums.file)?;
             }
@@ -247,10 +206,7 @@ impl Job<'_> {
             self.store.keep(folder, &layer.content)?;
         }
         let ids = manifest.layers.into_iter().rev().map(|layer| layer.content);
-        Ok(Layers {
-            ids: ids.collect(),
-            config: Some(manifest.config),
-        })
+        Ok(Layers { ids: ids.collect(), config: Some(manifest.config) })
     }
 
     fn lock(&mut self) -> Result<(), ImageError> {
@@ -265,9 +221,5 @@ fn check(path: &Path, expected: &str, found: &str) -> Result<(), ImageError> {
     if expected == found {
         return Ok(());
     }
-    Err(ImageError::Digest {
-        path: path.to_owned(),
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-    })
+    Err(ImageError::Digest { path: path.to_owned(), expected: expected.to_owned(), found: found.to_owned() })
 }

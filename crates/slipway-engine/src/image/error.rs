@@ -84,6 +84,14 @@ pub enum ImageError {
         "open image {}: it is neither a directory nor an archive\nHint: an image is `host`, a directory, a tar (also gzip or zstd), or an OCI or docker image", .0.display()
     )]
     NotAnImage(PathBuf),
+    /// `SLIPWAY_IMAGE_MAX` cannot be read.
+    #[error("read SLIPWAY_IMAGE_MAX=`{text}`: {error}\nHint: write a size with its unit, as in 100GiB")]
+    Limit {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        error: String,
+    },
     /// More layers than overlayfs can stack.
     #[error(
         "stack image `{image}`: it has {layers} layers, and overlayfs takes 500\nHint: squash it (`buildah commit --squash`)"
@@ -99,11 +107,7 @@ pub enum ImageError {
 impl ImageError {
     pub(super) fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            doing,
-            path,
-            source: source.into(),
-        }
+        move |source| Self::Io { doing, path, source: source.into() }
     }
 }
 

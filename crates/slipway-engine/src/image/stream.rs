@@ -31,11 +31,7 @@ impl Default for Limits {
     /// 20 GiB, two million entries, 200 times the compressed size.
     fn default() -> Self {
         let bytes = 20 << 30;
-        Self {
-            bytes,
-            entries: bytes / BYTES_PER_ENTRY,
-            ratio: Some(200),
-        }
+        Self { bytes, entries: bytes / BYTES_PER_ENTRY, ratio: Some(200) }
     }
 }
 
@@ -43,11 +39,7 @@ impl Limits {
     /// A size that the user vouches for: entries in proportion, and any ratio.
     #[must_use]
     pub fn up_to(size: Bytes) -> Self {
-        Self {
-            bytes: size.0,
-            entries: size.0 / BYTES_PER_ENTRY,
-            ratio: None,
-        }
+        Self { bytes: size.0, entries: size.0 / BYTES_PER_ENTRY, ratio: None }
     }
 }
 
@@ -68,26 +60,15 @@ pub(super) fn read<T, E: From<io::Error>>(
 ) -> Result<(T, Sums), E> {
     let total = file.metadata()?.len();
     let taken = Cell::new(0);
-    let mut source = BufReader::with_capacity(
-        BUFFER,
-        Source {
-            file,
-            hash: Sha256::new(),
-            taken: &taken,
-            total,
-            progress,
-        },
-    );
-    let mut content = Content {
-        decoder: decoder(&mut source)?,
-        hash: Sha256::new(),
-        given: 0,
-        taken: &taken,
-        limits,
+    let mut source =
+        BufReader::with_capacity(BUFFER, Source { file, hash: Sha256::new(), taken: &taken, total, progress });
+    let (value, content) = {
+        let mut content =
+            Content { decoder: decoder(&mut source)?, hash: Sha256::new(), given: 0, taken: &taken, limits };
+        let value = consume(&mut content)?;
+        io::copy(&mut content, &mut io::sink())?;
+        (value, hex(content.hash))
     };
-    let value = consume(&mut content)?;
-    io::copy(&mut content, &mut io::sink())?;
-    let content = hex(content.hash);
     io::copy(&mut source, &mut io::sink())?;
     let file = hex(source.into_inner().hash);
     Ok((value, Sums { file, content }))
@@ -138,19 +119,19 @@ impl Read for Content<'_> {
         self.hash.update(&buffer[..n]);
         self.given += n as u64;
         if self.given > self.limits.bytes {
-            return Err(too_large(format!("more than {}", Bytes(self.limits.bytes))));
+            return Err(too_large(&format!("more than {}", Bytes(self.limits.bytes))));
         }
         if let Some(ratio) = self.limits.ratio
             && self.given > RATIO_FREE
             && self.given / ratio > self.taken.get()
         {
-            return Err(too_large(format!("{ratio} times its own size")));
+            return Err(too_large(&format!("over {ratio} times its own size")));
         }
         Ok(n)
     }
 }
 
-pub(super) fn too_large(what: String) -> io::Error {
+fn too_large(what: &str) -> io::Error {
     io::Error::other(format!(
         "it unpacks to {what}\nHint: if that is right, raise the limit, as in SLIPWAY_IMAGE_MAX=100GiB"
     ))
