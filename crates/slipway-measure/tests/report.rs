@@ -1,4 +1,6 @@
 //! The report in a real browser, in a network namespace without any interface: what it shows, it shows offline.
+//!
+//! `fixtures/records.jsonl` holds invented numbers of realistic size; the other fixtures are what programs really wrote.
 
 use std::collections::HashSet;
 use std::fs;
