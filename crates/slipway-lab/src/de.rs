@@ -9,6 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
 };
@@ -34,13 +35,13 @@ fn read_until_good<'de, T: Deserialize<'de>>(tree: &'de Tree, report: &RefCell<R
             Ok(value) => return Some(value),
             Err(error) => error,
         };
-        let mut id = error.node.unwrap_or(Tree::ROOT);
+        let blamed = error.node.unwrap_or(Tree::ROOT);
+        let mut id = blamed;
         // What is void was reported. If it cannot be missing, nor can what it belongs to be read.
         while tree.node(id).state.get() != State::Good {
             id = tree.node(id).parent?;
         }
-        let already_reported = error.node != Some(id);
-        if !already_reported {
+        if id == blamed {
             report.borrow_mut().add(tree.node(id).at, error.message, error.help);
         }
         tree.node(id).state.set(State::Void);
@@ -56,6 +57,8 @@ pub(crate) struct Spanned<T> {
     pub(crate) value: T,
     /// What an error points at.
     pub(crate) at: Span,
+    /// From the key, or the beginning, to the end of all that belongs to it.
+    pub(crate) whole: Span,
 }
 
 /// The name by which [`Spanned`] asks its reader for the place.
@@ -73,8 +76,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-                let at = Span { start: part(&mut parts)?, end: part(&mut parts)? };
-                Ok(Spanned { value: part(&mut parts)?, at })
+                let [start, end] = [part(&mut parts)?, part(&mut parts)?];
+                let at = Span { start, end };
+                let whole = Span { start, end: part(&mut parts)? };
+                Ok(Spanned { value: part(&mut parts)?, at, whole })
             }
         }
 
@@ -95,8 +100,6 @@ pub(crate) struct Named<T>(pub(crate) Vec<Entry<T>>);
 #[derive(Debug, Clone)]
 pub(crate) struct Entry<T> {
     pub(crate) name: Spanned<String>,
-    /// From the key to the end of the value.
-    pub(crate) whole: Span,
     pub(crate) value: T,
 }
 
@@ -114,7 +117,7 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Named<T> {
             type Value = Named<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of names")
+                f.write_str("a map: one `name: value` a line")
             }
 
             fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -123,9 +126,9 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Named<T> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::new();
-                while let Some(Spanned { value: name, at: whole }) = map.next_key::<Spanned<Spanned<String>>>()? {
+                while let Some(name) = map.next_key()? {
                     let value = map.next_value::<Option<T>>()?.unwrap_or_default();
-                    entries.push(Entry { name, whole, value });
+                    entries.push(Entry { name, value });
                 }
                 Ok(Named(entries))
             }
@@ -385,7 +388,10 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
+        match self.text() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => Err(self.mismatch(&"a text, in quotes where it has special characters")),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -430,8 +436,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         if name == SPANNED {
-            let at = self.node().at;
-            return visitor.visit_seq(Parts { before: place(at), value: Some(self) });
+            return visitor.visit_seq(Parts::placed(self.node().at, self.node().end, self));
         }
         visitor.visit_newtype_struct(self)
     }
@@ -473,8 +478,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
             return Ok(None);
         };
         self.value = Some(*id);
-        let whole = Span { start: key.at.start, end: tree.node(*id).end.max(key.at.end) };
-        seed.deserialize(KeyReader { key, places: &[whole, key.at] }).map(Some).map_err(|error| error.at(*id))
+        seed.deserialize(KeyReader { key, end: tree.node(*id).end }).map(Some).map_err(|error| error.at(*id))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
@@ -483,27 +487,26 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     }
 }
 
-/// A key being read. As `Spanned<Spanned<_>>` it gives the place of the whole entry, then its own.
-struct KeyReader<'de, 'p> {
+/// A key being read.
+struct KeyReader<'de> {
     key: &'de Key,
-    places: &'p [Span],
+    /// Where its value ends.
+    end: usize,
 }
 
-impl<'de> Deserializer<'de> for KeyReader<'de, '_> {
+impl<'de> Deserializer<'de> for KeyReader<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_borrowed_str(&self.key.text)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
-        match self.places {
-            [at, places @ ..] => {
-                let value = Some(KeyReader { places, ..self });
-                visitor.visit_seq(Parts { before: place(*at), value })
-            }
-            [] => visitor.visit_newtype_struct(self),
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        if name == SPANNED {
+            let text = self.key.text.as_str().into_deserializer();
+            return visitor.visit_seq(Parts::<StrDeserializer<'_, Error>>::placed(self.key.at, self.end, text));
         }
+        visitor.visit_newtype_struct(self)
     }
 
     forward_to_deserialize_any! {
@@ -523,8 +526,11 @@ enum Part {
     Word(&'static str),
 }
 
-fn place(at: Span) -> std::vec::IntoIter<Part> {
-    vec![Part::Place(at.start), Part::Place(at.end)].into_iter()
+impl<D> Parts<D> {
+    fn placed(at: Span, end: usize, value: D) -> Self {
+        let before = vec![Part::Place(at.start), Part::Place(at.end), Part::Place(end.max(at.end))];
+        Self { before: before.into_iter(), value: Some(value) }
+    }
 }
 
 impl<'de, D: Deserializer<'de, Error = Error>> SeqAccess<'de> for Parts<D> {

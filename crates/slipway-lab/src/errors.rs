@@ -109,7 +109,8 @@ impl LabError {
         let (line, start) = lines.before(found.at.start);
         let whole = text[start..].split(['\n', '\r']).next().unwrap_or("");
         let column = text[start..found.at.start].chars().count();
-        let first = column.saturating_sub(Self::WIDTH / 2);
+        let is_long = whole.chars().nth(Self::WIDTH).is_some();
+        let first = if is_long { column.saturating_sub(Self::WIDTH / 2) } else { 0 };
         let shown: String = whole.chars().skip(first).take(Self::WIDTH).map(printable).collect();
         let meant = text[found.at.start..found.at.end].split(['\n', '\r']).next().unwrap_or("").chars().count();
         let length = meant.min(shown.chars().count().saturating_sub(column - first)).max(1);

@@ -3,15 +3,20 @@
 mod de;
 mod errors;
 mod file;
+pub mod graph;
 pub mod model;
 mod names;
 mod resolve;
+mod schema;
 mod select;
 mod shape;
+mod template;
 mod tree;
 pub mod units;
 mod written;
 
 pub use errors::{LabError, LabErrors};
 pub use resolve::{Overrides, parse, parse_with};
+pub use schema::json_schema;
 pub use select::SelectError;
+pub use template::template;

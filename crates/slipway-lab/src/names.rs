@@ -61,7 +61,10 @@ pub(crate) fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
     let unknown = unknown.to_lowercase();
     known
         .map(|word| (strsim::damerau_levenshtein(&unknown, word), word))
-        .filter(|(distance, word)| *distance <= (word.len().max(unknown.len()) / 3).max(1))
+        .filter(|(distance, word)| {
+            let length = word.len().max(unknown.len());
+            *distance <= (length / 3).max(1) && *distance < length
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }

@@ -2,10 +2,9 @@
 //! tags or second documents, so that a file is what it shows and cannot unfold into more than its size.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::HashSet;
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StructureStyle};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 use crate::errors::{Report, Span};
 
@@ -13,6 +12,8 @@ use crate::errors::{Report, Span};
 const MAX_BYTES: usize = 1 << 20;
 /// Deepest nesting; the deepest key of a lab file is at 5.
 const MAX_DEPTH: usize = 16;
+
+const NO_ANCHORS: &str = "write the value out where it is used; `count` makes many nodes of a kind";
 
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -79,12 +80,19 @@ impl Tree {
             emit_comments: false,
             disallow_directives: true,
             strict_indentation: true,
-            flow_nesting_limit: MAX_DEPTH,
-            block_nesting_limit: MAX_DEPTH,
+            emit_anchor_events: true,
+            emit_unresolved_aliases: true,
         };
         for event in Parser::new_from_str_with_options(text, options) {
             let step = match event {
-                Ok((event, span)) => builder.event(event, span_of(span.start, span.end)),
+                Ok((event, span)) => match span.tag_span() {
+                    Some(tag) => refuse(
+                        span_of(tag.start, tag.end),
+                        "a YAML tag",
+                        "leave the tag out; each key knows what its value is",
+                    ),
+                    None => builder.event(event, span_of(span.start, span.end)),
+                },
                 Err(error) => Err(unreadable(text, &error)),
             };
             if let Err(Refusal { at, message, help }) = step {
@@ -152,22 +160,12 @@ struct Open {
     node: NodeId,
     /// In a map, the key whose value comes next.
     key: Option<Key>,
-    /// In a map, the keys so far and where each stands.
-    seen: HashMap<String, Span>,
+    /// In a map, the keys so far.
+    seen: HashSet<String>,
 }
 
 impl Builder {
     fn event(&mut self, event: Event<'_>, at: Span) -> Result<(), Refusal> {
-        if event.tag().is_some() {
-            return refuse(at, "a YAML tag", "leave the tag out; each key knows what its value is");
-        }
-        if let Event::Scalar(_, _, 1.., _) | Event::SequenceStart(_, 1.., _) | Event::MappingStart(_, 1.., _) = event {
-            return refuse(
-                at,
-                "a YAML anchor",
-                "write the value out where it is used; `count` makes many nodes of a kind",
-            );
-        }
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -175,16 +173,11 @@ impl Builder {
                     return refuse(at, "a second YAML document", "one file is one lab: put the other in its own file");
                 }
             }
-            Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                return refuse(
-                    at,
-                    "a YAML alias",
-                    "write the value out where it is used; `count` makes many nodes of a kind",
-                );
-            }
+            Event::Anchor(..) => return refuse(at, "a YAML anchor", NO_ANCHORS),
+            Event::Alias(_) | Event::UnresolvedAlias(_) => return refuse(at, "a YAML alias", NO_ANCHORS),
             Event::Scalar(text, style, ..) => return self.scalar(text.into_owned(), style, at),
-            Event::SequenceStart(style, ..) => self.begin(Kind::List(Vec::new()), style, at)?,
-            Event::MappingStart(style, ..) => self.begin(Kind::Map(Vec::new()), style, at)?,
+            Event::SequenceStart(..) => self.begin(Kind::List(Vec::new()), at)?,
+            Event::MappingStart(..) => self.begin(Kind::Map(Vec::new()), at)?,
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(open) = self.open.pop() {
                     self.nodes[open.node.0].end = at.start;
@@ -207,29 +200,24 @@ impl Builder {
         let Some(open) = self.open.last_mut() else {
             return Ok(());
         };
-        match open.seen.entry(text.clone()) {
-            Entry::Occupied(_) => {
-                refuse(at, format!("`{text}` is here twice"), "keep one of the two; names and keys are unique")
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(at);
-                open.key = Some(Key { text, at });
-                Ok(())
-            }
+        if !open.seen.insert(text.clone()) {
+            return refuse(at, format!("`{text}` is here twice"), "keep one of the two; names and keys are unique");
         }
+        open.key = Some(Key { text, at });
+        Ok(())
     }
 
-    fn begin(&mut self, kind: Kind, style: StructureStyle, at: Span) -> Result<(), Refusal> {
+    fn begin(&mut self, kind: Kind, at: Span) -> Result<(), Refusal> {
         let awaits_key = self.open.last().is_some_and(|open| open.key.is_none() && self.is_map(open.node));
         if awaits_key {
             return refuse(at, "a list or map where a key belongs", "write a plain word as the key");
         }
-        let shown = match (style, self.key_at()) {
-            (StructureStyle::Block, Some(key)) => key,
-            _ => Span { start: at.start, end: at.end.max(at.start + 1) },
-        };
+        if self.open.len() >= MAX_DEPTH {
+            return refuse(at, "nested too deep", "a lab file nests five levels at most; check the brackets");
+        }
+        let shown = self.key_at().unwrap_or(Span { start: at.start, end: at.end.max(at.start + 1) });
         let node = self.add(kind, shown, at.end);
-        self.open.push(Open { node, key: None, seen: HashMap::new() });
+        self.open.push(Open { node, key: None, seen: HashSet::new() });
         Ok(())
     }
 

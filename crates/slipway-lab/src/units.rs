@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Why a text is not a quantity. The message says which units there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,18 +47,18 @@ pub enum UnitError {
 }
 
 /// Processor time per time, in cores: `50%` is half of one core, `2 cores` two whole ones.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "String")]
 pub struct Cores(pub f64);
 
 /// An amount of memory or data, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
 pub struct Bytes(pub u64);
 
 /// A duration, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "String")]
 pub struct Seconds(pub f64);
 
 const CORES: &str = "`50%` of one core, `0.5 core` or `2 cores`";
@@ -187,12 +188,24 @@ impl Seconds {
 
 /// The written form, in serde and in the JSON Schema.
 macro_rules! written {
-    ($type:ident, $description:literal, $pattern:literal, $examples:expr) => {
-        impl TryFrom<String> for $type {
-            type Error = UnitError;
+    ($type:ident, $units:ident, $description:literal, $pattern:literal, $examples:expr) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
 
-            fn try_from(text: String) -> Result<Self, UnitError> {
-                text.parse()
+                impl Visitor<'_> for Text {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($units)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+
+                deserializer.deserialize_str(Text)
             }
         }
 
@@ -219,14 +232,21 @@ macro_rules! written {
     };
 }
 
-written!(Cores, "Processor time: a share of one core, or cores.", r"^\d+(\.\d+)? *(%|cores?)$", ["50%", "2 cores"]);
+written!(
+    Cores,
+    CORES,
+    "Processor time: a share of one core, or cores.",
+    r"^\d+(\.\d+)? *(%|cores?)$",
+    ["50%", "2 cores"]
+);
 written!(
     Bytes,
+    BYTES,
     "Memory. Binary units (KiB, MiB, GiB, TiB) or decimal ones (kB, MB, GB, TB).",
     r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)$",
     ["512MiB", "1.5GiB"]
 );
-written!(Seconds, "A duration.", r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$", ["20ms", "1.5s", "10min"]);
+written!(Seconds, SECONDS, "A duration.", r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$", ["20ms", "1.5s", "10min"]);
 
 #[cfg(test)]
 mod tests {

@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// A text with a form of its own: how it is read, and what the JSON Schema says of it.
 pub(crate) trait Form: Sized {
     const NAME: &'static str;
-    const DESCRIPTION: &'static str;
+    /// With its article.
+    const WHAT: &'static str;
     const PATTERN: &'static str;
     const EXAMPLE: &'static str;
 
@@ -21,32 +24,30 @@ pub(crate) trait Form: Sized {
 }
 
 /// A value of a form, read from its text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String", bound = "")]
-pub(crate) struct Written<T: Form>(pub(crate) T);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written<T>(pub(crate) T);
 
-/// Why a text has not its form.
-pub(crate) struct FormError {
-    text: String,
-    wrong: String,
-    example: &'static str,
-}
+impl<'de, T: Form> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text<T>(PhantomData<T>);
 
-impl fmt::Display for FormError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text: String = self.text.chars().take(60).collect();
-        write!(f, "`{text}` {}; write for example `{}`", self.wrong, self.example)
-    }
-}
+        impl<T: Form> Visitor<'_> for Text<T> {
+            type Value = Written<T>;
 
-impl<T: Form> TryFrom<String> for Written<T> {
-    type Error = FormError;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, for example `{}`", T::WHAT, T::EXAMPLE)
+            }
 
-    fn try_from(text: String) -> Result<Self, FormError> {
-        match T::read(&text) {
-            Ok(value) => Ok(Self(value)),
-            Err(wrong) => Err(FormError { text, wrong, example: T::EXAMPLE }),
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                let refused = |wrong| {
+                    let text: String = text.chars().take(60).collect();
+                    E::custom(format!("`{text}` {wrong}; write {}", &self as &dyn de::Expected))
+                };
+                T::read(text).map(Written).map_err(refused)
+            }
         }
+
+        deserializer.deserialize_str(Text(PhantomData))
     }
 }
 
@@ -58,7 +59,7 @@ impl<T: Form> JsonSchema for Written<T> {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": T::DESCRIPTION,
+            "description": format!("{}{}.", T::WHAT[..1].to_uppercase(), &T::WHAT[1..]),
             "pattern": T::PATTERN,
             "examples": [T::EXAMPLE],
         })
@@ -71,7 +72,7 @@ fn read<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
 
 impl Form for Ipv4Net {
     const NAME: &'static str = "Ipv4Subnet";
-    const DESCRIPTION: &'static str = "An IPv4 subnet with its prefix length.";
+    const WHAT: &'static str = "an IPv4 subnet with its prefix length";
     const PATTERN: &'static str = r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$";
     const EXAMPLE: &'static str = "10.80.0.0/16";
 
@@ -83,7 +84,7 @@ impl Form for Ipv4Net {
 
 impl Form for Ipv6Net {
     const NAME: &'static str = "Ipv6Subnet";
-    const DESCRIPTION: &'static str = "An IPv6 subnet with its prefix length.";
+    const WHAT: &'static str = "an IPv6 subnet with its prefix length";
     const PATTERN: &'static str = r"^[0-9a-fA-F:.]+/\d{1,3}$";
     const EXAMPLE: &'static str = "fd00:80::/64";
 
@@ -95,7 +96,7 @@ impl Form for Ipv6Net {
 
 impl Form for Ipv4Addr {
     const NAME: &'static str = "Ipv4Address";
-    const DESCRIPTION: &'static str = "An IPv4 address.";
+    const WHAT: &'static str = "an IPv4 address";
     const PATTERN: &'static str = r"^\d{1,3}(\.\d{1,3}){3}$";
     const EXAMPLE: &'static str = "10.64.0.10";
 
@@ -106,7 +107,7 @@ impl Form for Ipv4Addr {
 
 impl Form for Ipv6Addr {
     const NAME: &'static str = "Ipv6Address";
-    const DESCRIPTION: &'static str = "An IPv6 address.";
+    const WHAT: &'static str = "an IPv6 address";
     const PATTERN: &'static str = r"^[0-9a-fA-F:.]+$";
     const EXAMPLE: &'static str = "fd53:6c69:7000::10";
 
@@ -121,7 +122,7 @@ pub(crate) struct Mac(pub(crate) [u8; 6]);
 
 impl Form for Mac {
     const NAME: &'static str = "Mac";
-    const DESCRIPTION: &'static str = "An Ethernet address of one interface (not a multicast one).";
+    const WHAT: &'static str = "an Ethernet address of one interface";
     const PATTERN: &'static str = r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$";
     const EXAMPLE: &'static str = "02:00:00:00:00:0a";
 
@@ -138,5 +139,64 @@ impl Form for Mac {
             [first, ..] if first & 1 == 1 => Err("is a multicast address".into()),
             _ => Ok(Self(mac)),
         }
+    }
+}
+
+/// Processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CpuList {
+    /// As written, which is how the kernel takes it.
+    pub(crate) text: String,
+    /// A bit for each processor.
+    bits: Vec<u64>,
+}
+
+impl CpuList {
+    /// As many as `CONFIG_NR_CPUS` can be.
+    const MOST: usize = 8192;
+
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        self.bits.iter().zip(&other.bits).all(|(mine, theirs)| theirs & !mine == 0)
+    }
+}
+
+/// Source: cpuset(7), "List format".
+impl Form for CpuList {
+    const NAME: &'static str = "CpuList";
+    const WHAT: &'static str = "a list of processors and ascending ranges";
+    const PATTERN: &'static str = r"^\d+(-\d+)?(,\d+(-\d+)?)*$";
+    const EXAMPLE: &'static str = "0-3,6";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<usize>().ok().filter(|cpu| digits && *cpu < Self::MOST)
+        };
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            Some(number(first)?..=number(last)?).filter(|range| !range.is_empty())
+        };
+        let mut bits = vec![0; Self::MOST / 64];
+        for cpus in text.split(',') {
+            for cpu in range(cpus).ok_or("is no list of processors")? {
+                bits[cpu / 64] |= 1 << (cpu % 64);
+            }
+        }
+        Ok(Self { text: text.to_owned(), bits })
+    }
+}
+
+/// The word for this machine's own network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Machine;
+
+impl Form for Machine {
+    const NAME: &'static str = "Machine";
+    const WHAT: &'static str = "the number of hosts, their names, or the word for this machine's own network";
+    const PATTERN: &'static str = "^machine$";
+    const EXAMPLE: &'static str = "machine";
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text == "machine" { Ok(Self) } else { Err("says nothing about hosts".into()) }
     }
 }

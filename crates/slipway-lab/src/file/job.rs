@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Command;
+use super::{Command, Value};
 use crate::de::{Named, Spanned};
 use crate::model::Mpi;
 use crate::units::Seconds;
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) workdir: Option<Spanned<String>>,
     /// Environment added for the job.
     #[serde(default)]
-    pub(crate) env: Named<String>,
+    pub(crate) env: Named<Value>,
     /// The figure that `slipway compare` picks from the job's output.
     pub(crate) figure: Option<Spanned<Figure>>,
 }

@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::job::{Better, Figure, Job};
-pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node};
+pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, MacvlanMode};
 use crate::shape::by_shape;
-use crate::written::Written;
+use crate::written::{CpuList, Machine, Written};
 
 pub(crate) type Subnet4 = Written<Ipv4Net>;
 pub(crate) type Subnet6 = Written<Ipv6Net>;
@@ -60,7 +60,7 @@ pub(crate) enum Hosts {
     /// So many: host1, host2, …
     Count(u32),
     /// This machine's own network; only for the drivers host, macvlan and sriov.
-    Machine(Machine),
+    Machine(Written<Machine>),
     /// Their names.
     Names(Vec<Spanned<String>>),
     /// Their names and settings.
@@ -76,27 +76,13 @@ by_shape!(
     Map => Settings,
 );
 
-/// The one word for `hosts`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Machine {
-    /// This machine's own network namespace is the lab's one host.
-    Machine,
-}
-
 /// A virtual host.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a host's settings: a map, or nothing")]
 pub(crate) struct Host {
     /// Processors that the host's nodes may use, such as `0-3,6`.
-    pub(crate) cpus: Option<Spanned<CpuList>>,
+    pub(crate) cpus: Option<Written<CpuList>>,
 }
-
-/// Processors in the kernel's list form.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(extend("pattern" = r"^\d+(-\d+)?(,\d+(-\d+)?)*$", "examples" = ["0-3,6"]))]
-pub(crate) struct CpuList(pub(crate) String);
 
 /// How nodes are placed on hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

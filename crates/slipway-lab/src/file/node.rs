@@ -1,11 +1,13 @@
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{Address4, Address6, CpuList};
+use super::{Address4, Address6};
 use crate::de::{Named, Spanned};
 use crate::shape::by_shape;
 use crate::units::{Bytes, Cores};
-use crate::written::{Mac, Written};
+use crate::written::{CpuList, Mac, Written};
 
 /// A node, or with `count` a group of equal nodes.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -25,7 +27,7 @@ pub(crate) struct Node {
     /// Processor time: `50%` is half of one core. No limit when left out.
     pub(crate) cpu: Option<Spanned<Cores>>,
     /// Processors it may run on, such as `0-3,6`.
-    pub(crate) cpuset: Option<Spanned<CpuList>>,
+    pub(crate) cpuset: Option<Spanned<Written<CpuList>>>,
     /// Memory, such as `512MiB`. No limit when left out.
     pub(crate) memory: Option<Spanned<Bytes>>,
     /// Processes and threads. No limit when left out.
@@ -35,7 +37,7 @@ pub(crate) struct Node {
     pub(crate) mounts: Option<Vec<Mount>>,
     /// Environment added for every program in the node.
     #[serde(default)]
-    pub(crate) env: Named<String>,
+    pub(crate) env: Named<Value>,
     /// A program started with the node and ended with it.
     pub(crate) command: Option<Spanned<Command>>,
     /// MPI slots. 1 when left out.
@@ -111,3 +113,23 @@ pub(crate) enum Command {
 }
 
 by_shape!(Command, "a command: a line, or a list of words", Text => Line, List => Words);
+
+/// An environment variable's value: the text as it is written.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Value(pub(crate) String);
+
+/// A value that looks like a number needs no quotes: the reader takes its text, and so should an editor.
+impl JsonSchema for Value {
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "boolean"] })
+    }
+}

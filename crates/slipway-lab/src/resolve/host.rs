@@ -8,23 +8,26 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use super::address::{Claim, Pool};
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
-use crate::file::{CpuList, File, Hosts as Written};
+use crate::file::{File, Hosts as Written};
 use crate::model::{Host, Underlay};
 use crate::names;
+use crate::written::CpuList;
 
 /// More would be more than a machine has use for: a host costs a namespace and a link for each network.
 const MOST_HOSTS: u32 = 1000;
 
 /// The hosts of a lab.
-pub(super) struct Hosts {
+pub(super) struct Hosts<'f> {
     pub(super) list: Vec<Host>,
+    /// The processors of each.
+    pub(super) cpus: Vec<Option<&'f CpuList>>,
     pub(super) machine: bool,
     pub(super) underlay: Option<Underlay>,
     /// Where the file speaks of hosts.
     pub(super) at: Span,
 }
 
-pub(super) fn hosts(file: &File, report: &mut Report) -> Hosts {
+pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
     let at = file.hosts.as_ref().map_or_else(Span::default, |hosts| hosts.at);
     let mut machine = false;
     let mut list = match file.hosts.as_ref().map(|hosts| &hosts.value) {
@@ -46,30 +49,37 @@ pub(super) fn hosts(file: &File, report: &mut Report) -> Hosts {
                     report.add(name.at, message, "give every host a name of its own");
                 }
             }
-            names.iter().map(|name| named(name, None, report)).collect()
+            names.iter().map(|name| named(name, report)).collect()
         }
-        Some(Written::Settings(entries)) => {
-            entries.0.iter().map(|entry| named(&entry.name, entry.value.cpus.as_ref(), report)).collect()
-        }
+        Some(Written::Settings(entries)) => entries.0.iter().map(|entry| named(&entry.name, report)).collect(),
     };
     if list.is_empty() || list.len() > MOST_HOSTS as usize {
         let message = format!("a lab cannot have {} hosts", list.len());
         report.add(at, message, format!("name 1 to {MOST_HOSTS} hosts"));
         list = numbered(1);
     }
+    let mut cpus = vec![None; list.len()];
+    if let Some(Written::Settings(entries)) = file.hosts.as_ref().map(|hosts| &hosts.value) {
+        for (i, (cpus, entry)) in cpus.iter_mut().zip(&entries.0).enumerate() {
+            *cpus = entry.value.cpus.as_ref().map(|cpus| &cpus.0);
+            list[i].cpus = cpus.map(|cpus| cpus.text.clone());
+        }
+    }
     let underlay = underlay(file, &mut list, report);
-    Hosts { list, machine, underlay, at }
+    Hosts { list, cpus, machine, underlay, at }
 }
 
 fn numbered(count: u32) -> Vec<Host> {
-    let host = |i| Host { name: format!("host{i}"), ipv4: None, ipv6: None, cpus: None };
-    (1..=count).map(host).collect()
+    (1..=count).map(|i| host(format!("host{i}"))).collect()
 }
 
-fn named(name: &Spanned<String>, cpus: Option<&Spanned<CpuList>>, report: &mut Report) -> Host {
+fn named(name: &Spanned<String>, report: &mut Report) -> Host {
     names::check_host(name, report);
-    let cpus = cpus.filter(|cpus| cpu_list(cpus, report).is_some()).map(|cpus| cpus.value.0.clone());
-    Host { name: name.value.clone(), ipv4: None, ipv6: None, cpus }
+    host(name.value.clone())
+}
+
+fn host(name: String) -> Host {
+    Host { name, ipv4: None, ipv6: None, cpus: None }
 }
 
 /// Joins two hosts or more: gives each its address.
@@ -111,23 +121,4 @@ fn default_ipv4() -> Ipv4Net {
 
 fn default_ipv6() -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, 0x70ff, 0, 0, 0, 0, 0), 64)
-}
-
-/// The processors of a list, or a report of what is wrong with it. Source: cpuset(7), "List format".
-pub(super) fn cpu_list(list: &Spanned<CpuList>, report: &mut Report) -> Option<Vec<std::ops::RangeInclusive<u32>>> {
-    /// `CONFIG_NR_CPUS` goes no further.
-    const LAST: u32 = 8191;
-    let number = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|cpu| digits && *cpu <= LAST)
-    };
-    let range = |text: &str| {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        Some(number(first)?..=number(last)?).filter(|range| !range.is_empty())
-    };
-    let ranges: Option<Vec<_>> = list.value.0.split(',').map(range).collect();
-    if ranges.is_none() {
-        report.add(list.at, "this is no list of processors", "write numbers and ascending ranges, such as `0-3,6`");
-    }
-    ranges
 }

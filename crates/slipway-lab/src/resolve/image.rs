@@ -39,7 +39,8 @@ pub(super) fn images(file: &File, groups: &[Group], base_dir: &Path, report: &mu
 fn find(name: &Spanned<String>, images: &[Image], report: &mut Report) -> Option<usize> {
     let found = images.iter().position(|image| image.name == name.value);
     if found.is_none() {
-        let known: Vec<_> = images.iter().map(|image| &image.name).collect();
+        let declared = images[1..].iter().map(|image| image.name.as_str()).filter(|name| *name != HOST);
+        let known: Vec<_> = std::iter::once(HOST).chain(declared).collect();
         report.add(name.at, "there is no such image", names::suggest(&name.value, &known));
     }
     found
@@ -62,7 +63,7 @@ fn declared(file: &File, base_dir: &Path, report: &mut Report) -> Vec<Image> {
                 let reference = settings.reference.as_ref().map(|reference| reference.value.clone());
                 ImageSource::Path { path, reference }
             }),
-            None if report.touches(entry.whole) => None,
+            None if report.touches(entry.name.whole) => None,
             None => {
                 report.add(entry.name.at, "an image without a path", "write a folder, an archive or an OCI layout");
                 None

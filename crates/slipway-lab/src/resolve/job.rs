@@ -51,12 +51,14 @@ fn nodes(written: Option<&[Spanned<String>]>, lab: &Lab, report: &mut Report) ->
 }
 
 fn figure(written: &Spanned<WrittenFigure>, report: &mut Report) -> Option<Figure> {
-    let Spanned { value: figure, at } = written;
+    let Spanned { value: figure, at, whole } = written;
+    // What was reported there may be what is missing.
+    let in_doubt = report.touches(*whole);
     let pick = pick(figure, *at, report)?;
     let wall = pick == Pick::WallTime;
     let missing =
         [("name", figure.name.is_none()), ("unit", figure.unit.is_none()), ("better", figure.better.is_none())];
-    for (key, _) in missing.iter().filter(|(_, missing)| *missing && !wall) {
+    for (key, _) in missing.iter().filter(|(_, missing)| *missing && !wall && !in_doubt) {
         let example = match *key {
             "name" => "`name: throughput`",
             "unit" => "`unit: Gb/s`",
@@ -81,9 +83,12 @@ fn pick(figure: &WrittenFigure, at: Span, report: &mut Report) -> Option<Pick> {
             Pick::Regex(regex.value.clone())
         }
         (None, Some(path), None) => {
-            if let Err(error) = serde_json_path::JsonPath::parse(&path.value) {
-                let message = format!("this is no JSON path: {}", error.message());
-                report.add(path.at, message, "write one such as `$.end.sum_received.bits_per_second` (RFC 9535)");
+            if serde_json_path::JsonPath::parse(&path.value).is_err() {
+                report.add(
+                    path.at,
+                    "this is no JSON path",
+                    "write one such as `$.end.sum_received.bits_per_second` (RFC 9535)",
+                );
             }
             Pick::JsonPath(path.value.clone())
         }

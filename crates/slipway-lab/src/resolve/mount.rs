@@ -48,7 +48,7 @@ fn parts(written: &Written, report: &mut Report) -> Option<(Spanned<String>, Spa
         Written::Text(text) => text,
     };
     let mut parts = text.value.split(':');
-    let part = |value: &str| Spanned { value: value.to_owned(), at: text.at };
+    let part = |value: &str| Spanned { value: value.to_owned(), ..text.clone() };
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(source), Some(target), option @ (None | Some("ro" | "rw")), None) => {
             Some((part(source), part(target), option != Some("ro")))

@@ -40,8 +40,8 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
     }
     let mut networks = Networks { list: Vec::new(), places: Vec::new() };
     if entries.is_empty() {
-        let name = Spanned { value: "net".to_owned(), at: hosts.at };
-        networks.add(&name, hosts.at, NetworkSettings::default(), hosts, driver, report);
+        let name = Spanned { value: "net".to_owned(), at: hosts.at, whole: hosts.at };
+        networks.add(&name, NetworkSettings::default(), hosts, driver, report);
     }
     for entry in entries.iter().take(MOST_NETWORKS) {
         names::check(&entry.name, report);
@@ -49,7 +49,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
             Written::Driver(driver) => NetworkSettings { driver: Some(driver.clone()), ..Default::default() },
             Written::Settings(settings) => settings.clone(),
         };
-        networks.add(&entry.name, entry.whole, settings, hosts, driver, report);
+        networks.add(&entry.name, settings, hosts, driver, report);
     }
     number_vxlans(entries.iter().map(|entry| &entry.value), &mut networks.list, report);
     keep_apart(&networks, hosts, report);
@@ -60,7 +60,6 @@ impl Networks {
     fn add(
         &mut self,
         name: &Spanned<String>,
-        whole: Span,
         mut settings: NetworkSettings,
         hosts: &Hosts,
         replaced: Option<DriverKind>,
@@ -82,7 +81,7 @@ impl Networks {
         self.places.push(Places {
             ipv4: settings.ipv4.as_ref().map_or(name.at, |net| net.at),
             ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
-            whole,
+            whole: name.whole,
         });
         self.list.push(Network {
             name: name.value.clone(),

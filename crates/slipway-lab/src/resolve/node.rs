@@ -100,7 +100,7 @@ fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Repo
         Memberships::Names(names) => names.iter().map(|name| (name, None)).collect(),
         Memberships::Settings(entries) => entries.0.iter().map(|entry| (&entry.name, Some(&entry.value))).collect(),
     };
-    if asked.is_empty() && !report.touches(entry.whole) {
+    if asked.is_empty() && !report.touches(entry.name.whole) {
         report.add(written.at, "a node on no network", "name one, or leave `networks` out for the lab's first");
     }
     let mut members: Vec<Member> = Vec::new();
@@ -122,7 +122,7 @@ fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Repo
 
 fn check_limits(spec: &Written, report: &mut Report) {
     if let Some(cpu) = spec.cpu.as_ref().filter(|cpu| !(LEAST_CPU..=MOST_CPU).contains(&cpu.value)) {
-        report.add(cpu.at, format!("a node cannot have {}", cpu.value), format!("write `1%` to `{MOST_CPU}`"));
+        report.add(cpu.at, "this is too little or too much processor time", format!("write `1%` to `{MOST_CPU}`"));
     }
     if let Some(memory) = spec.memory.as_ref().filter(|memory| memory.value < LEAST_MEMORY) {
         let message = format!("{} is too little for any program", memory.value);
@@ -231,9 +231,9 @@ fn check_names(groups: &[Group], report: &mut Report) {
     for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.spec.count.is_some()) {
         for i in 0..group.count {
             let name = group.node_name(i);
-            if let Some(other) = taken.insert(name.clone(), g).filter(|other| *other != g) {
+            if taken.insert(name.clone(), g).is_some_and(|other| other != g) {
                 let message =
-                    format!("`{}` has a node `{name}`, and so has `{}`", group.name.value, groups[other].name.value);
+                    format!("`{}` with count {} makes `{name}`, which is there already", group.name.value, group.count);
                 report.add(group.name.at, message, "rename one of them, for example with a `-` at the end");
                 break;
             }
@@ -275,11 +275,11 @@ impl Addresses {
             let report = if report.touches(places.whole) { &mut aside } else { &mut *report };
             let v4 = claims(&members, |asked| {
                 let ipv4 = asked.ipv4.as_ref()?;
-                Some(Spanned { value: ipv4.value.0.to_bits().into(), at: ipv4.at })
+                Some((ipv4.value.0.to_bits().into(), ipv4.at))
             });
             let v6 = claims(&members, |asked| {
                 let ipv6 = asked.ipv6.as_ref()?;
-                Some(Spanned { value: ipv6.value.0.to_bits(), at: ipv6.at })
+                Some((ipv6.value.0.to_bits(), ipv6.at))
             });
             let v4 = Pool::v4(network.ipv4).assign(&v4, places.ipv4, report).into_iter();
             let v6 = network.ipv6.map(|net| Pool::v6(net).assign(&v6, places.ipv6, report).into_iter());
@@ -294,7 +294,7 @@ impl Addresses {
     }
 }
 
-fn claims<'f>(members: &[(&'f Group<'f>, &Member)], first: fn(&Membership) -> Option<Spanned<u128>>) -> Vec<Claim<'f>> {
+fn claims<'f>(members: &[(&'f Group<'f>, &Member)], first: fn(&Membership) -> Option<(u128, Span)>) -> Vec<Claim<'f>> {
     let claim = |(group, member): &(&'f Group, &Member)| Claim {
         who: &group.name.value,
         count: group.count,

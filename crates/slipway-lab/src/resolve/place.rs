@@ -1,6 +1,6 @@
 //! Which host a node is on. A rule of order only: the same file gives the same places everywhere.
 
-use super::host::{Hosts, cpu_list};
+use super::host::Hosts;
 use super::node::Group;
 use crate::errors::Report;
 use crate::file::Placement;
@@ -27,27 +27,16 @@ pub(super) fn place(rule: Placement, groups: &[Group], hosts: &Hosts, nodes: &mu
 
 /// A node's processors are among its host's; without any of its own it has all of them.
 fn confine(group: &Group, hosts: &Hosts, nodes: &mut [Node], report: &mut Report) {
-    let own = group.spec.cpuset.as_ref().and_then(|written| Some((written, cpu_list(written, report)?)));
+    let own = group.spec.cpuset.as_ref();
     for node in nodes {
-        let host = &hosts.list[node.host];
-        let Some((written, own)) = &own else {
-            node.limits.cpuset.clone_from(&host.cpus);
-            continue;
-        };
-        node.limits.cpuset = Some(written.value.0.clone());
-        let outside = |cpus: &String| !own.iter().cloned().flatten().all(|cpu| contains(cpus, cpu));
-        if let Some(cpus) = host.cpus.as_ref().filter(|cpus| outside(cpus)) {
-            let message = format!("host `{}` has only processors {cpus}", host.name);
-            report.add(written.at, message, "choose among them, or place the node on another host");
+        let of_host = hosts.cpus[node.host];
+        node.limits.cpuset = own.map(|own| &own.value.0).or(of_host).map(|cpus| cpus.text.clone());
+        if let (Some(own), Some(of_host)) = (own, of_host)
+            && !of_host.contains(&own.value.0)
+        {
+            let message = format!("host `{}` has only processors {}", hosts.list[node.host].name, of_host.text);
+            report.add(own.at, message, "choose among them, or place the node on another host");
             return;
         }
     }
-}
-
-/// Whether a list that was checked before holds a processor.
-fn contains(list: &str, cpu: u32) -> bool {
-    list.split(',').any(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        (first.parse::<u32>().unwrap_or(u32::MAX)..=last.parse().unwrap_or_default()).contains(&cpu)
-    })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::de::{Named, Spanned};
 use crate::errors::Report;
-use crate::file::Command;
+use crate::file::{Command, Value};
 
 /// The words of a command; at least one, and none that an argument vector cannot hold.
 pub(super) fn words(command: &Spanned<Command>, report: &mut Report) -> Option<Vec<String>> {
@@ -30,15 +30,15 @@ pub(super) fn words(command: &Spanned<Command>, report: &mut Report) -> Option<V
 }
 
 /// Environment variables (environ(7)).
-pub(super) fn env(written: &Named<String>, report: &mut Report) -> BTreeMap<String, String> {
+pub(super) fn env(written: &Named<Value>, report: &mut Report) -> BTreeMap<String, String> {
     for entry in &written.0 {
         let name = &entry.name;
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
             report.add(name.at, "this is no name of a variable", "write a name without `=`");
         }
-        if entry.value.contains('\0') {
+        if entry.value.0.contains('\0') {
             report.add(name.at, "a variable cannot hold a zero byte", "take it out");
         }
     }
-    written.0.iter().map(|entry| (entry.name.value.clone(), entry.value.clone())).collect()
+    written.0.iter().map(|entry| (entry.name.value.clone(), entry.value.0.clone())).collect()
 }

@@ -1,0 +1,99 @@
+//! Pictures of a lab's topology.
+
+mod svg;
+mod text;
+
+use std::fmt::Display;
+
+pub use self::svg::svg;
+pub use self::text::{dot, mermaid};
+use crate::model::{Interface, Lab, Network, Node};
+
+/// Up to this many nodes are drawn one by one; in a larger lab, a group's nodes on a host are one box.
+const FEW_NODES: usize = 24;
+/// Boxes on one host; what is beyond is counted in one more.
+const MOST_BOXES: usize = 60;
+
+/// A box of the picture: a node, or a group's nodes on one host.
+struct Item<'l> {
+    /// `n1`, or `n1 … n200`.
+    label: String,
+    nodes: Vec<&'l Node>,
+    host: usize,
+}
+
+/// A line of the picture: where a box is on a network.
+struct Wire {
+    network: usize,
+    /// `eth0 10.64.0.1`, or the first and the last address.
+    label: String,
+}
+
+impl Item<'_> {
+    fn wires(&self) -> Vec<Wire> {
+        let (Some(first), Some(last)) = (self.nodes.first(), self.nodes.last()) else { return Vec::new() };
+        let wire = |(from, to): (&Interface, &Interface)| Wire {
+            network: from.network,
+            label: match self.nodes.len() {
+                1 => format!("{} {}", from.name, from.ipv4),
+                _ => format!("{} … {}", from.ipv4, to.ipv4),
+            },
+        };
+        first.interfaces.iter().zip(&last.interfaces).map(wire).collect()
+    }
+
+    /// What a node is apart from its name.
+    fn details(&self) -> String {
+        let Some(node) = self.nodes.first() else { return String::new() };
+        let count = (self.nodes.len() > 1).then(|| format!("{} nodes", self.nodes.len()));
+        let limits = &node.limits;
+        let parts = [
+            count,
+            node.gateway.then(|| "gateway".to_owned()),
+            limits.cpu.map(|cpu| cpu.to_string()),
+            limits.memory.map(|memory| memory.to_string()),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// The boxes of a lab, host by host, and how many nodes of each host have none.
+fn items(lab: &Lab) -> (Vec<Item<'_>>, Vec<usize>) {
+    let mut items: Vec<Item> = Vec::new();
+    let mut boxes = vec![0; lab.hosts.len()];
+    let mut left_out = vec![0; lab.hosts.len()];
+    // The box that a host's nodes of the current group go into.
+    let mut current: Vec<Option<usize>> = vec![None; lab.hosts.len()];
+    for node in &lab.nodes {
+        let same = current[node.host].filter(|item| items[*item].nodes[0].group == node.group);
+        match same.filter(|_| lab.nodes.len() > FEW_NODES) {
+            Some(item) => items[item].nodes.push(node),
+            None if boxes[node.host] == MOST_BOXES => left_out[node.host] += 1,
+            None => {
+                current[node.host] = Some(items.len());
+                boxes[node.host] += 1;
+                items.push(Item { label: String::new(), nodes: vec![node], host: node.host });
+            }
+        }
+    }
+    for item in &mut items {
+        item.label = match item.nodes.as_slice() {
+            [only] => only.name.clone(),
+            [first, .., last] => format!("{} … {}", first.name, last.name),
+            [] => String::new(),
+        };
+    }
+    (items, left_out)
+}
+
+/// `net · bridge · 10.64.0.0/16 · fd53:6c69:7000::/64`
+fn describe(network: &Network) -> String {
+    let ipv6 = network.ipv6.map(|net| format!(" · {net}")).unwrap_or_default();
+    format!("{} · {} · {}{ipv6}", network.name, network.driver, network.ipv4)
+}
+
+/// Text within XML.
+fn xml(text: impl Display) -> String {
+    let text = text.to_string();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,87 @@
+//! The checked-in schema is the types' own, and it says what the reader does.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use slipway_lab::{json_schema, parse, template};
+
+fn checked_in() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab.schema.json")
+}
+
+/// After a change of the lab file's types: `UPDATE_SCHEMA=1 cargo test -p slipway-lab --test schema`.
+#[test]
+fn the_checked_in_schema_is_current() {
+    let current = serde_json::to_string_pretty(&json_schema()).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(checked_in(), &current).unwrap();
+    }
+    let found = std::fs::read_to_string(checked_in()).unwrap();
+    assert!(found == current, "docs/lab.schema.json is old: UPDATE_SCHEMA=1 cargo test -p slipway-lab --test schema");
+}
+
+/// A file's text as the value that an editor checks against the schema.
+/// Read by another reader than ours.
+fn value_of(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn files(folder: &str) -> impl Iterator<Item = (String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    std::fs::read_dir(folder).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        (path.display().to_string(), std::fs::read_to_string(path).unwrap())
+    })
+}
+
+#[test]
+fn what_is_right_fits_the_schema() {
+    let schema = jsonschema::validator_for(&json_schema()).unwrap();
+    for (name, text) in files("right").chain([("the template".to_owned(), template().to_owned())]) {
+        let errors: Vec<_> = schema.iter_errors(&value_of(&text)).map(|error| format!("{error}")).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+/// Every object type of the schema, with a lab file that holds one: what the reader knows there is what the schema lists.
+#[test]
+fn keys_are_the_same_in_schema_and_reader() {
+    let places = [
+        ("File", "?: 1"),
+        ("Host", "nodes: {n: }\nhosts: {h: {?: 1}}"),
+        ("Underlay", "nodes: {n: }\nhosts: 2\nunderlay: {?: 1}"),
+        ("ImageSettings", "nodes: {n: }\nimages: {i: {path: x, ?: 1}}"),
+        ("NetworkSettings", "nodes: {n: }\nnetworks: {x: {?: 1}}"),
+        ("Node", "nodes: {n: {?: 1}}"),
+        ("Membership", "nodes: {n: {networks: {net: {?: 1}}}}"),
+        ("MountSettings", "nodes: {n: {mounts: [{source: x, target: /x, ?: 1}]}}"),
+        ("Job", "nodes: {n: }\njob: {command: x, ?: 1}"),
+        ("Figure", "nodes: {n: }\njob: {command: x, figure: {wall_time: true, ?: 1}}"),
+    ];
+    let schema = json_schema();
+    let objects = objects(&schema);
+    assert_eq!(objects.len(), places.len(), "a type without a place here: {objects:?}");
+    for (name, text) in places {
+        let known = known_to_reader(&text.replace('?', "zzzzzzzzzz"));
+        assert_eq!(objects.iter().find(|(object, _)| object == name).map(|(_, keys)| keys), Some(&known), "{name}");
+    }
+}
+
+fn objects(schema: &Value) -> Vec<(String, BTreeSet<String>)> {
+    let definitions = schema["$defs"].as_object().unwrap().iter().map(|(name, value)| (name.as_str(), value));
+    let with_keys = std::iter::once(("File", schema)).chain(definitions).filter_map(|(name, value)| {
+        let keys = value["properties"].as_object()?.keys().cloned().collect();
+        assert_eq!(value["additionalProperties"], Value::Bool(false), "{name} takes unknown keys");
+        Some((name.to_owned(), keys))
+    });
+    with_keys.collect()
+}
+
+/// The keys that the reader names when it refuses one.
+fn known_to_reader(text: &str) -> BTreeSet<String> {
+    let errors = parse("x.yaml", text, Path::new("/")).unwrap_err();
+    let refusal = errors.errors().iter().find(|error| error.message.contains("zzzzzzzzzz"));
+    let help = &refusal.unwrap_or_else(|| panic!("{}", errors.plain())).help;
+    help.trim_start_matches("there are: ").split(", ").map(str::to_owned).collect()
+}
