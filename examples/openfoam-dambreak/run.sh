@@ -1,0 +1,25 @@
+#!/bin/sh
+# The dam break of OpenFOAM's tutorials (two-phase flow, interFoam), in parallel over the nodes of lab.yaml.
+#
+#   examples/openfoam-dambreak/run.sh            one run on the lab as it is
+#   examples/openfoam-dambreak/run.sh compare    the same under each driver, side by side
+#
+# Needs `make setup-bench`. The case is left in `case/`, with its results.
+set -eu
+cd "$(dirname "$0")"
+tutorial=/usr/share/doc/openfoam-examples/examples/multiphase/interFoam/RAS/damBreak/damBreak
+export WM_PROJECT_DIR=/usr/share/openfoam
+
+rm -rf case && cp -r "$tutorial" case && cd case
+cp 0/alpha.water.orig 0/alpha.water
+# One part for each of two nodes, side by side.
+sed -i 's/^numberOfSubdomains.*/numberOfSubdomains 2;/; s/(2 2 1)/(2 1 1)/' system/decomposeParDict
+for step in blockMesh setFields decomposePar; do $step > "log.$step"; done
+cd ..
+
+if [ "${1:-}" = compare ]; then
+  exec slipway compare lab.yaml --drivers host,bridge,macvlan,vxlan --repeat 5
+fi
+slipway up lab.yaml
+trap 'slipway down dambreak' EXIT
+slipway run dambreak
