@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::sched::CloneFlags;
 use rustix::process::Pid;
@@ -46,7 +46,7 @@ pub enum Cloned {
     },
 }
 
-/// `struct clone_args` (`linux/sched.h`), the first published version.
+/// `struct clone_args` (`linux/sched.h`), as of Linux 5.7.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct CloneArgs {
@@ -58,14 +58,29 @@ struct CloneArgs {
     stack: u64,
     stack_size: u64,
     tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
 }
+
+/// `CLONE_INTO_CGROUP` (`linux/sched.h`); beyond the 32 bits of `clone(2)`'s flags.
+const INTO_CGROUP: u64 = 1 << 33;
 
 /// Clones this process as `fork(2)` does, with new namespaces for the child as `flags` say (`CLONE_NEW*` only).
 ///
 /// # Errors
 /// As `clone3(2)`; `EINVAL` for any flag that is not a namespace's.
+pub fn clone(proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
+    clone_into(proof, flags, None)
+}
+
+/// As [`clone`], with the child born in the version 2 control group whose folder is `group`. That takes microseconds
+/// where moving it there afterwards takes milliseconds.
+///
+/// # Errors
+/// As [`clone`]; `EACCES` where the caller may not move processes into the group.
 #[allow(unsafe_code)]
-pub fn clone(_proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
+pub fn clone_into(_proof: SingleThread, flags: CloneFlags, group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     let namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWNET
@@ -76,11 +91,16 @@ pub fn clone(_proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
     if !namespaces.contains(flags) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    let (into, cgroup) = match group {
+        Some(group) => (INTO_CGROUP, u64::from(group.as_raw_fd().unsigned_abs())),
+        None => (0, 0),
+    };
     let mut pidfd: i32 = -1;
     let args = CloneArgs {
-        flags: u64::from((flags.bits() | libc::CLONE_PIDFD).cast_unsigned()),
+        flags: into | u64::from((flags.bits() | libc::CLONE_PIDFD).cast_unsigned()),
         pidfd: (&raw mut pidfd).addr() as u64,
         exit_signal: libc::SIGCHLD as u64,
+        cgroup,
         ..CloneArgs::default()
     };
     // SAFETY: `args` is a valid clone_args of the size given and outlives the call; without CLONE_VM the child has its

@@ -9,4 +9,6 @@ pub mod mount;
 pub mod netlink;
 pub mod ns;
 pub mod process;
+pub mod pty;
 pub mod seccomp;
+pub mod signals;

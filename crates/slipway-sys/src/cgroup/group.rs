@@ -116,6 +116,22 @@ impl Group {
         Ok(Self { places })
     }
 
+    /// Makes a group within this one, in the membership record alone: a job's programs, to be ended together without
+    /// touching the rest of the node. Limits stay the node's; a program joins them by [`Group::join_others`] of that.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn create_within(&self, name: &str) -> Result<Self, CgroupError> {
+        check_name(name)?;
+        let mut places = Vec::new();
+        if let Some(Place { part, folder }) = self.record() {
+            let gone = || failed("make", &folder.path().join(name))(io::ErrorKind::NotFound.into());
+            let child = folder.make(name)?.ok_or_else(gone)?;
+            places.push(Part { version: part.version, controllers: BTreeSet::new() }.at(child));
+        }
+        Ok(Self { places })
+    }
+
     /// The folder to clone a process into (`CLONE_INTO_CGROUP`), where the membership record is version 2.
     /// The process then calls [`Group::join_others`].
     #[must_use]
