@@ -105,7 +105,10 @@ impl LabError {
     /// A shown line is at most this long (characters); the rest of a longer one says nothing about the error.
     const WIDTH: usize = 120;
 
-    fn new(found: Found, file: &str, text: &str, lines: &LineStarts, source: &Arc<NamedSource<String>>) -> Self {
+    fn new(mut found: Found, file: &str, text: &str, lines: &LineStarts, source: &Arc<NamedSource<String>>) -> Self {
+        // A place may have been reckoned, and letters are longer than a byte.
+        found.at.start = text.floor_char_boundary(found.at.start);
+        found.at.end = text.ceil_char_boundary(found.at.end.max(found.at.start));
         let (line, start) = lines.before(found.at.start);
         let whole = text[start..].split(['\n', '\r']).next().unwrap_or("");
         let column = text[start..found.at.start].chars().count();

@@ -127,10 +127,7 @@ fn refuse<T>(at: Span, message: impl Into<String>, help: impl Into<String>) -> R
 
 fn unreadable(text: &str, error: &ScanError) -> Refusal {
     let mark = *error.marker();
-    let mut start = mark.byte_offset().unwrap_or_default().min(text.len());
-    while !text.is_char_boundary(start) {
-        start -= 1;
-    }
+    let start = text.floor_char_boundary(mark.byte_offset().unwrap_or_default());
     let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let indentation = text[line_start..].len() - text[line_start..].trim_start_matches([' ', '\t']).len();
     if let Some(tab) = text[line_start..line_start + indentation].find('\t') {

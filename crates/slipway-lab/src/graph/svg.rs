@@ -21,6 +21,8 @@ const WIRE: f64 = 18.0;
 const LABELS: f64 = 190.0;
 const BAR: f64 = 22.0;
 const BAR_STEP: f64 = 40.0;
+/// Letters of a network's name that its bar has room for.
+const LONGEST_NAME: usize = 20;
 const LEGEND_LINE: f64 = 22.0;
 const HEADER: f64 = 58.0;
 
@@ -96,8 +98,10 @@ impl<'l> Plan<'l> {
         let right = bars + BAR_STEP * count as f64 - (BAR_STEP - BAR) + LABELS;
         let top = HEADER + LEGEND_LINE * count as f64 + 12.0;
 
+        let hosts_top = top + Self::bar_names(lab).map(|name| longest(&name) * 7.6).fold(0.0, f64::max) + 16.0;
+
         // The next host goes to the side that has more room left.
-        let (mut y_left, mut y_right) = (top, top);
+        let (mut y_left, mut y_right) = (hosts_top, hosts_top);
         let mut hosts = Vec::new();
         for (index, &left_out) in left_out.iter().enumerate() {
             let left = two_sides && y_left <= y_right;
@@ -121,7 +125,7 @@ impl<'l> Plan<'l> {
             });
             *y += height + GAP;
         }
-        let bottom = y_left.max(y_right).max(top + 170.0) - GAP;
+        let bottom = y_left.max(y_right).max(hosts_top + 40.0) - GAP;
         let legend = lab.networks.iter().map(|network| longest(&describe(network)) * 7.4 + 60.0).fold(0.0, f64::max);
         let width = (right + host_width + MARGIN).max(legend + MARGIN).max(longest(&lab.name) * 14.0);
         Self { lab, hosts, box_width, bars, top, bottom, width: width.ceil(), height: (bottom + MARGIN).ceil() }
@@ -135,18 +139,25 @@ impl<'l> Plan<'l> {
         if bar < self.lab.networks.len() { COLOURS[bar % COLOURS.len()] } else { GREY }
     }
 
-    /// Name, then line, for each bar.
-    fn descriptions(&self) -> Vec<(String, String)> {
-        let networks = self.lab.networks.iter().map(|network| (network.name.clone(), describe(network)));
-        let underlay = self.lab.underlay.as_ref().map(|underlay| {
-            let line = format!("underlay · {} · {} · mtu {}", underlay.ipv4, underlay.ipv6, underlay.mtu);
-            ("underlay".to_owned(), line)
-        });
-        networks.chain(underlay).collect()
+    /// What stands on each bar, above all dots.
+    fn bar_names(lab: &Lab) -> impl Iterator<Item = String> {
+        let underlay = lab.underlay.as_ref().map(|_| "underlay");
+        lab.networks.iter().map(|network| network.name.as_str()).chain(underlay).map(|name| {
+            match name.char_indices().nth(LONGEST_NAME) {
+                Some((end, _)) => format!("{}…", &name[..end]),
+                None => name.to_owned(),
+            }
+        })
     }
 
     fn legend(&self, out: &mut String) {
-        for (i, (_, line)) in self.descriptions().iter().enumerate() {
+        let networks = self.lab.networks.iter().map(describe);
+        let underlay = self
+            .lab
+            .underlay
+            .as_ref()
+            .map(|underlay| format!("underlay · {} · {} · mtu {}", underlay.ipv4, underlay.ipv6, underlay.mtu));
+        for (i, line) in networks.chain(underlay).enumerate() {
             let y = HEADER + LEGEND_LINE * i as f64;
             let _ = writeln!(
                 out,
@@ -161,7 +172,7 @@ impl<'l> Plan<'l> {
 
     fn bars(&self, out: &mut String) {
         let height = self.bottom - self.top;
-        for (i, (name, _)) in self.descriptions().iter().enumerate() {
+        for (i, name) in Self::bar_names(self.lab).enumerate() {
             let (x, colour) = (self.bar(i), self.colour(i));
             let (cx, cy) = (x + BAR / 2.0, self.top + 12.0);
             let _ = writeln!(

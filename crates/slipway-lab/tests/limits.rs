@@ -1,0 +1,52 @@
+//! Files that are too much are refused at once; the largest lab is not.
+
+use std::path::Path;
+
+use slipway_lab::{LabErrors, parse};
+
+fn refusal(text: &str) -> LabErrors {
+    parse("big.yaml", text, Path::new("/")).expect_err("accepted")
+}
+
+#[test]
+fn ten_megabytes_of_garbage() {
+    let errors = refusal(&"x\u{0}[{&*%\n".repeat(10 << 20 >> 3));
+    assert_eq!(errors.errors().len(), 1);
+    assert!(errors.errors()[0].message.contains("more than a lab file can have"), "{}", errors.plain());
+}
+
+#[test]
+fn depth_bombs() {
+    for opening in ["[", "{a: ", "- "] {
+        let errors = refusal(&format!("nodes: {}", opening.repeat(100_000)));
+        assert_eq!(errors.errors().len(), 1, "{}", errors.plain());
+    }
+}
+
+#[test]
+fn alias_bomb() {
+    let bomb = "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nnodes: [*b,*b,*b,*b,*b,*b,*b,*b]\n";
+    let errors = refusal(bomb);
+    assert_eq!(errors.errors().len(), 1);
+    assert_eq!((errors.errors()[0].line, errors.errors()[0].column), (1, 4));
+}
+
+#[test]
+fn errors_without_end_end_at_fifty() {
+    let unknown: String = (0..30_000).map(|i| format!("k{i}: 1\n")).collect();
+    assert_eq!(refusal(&unknown).errors().len(), 50);
+    let wrong: String = (0..30_000).map(|i| format!("  n{i}: {{cpu: 1}}\n")).collect();
+    assert_eq!(refusal(&format!("nodes:\n{wrong}")).errors().len(), 50);
+}
+
+#[test]
+fn the_largest_lab() {
+    let networks: String = (0..128).map(|i| format!("  net{i}: {{driver: vxlan}}\n")).collect();
+    let gateways: String =
+        (0..127).map(|i| format!("  r{i}: {{gateway: true, networks: [net{i}, net{}]}}\n", i + 1)).collect();
+    let text = format!("hosts: 1000\nnetworks:\n{networks}nodes:\n{gateways}  n: {{count: 9873}}\n");
+    let lab = parse("big.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+    assert_eq!(lab.nodes.len(), 10_000);
+    assert_eq!(lab.nodes[9_999].routes.len(), 2 * 127);
+    assert!(slipway_lab::graph::svg(&lab).len() > 10_000);
+}

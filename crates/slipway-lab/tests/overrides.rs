@@ -1,0 +1,52 @@
+//! One file under several drivers, as `slipway compare` resolves it.
+
+use std::path::Path;
+
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::{LabErrors, Overrides, parse_with};
+
+const WIRED: &str = "
+hosts: 2
+networks: {wire: {driver: macvlan, parent: eth0, macvlan_mode: private}, tunnel: {driver: vxlan, vni: 9}}
+nodes: {a: {networks: [wire]}, b: {networks: [tunnel]}}
+";
+
+fn under(driver: DriverKind, text: &str) -> Result<Lab, LabErrors> {
+    let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")) };
+    parse_with("lab.yaml", text, Path::new("/"), &overrides)
+}
+
+#[test]
+fn every_network_has_the_driver_and_only_its_settings() {
+    for driver in [DriverKind::Host, DriverKind::Bridge, DriverKind::Ovs, DriverKind::Macvlan, DriverKind::Vxlan] {
+        let lab = under(driver, WIRED).unwrap_or_else(|errors| panic!("{driver}: {}", errors.plain()));
+        assert_eq!(lab.name, format!("compare-{driver}"));
+        for network in &lab.networks {
+            assert_eq!(network.driver, driver);
+            assert_eq!(network.vni.is_some(), driver == DriverKind::Vxlan);
+        }
+        assert_eq!(lab.networks[0].parent.is_some(), driver == DriverKind::Macvlan);
+    }
+    let vnis: Vec<_> = under(DriverKind::Vxlan, WIRED).unwrap().networks.iter().map(|network| network.vni).collect();
+    assert_eq!(vnis, [Some(1), Some(9)]);
+}
+
+#[test]
+fn addresses_stay_the_same_under_every_driver() {
+    let addresses = |driver| {
+        let lab = under(driver, WIRED).unwrap();
+        lab.nodes.into_iter().flat_map(|node| node.interfaces).map(|i| (i.ipv4, i.ipv6)).collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(DriverKind::Host), addresses(DriverKind::Vxlan));
+}
+
+#[test]
+fn what_a_driver_cannot_do_is_refused() {
+    let two = "networks: {a: bridge, b: bridge}\nnodes:\n  r: {networks: [a, b], gateway: true}\n";
+    let errors = under(DriverKind::Host, two).unwrap_err();
+    assert!(errors.plain().starts_with("lab.yaml:3:18: a node on network `a` (driver host) cannot be on others too"));
+    let machine = "hosts: machine\nnetworks: {a: host}\nnodes: {n: }";
+    assert!(under(DriverKind::Bridge, machine).is_err());
+    let sriov = under(DriverKind::Sriov, "nodes: {n: }").unwrap_err();
+    assert!(sriov.plain().contains("driver sriov needs a parent interface"), "{}", sriov.plain());
+}
