@@ -41,6 +41,7 @@ TEST=(
   nginx-light        # a real server: the example `nginx`
   apache2-utils      # ab, its client
   curl               # another
+  jq                 # answers of --json, in the guide
   umoci              # images: OCI layouts
   buildah            # images: OCI archives, as people make them
   skopeo             # images: docker archives
