@@ -49,5 +49,18 @@ doc: ## build the documentation of the crates; warnings are errors
 bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
 	cargo bench --package slipway --locked
 
+man: build ## write the manual pages to target/man
+	$(SLIPWAY) man $(TARGET)/man
+
+# Builds nothing, so that `sudo make install` leaves no file of root's in target/.
+install: ## install program, manual pages and completions below PREFIX (/usr/local); after `make man`
+	install -D -m 0755 $(SLIPWAY) $(DESTDIR)$(PREFIX)/bin/slipway
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(SLIPWAY) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/slipway
+	$(SLIPWAY) completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_slipway
+	$(SLIPWAY) completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/slipway.fish
+
 clean: ## remove what was built
 	cargo clean
