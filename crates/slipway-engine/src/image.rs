@@ -8,8 +8,9 @@
 //! # Hostile archives
 //! An archive may come from anywhere, and it is unpacked as root. Every name is resolved by the kernel beneath the
 //! layer's folder without following any symbolic link (`openat2(2)`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`), files are
-//! only ever created anew (`O_EXCL`), and the streams are measured while they are read, not believed. Absolute names,
-//! `..`, hard links that leave the archive, names below a symbolic link and devices are refused, each naming the entry.
+//! only ever created anew (`O_EXCL`), and the streams are measured while they are read, not believed. `..`, hard links
+//! that leave the archive, absolute ones among them, names below a symbolic link and devices are refused, each naming
+//! the entry. A name with a slash in front is one beneath the root, as for tar: OCI tools write such.
 //! Symbolic links themselves are data, absolute ones too (`/etc/alternatives` is full of them): nothing here follows
 //! them, and in a node they resolve within the node's own root. Set-user-id bits and file capabilities are kept, as a
 //! distribution needs them: the store cannot be entered by other users of the machine, and in a node they grant no
@@ -26,17 +27,21 @@ use slipway_lab::model::{Image, ImageSource, Lab};
 mod error;
 mod host;
 mod layout;
-mod member;
+pub(crate) mod member;
+mod save;
 mod store;
 mod stream;
 mod unpack;
 
 pub use error::ImageError;
+pub use save::{SaveError, Saved, save};
 pub use store::Store;
 pub use stream::Limits;
 
+use error::OPEN;
 use layout::Layout;
-use store::Lock;
+use store::{Fingerprint, Lock};
+use unpack::{Archive, unpack};
 
 /// More layers than overlayfs stacks (`OVL_MAX_STACK` in the kernel's `fs/overlayfs/params.h`).
 const MAX_LAYERS: usize = 500;
@@ -133,7 +138,7 @@ impl Job<'_> {
             ImageSource::Host => return host::part(self.store.root()),
             ImageSource::Path { path, reference } => (path, reference.as_deref()),
         };
-        let kind = fs::metadata(path).map_err(ImageError::io("open image", path))?;
+        let kind = fs::metadata(path).map_err(ImageError::io(OPEN, path))?;
         let layers = if kind.is_dir() {
             match Layout::find(path)? {
                 Some(layout) => self.layout(&layout, reference)?,
@@ -156,7 +161,7 @@ impl Job<'_> {
 
     /// An archive of a root file system, or of a folder that is an image.
     fn archive(&mut self, path: &Path, reference: Option<&str>) -> Result<Layers, ImageError> {
-        let open = || File::open(path).map_err(ImageError::io("open image", path));
+        let open = || File::open(path).map_err(ImageError::io(OPEN, path));
         if let Some(known) = self.store.recall(&open()?, path, reference)? {
             return Ok(known);
         }
@@ -167,9 +172,9 @@ impl Job<'_> {
             return Ok(known);
         }
         let folder = self.store.temporary()?;
-        let mark = store::Fingerprint::of(&file).map_err(ImageError::io("look at image", path))?;
-        let copy = file.try_clone().map_err(ImageError::io("open image", path))?;
-        let sums = unpack::unpack(file, path, folder.path(), self.store.limits(), self.progress)?;
+        let mark = Fingerprint::of(&file).map_err(ImageError::io("look at image", path))?;
+        let copy = file.try_clone().map_err(ImageError::io(OPEN, path))?;
+        let sums = unpack(Archive { file, path, verified: false }, folder.path(), self.store.limits(), self.progress)?;
         let layers = match Layout::find(folder.path())? {
             Some(layout) => self.layout(&layout.named(path), reference)?,
             None if reference.is_some() => return Err(ImageError::NoReferences(path.to_owned())),
@@ -178,7 +183,7 @@ impl Job<'_> {
                 Layers { ids: vec![sums.content], config: None }
             }
         };
-        if store::Fingerprint::of(&copy).is_ok_and(|now| now == mark) {
+        if Fingerprint::of(&copy).is_ok_and(|now| now == mark) {
             self.store.remember(&mark, path, reference, &layers)?;
         }
         Ok(layers)
@@ -196,9 +201,14 @@ impl Job<'_> {
                 continue;
             }
             let folder = self.store.temporary()?;
-            let blob = layout.open(&layer.blob)?;
+            let file = layout.open(&layer.blob)?;
             let name = layout.path().join(&layer.blob);
-            let sums = unpack::unpack(blob, &name, folder.path(), self.store.limits(), self.progress)?;
+            let sums = unpack(
+                Archive { file, path: &name, verified: true },
+                folder.path(),
+                self.store.limits(),
+                self.progress,
+            )?;
             if let Some(expected) = &layer.file {
                 check(&name, expected, &sums.file)?;
             }

@@ -3,7 +3,9 @@
 mod down;
 mod up;
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -135,12 +137,26 @@ impl Running {
         self.group(node)?.ok_or_else(|| LabError::NoGroup(self.lab.nodes[node].name.clone()))
     }
 
+    /// What a node has written to its root so far: the upper directory of its overlay, reached through the anchor, in
+    /// whose mount namespace it lies.
+    pub fn upper(&self, node: usize) -> Result<OwnedFd, LabError> {
+        let (upper, _) = crate::node::rootfs::upper(&self.dir, &self.lab.nodes[node].name);
+        let path = format!("/proc/{}/root{}", self.state.anchor.pid, upper.display());
+        let opened = File::open(path).map_err(|source| self.anchor_error(source))?;
+        // Looked at after the open: had the pid been recycled before it, the anchor would be gone now.
+        if !self.state.anchor.is_alive() {
+            return Err(StateError::NotRunning(self.lab.name.clone()).into());
+        }
+        Ok(opened.into())
+    }
+
     /// All nodes, as they are now.
     pub fn rows(&self) -> Result<Vec<NodeRow>, LabError> {
         (0..self.lab.nodes.len()).map(|index| self.row(index)).collect()
     }
 
-    fn row(&self, index: usize) -> Result<NodeRow, LabError> {
+    /// One node, as it is now.
+    pub fn row(&self, index: usize) -> Result<NodeRow, LabError> {
         let (node, state) = (&self.lab.nodes[index], &self.state.nodes[index]);
         let alive = state.init.filter(|init| init.is_alive());
         let group = alive.map(|_| self.group(index)).transpose()?.flatten();

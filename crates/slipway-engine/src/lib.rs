@@ -7,8 +7,12 @@
 mod anchor;
 mod cgroup;
 mod confine;
+pub mod copy;
+pub mod exec;
+pub mod facts;
 pub mod image;
 pub mod lab;
 pub mod network;
 mod node;
+pub mod probe;
 pub mod state;

@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::model::Lab;
 use slipway_sys::process::ProcessId;
 
+use crate::network::Mechanism;
+
 /// What went wrong with the state folder.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -315,8 +317,8 @@ pub struct State {
     pub since: u64,
     /// Indexed as the lab's nodes.
     pub nodes: Vec<NodeState>,
-    /// What each network's driver chose on this machine, indexed as the lab's networks.
-    pub networks: Vec<serde_json::Value>,
+    /// How each network was made on this machine, indexed as the lab's networks.
+    pub networks: Vec<Mechanism>,
 }
 
 /// One node's processes.

@@ -5,9 +5,9 @@
 //! [`Netlink::run`] sends many of them in one system call and says in words which one the kernel refused.
 
 mod encode;
+mod ethtool;
 mod generic;
 mod link;
-mod offload;
 mod request;
 
 use std::fmt;
@@ -20,9 +20,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+pub use ethtool::Offload;
 pub use generic::has_generic_family;
 pub use link::{Counters, Link, Mac, MacText};
-pub use offload::Offload;
 pub use request::{
     AddrGenMode, Bridge, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
 };

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,12 +83,12 @@ impl ProcessId {
 ///
 /// # Errors
 /// As `poll(2)`.
-pub fn wait_for_end(pidfd: &OwnedFd, patience: Duration) -> io::Result<bool> {
+pub fn wait_for_end(pidfd: impl AsFd, patience: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -9,13 +9,13 @@ use nix::sys::wait::waitpid;
 use rustix::process::{Signal, pidfd_send_signal};
 use slipway_lab::model::DriverKind;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
 use crate::cgroup::{limits, make_group};
-use crate::confine::Confinement;
-use crate::network::{Fabric, NodeNet, configure_node};
+use crate::exec::{Entry, Launcher, Program, Stdio};
+use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
 use crate::node::init::{Birth, Net, live};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
@@ -31,7 +31,7 @@ pub(super) struct Nodes {
     fabric: Fabric,
     /// `None` where this machine lets us make no control groups.
     cgroup: Option<Group>,
-    confinement: Confinement,
+    launcher: Launcher,
     slots: Vec<Slot>,
     pub(super) state: State,
 }
@@ -54,12 +54,12 @@ impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
-        let mut fabric = Fabric::build(lab, &blueprint.dir).map_err(|error| error.to_string())?;
-        let state = State { networks: fabric.mechanisms(), ..state };
+        let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
+        let state = State { networks: fabric.mechanisms().to_vec(), ..state };
         Ok(Self {
             fabric,
             cgroup: make_group(lab).map_err(|error| error.to_string())?,
-            confinement: Confinement::compile(),
+            launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             state,
         })
@@ -101,6 +101,25 @@ impl Nodes {
             self.state.nodes[index].status = NodeStatus::Running;
             ready(done + 1)?;
         }
+        self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
+        // Not before all nodes are there: a command may talk to any of them.
+        which.iter().try_for_each(|&index| self.start_command(blueprint, index))
+    }
+
+    /// Starts the node's own command, its output going to the lab's log folder.
+    fn start_command(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+        let node = &blueprint.lab.nodes[index];
+        let (Some(argv), Some(init)) = (&node.command, self.state.nodes[index].init) else { return Ok(()) };
+        let says = |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let log = blueprint.dir.join("log").join(format!("{}.log", node.name));
+        let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
+        let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
+        let group = self.group(blueprint, index)?;
+        let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone() };
+        let program = Program { argv: argv.iter().map(Into::into).collect(), ..Program::default() };
+        let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
+        let child = self.launcher.spawn(&entry, &program, stdio, None).map_err(|error| error.to_string())?;
+        self.state.nodes[index].command = Some(ProcessId::of(child.pid()).map_err(says("name its command"))?);
         Ok(())
     }
 
@@ -109,7 +128,9 @@ impl Nodes {
         let node = &blueprint.lab.nodes[index];
         let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
         let slot = &self.slots[index];
-        let cloned = clone(alone, CloneFlags::CLONE_NEWPID).map_err(says("clone its init"))?;
+        let group = self.group(blueprint, index)?;
+        let born_in = group.as_ref().and_then(Group::clone_target);
+        let cloned = clone_into(alone, CloneFlags::CLONE_NEWPID, born_in).map_err(says("clone its init"))?;
         let Cloned::Parent { pid, pidfd } = cloned else {
             drop(ours);
             let net = match &slot.net {
@@ -118,6 +139,7 @@ impl Nodes {
                 None => Net::Own,
             };
             let birth = Birth {
+                group: group.as_ref(),
                 root: Root {
                     dir: &blueprint.dir,
                     node,
@@ -125,21 +147,23 @@ impl Nodes {
                     scratch: &blueprint.scratch(index),
                 },
                 net,
+                prepare: &|| prepare_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
-                confine: &|| self.confinement.apply().map_err(|error| error.to_string()),
+                confine: &|| self.launcher.confine().map_err(|error| error.to_string()),
             };
             live(&birth, theirs)
         };
         let init = ProcessId::of(pid).map_err(says("name its init"))?;
         self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: Some(init), command: None };
         self.slots[index].pidfd = Some(pidfd);
-        if let Some(lab) = &self.cgroup {
-            lab.create_node(&node.name, &limits(node))
-                .and_then(|group| group.add(pid))
-                .map_err(|error| of_node(blueprint, index, &error.to_string()))?;
-        }
-        ours.say(Step::Go).map_err(says("start its init"))?;
         Ok(Unborn { index, link: ours })
+    }
+
+    /// The node's control group, made if it is not there.
+    fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, String> {
+        let node = &blueprint.lab.nodes[index];
+        let made = self.cgroup.as_ref().map(|lab| lab.create_node(&node.name, &limits(node))).transpose();
+        made.map_err(|error| of_node(blueprint, index, &error.to_string()))
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.
@@ -213,13 +237,17 @@ impl Nodes {
         }
     }
 
-    /// Notes that a child ended. If it was a node's init, the node is dead.
+    /// Notes that a child ended: a node's init, and so the node, or a node's command.
     pub(super) fn ended(&mut self, blueprint: &Blueprint, pid: i32) {
-        let Some(index) = self.state.nodes.iter().position(|node| node.init.is_some_and(|init| init.pid == pid)) else {
+        let is = |process: Option<ProcessId>| process.is_some_and(|process| process.pid == pid);
+        if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
+            self.slots[index].pidfd = None;
+            self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
+        } else if let Some(node) = self.state.nodes.iter_mut().find(|node| is(node.command)) {
+            node.command = None;
+        } else {
             return;
-        };
-        self.slots[index].pidfd = None;
-        self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
+        }
         // Readers look at the processes too; a full disk must not end the lab.
         let _ = blueprint.write(&self.state);
     }

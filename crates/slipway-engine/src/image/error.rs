@@ -3,11 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What [`ImageError::Io`] was doing when the image itself could not be opened.
+pub(super) const OPEN: &str = "open image";
+
 /// Why an image cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file operation failed.
-    #[error("{doing} {}: {source}{}", path.display(), hint(source))]
+    #[error("{doing} {}: {source}{}", path.display(), hint_for(doing, source))]
     Io {
         /// Verb, as in "open".
         doing: &'static str,
@@ -111,6 +114,14 @@ impl ImageError {
     }
 }
 
+fn hint_for(doing: &str, error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound if doing == OPEN => "\nHint: check the path in the lab file",
+        io::ErrorKind::PermissionDenied if doing == OPEN => "",
+        _ => hint(error),
+    }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -122,7 +133,6 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "\nHint: run as root, or name a folder of your own for unpacked images with SLIPWAY_IMAGES"
         }
-        io::ErrorKind::NotFound => "\nHint: check the path in the lab file",
         _ => "",
     }
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::ImageConfig;
-use super::error::ImageError;
+use super::error::{ImageError, OPEN};
 use super::stream::hex;
 
 /// The OCI distribution specification's bound for a manifest.
@@ -135,7 +135,7 @@ impl Layout {
     /// The layout at `path`, unless the directory is an ordinary one.
     pub(super) fn find(path: &Path) -> Result<Option<Self>, ImageError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, path, flags, Mode::empty()).map_err(ImageError::io("open image", path))?;
+        let folder = openat(CWD, path, flags, Mode::empty()).map_err(ImageError::io(OPEN, path))?;
         let mut layout = Self { folder, path: path.to_owned(), kind: Kind::Oci };
         // A root file system may have files of these names, with something else in them.
         if layout.json::<Marker>("oci-layout", None).is_ok_and(|marker| marker.version.starts_with("1.")) {

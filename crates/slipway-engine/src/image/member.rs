@@ -13,7 +13,7 @@ const MAX_EXTENSION: u64 = 1 << 20;
 
 /// What a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `size` bytes follow, to be read from [`Members`].
     File,
     Directory,
@@ -25,19 +25,19 @@ pub(super) enum Kind {
 
 /// One entry of the archive, as written: nothing in it has been judged yet.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) path: Vec<u8>,
-    pub(super) kind: Kind,
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) mtime: Timespec,
-    pub(super) xattrs: Vec<(String, Vec<u8>)>,
+pub(crate) struct Member {
+    pub(crate) path: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mtime: Timespec,
+    pub(crate) xattrs: Vec<(String, Vec<u8>)>,
 }
 
 /// What is wrong with the stream.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Io(io::Error),
     /// In the words of a "read archive …: WHAT".
     Malformed(String),
@@ -66,12 +66,13 @@ struct Extended {
 }
 
 /// Reads members; itself reads the content of the one last returned.
-pub(super) struct Members<R> {
+pub(crate) struct Members<R> {
     input: R,
     /// Content of the current member not read yet, and what fills its last block.
     left: u64,
     padding: u64,
     first: bool,
+    end_marked: bool,
 }
 
 impl<R: Read> Read for Members<R> {
@@ -87,12 +88,18 @@ impl<R: Read> Read for Members<R> {
 }
 
 impl<R: Read> Members<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input, left: 0, padding: 0, first: true }
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, left: 0, padding: 0, first: true, end_marked: true }
+    }
+
+    /// Takes the end of the stream for the end of the archive too, as umoci 0.4 writes neither the mark nor the last
+    /// file's padding. Only where a digest tells whether the stream was cut short.
+    pub(crate) fn without_end_mark(self) -> Self {
+        Self { end_marked: false, ..self }
     }
 
     /// The next member; `None` at the mark that ends an archive.
-    pub(super) fn next(&mut self) -> Result<Option<Member>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<Member>, Fault> {
         let mut extended = Extended::default();
         loop {
             self.skip()?;
@@ -149,8 +156,9 @@ impl<R: Read> Members<R> {
             return malformed(format!("entry `{}` has content although it is no file", shown(&path)));
         }
         self.expect(size)?;
-        let id = |pax: Option<u64>, plain: io::Result<u64>| -> Result<u32, Fault> {
-            let id = pax.map_or(plain, Ok)?;
+        let old = header.as_old();
+        let id = |pax: Option<u64>, field: &[u8], read: io::Result<u64>| -> Result<u32, Fault> {
+            let id = pax.map_or_else(|| or_blank(field, read), Ok)?;
             // -1 is "leave it" to chown(2), never an owner.
             u32::try_from(id)
                 .ok()
@@ -158,12 +166,12 @@ impl<R: Read> Members<R> {
                 .ok_or_else(|| Fault::Malformed(format!("entry `{}` has no valid owner", shown(&path))))
         };
         Ok(Member {
-            mode: header.mode()?,
-            uid: id(extended.uid, header.uid())?,
-            gid: id(extended.gid, header.gid())?,
+            mode: or_blank(&old.mode, header.mode())?,
+            uid: id(extended.uid, &old.uid, header.uid())?,
+            gid: id(extended.gid, &old.gid, header.gid())?,
             mtime: match extended.mtime {
                 Some(time) => time,
-                None => Timespec { tv_sec: header.mtime()?.cast_signed(), tv_nsec: 0 },
+                None => Timespec { tv_sec: or_blank(&old.mtime, header.mtime())?.cast_signed(), tv_nsec: 0 },
             },
             xattrs: extended.xattrs,
             path,
@@ -178,6 +186,7 @@ impl<R: Read> Members<R> {
         if let Err(error) = self.input.read_exact(header.as_mut_bytes()) {
             return match error.kind() {
                 io::ErrorKind::UnexpectedEof if first => malformed(NOT_AN_ARCHIVE),
+                io::ErrorKind::UnexpectedEof if !self.end_marked => Ok(None),
                 io::ErrorKind::UnexpectedEof => {
                     malformed("it ends without an end mark\nHint: it was cut short; copy it again")
                 }
@@ -224,10 +233,11 @@ impl<R: Read> Members<R> {
         io::copy(self, &mut io::sink())?;
         let mut padding = [0; BLOCK];
         let length = std::mem::take(&mut self.padding) as usize;
-        self.input.read_exact(&mut padding[..length]).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Malformed("it ends in the middle of a file".into()),
-            _ => Fault::Io(error),
-        })
+        match self.input.read_exact(&mut padding[..length]) {
+            // The next header will be missing too, and is judged there.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            read => Ok(read?),
+        }
     }
 }
 
@@ -279,6 +289,12 @@ fn pax_record(records: &[u8]) -> Option<(Record<'_>, &[u8])> {
     Some(((key, &body[equals + 1..]), &records[length..]))
 }
 
+/// Some tools leave out what does not matter to an entry.
+fn or_blank<T: Default>(field: &[u8], read: io::Result<T>) -> io::Result<T> {
+    let blank = field.iter().all(|byte| matches!(byte, 0 | b' '));
+    if blank { Ok(T::default()) } else { read }
+}
+
 fn number(key: &str, value: &[u8]) -> Result<u64, Fault> {
     std::str::from_utf8(value)
         .ok()
@@ -323,6 +339,6 @@ fn text(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// A name fit for a terminal.
-pub(super) fn shown(path: &[u8]) -> String {
+pub(crate) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).chars().flat_map(char::escape_debug).take(300).collect()
 }

@@ -36,14 +36,23 @@ pub(super) fn is_kept(xattr: &str) -> bool {
         || (xattr.starts_with("user.") && !xattr.starts_with("user.overlay."))
 }
 
-/// Unpacks the archive `file`, which errors call `archive`, into the empty folder `into`.
+/// An archive or layer to unpack.
+pub(super) struct Archive<'a> {
+    pub(super) file: File,
+    /// For messages.
+    pub(super) path: &'a Path,
+    /// True where the caller compares the sums with those of a manifest.
+    pub(super) verified: bool,
+}
+
+/// Unpacks an archive into the empty folder `into`.
 pub(super) fn unpack(
-    file: File,
-    archive: &Path,
+    archive: Archive<'_>,
     into: &Path,
     limits: &Limits,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Sums, ImageError> {
+    let Archive { file, path: archive, verified } = archive;
     let failed = |problem| match problem {
         Problem::Stream(Fault::Io(error)) => {
             ImageError::Archive { archive: archive.to_owned(), what: error.to_string() }
@@ -58,7 +67,8 @@ pub(super) fn unpack(
     };
     let mut tree = Tree::new(into, limits.entries).map_err(ImageError::io("open", into))?;
     let ((), sums) = stream::read(file, limits, progress, |content| {
-        let mut members = Members::new(content);
+        let members = Members::new(content);
+        let mut members = if verified { members.without_end_mark() } else { members };
         while let Some(member) = members.next()? {
             tree.place(&member, &mut members).map_err(|problem| match problem {
                 Place::Stream(fault) => Problem::Stream(fault),
@@ -216,7 +226,8 @@ impl Tree {
             return Ok(());
         }
         let fd = match beneath(&self.root, path) {
-            Err(Errno::NOENT) => {
+            // Missing, or a whiteout of this layer stands where its own directory goes.
+            Err(Errno::NOENT | Errno::NOTDIR) => {
                 let mut fd = self.root.try_clone().map_err(Refusal::Write)?;
                 for name in path.split(|byte| *byte == b'/') {
                     self.spend()?;
@@ -262,6 +273,9 @@ impl Tree {
 
     fn hard_link(&self, dir: &OwnedFd, name: &[u8], target: &[u8]) -> Result<(), Refusal> {
         const LEAVES: &str = "is a hard link to something outside of the archive\nHint: make the archive from within the root (`tar -C ROOT -c .`)";
+        if target.starts_with(b"/") {
+            return Err(Refusal::Why(LEAVES));
+        }
         let target = clean(target).map_err(|_| Refusal::Why(LEAVES))?;
         let Some((parent, last)) = split(&target) else {
             return Err(Refusal::Why("is a hard link to the root directory"));
@@ -344,13 +358,8 @@ impl Tree {
     }
 }
 
-/// A name without `.` and doubled slashes, relative and never upwards.
+/// A name beneath the root, as tar reads it: without `.` and needless slashes, and never upwards.
 fn clean(path: &[u8]) -> Result<Vec<u8>, Refusal> {
-    if path.starts_with(b"/") {
-        return Err(Refusal::Why(
-            "has an absolute name\nHint: make the archive from within the root (`tar -C ROOT -c .`)",
-        ));
-    }
     let mut cleaned = Vec::with_capacity(path.len());
     for part in path.split(|byte| *byte == b'/') {
         match part {

@@ -9,6 +9,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use slipway_sys::cgroup::Group;
 use slipway_sys::clone::close_all_but;
 
 use super::link::{Link, Step};
@@ -26,7 +27,11 @@ pub(crate) enum Net<'a> {
 /// Everything an init needs, borrowed from the anchor's memory as it was when it was cloned.
 pub(crate) struct Birth<'a> {
     pub(crate) root: Root<'a>,
+    /// Born in its version 2 part, if it has one.
+    pub(crate) group: Option<&'a Group>,
     pub(crate) net: Net<'a>,
+    /// Run in a new network namespace before it has interfaces.
+    pub(crate) prepare: &'a dyn Fn() -> Result<(), String>,
     /// Run in the node's network namespace once its interfaces are there.
     pub(crate) configure: &'a dyn Fn() -> Result<(), String>,
     /// Run last: gives up what a default container does not have.
@@ -45,9 +50,10 @@ pub(crate) fn live(birth: &Birth<'_>, link: Link) -> ! {
 
 fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
     let says = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
-    // With the anchor goes everything. Were it gone already, the link below is closed and `expect` says so.
+    // With the anchor goes everything. Were it gone already, the first word to it fails.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(says("tie the node to the lab"))?;
     prctl::set_name(c"slipway-init").map_err(says("name the init"))?;
+    birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
     let join: Option<RawFd> = match birth.net {
         Net::Own => None,
         Net::Join(net) => Some(net.as_raw_fd()),
@@ -56,13 +62,15 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
     close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
-    link.expect(Step::Go)?;
     let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
     match birth.net {
         Net::Own => own |= CloneFlags::CLONE_NEWNET,
         Net::Join(net) => setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?,
     }
     unshare(own).map_err(says("make the node's namespaces"))?;
+    if matches!(birth.net, Net::Own) {
+        (birth.prepare)()?;
+    }
     link.say(Step::Namespaced).map_err(|error| format!("answer the anchor: {error}"))?;
 
     nix::unistd::sethostname(&birth.root.node.name).map_err(says("set the host name"))?;

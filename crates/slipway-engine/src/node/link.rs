@@ -8,14 +8,12 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 /// The steps of a node's birth, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Anchor: you are in your control groups; make your namespaces.
-    Go = 1,
     /// Init: my namespaces are there.
-    Namespaced = 2,
+    Namespaced = 1,
     /// Anchor: your interfaces are in place.
-    Linked = 3,
+    Linked = 2,
     /// Init: ready.
-    Ready = 4,
+    Ready = 3,
 }
 
 /// Longest account of a failure; the rest is cut.

@@ -1,4 +1,4 @@
-//! Offloads of a device (`ethtool(8)`, features), by the kernel's `SIOCETHTOOL` (include/uapi/linux/ethtool.h).
+//! What `ethtool(8)` does: a device's offloads and its link, by the kernel's `SIOCETHTOOL` (include/uapi/linux/ethtool.h).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -55,6 +55,16 @@ impl Netlink {
     /// `ENODEV` without such a device.
     pub fn offload(&self, name: &str, offload: Offload) -> io::Result<bool> {
         self.ethtool(name, offload.commands().0, 0).map(|value| value != 0)
+    }
+
+    /// Whether the device called `name` has a carrier. Any change that the kernel has seen but not yet acted on is acted on
+    /// first (`linkwatch_sync_dev`, net/core/link_watch.c): a device that says yes can send at once.
+    ///
+    /// # Errors
+    /// `ENODEV` without such a device.
+    pub fn has_carrier(&self, name: &str) -> io::Result<bool> {
+        const ETHTOOL_GLINK: u32 = 0x0a;
+        self.ethtool(name, ETHTOOL_GLINK, 0).map(|value| value != 0)
     }
 
     #[allow(unsafe_code)]

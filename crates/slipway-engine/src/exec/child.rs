@@ -1,0 +1,143 @@
+//! The child's side: from the clone to the program.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::{prctl, signal::Signal};
+use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, setsid, setuid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Gid as FileGroup, Mode, Uid as FileOwner, fchown};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::ioctl_tiocsctty;
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use slipway_sys::cgroup::Group;
+use slipway_sys::{clone::close_all_but, pty, signals};
+
+use super::message::{self, Failure};
+use super::{Image, Stdio};
+use crate::confine::Confinement;
+
+/// What the child takes along from its parent.
+pub(super) struct Birth<'a> {
+    pub(super) init: OwnedFd,
+    pub(super) parent: OwnedFd,
+    pub(super) link: OwnedFd,
+    pub(super) groups: [Option<&'a Group>; 2],
+    pub(super) confinement: &'a Confinement,
+    pub(super) image: &'a Image,
+    pub(super) stdio: Stdio<'a>,
+}
+
+/// Becomes the program, or says why not and exits. The code is for nobody: the parent hears the reason.
+pub(super) fn run(birth: &Birth<'_>) -> ! {
+    let Err(failure) = become_program(birth);
+    message::send_failure(&birth.link, &failure);
+    std::process::exit(1);
+}
+
+fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
+    prctl::set_dumpable(false).map_err(says("hide itself"))?;
+    for group in birth.groups.into_iter().flatten() {
+        group.join_others().map_err(says("join the control groups"))?;
+    }
+    let namespaces = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWCGROUP;
+    setns(&birth.init, namespaces).map_err(says("enter the namespaces"))?;
+    birth.confinement.apply().map_err(says("drop privileges"))?;
+
+    setsid().map_err(says("start a session"))?;
+    connect_stdio(birth)?;
+    if let Some(user) = birth.image.user {
+        setgroups(&[]).map_err(says("leave all groups"))?;
+        setgid(Gid::from_raw(user.gid)).map_err(says("change group"))?;
+        setuid(Uid::from_raw(user.uid)).map_err(says("change user"))?;
+    }
+    // After the change of user, which would clear it.
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(says("tie the program to its caller"))?;
+    if parent_is_gone(&birth.parent) {
+        std::process::exit(1);
+    }
+    let workdir = &birth.image.workdir;
+    nix::unistd::chdir(workdir.as_c_str())
+        .map_err(says(&format!("change to folder `{}`", workdir.to_string_lossy())))?;
+    rustix::process::umask(Mode::WGRP | Mode::WOTH);
+    signals::reset().map_err(says("reset signals"))?;
+    close_all_but(&[0, 1, 2, birth.link.as_raw_fd()]).map_err(says("close descriptors"))?;
+    Err(execute(birth.image))
+}
+
+fn connect_stdio(birth: &Birth<'_>) -> Result<(), Failure> {
+    let descriptors = match birth.stdio {
+        Stdio::Descriptors(descriptors) => {
+            // Out of the way of 0, 1 and 2 first, since they may be each other's.
+            let clear = |fd| fcntl_dupfd_cloexec(fd, 3).map_err(says("duplicate a descriptor"));
+            let [input, output, error] = descriptors;
+            [clear(input)?, clear(output)?, clear(error)?]
+        }
+        Stdio::Terminal(size) => {
+            let pair = pty::open_here().map_err(says("open a terminal"))?;
+            pty::set_size(pair.terminal.as_fd(), size).map_err(says("size the terminal"))?;
+            ioctl_tiocsctty(&pair.terminal).map_err(says("take the terminal"))?;
+            if let Some(user) = birth.image.user {
+                let (owner, group) = (FileOwner::from_raw(user.uid), FileGroup::from_raw(user.gid));
+                fchown(&pair.terminal, Some(owner), Some(group)).map_err(says("own the terminal"))?;
+            }
+            message::send_terminal(&birth.link, pair.master.as_fd()).map_err(says("pass the terminal on"))?;
+            let copy = || pair.terminal.try_clone().map_err(says("duplicate a descriptor"));
+            [copy()?, copy()?, copy()?]
+        }
+    };
+    let connect = || {
+        dup2_stdin(&descriptors[0])?;
+        dup2_stdout(&descriptors[1])?;
+        dup2_stderr(&descriptors[2])
+    };
+    connect().map_err(says("connect standard input and output"))
+}
+
+/// Whether the parent ended before the child asked to be killed along with it. (`getppid` says 0 in either case: the parent
+/// is outside of this PID namespace.)
+fn parent_is_gone(parent: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !matches!(poll(&mut [PollFd::new(parent, PollFlags::IN)], Some(&now)), Ok(0))
+}
+
+/// Tries each path, as `execvp(3)` does: one that may not be executed counts only if no other can be.
+fn execute(image: &Image) -> Failure {
+    use nix::errno::Errno;
+    let mut denied = None;
+    for path in &image.paths {
+        let Err(error) = execve(path, &image.argv, &image.env);
+        let at = path.to_string_lossy();
+        match error {
+            Errno::ENOENT | Errno::ENOTDIR if access(path.as_c_str(), AccessFlags::F_OK).is_ok() => {
+                return Failure::NotExecutable(format!(
+                    "{at} is there, but its interpreter is not\nHint: the node's image lacks what the first line (#!) names, or the program's dynamic loader"
+                ));
+            }
+            Errno::ENOENT | Errno::ENOTDIR => {}
+            Errno::EACCES => denied = Some(at.into_owned()),
+            Errno::ENOEXEC => {
+                return Failure::NotExecutable(format!(
+                    "{at} is not a program for this machine\nHint: a script needs a first line such as #!/bin/sh"
+                ));
+            }
+            other => return Failure::NotExecutable(format!("{at}: {}", other.desc())),
+        }
+    }
+    match denied {
+        Some(at) => Failure::NotExecutable(format!("{at}: permission denied\nHint: chmod +x, and look for a noexec mount")),
+        None if image.paths.len() == 1 => Failure::NotFound(": no such file".to_owned()),
+        None => Failure::NotFound(": it is in no folder of the node's PATH\nHint: programs come from the node's image; `slipway exec NODE -- ls /usr/bin` shows what it has".to_owned()),
+    }
+}
+
+fn says<E: Display>(doing: &str) -> impl FnOnce(E) -> Failure {
+    let doing = doing.to_owned();
+    move |error| Failure::Start(doing, error.to_string())
+}

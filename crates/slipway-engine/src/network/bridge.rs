@@ -1,0 +1,44 @@
+//! Driver `bridge`: a veth pair for every node, on a Linux bridge of its host.
+
+use slipway_lab::model::{DriverKind, Lab};
+
+use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of};
+use super::error::NetworkError;
+use super::site::Sites;
+use super::switch::{self, Switches};
+use super::wire;
+
+#[derive(Debug, Default)]
+pub(super) struct Bridge {
+    switches: Switches,
+}
+
+impl Driver for Bridge {
+    fn probe(&self) -> Result<Probed, Unsupported> {
+        switch::probe(DriverKind::Bridge)?;
+        let mechanism = "veth pairs on a Linux bridge".to_owned();
+        Ok(Probed { driver: DriverKind::Bridge, mechanism, notes: Vec::new() })
+    }
+
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
+        let devices = self.switches.build(lab, network, sites)?;
+        if hosts_of(lab, network).len() > 1 {
+            for (host, index) in wire::lay(lab, network, sites)? {
+                self.switches.join_outside(lab, network, host, sites, index)?;
+            }
+        }
+        Ok(devices)
+    }
+
+    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+        self.switches.attach(lab, network, sites, ends)
+    }
+
+    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        self.switches.open(lab, network, sites)
+    }
+
+    fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
+        self.switches.set_carrier(lab, port, sites, up)
+    }
+}

@@ -1,0 +1,106 @@
+//! The lab's networks as its anchor holds them.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use slipway_lab::model::{DriverKind, Lab};
+
+use super::driver::{Driver, End, Mechanism, Port, driver, plan};
+use super::error::NetworkError;
+use super::site::Sites;
+
+/// The hosts' namespaces and everything in them. Dropping it takes it all away, nodes' interfaces included.
+#[derive(Debug)]
+pub struct Fabric {
+    // Before `sites`: what drivers started there ends first.
+    drivers: BTreeMap<DriverKind, Box<dyn Driver>>,
+    sites: Sites,
+    mechanisms: Vec<Mechanism>,
+}
+
+/// A node's network namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeNet<'a> {
+    /// Index into [`Lab::nodes`].
+    pub node: usize,
+    /// Its namespace.
+    pub netns: BorrowedFd<'a>,
+}
+
+impl Fabric {
+    /// Makes the hosts and what the nodes of each network share. `place` is a folder of the lab's own, where drivers keep
+    /// files and sockets. The calling thread must be the process's only one, since it enters namespaces.
+    ///
+    /// # Errors
+    /// As [`plan`], before anything is made; or what the kernel refused. Nothing stays of a fabric that failed.
+    pub fn build(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
+        let mut mechanisms = plan(lab)?;
+        let mut sites = Sites::create(lab, place)?;
+        let mut drivers = BTreeMap::new();
+        for (number, network) in lab.networks.iter().enumerate() {
+            let driver = drivers.entry(network.driver).or_insert_with(|| driver(network.driver));
+            mechanisms[number].devices = driver.prepare(lab, number, &mut sites)?;
+        }
+        Ok(Self { drivers, sites, mechanisms })
+    }
+
+    /// How each network was made, in the lab's order.
+    #[must_use]
+    pub fn mechanisms(&self) -> &[Mechanism] {
+        &self.mechanisms
+    }
+
+    /// A host's namespace. Panics on a host that the lab does not have.
+    #[must_use]
+    pub fn host_net(&self, host: usize) -> BorrowedFd<'_> {
+        self.sites.hosts[host].net()
+    }
+
+    /// Makes the interfaces of nodes inside their namespaces, down. Many nodes at once cost least.
+    ///
+    /// # Errors
+    /// What the kernel refused; interfaces made by then go with their namespaces.
+    pub fn attach(&mut self, lab: &Lab, nodes: &[NodeNet<'_>]) -> Result<(), NetworkError> {
+        let mut by_network = BTreeMap::<usize, Vec<End<'_>>>::new();
+        for &NodeNet { node, netns } in nodes {
+            for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
+                let end = End { port: Port { node, slot }, interface, netns };
+                by_network.entry(interface.network).or_default().push(end);
+            }
+        }
+        for (network, ends) in by_network {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[network].driver) {
+                driver.attach(lab, network, &mut self.sites, &ends)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets packets pass on every network. Called when all nodes are configured; nodes that come later pass at once.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
+        for (number, network) in lab.networks.iter().enumerate() {
+            if let Some(driver) = self.drivers.get_mut(&network.driver) {
+                driver.open(lab, number, &mut self.sites)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the carrier of all of a node's interfaces away, or gives it back. Addresses and routes of the node survive it
+    /// on drivers bridge, ovs and vxlan; after any other, configure the node again. A node on driver host has no carrier.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
+        for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
+                driver.set_carrier(lab, Port { node, slot }, &mut self.sites, up)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! A node's own side of its networks: run by the node's init, inside its network namespace, while others do the same.
+
+use std::fs;
+use std::net::IpAddr;
+
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_sys::netlink::{AddrGenMode, Netlink, Request, SetLink};
+
+use super::driver::{members, settle, switch_offloads_off};
+use super::error::NetworkError;
+use super::site::LOOPBACK;
+
+/// Up to this many members of a network, each node has a permanent neighbour entry for every other. Entries cost about
+/// 0.5 KiB of kernel memory each, so with more members they would outgrow the nodes themselves.
+const KNOWN_NEIGHBOURS: usize = 256;
+/// Milliseconds: an hour. How long a node waits before it repeats that it listens to its own multicast groups.
+const REPORT_INTERVAL: &str = "3600000";
+
+/// Whether every node of a network has a neighbour entry for every other.
+pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
+    members(lab, network).nth(KNOWN_NEIGHBOURS).is_none()
+}
+
+/// Settles a new network namespace before it has interfaces. `/proc/sys` must be writable.
+///
+/// A node's addresses are given out by the lab, so that nothing need be probed, solicited or announced; left to itself,
+/// each new node would send six multicast packets to every other.
+///
+/// # Errors
+/// When a sysctl cannot be written.
+pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
+    let node = &lab.nodes[node];
+    let mut settings = Vec::new();
+    if node.interfaces.iter().any(|interface| interface.ipv6.is_some()) {
+        settings.push(("net/ipv6/conf/default/accept_dad", "0"));
+        settings.push(("net/ipv6/conf/default/router_solicitations", "0"));
+        settings.push(("net/ipv6/conf/default/mldv2_unsolicited_report_interval", REPORT_INTERVAL));
+        if node.gateway {
+            settings.push(("net/ipv6/conf/all/forwarding", "1"));
+        }
+    } else {
+        settings.push(("net/ipv6/conf/default/disable_ipv6", "1"));
+    }
+    if node.gateway {
+        settings.push(("net/ipv4/ip_forward", "1"));
+    }
+    for (name, value) in settings {
+        let path = format!("/proc/sys/{name}");
+        fs::write(&path, value).map_err(NetworkError::system(format!("set {path}")))?;
+    }
+    Ok(())
+}
+
+/// Sets the node's interfaces up: addresses, neighbours, routes. What was there already is put right, so that a node that
+/// was stopped can be configured again. Nothing to do for a node on driver host.
+///
+/// # Errors
+/// When an interface is missing, or the kernel refuses a part.
+pub fn configure_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
+    let this = &lab.nodes[node];
+    if this.interfaces.iter().any(|interface| lab.networks[interface.network].driver == DriverKind::Host) {
+        return Ok(());
+    }
+    let mut netlink = Netlink::open().map_err(NetworkError::system("open a netlink socket"))?;
+    let links = netlink.links()?;
+    let set = |index| SetLink { index, ..SetLink::default() };
+    let mut requests = vec![Request::SetLink(SetLink { up: Some(true), ..set(LOOPBACK) })];
+    for interface in &this.interfaces {
+        let network = &lab.networks[interface.network];
+        let missing =
+            || NetworkError::impossible(&network.name, format!("node {} has no {}", this.name, interface.name));
+        let index = links.iter().find(|link| link.name == interface.name).ok_or_else(missing)?.index;
+        let address = |address, prefix| Request::AddAddress { index, address, prefix, subnet_route: true };
+        requests.push(address(interface.ipv4.into(), network.ipv4.prefix_len()));
+        match interface.ipv6.zip(network.ipv6) {
+            Some((ipv6, subnet)) => requests.push(address(ipv6.into(), subnet.prefix_len())),
+            None => requests.push(Request::SetLink(SetLink { addr_gen_mode: Some(AddrGenMode::None), ..set(index) })),
+        }
+        requests.push(Request::SetLink(SetLink { up: Some(true), ..set(index) }));
+        if knows_all(lab, interface.network) {
+            for (_, _, other) in members(lab, interface.network).filter(|(_, port, _)| port.node != node) {
+                let neighbour = |address| Request::AddNeighbour { index, address, mac: other.mac };
+                requests.push(neighbour(other.ipv4.into()));
+                requests.extend(other.ipv6.map(IpAddr::from).map(neighbour));
+            }
+        }
+    }
+    for route in &this.routes {
+        let (to, prefix, via) = (route.to.network(), route.to.prefix_len(), Some(route.via));
+        requests.push(Request::AddRoute { to, prefix, via, index: None, source: None });
+    }
+    netlink.run(&requests)?;
+    for interface in &this.interfaces {
+        settle(&netlink, &interface.name)?;
+        if !lab.networks[interface.network].offloads {
+            switch_offloads_off(&netlink, &interface.name)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The network namespaces that a lab is built in.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use slipway_lab::model::Lab;
+use slipway_sys::netlink::{Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::ns::{create_net, current_net, with_net};
+
+use super::error::NetworkError;
+
+/// The loopback device's index in every namespace.
+pub(super) const LOOPBACK: u32 = 1;
+/// A host's device to the underlay.
+pub(super) const UPLINK: &str = "uplink";
+/// Devices of ours are numbered from here: above any that the kernel makes by itself in a new namespace.
+const FIRST_INDEX: u32 = 100;
+
+/// A network namespace that devices are made in.
+#[derive(Debug)]
+pub(super) struct Site {
+    net: OwnedFd,
+    pub(super) netlink: Netlink,
+    next: u32,
+}
+
+impl Site {
+    /// A new namespace: loopback up, and no IPv6 of its own on the ports made in it (ports of a switch need no addresses;
+    /// with them, each would announce itself).
+    fn create() -> Result<Self, NetworkError> {
+        let net = create_net().map_err(NetworkError::system("make a network namespace"))?;
+        let mut site = Self::enter(net)?;
+        site.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        // Where the kernel passes bridged packets through iptables, a lab's packets would pay for it for nothing.
+        for hook in ["iptables", "ip6tables", "arptables"] {
+            let name = format!("net/bridge/bridge-nf-call-{hook}");
+            if Path::new("/proc/sys").join(&name).exists() {
+                site.sysctl(&name, "0")?;
+            }
+        }
+        site.netlink.run(&[Request::SetLink(SetLink { index: LOOPBACK, up: Some(true), ..SetLink::default() })])?;
+        Ok(site)
+    }
+
+    fn enter(net: OwnedFd) -> Result<Self, NetworkError> {
+        let what = "open a netlink socket in a namespace";
+        let netlink =
+            with_net(net.as_fd(), Netlink::open).and_then(|socket| socket).map_err(NetworkError::system(what))?;
+        Ok(Self { net, netlink, next: FIRST_INDEX })
+    }
+
+    pub(super) fn net(&self) -> BorrowedFd<'_> {
+        self.net.as_fd()
+    }
+
+    /// A number for a device to be made here. Chosen by us, so that one batch can make it and go on to use it.
+    pub(super) fn index(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Sets a sysctl of this namespace, by its path below `/proc/sys`.
+    pub(super) fn sysctl(&self, name: &str, value: &str) -> Result<(), NetworkError> {
+        let path = Path::new("/proc/sys").join(name);
+        let what = format!("set {}", path.display());
+        with_net(self.net(), || fs::write(&path, value)).and_then(|written| written).map_err(NetworkError::system(what))
+    }
+}
+
+/// All namespaces of a lab but its nodes'.
+#[derive(Debug)]
+pub(super) struct Sites {
+    /// Indexed as the lab's hosts.
+    pub(super) hosts: Vec<Site>,
+    /// What lies between hosts, and where wires without a far end go. Made when first needed.
+    between: Option<Site>,
+    /// This machine's own.
+    pub(super) machine: Site,
+    /// A folder of the lab's own for what drivers keep.
+    pub(super) place: PathBuf,
+}
+
+impl Sites {
+    /// Makes the hosts' namespaces, and joins them where there are several.
+    pub(super) fn create(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
+        let here = || current_net().map_err(NetworkError::system("open this machine's network namespace"));
+        let hosts = if lab.machine {
+            vec![Site::enter(here()?)?]
+        } else {
+            lab.hosts.iter().map(|_| Site::create()).collect::<Result<_, _>>()?
+        };
+        let mut sites = Self { hosts, between: None, machine: Site::enter(here()?)?, place: place.to_owned() };
+        if lab.underlay.is_some() {
+            sites.join_hosts(lab)?;
+        }
+        Ok(sites)
+    }
+
+    /// The namespace between hosts.
+    pub(super) fn between(&mut self) -> Result<&mut Site, NetworkError> {
+        if self.between.is_none() {
+            self.between = Some(Site::create()?);
+        }
+        Ok(self.between.as_mut().expect("made just above"))
+    }
+
+    /// A host's namespace and the one between hosts, both at once.
+    pub(super) fn ends(&mut self, host: usize) -> Result<(&mut Site, &mut Site), NetworkError> {
+        self.between()?;
+        Ok((&mut self.hosts[host], self.between.as_mut().expect("made just above")))
+    }
+
+    /// The underlay: one bridge between hosts, and `uplink` in each of them.
+    fn join_hosts(&mut self, lab: &Lab) -> Result<(), NetworkError> {
+        let Some(underlay) = &lab.underlay else { return Ok(()) };
+        let mtu = Some(underlay.mtu);
+        let between = self.between()?;
+        let bridge = between.index();
+        let link = NewLink { name: "underlay".to_owned(), index: Some(bridge), mtu, up: true, ..NewLink::default() };
+        between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
+        for (number, host) in lab.hosts.iter().enumerate() {
+            let (site, between) = self.ends(number)?;
+            let (uplink, port) = (site.index(), between.index());
+            let link = NewLink { name: UPLINK.to_owned(), index: Some(uplink), mtu, ..NewLink::default() };
+            let peer = Peer {
+                name: format!("host{}", number + 1),
+                index: Some(port),
+                mtu,
+                net: Some(between.net()),
+                mac: None,
+            };
+            site.netlink.run(&[Request::AddVeth(Veth { link, peer })])?;
+            site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_dad"), "0")?;
+            site.sysctl(&format!("net/ipv6/conf/{UPLINK}/disable_ipv6"), "0")?;
+            let mut requests = vec![Request::SetLink(SetLink { index: uplink, up: Some(true), ..SetLink::default() })];
+            let address = |address, prefix| Request::AddAddress { index: uplink, address, prefix, subnet_route: true };
+            requests.extend(host.ipv4.map(|ipv4| address(ipv4.into(), underlay.ipv4.prefix_len())));
+            requests.extend(host.ipv6.map(|ipv6| address(ipv6.into(), underlay.ipv6.prefix_len())));
+            site.netlink.run(&requests)?;
+            between.netlink.run(&[Request::SetLink(SetLink {
+                index: port,
+                master: Some(bridge),
+                up: Some(true),
+                ..SetLink::default()
+            })])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Linux bridges as switches of a host: what drivers `bridge` and `vxlan` share.
+//!
+//! One bridge takes at most 1,023 ports (`BR_MAX_PORTS`, net/bridge/br_private.h). A network with more nodes on a host has
+//! leaf bridges below a root bridge. Bridges stay down, and forward nothing, until the network is opened.
+//!
+//! Where a network is too large for every node to know every other (see [`super::node`]), the bridge answers ARP itself
+//! from its own neighbour table, instead of asking every port.
+
+use std::collections::BTreeMap;
+
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_sys::netlink::{self, BridgePort, Forward, NewLink, Peer, Request, SetLink, Veth};
+
+use super::driver::{End, Port, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off, try_in_scratch};
+use super::error::NetworkError;
+use super::node::knows_all;
+use super::site::Sites;
+
+/// Nodes on one bridge: the kernel's 1,023 ports, less some for what joins it to others.
+const LEAF_PORTS: usize = 1000;
+
+/// All switches of a driver.
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    /// By network and host.
+    switches: BTreeMap<(usize, usize), Switch>,
+    /// The host's end of each node's interface.
+    ports: BTreeMap<Port, u32>,
+}
+
+/// One network's switch on one host.
+#[derive(Debug, Default)]
+struct Switch {
+    /// The root first; with one bridge, that is also the leaf.
+    bridges: Vec<u32>,
+    /// Bridge ports that lead to another bridge: from the root to each leaf, and from each leaf to the root.
+    down: Vec<u32>,
+    up: Vec<u32>,
+    /// Which bridge a local node is on, as a position in `bridges`.
+    places: BTreeMap<Port, usize>,
+}
+
+/// Whether the kernel can make bridges and veth pairs.
+pub(super) fn probe(driver: DriverKind) -> Result<(), Unsupported> {
+    let named = |name: &str, index| NewLink { name: name.to_owned(), index: Some(index), ..NewLink::default() };
+    let bridge = Request::AddBridge(netlink::Bridge { link: named("bridge", 100) });
+    try_in_scratch(driver, "bridge", &[bridge])?;
+    let peer = Peer { name: "peer".to_owned(), ..Peer::default() };
+    try_in_scratch(driver, "veth", &[Request::AddVeth(Veth { link: named("veth", 101), peer })])
+}
+
+impl Switches {
+    /// Makes the bridges of a network on each of its hosts. Returns them as `HOST: DEVICE`.
+    pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
+        let mut devices = Vec::new();
+        for host in hosts_of(lab, network) {
+            let switch = Switch::build(lab, network, host, sites, &mut devices)?;
+            self.switches.insert((network, host), switch);
+        }
+        Ok(devices)
+    }
+
+    /// Makes `index`, a device of the host that leads to the network's other hosts, a port of the root bridge.
+    pub(super) fn join_outside(
+        &mut self,
+        lab: &Lab,
+        network: usize,
+        host: usize,
+        sites: &mut Sites,
+        index: u32,
+    ) -> Result<(), NetworkError> {
+        let switch = &self.switches[&(network, host)];
+        let mut requests =
+            vec![Request::SetLink(SetLink { index, master: Some(switch.bridges[0]), ..SetLink::default() })];
+        if !knows_all(lab, network) {
+            requests.push(answer(index));
+            for (_, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
+                requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
+                requests.extend(switch.up.iter().map(|&up| Request::AddForwarding {
+                    index: up,
+                    mac: interface.mac,
+                    to: Forward::Port,
+                }));
+            }
+        }
+        sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        lab: &Lab,
+        network: usize,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
+        let of = &lab.networks[network];
+        let mtu = Some(mtu(lab, network));
+        let answers = !knows_all(lab, network);
+        let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
+        for &End { port, interface, netns } in ends {
+            let host = lab.nodes[port.node].host;
+            let switch = &self.switches[&(network, host)];
+            let index = sites.hosts[host].index();
+            let master = Some(switch.bridges[switch.places[&port]]);
+            let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
+            let peer =
+                Peer { name: interface.name.clone(), mac: Some(interface.mac), mtu, net: Some(netns), index: None };
+            let requests = by_host.entry(host).or_default();
+            requests.push(Request::AddVeth(Veth { link, peer }));
+            if answers {
+                requests.push(answer(index));
+                requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
+            }
+            self.ports.insert(port, index);
+        }
+        for (host, requests) in by_host {
+            sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+        }
+        if !of.offloads {
+            for End { port, .. } in ends {
+                switch_offloads_off(&sites.hosts[lab.nodes[port.node].host].netlink, &port.name(lab))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the network's bridges up.
+    pub(super) fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        for (host, port, _) in members(lab, network).filter(|(_, port, _)| self.ports.contains_key(port)) {
+            settle(&sites.hosts[host].netlink, &port.name(lab))?;
+        }
+        for host in hosts_of(lab, network) {
+            let bridges = &self.switches[&(network, host)].bridges;
+            let up = |&index: &u32| Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() });
+            let requests: Vec<_> = bridges.iter().map(up).collect();
+            sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_carrier(
+        &mut self,
+        lab: &Lab,
+        port: Port,
+        sites: &mut Sites,
+        up: bool,
+    ) -> Result<(), NetworkError> {
+        let Some(&index) = self.ports.get(&port) else { return Ok(()) };
+        let netlink = &mut sites.hosts[lab.nodes[port.node].host].netlink;
+        netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })])?;
+        settle(netlink, &port.name(lab))
+    }
+}
+
+impl Switch {
+    fn build(
+        lab: &Lab,
+        network: usize,
+        host: usize,
+        sites: &mut Sites,
+        devices: &mut Vec<String>,
+    ) -> Result<Self, NetworkError> {
+        let local: Vec<_> = members(lab, network).filter(|&(there, ..)| there == host).collect();
+        let leaves = local.len().div_ceil(LEAF_PORTS);
+        let site = &mut sites.hosts[host];
+        let mut switch = Self::default();
+        let mtu = Some(mtu(lab, network));
+        let mut requests = Vec::new();
+        for number in 0..if leaves > 1 { leaves + 1 } else { 1 } {
+            let index = site.index();
+            let name = if number == 0 { format!("br{network}") } else { format!("br{network}.{number}") };
+            devices.push(format!("{}: {name}", lab.hosts[host].name));
+            // An address of its own: with one borrowed from a port it would change as ports come, and each change empties
+            // the bridge's neighbour table.
+            let mac = Some(bridge_mac(index));
+            let link = NewLink { name: name.clone(), index: Some(index), mac, mtu, ..NewLink::default() };
+            requests.push(Request::AddBridge(netlink::Bridge { link }));
+            switch.bridges.push(index);
+            if number > 0 {
+                let (down, up) = (site.index(), site.index());
+                let link = NewLink {
+                    name: format!("{name}d"),
+                    index: Some(down),
+                    mtu,
+                    master: Some(switch.bridges[0]),
+                    up: true,
+                    mac: None,
+                };
+                let peer = Peer { name: format!("{name}u"), index: Some(up), mtu, ..Peer::default() };
+                requests.push(Request::AddVeth(Veth { link, peer }));
+                requests.push(Request::SetLink(SetLink {
+                    index: up,
+                    master: Some(index),
+                    up: Some(true),
+                    ..SetLink::default()
+                }));
+                switch.down.push(down);
+                switch.up.push(up);
+            }
+        }
+        let first_leaf = usize::from(leaves > 1);
+        switch.places =
+            local.iter().enumerate().map(|(i, &(_, port, _))| (port, first_leaf + i / LEAF_PORTS)).collect();
+        if !knows_all(lab, network) {
+            switch.answers(lab, network, &mut requests);
+        }
+        site.netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
+        Ok(switch)
+    }
+
+    /// What the bridges must know to answer for every node of the network: its address, and which way it is. (Ways to a
+    /// node's own port come with the port; ways to other hosts with [`Switches::join_outside`].)
+    fn answers(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
+        requests.extend(self.down.iter().chain(&self.up).map(|&index| answer(index)));
+        for (_, port, interface) in members(lab, network) {
+            let (address, mac) = (interface.ipv4.into(), interface.mac);
+            requests.extend(self.bridges.iter().map(|&index| Request::AddNeighbour { index, address, mac }));
+            let Some(&place) = self.places.get(&port).filter(|_| !self.up.is_empty()) else { continue };
+            for (leaf, (&down, &up)) in self.down.iter().zip(&self.up).enumerate() {
+                let index = if leaf + 1 == place { down } else { up };
+                requests.push(Request::AddForwarding { index, mac, to: Forward::Port });
+            }
+        }
+    }
+}
+
+/// Locally administered, and different for every bridge of a host.
+fn bridge_mac(index: u32) -> netlink::Mac {
+    let [a, b, c, d] = index.to_be_bytes();
+    [0x02, 0xb0, a, b, c, d]
+}
+
+/// The bridge answers ARP requests that come in by this port, and sends none out by it that it has answered.
+fn answer(index: u32) -> Request<'static> {
+    Request::SetBridgePort(BridgePort { index, proxy_arp: Some(true), ..BridgePort::default() })
+}

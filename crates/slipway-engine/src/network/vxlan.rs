@@ -1,0 +1,121 @@
+//! Driver `vxlan`: a bridge on every host, joined by unicast VXLAN tunnels (RFC 7348).
+//!
+//! The tunnels learn nothing and ask nobody: a static entry for every node on another host says which host it is on, and
+//! broadcast is sent to each other host by an entry of its own.
+
+use std::net::IpAddr;
+
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_sys::netlink::{self, Forward, NewLink, Request};
+
+use super::driver::{
+    Driver, End, Port, Probed, Unsupported, VXLAN_OVERHEAD, hosts_of, members, mtu, switch_offloads_off, try_in_scratch,
+};
+use super::error::NetworkError;
+use super::site::{LOOPBACK, Sites, UPLINK};
+use super::switch::{self, Switches};
+
+/// The registered UDP port.
+const PORT: u16 = 4789;
+/// The entry for frames that no other entry names.
+const EVERY: netlink::Mac = [0; 6];
+
+#[derive(Debug, Default)]
+pub(super) struct Vxlan {
+    switches: Switches,
+}
+
+impl Driver for Vxlan {
+    fn probe(&self) -> Result<Probed, Unsupported> {
+        switch::probe(DriverKind::Vxlan)?;
+        let link = NewLink { name: "vxlan".to_owned(), ..NewLink::default() };
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let trial = netlink::Vxlan { link, vni: 1, local, port: PORT, lower: LOOPBACK };
+        try_in_scratch(DriverKind::Vxlan, "vxlan", &[Request::AddVxlan(trial)])?;
+        let mechanism = "a Linux bridge on every host, joined by unicast VXLAN tunnels with static entries".to_owned();
+        let notes = vec!["a network on one host alone has no tunnel, only the tunnel's MTU".to_owned()];
+        Ok(Probed { driver: DriverKind::Vxlan, mechanism, notes })
+    }
+
+    fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {
+        let asked = &lab.networks[network];
+        let Some(underlay) = &lab.underlay else { return Ok(()) };
+        let most = underlay.mtu.saturating_sub(VXLAN_OVERHEAD);
+        let mtu = mtu(lab, network);
+        let problem = if mtu > most {
+            format!(
+                "its MTU of {mtu} bytes does not fit: the underlay's is {} and a VXLAN tunnel takes {VXLAN_OVERHEAD} of it\n\
+                 Hint: ask for {most} or less, leave mtu out, or give the underlay an mtu of {} or more",
+                underlay.mtu,
+                mtu + VXLAN_OVERHEAD
+            )
+        } else if asked.ipv6.is_some() && mtu < 1280 {
+            format!(
+                "the underlay's MTU of {} bytes leaves {mtu}, and IPv6 needs 1280\nHint: raise it, or set ipv6: false",
+                underlay.mtu
+            )
+        } else {
+            return Ok(());
+        };
+        Err(NetworkError::impossible(&asked.name, problem))
+    }
+
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
+        let mut devices = self.switches.build(lab, network, sites)?;
+        let hosts = hosts_of(lab, network);
+        if hosts.len() > 1 {
+            for &host in &hosts {
+                let name = format!("vxlan{network}");
+                let index = add_tunnel(lab, network, host, sites, &name)?;
+                self.switches.join_outside(lab, network, host, sites, index)?;
+                devices.push(format!("{}: {name}", lab.hosts[host].name));
+            }
+        }
+        Ok(devices)
+    }
+
+    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+        self.switches.attach(lab, network, sites, ends)
+    }
+
+    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        self.switches.open(lab, network, sites)
+    }
+
+    fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
+        self.switches.set_carrier(lab, port, sites, up)
+    }
+}
+
+/// Makes a host's end of the tunnels and tells it where every other node is.
+fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &str) -> Result<u32, NetworkError> {
+    let of = &lab.networks[network];
+    let address = |host: usize| {
+        let missing =
+            || NetworkError::impossible(&of.name, format!("host {} has no underlay address", lab.hosts[host].name));
+        lab.hosts[host].ipv4.map(IpAddr::from).ok_or_else(missing)
+    };
+    let site = &mut sites.hosts[host];
+    let lower = site.netlink.link(UPLINK)?.index;
+    let index = site.index();
+    let link = NewLink {
+        name: name.to_owned(),
+        index: Some(index),
+        mtu: Some(mtu(lab, network)),
+        up: true,
+        ..NewLink::default()
+    };
+    let vni = of.vni.ok_or_else(|| NetworkError::impossible(&of.name, "it has no VXLAN network identifier"))?;
+    let mut requests = vec![Request::AddVxlan(netlink::Vxlan { link, vni, local: address(host)?, port: PORT, lower })];
+    for other in hosts_of(lab, network).into_iter().filter(|&other| other != host) {
+        requests.push(Request::AddForwarding { index, mac: EVERY, to: Forward::Remote(address(other)?) });
+    }
+    for (there, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
+        requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Remote(address(there)?) });
+    }
+    site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+    if !of.offloads {
+        switch_offloads_off(&site.netlink, name)?;
+    }
+    Ok(index)
+}

@@ -1,0 +1,203 @@
+//! Measuring between two nodes: a server in one, a client in the other, and what the client says.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use slipway_measure::probe::{Output, Probe, ReadError, Sample, Server, Step};
+
+use crate::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
+use crate::lab::{LabError, Running};
+
+/// More than any measuring program says; the rest of one that does not stop talking is lost.
+const MOST_OUTPUT: usize = 64 * 1024 * 1024;
+
+/// How long a server may take to listen.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// A node cannot be entered.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A program did not start.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// Its output says nothing.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The server did not come to listen.
+    #[error("wait for {program} in node `{node}` to listen on port {port}: {why}\nHint: try it by hand with `slipway exec`; is another program on that port?")]
+    NotListening {
+        /// The server.
+        program: String,
+        /// Where.
+        node: String,
+        /// On what.
+        port: u16,
+        /// What happened instead.
+        why: String,
+    },
+    /// The client did not end.
+    #[error("run {program} in node `{node}`: not done after {seconds} s, ended\nHint: --timeout gives it longer")]
+    TimedOut {
+        /// The client.
+        program: String,
+        /// Where.
+        node: String,
+        /// How long it was given.
+        seconds: u64,
+    },
+    /// The kernel refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What.
+        doing: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn failed(doing: &'static str) -> impl Fn(io::Error) -> ProbeError {
+    move |source| ProbeError::Io { doing, source }
+}
+
+/// Two nodes of a running lab, and how long a program between them may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Between<'a> {
+    /// The lab.
+    pub lab: &'a Running,
+    /// The node that serves, by index.
+    pub server: usize,
+    /// The node that measures, by index.
+    pub client: usize,
+    /// For each step.
+    pub timeout: Duration,
+}
+
+impl Between<'_> {
+    /// Runs the probe's steps and reads what came of them.
+    pub fn measure(&self, launcher: &Launcher, probe: &Probe) -> Result<Vec<Sample>, ProbeError> {
+        let outputs: Result<Vec<Output>, ProbeError> =
+            probe.steps(self.address()).iter().map(|step| self.run(launcher, step)).collect();
+        Ok(probe.read(&outputs?)?)
+    }
+
+    /// The server's address on its first network.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        let node = &self.lab.lab.nodes[self.server];
+        node.interfaces.first().map_or(IpAddr::from([127, 0, 0, 1]), |interface| interface.ipv4.into())
+    }
+
+    fn run(&self, launcher: &Launcher, step: &Step) -> Result<Output, ProbeError> {
+        let server = step.server.as_ref().map(|server| self.serve(launcher, server)).transpose()?;
+        let output = capture(launcher, &Entry::to(self.lab, self.client)?, &step.client, self.timeout);
+        if let Some(server) = server {
+            // One whose client never came waits for ever. Its exit code says nothing either way.
+            let ended = slipway_sys::process::wait_for_end(server.as_fd(), Duration::from_secs(u64::from(output.is_ok())));
+            if !ended.map_err(failed("wait for the server"))? {
+                server.signal(Signal::KILL).map_err(failed("end the server"))?;
+            }
+            server.wait().map_err(failed("wait for the server"))?;
+        }
+        output
+    }
+
+    fn serve(&self, launcher: &Launcher, server: &Server) -> Result<Child, ProbeError> {
+        let entry = Entry::to(self.lab, self.server)?;
+        let null = fs::File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
+        let program = Program { argv: server.argv.iter().map(Into::into).collect(), ..Program::default() };
+        let child = launcher.spawn(&entry, &program, Stdio::Descriptors([null.as_fd(); 3]), None)?;
+        let not_listening = |why: &str| ProbeError::NotListening {
+            program: server.argv[0].clone(),
+            node: entry.node.clone(),
+            port: server.port,
+            why: why.to_owned(),
+        };
+        let deadline = Instant::now() + SERVER_PATIENCE;
+        // The kernel announces no new listener, so its table is looked at, each millisecond or when the server ends.
+        while !listens(entry.init.pid, server.port).map_err(failed("read the node's table of sockets"))? {
+            if slipway_sys::process::wait_for_end(child.as_fd(), Duration::from_millis(1)).map_err(failed("wait for the server"))? {
+                let exit = child.wait().map_err(failed("wait for the server"))?;
+                return Err(not_listening(&format!("it ended with code {}", exit.code())));
+            }
+            if Instant::now() > deadline {
+                return Err(not_listening("it does not"));
+            }
+        }
+        Ok(child)
+    }
+}
+
+/// Whether anything in the network namespace of process `pid` listens on this TCP port (`proc_pid_net(5)`, state `0A`).
+fn listens(pid: i32, port: u16) -> io::Result<bool> {
+    let wanted = format!(":{port:04X}");
+    for table in ["tcp", "tcp6"] {
+        let text = match fs::read_to_string(format!("/proc/{pid}/net/{table}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        let listening = text.lines().skip(1).any(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            fields.next().is_some_and(|local| local.ends_with(&wanted)) && fields.nth(1) == Some("0A")
+        });
+        if listening {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Runs a program in a node to its end and keeps what it says.
+pub fn capture(launcher: &Launcher, entry: &Entry, argv: &[String], timeout: Duration) -> Result<Output, ProbeError> {
+    let null = fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
+    let (mut stdout, out) = io::pipe().map_err(failed("make a pipe"))?;
+    let (mut stderr, err) = io::pipe().map_err(failed("make a pipe"))?;
+    let program = Program { argv: argv.iter().map(Into::into).collect(), ..Program::default() };
+    let begun = Instant::now();
+    let child = launcher.spawn(entry, &program, Stdio::Descriptors([null.as_fd(), out.as_fd(), err.as_fd()]), None)?;
+    drop((out, err));
+    let deadline = begun + timeout;
+    let mut said = [Vec::new(), Vec::new()];
+    let mut open = [true, true];
+    while open.contains(&true) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            child.signal_group(Signal::KILL).map_err(failed("end the program"))?;
+            child.wait().map_err(failed("wait for the program"))?;
+            let seconds = timeout.as_secs();
+            return Err(ProbeError::TimedOut { program: argv[0].clone(), node: entry.node.clone(), seconds });
+        }
+        for (i, ready) in readable([stdout.as_fd(), stderr.as_fd()], open, left)?.into_iter().enumerate() {
+            if ready {
+                let mut buffer = [0; 65536];
+                let read = if i == 0 { stdout.read(&mut buffer) } else { stderr.read(&mut buffer) };
+                let length = read.map_err(failed("read what the program says"))?;
+                open[i] = length > 0;
+                let room = MOST_OUTPUT.saturating_sub(said[i].len()).min(length);
+                said[i].extend_from_slice(&buffer[..room]);
+            }
+        }
+    }
+    let exit = child.wait().map_err(failed("wait for the program"))?;
+    let [stdout, stderr] = said;
+    Ok(Output { stdout, stderr, code: i32::from(exit.code()), wall: begun.elapsed() })
+}
+
+/// Which of the pipes still open have something to read, or their end.
+fn readable(pipes: [BorrowedFd<'_>; 2], open: [bool; 2], patience: Duration) -> Result<[bool; 2], ProbeError> {
+    let wanted = |open: bool| if open { PollFlags::IN } else { PollFlags::empty() };
+    let mut waiting = [0, 1].map(|i| PollFd::from_borrowed_fd(pipes[i], wanted(open[i])));
+    let patience = Timespec::try_from(patience).map_err(|error| failed("wait")(io::Error::other(error)))?;
+    match poll(&mut waiting, Some(&patience)) {
+        Ok(_) => Ok([0, 1].map(|i| open[i] && !waiting[i].revents().is_empty())),
+        Err(rustix::io::Errno::INTR) => Ok([false; 2]),
+        Err(error) => Err(failed("wait for what the program says")(error.into())),
+    }
+}
