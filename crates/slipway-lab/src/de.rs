@@ -319,7 +319,7 @@ impl<'de> Reader<'de, '_> {
                 if let Some(known) = known {
                     self.report_unknown(entries, known);
                 }
-                visitor.visit_map(Entries { reader: self, entries: entries.iter(), value: None })
+                visitor.visit_map(Entries { reader: self, rest: entries.iter(), value: None })
             }
             _ if self.is_null() => visitor.visit_unit(),
             _ => Err(self.mismatch(&visitor)),
@@ -360,7 +360,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
                 _ => visitor.visit_borrowed_str(text),
             },
             Kind::Text { text, .. } => visitor.visit_borrowed_str(text),
-            Kind::List(items) => visitor.visit_seq(Items { reader: self, items: items.iter() }),
+            Kind::List(items) => visitor.visit_seq(Items { reader: self, rest: items.iter() }),
             Kind::Map(_) => self.map(visitor, None),
         }
     }
@@ -400,7 +400,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.node().kind {
-            Kind::List(items) if !self.is_void() => visitor.visit_seq(Items { reader: self, items: items.iter() }),
+            Kind::List(items) if !self.is_void() => visitor.visit_seq(Items { reader: self, rest: items.iter() }),
             _ => Err(self.mismatch(&"a list: `[a, b]`, or one `- a` a line")),
         }
     }
@@ -448,14 +448,14 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
 
 struct Items<'de, 'r> {
     reader: Reader<'de, 'r>,
-    items: std::slice::Iter<'de, NodeId>,
+    rest: std::slice::Iter<'de, NodeId>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'de, '_> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let mut good = self.items.by_ref().filter(|id| self.reader.tree.node(**id).state.get() == State::Good);
+        let mut good = self.rest.by_ref().filter(|id| self.reader.tree.node(**id).state.get() == State::Good);
         let Some(&id) = good.next() else {
             return Ok(None);
         };
@@ -465,7 +465,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 
 struct Entries<'de, 'r> {
     reader: Reader<'de, 'r>,
-    entries: std::slice::Iter<'de, (Key, NodeId)>,
+    rest: std::slice::Iter<'de, (Key, NodeId)>,
     value: Option<NodeId>,
 }
 
@@ -474,7 +474,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
         let tree = self.reader.tree;
-        let Some((key, id)) = self.entries.by_ref().find(|(_, id)| tree.node(*id).state.get() != State::Unknown) else {
+        let Some((key, id)) = self.rest.by_ref().find(|(_, id)| tree.node(*id).state.get() != State::Unknown) else {
             return Ok(None);
         };
         self.value = Some(*id);

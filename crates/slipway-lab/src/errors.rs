@@ -52,9 +52,10 @@ impl Report {
     pub(crate) fn finish(mut self, file: &str, text: &str) -> LabErrors {
         self.0.sort();
         self.0.dedup();
-        let source = Arc::new(NamedSource::new(file, text.to_owned()).with_language("yaml"));
-        let lines = LineStarts::of(text);
-        let errors = self.0.into_iter().map(|found| LabError::new(found, file, text, &lines, &source)).collect();
+        let text: String = text.chars().map(harmless).collect();
+        let lines = LineStarts::of(&text);
+        let source = Arc::new(NamedSource::new(file, text.clone()).with_language("yaml"));
+        let errors = self.0.into_iter().map(|found| LabError::new(found, file, &text, &lines, &source)).collect();
         LabErrors { file: file.to_owned(), errors }
     }
 }
@@ -114,7 +115,7 @@ impl LabError {
         let column = text[start..found.at.start].chars().count();
         let is_long = whole.chars().nth(Self::WIDTH).is_some();
         let first = if is_long { column.saturating_sub(Self::WIDTH / 2) } else { 0 };
-        let shown: String = whole.chars().skip(first).take(Self::WIDTH).map(printable).collect();
+        let shown: String = whole.chars().skip(first).take(Self::WIDTH).collect();
         let meant = text[found.at.start..found.at.end].split(['\n', '\r']).next().unwrap_or("").chars().count();
         let length = meant.min(shown.chars().count().saturating_sub(column - first)).max(1);
         Self {
@@ -122,8 +123,8 @@ impl LabError {
             line,
             column: column + 1,
             text: shown,
-            message: found.message.chars().map(printable).collect(),
-            help: found.help,
+            message: found.message.chars().map(harmless).collect(),
+            help: found.help.chars().map(harmless).collect(),
             caret: (column - first, length),
             span: found.at,
             source: Arc::clone(source),
@@ -131,9 +132,15 @@ impl LabError {
     }
 }
 
-/// A file cannot steer the reader's terminal through an error message.
-fn printable(c: char) -> char {
-    if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
+/// A file cannot steer the reader's terminal through an error message. What stands in is as long in bytes, so that
+/// places stay.
+fn harmless(c: char) -> char {
+    match c {
+        '\n' | '\r' | '\t' => c,
+        c if c.is_ascii_control() => '?',
+        c if c.is_control() => '¿',
+        c => c,
+    }
 }
 
 impl LabErrors {

@@ -25,3 +25,15 @@ fn right_files_resolve() {
         insta::assert_json_snapshot!(lab);
     });
 }
+
+/// As the command shows them: with the lines around, for people.
+#[test]
+fn errors_render_as_diagnostics() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wrong/many_places.yaml");
+    let errors = parse_file(&path).unwrap_err();
+    let theme = miette::GraphicalTheme::unicode_nocolor();
+    let mut rendered = String::new();
+    miette::GraphicalReportHandler::new_themed(theme).with_width(100).render_report(&mut rendered, &errors).unwrap();
+    insta::assert_snapshot!(rendered);
+    insta::assert_json_snapshot!(&errors.errors()[0]);
+}

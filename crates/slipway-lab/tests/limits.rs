@@ -4,6 +4,10 @@ use std::path::Path;
 
 use slipway_lab::{LabErrors, parse};
 
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(line).collect()
+}
+
 fn refusal(text: &str) -> LabErrors {
     parse("big.yaml", text, Path::new("/")).expect_err("accepted")
 }
@@ -33,17 +37,16 @@ fn alias_bomb() {
 
 #[test]
 fn errors_without_end_end_at_fifty() {
-    let unknown: String = (0..30_000).map(|i| format!("k{i}: 1\n")).collect();
+    let unknown: String = lines(30_000, |i| format!("k{i}: 1\n"));
     assert_eq!(refusal(&unknown).errors().len(), 50);
-    let wrong: String = (0..30_000).map(|i| format!("  n{i}: {{cpu: 1}}\n")).collect();
+    let wrong: String = lines(30_000, |i| format!("  n{i}: {{cpu: 1}}\n"));
     assert_eq!(refusal(&format!("nodes:\n{wrong}")).errors().len(), 50);
 }
 
 #[test]
 fn the_largest_lab() {
-    let networks: String = (0..128).map(|i| format!("  net{i}: {{driver: vxlan}}\n")).collect();
-    let gateways: String =
-        (0..127).map(|i| format!("  r{i}: {{gateway: true, networks: [net{i}, net{}]}}\n", i + 1)).collect();
+    let networks: String = lines(128, |i| format!("  net{i}: {{driver: vxlan}}\n"));
+    let gateways: String = lines(127, |i| format!("  r{i}: {{gateway: true, networks: [net{i}, net{}]}}\n", i + 1));
     let text = format!("hosts: 1000\nnetworks:\n{networks}nodes:\n{gateways}  n: {{count: 9873}}\n");
     let lab = parse("big.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
     assert_eq!(lab.nodes.len(), 10_000);

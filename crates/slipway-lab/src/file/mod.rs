@@ -102,9 +102,9 @@ pub(crate) struct Underlay {
     /// Bytes. 1500 when left out.
     #[schemars(range(min = 1280, max = 65535))]
     pub(crate) mtu: Option<Spanned<u32>>,
-    /// Subnet of the hosts' addresses. 10.63.0.0/16 when left out.
+    /// Subnet of the hosts' addresses. `10.63.0.0/16` when left out.
     pub(crate) ipv4: Option<Spanned<Subnet4>>,
-    /// Subnet of the hosts' addresses. fd53:6c69:70ff::/64 when left out.
+    /// Subnet of the hosts' addresses. `fd53:6c69:70ff::/64` when left out.
     pub(crate) ipv6: Option<Spanned<Subnet6>>,
 }
 
@@ -139,14 +139,14 @@ pub(crate) enum Network {
     /// Its driver; everything else by default.
     Driver(Spanned<DriverKind>),
     /// Its settings.
-    Settings(NetworkSettings),
+    Settings(Box<NetworkSettings>),
 }
 
 by_shape!(Network, "a network: its driver's name, or a map of settings", Text => Driver, Map => Settings);
 
 impl Default for Network {
     fn default() -> Self {
-        Self::Settings(NetworkSettings::default())
+        Self::Settings(Box::default())
     }
 }
 
@@ -156,9 +156,9 @@ impl Default for Network {
 pub(crate) struct NetworkSettings {
     /// How the network is built. `bridge` when left out.
     pub(crate) driver: Option<Spanned<DriverKind>>,
-    /// Subnet of the nodes' addresses. 10.64.0.0/16 for the first network, 10.65.0.0/16 for the second, …
+    /// Subnet of the nodes' addresses. `10.64.0.0/16` for the first network, `10.65.0.0/16` for the second, …
     pub(crate) ipv4: Option<Spanned<Subnet4>>,
-    /// The same for IPv6 (fd53:6c69:7000::/64, fd53:6c69:7001::/64, …), or `false` for none.
+    /// The same for IPv6 (`fd53:6c69:7000::/64`, `fd53:6c69:7001::/64`, …), or `false` for none.
     pub(crate) ipv6: Option<Spanned<Ipv6Choice>>,
     /// Bytes. When left out, what the driver can carry: 1500, less 50 for vxlan.
     #[schemars(range(min = 68, max = 65535))]

@@ -1,7 +1,5 @@
 //! The topology for Graphviz and for Mermaid.
 
-use std::fmt::Write;
-
 use super::{Item, describe, items};
 use crate::model::Lab;
 
@@ -10,26 +8,32 @@ use crate::model::Lab;
 pub fn dot(lab: &Lab) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let (items, left_out) = items(lab);
-    let mut out = format!("graph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\"];\n", quote(&lab.name));
+    let mut lines = vec![
+        format!("graph {} {{", quote(&lab.name)),
+        "  rankdir=LR;".into(),
+        "  node [fontname=\"sans-serif\"];".into(),
+    ];
     for (h, host) in lab.hosts.iter().enumerate() {
-        out += &format!("  subgraph cluster_{h} {{\n    label={};\n", quote(&host.name));
+        lines.push(format!("  subgraph cluster_{h} {{"));
+        lines.push(format!("    label={};", quote(&host.name)));
         for (i, item) in on_host(&items, h) {
-            out += &format!("    item{i} [shape=box, label={}];\n", quote(&label(item)).replace('\n', "\\n"));
+            lines.push(format!("    item{i} [shape=box, label={}];", quote(&label(item)).replace('\n', "\\n")));
         }
         if left_out[h] > 0 {
-            out += &format!("    rest{h} [shape=plaintext, label=\"and {} more\"];\n", left_out[h]);
+            lines.push(format!("    rest{h} [shape=plaintext, label=\"and {} more\"];", left_out[h]));
         }
-        out += "  }\n";
+        lines.push("  }".into());
     }
     for (n, network) in lab.networks.iter().enumerate() {
-        out += &format!("  net{n} [shape=ellipse, style=filled, label={}];\n", quote(&describe(network)));
+        lines.push(format!("  net{n} [shape=ellipse, style=filled, label={}];", quote(&describe(network))));
     }
     for (i, item) in items.iter().enumerate() {
         for wire in item.wires() {
-            let _ = writeln!(out, "  item{i} -- net{} [label={}];", wire.network, quote(&wire.label));
+            lines.push(format!("  item{i} -- net{} [label={}];", wire.network, quote(&wire.label)));
         }
     }
-    out + "}\n"
+    lines.push("}".into());
+    lines.join("\n") + "\n"
 }
 
 /// The topology as a Mermaid flowchart, for Markdown.
@@ -38,26 +42,26 @@ pub fn mermaid(lab: &Lab) -> String {
     // Mermaid takes HTML's entities, written with `#`, within quotes.
     let quote = |text: &str| format!("\"{}\"", text.replace('#', "#35;").replace('"', "#quot;").replace('\n', "<br/>"));
     let (items, left_out) = items(lab);
-    let mut out = String::from("flowchart LR\n");
+    let mut lines = vec!["flowchart LR".to_owned()];
     for (h, host) in lab.hosts.iter().enumerate() {
-        out += &format!("  subgraph host{h}[{}]\n", quote(&host.name));
+        lines.push(format!("  subgraph host{h}[{}]", quote(&host.name)));
         for (i, item) in on_host(&items, h) {
-            out += &format!("    item{i}[{}]\n", quote(&label(item)));
+            lines.push(format!("    item{i}[{}]", quote(&label(item))));
         }
         if left_out[h] > 0 {
-            out += &format!("    rest{h}[\"and {} more\"]\n", left_out[h]);
+            lines.push(format!("    rest{h}[\"and {} more\"]", left_out[h]));
         }
-        out += "  end\n";
+        lines.push("  end".into());
     }
     for (n, network) in lab.networks.iter().enumerate() {
-        out += &format!("  net{n}([{}])\n", quote(&describe(network)));
+        lines.push(format!("  net{n}([{}])", quote(&describe(network))));
     }
     for (i, item) in items.iter().enumerate() {
         for wire in item.wires() {
-            let _ = writeln!(out, "  item{i} ---|{}| net{}", quote(&wire.label), wire.network);
+            lines.push(format!("  item{i} ---|{}| net{}", quote(&wire.label), wire.network));
         }
     }
-    out
+    lines.join("\n") + "\n"
 }
 
 fn on_host<'i>(items: &'i [Item<'i>], host: usize) -> impl Iterator<Item = (usize, &'i Item<'i>)> {

@@ -17,9 +17,9 @@ impl Macs {
         let hash = fnv1a([lab, network, node].join("/").as_bytes());
         // Of 2^40 addresses, 10,000 nodes meet in one of 22,000 labs; then the next free one is as good.
         let candidates = (0u64..).map(|again| {
-            let [_, _, _, bytes @ ..] = hash.wrapping_add(again).to_be_bytes();
-            let [b, c, d, e, f] = bytes;
-            [0x02, b, c, d, e, f]
+            let [_, _, mut mac @ ..] = hash.wrapping_add(again).to_be_bytes();
+            mac[0] = 0x02;
+            mac
         });
         candidates.into_iter().find(|mac| self.0.insert(*mac)).unwrap_or_default()
     }

@@ -49,17 +49,14 @@ fn parts(written: &Written, report: &mut Report) -> Option<(Spanned<String>, Spa
     };
     let mut parts = text.value.split(':');
     let part = |value: &str| Spanned { value: value.to_owned(), ..text.clone() };
-    match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(source), Some(target), option @ (None | Some("ro" | "rw")), None) => {
-            Some((part(source), part(target), option != Some("ro")))
-        }
-        _ => {
-            let help =
-                "write `source:target` or `source:target:ro`; a path with a `:` needs the keys `source` and `target`";
-            report.add(text.at, "this is no mount", help);
-            None
-        }
+    if let (Some(source), Some(target), option @ (None | Some("ro" | "rw")), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    {
+        return Some((part(source), part(target), option != Some("ro")));
     }
+    let help = "write `source:target` or `source:target:ro`; a path with a `:` needs the keys `source` and `target`";
+    report.add(text.at, "this is no mount", help);
+    None
 }
 
 fn mount(

@@ -47,7 +47,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
         names::check(&entry.name, report);
         let settings = match &entry.value {
             Written::Driver(driver) => NetworkSettings { driver: Some(driver.clone()), ..Default::default() },
-            Written::Settings(settings) => settings.clone(),
+            Written::Settings(settings) => (**settings).clone(),
         };
         networks.add(&entry.name, settings, hosts, driver, report);
     }
@@ -189,10 +189,8 @@ fn check_mtu(
 fn number_vxlans<'f>(written: impl Iterator<Item = &'f Written>, networks: &mut [Network], report: &mut Report) {
     let mut taken: HashMap<u32, String> = HashMap::new();
     for (network, written) in networks.iter().zip(written) {
-        let Written::Settings(NetworkSettings { vni: Some(vni), .. }) = written else { continue };
-        if network.vni.is_none() {
-            continue;
-        }
+        let Written::Settings(settings) = written else { continue };
+        let (Some(_), Some(vni)) = (network.vni, &settings.vni) else { continue };
         if !(1..1 << 24).contains(&vni.value) {
             report.add(vni.at, format!("a vni cannot be {}", vni.value), "write 1 to 16777215 (24 bits, RFC 7348)");
         } else if let Some(other) = taken.insert(vni.value, network.name.clone()) {

@@ -153,10 +153,9 @@ fn check_together(spec: &Written, count: usize, members: &[Member], networks: &N
         if let Some(mac) = asked.and_then(|asked| asked.mac.as_ref()).filter(|_| count > 1) {
             report.add(mac.at, "one Ethernet address for a group", "leave it out, or write the nodes one by one");
         }
-        if let Some(ipv6) = asked.and_then(|asked| asked.ipv6.as_ref()) {
-            if networks.list[member.network].ipv6.is_none() {
-                report.add(ipv6.at, "the network has no IPv6", "leave it out, or give the network an `ipv6` subnet");
-            }
+        let has_ipv6 = networks.list[member.network].ipv6.is_some();
+        if let Some(ipv6) = asked.and_then(|asked| asked.ipv6.as_ref()).filter(|_| !has_ipv6) {
+            report.add(ipv6.at, "the network has no IPv6", "leave it out, or give the network an `ipv6` subnet");
         }
     }
 }

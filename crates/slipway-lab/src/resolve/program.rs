@@ -10,13 +10,10 @@ use crate::file::{Command, Value};
 pub(super) fn words(command: &Spanned<Command>, report: &mut Report) -> Option<Vec<String>> {
     let words = match &command.value {
         Command::Words(words) => words.clone(),
-        Command::Line(line) => match shell_words::split(line) {
-            Ok(words) => words,
-            Err(_) => {
-                report.add(command.at, "a quote is not closed", "close it, or write the command as a list of words");
-                return None;
-            }
-        },
+        Command::Line(line) => shell_words::split(line).unwrap_or_else(|_| {
+            report.add(command.at, "a quote is not closed", "close it, or write the command as a list of words");
+            vec![line.clone()]
+        }),
     };
     if words.first().is_none_or(String::is_empty) {
         report.add(command.at, "a command without a program", "write the program's name as its first word");
