@@ -31,6 +31,7 @@ pub(crate) mod member;
 mod save;
 mod store;
 mod stream;
+mod tree;
 mod unpack;
 
 pub use error::ImageError;

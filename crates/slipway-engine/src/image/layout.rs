@@ -254,13 +254,11 @@ impl Layout {
         let mut found: Vec<_> =
             manifests.iter().filter(named).filter(|descriptor| descriptor.fits_this_machine()).collect();
         found.dedup_by(|a, b| a.digest == b.digest);
-        match found[..] {
-            [one] => Ok(one),
-            _ => {
-                let names = manifests.iter().flat_map(Descriptor::names).cloned();
-                Err(self.no_choice(found.len(), reference, names))
-            }
+        if let [one] = found[..] {
+            return Ok(one);
         }
+        let there = manifests.iter().flat_map(Descriptor::names).cloned();
+        Err(self.no_choice(found.len(), reference, there))
     }
 
     fn no_choice(&self, found: usize, reference: Option<&str>, names: impl Iterator<Item = String>) -> ImageError {

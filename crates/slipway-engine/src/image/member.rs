@@ -231,13 +231,10 @@ impl<R: Read> Members<R> {
     /// To the next header.
     fn skip(&mut self) -> Result<(), Fault> {
         io::copy(self, &mut io::sink())?;
-        let mut padding = [0; BLOCK];
-        let length = std::mem::take(&mut self.padding) as usize;
-        match self.input.read_exact(&mut padding[..length]) {
-            // The next header will be missing too, and is judged there.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            read => Ok(read?),
-        }
+        // Where the stream ends in it, the next header will be missing too, and that is judged.
+        let padding = std::mem::take(&mut self.padding);
+        io::copy(&mut self.input.by_ref().take(padding), &mut io::sink())?;
+        Ok(())
     }
 }
 
@@ -320,10 +317,10 @@ fn time(value: &[u8]) -> Result<Timespec, Fault> {
             Some((seconds, nanos))
         }
     };
-    let Some((tv_sec, tv_nsec)) = parse() else {
-        return malformed("an extended header's mtime is no time");
-    };
-    Ok(Timespec { tv_sec, tv_nsec })
+    match parse() {
+        Some((seconds, nanos)) => Ok(Timespec { tv_sec: seconds, tv_nsec: nanos }),
+        None => malformed("an extended header's mtime is no time"),
+    }
 }
 
 fn sparse<T>(path: &[u8]) -> Result<T, Fault> {

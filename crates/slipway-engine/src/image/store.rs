@@ -96,7 +96,7 @@ impl Store {
         make_private(&store.root)?;
         // Later calls of a store that is in use find it locked, and nothing of it half-made without a maker.
         if let Some(lock) = store.lock_with(FlockOperation::NonBlockingLockExclusive)? {
-            for folder in [&store.layers, &store.new(), &store.root.join("known")] {
+            for folder in [&store.layers, &store.half_made(), &store.root.join("known")] {
                 make_private(folder)?;
             }
             drop(lock);
@@ -122,7 +122,7 @@ impl Store {
         self.layer(id).is_dir()
     }
 
-    fn new(&self) -> PathBuf {
+    fn half_made(&self) -> PathBuf {
         self.root.join("new")
     }
 
@@ -149,7 +149,7 @@ impl Store {
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
             Err(error) => return Err(ImageError::io("lock", &path)(error)),
         }
-        let new = self.new();
+        let new = self.half_made();
         match fs::remove_dir_all(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(ImageError::io("remove half-made layers in", &new)(error));
@@ -162,7 +162,7 @@ impl Store {
 
     /// An empty folder to make a layer in; it is removed with the value. Only under the lock.
     pub(super) fn temporary(&self) -> Result<TempDir, ImageError> {
-        let new = self.new();
+        let new = self.half_made();
         let folder = TempDir::new_in(&new).map_err(ImageError::io("make a folder in", &new))?;
         // It may become a root directory, which every user of a node must be able to enter.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
