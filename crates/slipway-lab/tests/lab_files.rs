@@ -37,3 +37,39 @@ fn errors_render_as_diagnostics() {
     insta::assert_snapshot!(rendered);
     insta::assert_json_snapshot!(&errors.errors()[0]);
 }
+
+/// What the template comments out is right too.
+#[test]
+fn every_key_of_the_template_works() {
+    let plain = parse("lab.yaml", slipway_lab::template(), Path::new("/labs"));
+    assert_eq!(plain.unwrap_or_else(|errors| panic!("{}", errors.plain())).nodes.len(), 4);
+
+    let is_key = |line: &str| {
+        let word = line.trim_start_matches("# ").trim_start().split(':').next().unwrap_or_default();
+        line.contains(':') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
+    };
+    let uncomment = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        match line.trim_start().strip_prefix("# ") {
+            Some(key) if is_key(line.trim_start()) => format!("{}{key}\n", " ".repeat(indent)),
+            _ => format!("{line}\n"),
+        }
+    };
+    let all: String = slipway_lab::template().lines().map(uncomment).collect();
+    // One of the two figures, and hosts for the underlay to join.
+    let all = all.replace("  figure: {wall_time: true}\n", "").replace("hosts: 1\n", "hosts: 2\n");
+    let lab = parse("lab.yaml", &all, Path::new("/labs")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+    assert_eq!((lab.nodes.len(), lab.networks.len(), lab.hosts.len()), (5, 3, 2));
+    let missing: Vec<_> =
+        keys(&slipway_lab::json_schema()).into_iter().filter(|key| !slipway_lab::template().contains(key)).collect();
+    assert!(missing.is_empty(), "keys that the template does not show: {missing:?}");
+}
+
+/// The keys of all types of the schema but those of maps that have a short form.
+fn keys(schema: &serde_json::Value) -> Vec<String> {
+    let of = |value: &serde_json::Value| value["properties"].as_object().map(|keys| keys.keys().cloned().collect());
+    let types = schema["$defs"].as_object().unwrap().iter().filter(|(name, _)| *name != "MountSettings");
+    let mut all: Vec<String> = types.filter_map(|(_, value)| of(value)).flat_map(|keys: Vec<String>| keys).collect();
+    all.extend(of(schema).unwrap_or_default());
+    all
+}
