@@ -1,0 +1,161 @@
+//! What this machine is and what it can do: for `slipway doctor`, and for the records of every run.
+
+mod check;
+mod tools;
+
+use std::fs;
+use std::io;
+
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
+use slipway_sys::caps;
+use slipway_sys::cgroup::{Controller, Hierarchy, Mode};
+
+use crate::network::{Probed, Unsupported, survey};
+
+pub use check::{Check, Verdict};
+pub use tools::Tool;
+
+/// The machine. Gathering it changes nothing; network devices are tried in namespaces that are thrown away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub architecture: String,
+    /// `PRETTY_NAME` of `os-release(5)`; empty where there is none.
+    pub system: String,
+    /// The processor's name; empty where the kernel does not say.
+    pub processor: String,
+    /// Processors that this process may use.
+    pub cpus: usize,
+    /// Memory of the machine, bytes.
+    pub memory: u64,
+    /// Whether the effective user is root here.
+    pub root: bool,
+    /// Whether that root is one of a user namespace, and not the machine's.
+    pub user_namespace: bool,
+    /// Capabilities that labs need and this process lacks.
+    pub missing_capabilities: Vec<String>,
+    /// Control groups; what is wrong with them where they cannot be used.
+    pub cgroups: Result<Cgroups, String>,
+    /// Whether overlay file systems can be mounted; why not.
+    pub overlay: Result<(), String>,
+    /// Whether the kernel filters system calls as needed; why not.
+    pub seccomp: Result<(), String>,
+    /// How each network driver would run, or what it lacks.
+    pub drivers: Vec<Result<Probed, Unsupported>>,
+    /// Programs that jobs and probes use.
+    pub tools: Vec<Tool>,
+}
+
+/// The control groups of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroups {
+    /// Which versions.
+    pub mode: Mode,
+    /// What limits can use.
+    pub controllers: Vec<Controller>,
+}
+
+/// What building a lab takes, beside what programs in nodes keep.
+const NEEDED: CapabilitySet =
+    caps::DEFAULT.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SYS_PTRACE);
+
+impl Facts {
+    /// Looks at this machine.
+    #[must_use]
+    pub fn gather() -> Self {
+        let name = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        Self {
+            kernel: text(name.release()),
+            architecture: text(name.machine()),
+            system: line("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
+            processor: line("/proc/cpuinfo", "model name").trim_start_matches(['\t', ' ', ':']).to_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory: kibibytes(&line("/proc/meminfo", "MemTotal:")),
+            root: rustix::process::geteuid().is_root(),
+            user_namespace: in_user_namespace(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default()),
+            missing_capabilities: missing(),
+            cgroups: cgroups(),
+            overlay: overlay(),
+            seccomp: seccomp(),
+            drivers: survey(),
+            tools: tools::find(),
+        }
+    }
+
+    /// Everything that a person should know before running labs here, each with what to do about it.
+    #[must_use]
+    pub fn checks(&self) -> Vec<Check> {
+        check::all(self)
+    }
+}
+
+/// The rest of the first line with this beginning; empty where there is none.
+fn line(path: &str, beginning: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix(beginning)).unwrap_or_default().trim().to_owned()
+}
+
+/// `16384 kB` in bytes.
+fn kibibytes(text: &str) -> u64 {
+    text.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// The first user namespace maps every user to itself (`user_namespaces(7)`).
+fn in_user_namespace(uid_map: &str) -> bool {
+    uid_map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
+}
+
+fn missing() -> Vec<String> {
+    let have = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    (NEEDED - have).iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}
+
+fn cgroups() -> Result<Cgroups, String> {
+    let hierarchy = Hierarchy::detect().map_err(|error| error.to_string())?;
+    let controllers = hierarchy.controllers().into_iter().collect();
+    Ok(Cgroups { mode: hierarchy.mode(), controllers })
+}
+
+/// Opens the file system type without mounting it, which makes the kernel load its module.
+fn overlay() -> Result<(), String> {
+    match rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::NODEV) => {
+            Err("the kernel has no overlay file system. Hint: modprobe overlay, or boot a kernel that has it".to_owned())
+        }
+        Err(rustix::io::Errno::PERM) => Err("mounting takes CAP_SYS_ADMIN. Hint: run as root".to_owned()),
+        Err(error) => Err(io::Error::from(error).to_string()),
+    }
+}
+
+fn seccomp() -> Result<(), String> {
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if ["allow", "errno"].iter().all(|needed| actions.split_whitespace().any(|action| action == *needed)) {
+        return Ok(());
+    }
+    Err("the kernel has no system-call filters. Hint: boot one with CONFIG_SECCOMP_FILTER".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_user_namespace_maps_everyone() {
+        assert!(!in_user_namespace("         0          0 4294967295\n"));
+        assert!(in_user_namespace("         0       1000          1\n"));
+        assert!(in_user_namespace(""));
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_processors_and_memory() {
+        let facts = Facts::gather();
+        assert!(!facts.kernel.is_empty() && facts.cpus > 0 && facts.memory > 0, "{facts:?}");
+        let text = serde_json::to_string(&facts).expect("plain data");
+        assert_eq!(serde_json::from_str::<Facts>(&text).expect("the same back"), facts);
+    }
+}

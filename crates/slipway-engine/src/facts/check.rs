@@ -1,0 +1,190 @@
+//! From facts to advice.
+
+use serde::Serialize;
+use slipway_sys::cgroup::{Controller, Mode};
+
+use super::Facts;
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What it is about, such as `control groups`.
+    pub subject: String,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// How a check stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing to do.
+    Good,
+    /// Labs run, with something left out.
+    Partial,
+    /// No lab runs.
+    Missing,
+}
+
+/// `clone3(2)` into a control group came with 5.7, `mount_setattr(2)` with 5.12.
+const OLDEST_KERNEL: (u32, u32) = (5, 12);
+
+pub(super) fn all(facts: &Facts) -> Vec<Check> {
+    let mut checks = vec![kernel(facts), privileges(facts), cgroups(facts)];
+    checks.push(required("overlay file systems", "can be mounted", &facts.overlay));
+    checks.push(required("system-call filters", "available", &facts.seccomp));
+    checks.extend(facts.drivers.iter().map(|driver| match driver {
+        Ok(probed) => good(&format!("driver {}", probed.driver), &with_notes(&probed.mechanism, &probed.notes)),
+        Err(why) => check(&format!("driver {}", why.driver), Verdict::Partial, &why.missing, Some(&why.hint)),
+    }));
+    checks.extend(facts.tools.iter().map(|tool| match &tool.path {
+        Some(path) => good(&tool.program, &path.display().to_string()),
+        None => {
+            let found = format!("not found; needed for {}", tool.purpose);
+            check(&tool.program, Verdict::Partial, &found, Some(&format!("apt-get install {}", tool.package)))
+        }
+    }));
+    checks
+}
+
+fn check(subject: &str, verdict: Verdict, found: &str, hint: Option<&str>) -> Check {
+    Check { subject: subject.to_owned(), verdict, found: found.to_owned(), hint: hint.map(str::to_owned) }
+}
+
+fn good(subject: &str, found: &str) -> Check {
+    check(subject, Verdict::Good, found, None)
+}
+
+fn with_notes(mechanism: &str, notes: &[String]) -> String {
+    let all: Vec<&str> = std::iter::once(mechanism).chain(notes.iter().map(String::as_str)).collect();
+    all.join("; ")
+}
+
+/// A reason carries its hint behind `Hint:`, as errors do.
+fn required(subject: &str, found: &str, state: &Result<(), String>) -> Check {
+    match state {
+        Ok(()) => good(subject, found),
+        Err(reason) => {
+            let (what, hint) = split_hint(reason);
+            check(subject, Verdict::Missing, what, hint)
+        }
+    }
+}
+
+fn split_hint(reason: &str) -> (&str, Option<&str>) {
+    match reason.split_once("Hint: ") {
+        Some((what, hint)) => (what.trim_end_matches(['.', ' ', '\n']), Some(hint)),
+        None => (reason, None),
+    }
+}
+
+fn kernel(facts: &Facts) -> Check {
+    let mut numbers = facts.kernel.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let found = format!("{} on {}", facts.kernel, facts.architecture);
+    if version >= OLDEST_KERNEL {
+        return good("kernel", &found);
+    }
+    let (major, minor) = OLDEST_KERNEL;
+    check("kernel", Verdict::Missing, &found, Some(&format!("boot Linux {major}.{minor} or newer")))
+}
+
+fn privileges(facts: &Facts) -> Check {
+    if !facts.root {
+        let hint = "run as root; or, for what the kernel allows without, in a namespace of your own: unshare --user --map-root-user slipway ...";
+        return check("privileges", Verdict::Missing, "not root", Some(hint));
+    }
+    if !facts.missing_capabilities.is_empty() {
+        let found = format!("root without {}", facts.missing_capabilities.join(", "));
+        let hint = "give the container or service that this runs in these capabilities";
+        return check("privileges", Verdict::Missing, &found, Some(hint));
+    }
+    if facts.user_namespace {
+        let found = "root of a user namespace: no control groups unless some are delegated, and with them no limits, freeze and thaw; no real network cards; no device files but the usual ones";
+        return check("privileges", Verdict::Partial, found, Some("run as the machine's root for these"));
+    }
+    good("privileges", "root")
+}
+
+fn cgroups(facts: &Facts) -> Check {
+    let subject = "control groups";
+    let found = match &facts.cgroups {
+        Ok(found) => found,
+        Err(reason) => {
+            let (what, hint) = split_hint(reason);
+            return check(subject, Verdict::Partial, what, hint);
+        }
+    };
+    let mode = match found.mode {
+        Mode::V1 => "version 1",
+        Mode::V2 => "version 2",
+        Mode::Hybrid => "version 2 for membership, version 1 controllers",
+    };
+    let wanted = [Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids];
+    let lacking: Vec<&str> =
+        wanted.iter().filter(|one| !found.controllers.contains(one)).map(|one| one.name()).collect();
+    if lacking.is_empty() {
+        return good(subject, mode);
+    }
+    let said = format!("{mode}; no limits by {}", lacking.join(", "));
+    check(subject, Verdict::Partial, &said, Some("mount these controllers, or boot with cgroup_enable=NAME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Cgroups;
+
+    fn facts() -> Facts {
+        Facts {
+            kernel: "6.1.0-13-amd64".to_owned(),
+            architecture: "x86_64".to_owned(),
+            system: String::new(),
+            processor: String::new(),
+            cpus: 2,
+            memory: 1 << 30,
+            root: true,
+            user_namespace: false,
+            missing_capabilities: Vec::new(),
+            cgroups: Ok(Cgroups {
+                mode: Mode::V2,
+                controllers: vec![Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids],
+            }),
+            overlay: Ok(()),
+            seccomp: Ok(()),
+            drivers: Vec::new(),
+            tools: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_good_machine_has_nothing_to_say() {
+        let checks = facts().checks();
+        assert!(checks.iter().all(|check| check.verdict == Verdict::Good && check.hint.is_none()), "{checks:?}");
+    }
+
+    #[test]
+    fn each_thing_that_is_missing_says_what_to_do() {
+        let wrong = [
+            ("kernel", Facts { kernel: "4.19.0".to_owned(), ..facts() }),
+            ("privileges", Facts { root: false, ..facts() }),
+            ("privileges", Facts { user_namespace: true, ..facts() }),
+            ("privileges", Facts { missing_capabilities: vec!["CAP_NET_ADMIN".to_owned()], ..facts() }),
+            ("control groups", Facts { cgroups: Err("none is mounted. Hint: mount".to_owned()), ..facts() }),
+            ("control groups", Facts { cgroups: Ok(Cgroups { mode: Mode::V1, controllers: Vec::new() }), ..facts() }),
+            ("overlay file systems", Facts { overlay: Err("no. Hint: modprobe overlay".to_owned()), ..facts() }),
+            ("system-call filters", Facts { seccomp: Err("no. Hint: boot".to_owned()), ..facts() }),
+        ];
+        for (subject, facts) in wrong {
+            let bad: Vec<Check> = facts.checks().into_iter().filter(|check| check.verdict != Verdict::Good).collect();
+            assert_eq!(bad.len(), 1, "{bad:?}");
+            assert_eq!(bad[0].subject, subject);
+            assert!(bad[0].hint.as_ref().is_some_and(|hint| !hint.is_empty()), "{bad:?}");
+            assert!(!bad[0].found.contains("Hint"), "{bad:?}");
+        }
+    }
+}

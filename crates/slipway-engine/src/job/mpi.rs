@@ -1,0 +1,145 @@
+//! How each MPI implementation is told about a lab.
+//!
+//! Both launchers reach the other nodes through the launch agent. Both are kept on the network under test:
+//! - Open MPI may use shared memory between ranks of one node only (`btl vader`). That stays true here: it takes ranks for
+//!   neighbours when one daemon (`orted`) started both, there is one daemon per node, and nodes share neither `/dev/shm` nor
+//!   IPC. Between nodes only `btl tcp` is left, on the addresses of the chosen network.
+//! - MPICH's UCX decides by the machine's identity, which all nodes of this machine have in common, and would then fail or
+//!   pass the network by. It is held to TCP between all ranks (`UCX_TLS=tcp,self`), so ranks of one node talk over loopback.
+//!
+//! Ranks are not bound to cores: every node would bind its own to the same first ones.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
+
+use super::JobError;
+
+/// The launch agent in every node.
+const AGENT: &str = "/run/slipway/agent";
+
+/// What to execute on the first node.
+#[derive(Debug)]
+pub(super) struct Launch {
+    /// The launcher under each of its names, with all arguments.
+    pub(super) commands: Vec<Vec<OsString>>,
+    /// Text of the host file.
+    pub(super) hosts: String,
+    /// For the launcher.
+    pub(super) env: BTreeMap<String, String>,
+}
+
+/// `folder` is where nodes see the host file, `hosts`.
+pub(super) fn launch(lab: &Lab, job: &Job, mpi: Mpi, folder: &Path) -> Result<Launch, JobError> {
+    let network = shared_network(lab, job)?;
+    let slots: u32 = job.nodes.iter().map(|&node| lab.nodes[node].slots).sum();
+    let ranks = job.ranks.unwrap_or(slots);
+    if ranks == 0 {
+        return Err(JobError::Impossible(
+            "it has no ranks\nHint: slipway run -n 4, or `slots` in the lab file".to_owned(),
+        ));
+    }
+    let crowd = Crowd { ranks, slots, cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get) };
+    let hosts_file = folder.join("hosts").to_string_lossy().into_owned();
+    match mpi {
+        Mpi::Openmpi => Ok(openmpi(lab, job, network, &crowd, &hosts_file)),
+        Mpi::Mpich => Ok(mpich(lab, job, network, &crowd, &hosts_file)),
+    }
+}
+
+struct Crowd {
+    ranks: u32,
+    slots: u32,
+    cores: usize,
+}
+
+impl Crowd {
+    /// A rank that polls for a message while another has no core to send it on costs a scheduling tick per message.
+    fn shares_cores(&self) -> bool {
+        usize::try_from(self.ranks).is_ok_and(|ranks| ranks > self.cores)
+    }
+}
+
+/// The first network that every node of the job is on.
+fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> {
+    let on = |node: &usize, network: usize| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
+    let shared = (0..lab.networks.len()).find(|&network| job.nodes.iter().all(|node| on(node, network)));
+    shared.map(|network| &lab.networks[network]).ok_or_else(|| {
+        JobError::Impossible(
+            "its nodes are on no network together\nHint: put them on one, or run on fewer nodes".to_owned(),
+        )
+    })
+}
+
+fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &str) -> Launch {
+    let subnet = network.ipv4.trunc().to_string();
+    let mut options = vec!["--hostfile".to_owned(), hosts_file.to_owned(), "-np".to_owned(), crowd.ranks.to_string()];
+    options.extend(["--bind-to", "none"].map(str::to_owned));
+    if crowd.ranks > crowd.slots {
+        options.push("--oversubscribe".to_owned());
+    }
+    let mut parameters = vec![
+        ("plm_rsh_agent", AGENT),
+        ("oob_tcp_if_include", subnet.as_str()),
+        ("btl_tcp_if_include", subnet.as_str()),
+        ("pml", "ob1"),
+        ("btl", "tcp,vader,self"),
+    ];
+    if crowd.shares_cores() {
+        parameters.push(("mpi_yield_when_idle", "1"));
+    }
+    options.extend(parameters.into_iter().flat_map(|(name, value)| ["--mca", name, value].map(str::to_owned)));
+    Launch {
+        // Debian's alternatives may point `mpirun` to another implementation.
+        commands: ["mpirun.openmpi", "mpirun"].map(|name| command(name, &options, job)).into(),
+        hosts: hosts(lab, job, |name, slots| format!("{name} slots={slots}")),
+        env: [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+    }
+}
+
+fn mpich(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &str) -> Launch {
+    let mut options: Vec<String> =
+        ["-launcher", "ssh", "-launcher-exec", AGENT, "-f", hosts_file].map(str::to_owned).into();
+    options.extend(["-n".to_owned(), crowd.ranks.to_string()]);
+    let index = lab.networks.iter().position(|one| one.name == network.name);
+    let device = |node: usize| {
+        let interface = lab.nodes[node].interfaces.iter().find(|interface| Some(interface.network) == index)?;
+        Some(interface.name.as_str())
+    };
+    let devices: Vec<Option<&str>> = job.nodes.iter().map(|&node| device(node)).collect();
+    let mut env: BTreeMap<String, String> = [("UCX_TLS".to_owned(), "tcp,self".to_owned())].into();
+    // One name holds for all nodes, if they agree; otherwise UCX looks for a device itself.
+    if let Some(Some(name)) = devices.first()
+        && network.driver != DriverKind::Host
+        && devices.iter().all(|other| other.as_ref() == Some(name))
+    {
+        options.extend(["-iface", name].map(str::to_owned));
+        env.insert("UCX_NET_DEVICES".to_owned(), (*name).to_owned());
+    }
+    Launch {
+        commands: vec![command("mpiexec.hydra", &options, job)],
+        hosts: hosts(lab, job, |name, slots| format!("{name}:{slots}")),
+        env,
+    }
+}
+
+fn command(name: &str, options: &[String], job: &Job) -> Vec<OsString> {
+    let words =
+        std::iter::once(name).chain(options.iter().map(String::as_str)).chain(job.command.iter().map(String::as_str));
+    words.map(OsString::from).collect()
+}
+
+fn hosts(lab: &Lab, job: &Job, line: impl Fn(&str, u32) -> String) -> String {
+    job.nodes.iter().map(|&node| &lab.nodes[node]).filter(|node| node.slots > 0).fold(
+        String::new(),
+        |mut text, node| {
+            let _ = writeln!(text, "{}", line(&node.name, node.slots));
+            text
+        },
+    )
+}

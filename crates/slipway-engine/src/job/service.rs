@@ -1,0 +1,224 @@
+//! The launch service: executes in one node what a launcher in another asks for, as `sshd` would on a real cluster.
+//!
+//! It trusts nobody. A caller must be a process in one of the job's nodes, by the kernel's word; what it sends is bounded,
+//! copied, and only then read. All it can have is a command executed in a node of the same job, under the confinement of
+//! every program there, which is what a password-less cluster gives its users.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
+use rustix::process::Signal;
+
+use super::protocol::{Received, Reply, Request, receive, send};
+use super::{JobError, Place};
+use crate::exec::{Child, Launcher, Program, Stdio};
+
+/// Tells the agent where the job's socket is, through the environment of everything that the job starts.
+pub(super) const VARIABLE: &str = "SLIPWAY_LAUNCH";
+/// Where nodes see the folder that holds the service's.
+const IN_NODES: &str = "/run/slipway";
+const SOCKET: &str = "launch.sock";
+/// Connections at once. A launcher holds one per node.
+const MOST_CALLS: usize = 4096;
+
+/// What the kernel may report something about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Somebody wants to connect.
+    Caller,
+    /// A caller said something or is gone.
+    Said(u64),
+    /// A caller's command has ended.
+    Done(u64),
+}
+
+#[derive(Debug)]
+struct Call {
+    /// `None` once the caller is gone.
+    socket: Option<OwnedFd>,
+    child: Option<Child>,
+}
+
+/// The service of one job.
+#[derive(Debug)]
+pub(super) struct Service {
+    folder: PathBuf,
+    listener: OwnedFd,
+    env: BTreeMap<String, String>,
+    calls: BTreeMap<u64, Call>,
+    next: u64,
+}
+
+impl Service {
+    /// Opens the service in a folder of its own, which nodes see below [`IN_NODES`]. Commands get `env`.
+    pub(super) fn open(folder: &Path, env: &BTreeMap<String, String>) -> Result<Self, JobError> {
+        let make = || {
+            fs::DirBuilder::new().mode(0o755).create(folder)?;
+            let listener = listener(folder).inspect_err(|_| {
+                let _ = fs::remove_dir_all(folder);
+            })?;
+            Ok(listener)
+        };
+        let listener = make().map_err(JobError::io(format!("open the launch service in {}", folder.display())))?;
+        let mut service =
+            Self { folder: folder.to_owned(), listener, env: env.clone(), calls: BTreeMap::new(), next: 0 };
+        service.env.extend([service.variable()]);
+        Ok(service)
+    }
+
+    /// The service's folder, as nodes see it.
+    pub(super) fn seen_from_nodes(&self) -> PathBuf {
+        Path::new(IN_NODES).join(self.folder.file_name().unwrap_or_default())
+    }
+
+    /// What the launcher's environment needs.
+    pub(super) fn variable(&self) -> (String, String) {
+        (VARIABLE.to_owned(), self.seen_from_nodes().join(SOCKET).to_string_lossy().into_owned())
+    }
+
+    /// Puts a file into the folder, for nodes to read.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), JobError> {
+        let path = self.folder.join(name);
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(JobError::io(format!("write {}", path.display())))
+    }
+
+    /// Everything to wait for.
+    pub(super) fn waits_for(&self) -> Vec<(BorrowedFd<'_>, Event)> {
+        let mut all = vec![(self.listener.as_fd(), Event::Caller)];
+        for (&id, call) in &self.calls {
+            all.extend(call.socket.as_ref().map(|socket| (socket.as_fd(), Event::Said(id))));
+            all.extend(call.child.as_ref().map(|child| (child.as_fd(), Event::Done(id))));
+        }
+        all
+    }
+
+    /// Acts on what was waited for.
+    pub(super) fn handle(&mut self, event: Event, launcher: &Launcher, places: &[Place]) -> io::Result<()> {
+        match event {
+            Event::Caller => self.accept(places),
+            Event::Said(id) => self.listen_to(id, launcher, places),
+            Event::Done(id) => self.finish(id),
+        }
+    }
+
+    fn accept(&mut self, places: &[Place]) -> io::Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match accept_with(&self.listener, flags) {
+            Ok(socket) => socket,
+            // Gone again before it was served.
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if self.calls.len() < MOST_CALLS && is_from(&socket, places) {
+            self.calls.insert(self.next, Call { socket: Some(socket), child: None });
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn listen_to(&mut self, id: u64, launcher: &Launcher, places: &[Place]) -> io::Result<()> {
+        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
+        let Some(socket) = &call.socket else { return Ok(()) };
+        match (receive(socket)?, &call.child) {
+            (Received::Nothing, _) => {}
+            (Received::Message(Request::Launch { host, command }, stdio), None) => {
+                match start(&host, &command, &stdio, &self.env, launcher, places) {
+                    Ok(child) => call.child = Some(child),
+                    Err(refused) => {
+                        // A caller that is gone needs no answer.
+                        let _ = send(socket.as_fd(), &refused, &[]);
+                        self.calls.remove(&id);
+                    }
+                }
+            }
+            (Received::Message(Request::Signal(number), _), Some(child)) => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    child.signal_group(signal)?;
+                }
+            }
+            // Gone, or out of its turn, or no agent of ours: its command ends with it.
+            (_, Some(child)) => {
+                child.signal_group(Signal::KILL)?;
+                call.socket = None;
+            }
+            (_, None) => {
+                self.calls.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, id: u64) -> io::Result<()> {
+        let Some(Call { socket, child: Some(child) }) = self.calls.remove(&id) else { return Ok(()) };
+        let reply = Reply::Exited(child.wait()?.code());
+        if let Some(socket) = socket {
+            let _ = send(socket.as_fd(), &reply, &[]);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        for child in self.calls.values().filter_map(|call| call.child.as_ref()) {
+            let _ = child.signal_group(Signal::KILL);
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn listener(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // Socket addresses are short (108 bytes), state folders need not be.
+    let folder = fs::File::open(folder)?;
+    let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
+    bind(&socket, &SocketAddrUnix::new(path.as_str())?)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    listen(&socket, 1024)?;
+    Ok(socket)
+}
+
+/// Whether the process that connected is in one of the job's nodes: its PID namespace is one of theirs.
+fn is_from(socket: &OwnedFd, places: &[Place]) -> bool {
+    let namespace = |pid: i32| fs::metadata(format!("/proc/{pid}/ns/pid")).map(|file| file.ino());
+    let Ok(caller) = rustix::net::sockopt::socket_peercred(socket) else { return false };
+    let Ok(caller) = namespace(caller.pid.as_raw_nonzero().get()) else { return false };
+    places.iter().any(|place| namespace(place.entry.init.pid).is_ok_and(|node| node == caller))
+}
+
+fn start(
+    host: &str,
+    command: &str,
+    stdio: &[OwnedFd],
+    env: &BTreeMap<String, String>,
+    launcher: &Launcher,
+    places: &[Place],
+) -> Result<Child, Reply> {
+    let refuse = |code, reason: String| Reply::Refused { code, reason };
+    let [input, output, error] = stdio else {
+        return Err(refuse(255, "the agent passed no standard input and output".to_owned()));
+    };
+    let place = places
+        .iter()
+        .find(|place| is_called(place, host))
+        .ok_or_else(|| refuse(255, format!("find node `{host}` in this job\nHint: list it in the job's nodes")))?;
+    let program =
+        Program { argv: ["/bin/sh", "-c", command].map(Into::into).to_vec(), env: env.clone(), ..Program::default() };
+    let stdio = Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]);
+    launcher
+        .spawn(&place.entry, &program, stdio, place.group.as_ref())
+        .map_err(|error| refuse(error.code(), error.to_string()))
+}
+
+fn is_called(place: &Place, host: &str) -> bool {
+    place.entry.node == host || host.parse().is_ok_and(|address| place.addresses.contains(&address))
+}
