@@ -10,7 +10,6 @@ mod confine;
 pub mod copy;
 pub mod exec;
 pub mod facts;
-pub mod facts;
 pub mod image;
 pub mod job;
 pub mod lab;
