@@ -3,8 +3,13 @@
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::pidfd_send_signal;
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::CgroupError;
+use slipway_sys::signals::Taken;
 
 use super::down::{DownError, clean};
 use super::{LabError, Running};
@@ -30,6 +35,9 @@ pub enum UpError {
     /// The anchor said why.
     #[error("{0}")]
     Failed(String),
+    /// A signal came (Ctrl-C, most often).
+    #[error("bring the lab up: stopped by {}; what had been made is gone", .0.as_str())]
+    Interrupted(Signal),
     /// The lab failed, and so did removing what there was of it.
     #[error("{failure}\nand then to remove what had been made: {undo}\nHint: `slipway down --all` tries again")]
     Undo {
@@ -67,10 +75,15 @@ pub enum Progress {
 
 /// Brings a lab up. The caller must have one thread only, since the anchor is cloned from it.
 ///
+/// `SIGINT`, `SIGTERM` and `SIGHUP` that come while the lab is made undo it; while images are unpacked, which is no part
+/// of a lab yet, they do what they did before.
+///
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
+    let signals =
+        Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = root.try_lock(&lab.name)?;
     let dir = root.lab(&lab.name);
     if dir.exists() {
@@ -79,7 +92,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     }
     let scratch = scratch_of(&lab.name);
     let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, lock };
-    let outcome = make(&blueprint, progress);
+    let outcome = make(&blueprint, &signals, progress);
     match outcome {
         Ok(()) => Ok(Running::open(root, &lab.name)?),
         Err(failure) => match clean(&blueprint.dir).and_then(|_| Ok(blueprint.lock.remove()?)) {
@@ -89,7 +102,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     }
 }
 
-fn make(blueprint: &Blueprint, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
+fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
     let Blueprint { lab, dir, scratch, .. } = blueprint;
     dir.create()?;
     dir.write_lab(lab)?;
@@ -99,8 +112,21 @@ fn make(blueprint: &Blueprint, progress: &mut dyn FnMut(Progress)) -> Result<(),
     }
     let (pidfd, reports) = anchor::fork(blueprint).map_err(UpError::Anchor)?;
     let mut failure = "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)".to_owned();
-    for line in BufReader::new(reports).lines() {
-        let line = line.map_err(UpError::Anchor)?;
+    let mut reports = BufReader::new(reports);
+    let mut line = String::new();
+    loop {
+        if reports.buffer().is_empty()
+            && let Some(signal) = wait(reports.get_ref(), signals).map_err(UpError::Anchor)?
+        {
+            // Its nodes die with it. That it has ended by itself meanwhile is as good.
+            let _ = pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
+            slipway_sys::process::reap(&pidfd).map_err(UpError::Anchor)?;
+            return Err(UpError::Interrupted(signal));
+        }
+        line.clear();
+        if reports.read_line(&mut line).map_err(UpError::Anchor)? == 0 {
+            break;
+        }
         match serde_json::from_str(&line).map_err(|error| UpError::Anchor(error.into()))? {
             Report::Nodes(done) => progress(Progress::Nodes { done, total: lab.nodes.len() }),
             Report::Up => return Ok(()),
@@ -110,6 +136,15 @@ fn make(blueprint: &Blueprint, progress: &mut dyn FnMut(Progress)) -> Result<(),
     // The pipe is closed: the anchor is ending or has ended.
     slipway_sys::process::reap(&pidfd).map_err(UpError::Anchor)?;
     Err(UpError::Failed(failure))
+}
+
+/// Waits for a report, or a signal.
+fn wait(reports: &io::PipeReader, signals: &Taken) -> io::Result<Option<Signal>> {
+    let mut on = [PollFd::new(reports, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    match poll(&mut on, None) {
+        Ok(_) | Err(Errno::INTR) => signals.take(),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots. `SLIPWAY_SCRATCH` names another place.

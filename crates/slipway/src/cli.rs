@@ -1,0 +1,114 @@
+//! From the process's arguments to a command, and from its outcome to an exit code.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use slipway_engine::state::StateRoot;
+use tracing_subscriber::EnvFilter;
+
+use crate::commands::{Command, GROUPS};
+use crate::context::{Context, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Real distributed applications on a virtual cluster of Linux containers, over the network you choose
+#[derive(Debug, Parser)]
+#[command(name = "slipway", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  slipway init                      write a commented lab file, slipway.yaml
+  slipway up                        bring it up
+  slipway exec n1 -- ping -c1 n2    run a program in a node
+  slipway down                      and it is gone";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  SLIPWAY_STATE      folder of running labs (/run/slipway)
+  SLIPWAY_IMAGES     folder of unpacked images (/var/lib/slipway/images)
+  SLIPWAY_IMAGE_MAX  size that an image may unpack to (20GiB)
+  SLIPWAY_SCRATCH    folder of the nodes' /scratch (/var/lib/slipway/scratch)
+  SLIPWAY_LOG        what is logged on standard error (warn), as in debug or slipway_engine=trace";
+
+/// Runs what the process's arguments say.
+pub(crate) fn run() -> Exit {
+    let Cli { global, command } = match parse() {
+        Ok(cli) => cli,
+        Err(exit) => return exit,
+    };
+    log(&global);
+    let context = Context { root: StateRoot::default(), global };
+    match command.run(&context) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            failure.report(context.global.json, context.global.colors());
+            failure.exit()
+        }
+    }
+}
+
+fn parse() -> Result<Cli, Exit> {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        let own_words = std::env::args_os().take_while(|word| word != "--");
+        if !asked && own_words.into_iter().any(|word| word == "--json") {
+            let text = error.render().to_string();
+            let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+            Failure::usage(format!("read the arguments: {text}")).report(true, false);
+        } else {
+            // Where nobody reads it, the exit code remains.
+            let _ = error.print();
+        }
+        if asked { Exit::Success } else { Exit::Usage }
+    })
+}
+
+/// The whole command line: for parsing, completion and manual pages.
+pub(crate) fn command() -> clap::Command {
+    let command = Cli::command().after_help(format!("{EXAMPLES}\n\nExit codes:\n{}\n\n{ENVIRONMENT}", Exit::table()));
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n{}\nGlobal options:\n{{options}}{{after-help}}\n",
+        groups(&command)
+    );
+    command.help_template(template)
+}
+
+/// Subcommands under headings, which clap has not.
+fn groups(command: &clap::Command) -> String {
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        let _ = writeln!(text, "\n{heading}:");
+        for name in *names {
+            let name = name.to_lowercase();
+            let about = command.find_subcommand(&name).and_then(clap::Command::get_about);
+            let _ = writeln!(text, "  {name:<11} {}", about.map(ToString::to_string).unwrap_or_default());
+        }
+    }
+    text
+}
+
+/// Warnings always: whoever trusts a result should have seen them.
+fn log(global: &Global) {
+    let filter = match (std::env::var("SLIPWAY_LOG"), global.verbose) {
+        (Ok(filter), _) => EnvFilter::new(filter),
+        (_, 0) => EnvFilter::new("warn"),
+        (_, 1) => EnvFilter::new("slipway=info,slipway_engine=info,slipway_sys=info,warn"),
+        (_, _) => EnvFilter::new("slipway=debug,slipway_engine=debug,slipway_sys=debug,info"),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(global.colors() && std::io::stderr().is_terminal())
+        .without_time()
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,62 @@
+//! The subcommands, a file each. To add one: its file, and its line here.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Declares the modules, the enum that clap reads, the order of `slipway --help`, and who runs what.
+macro_rules! commands {
+    ($($heading:literal { $($module:ident $name:ident,)* })*) => {
+        $($(mod $module;)*)*
+        mod man;
+
+        /// What slipway is asked to do.
+        #[derive(Debug, clap::Subcommand)]
+        pub(crate) enum Command {
+            $($($name($module::Args),)*)*
+            #[command(hide = true)]
+            Man(man::Args),
+        }
+
+        /// Headings of the overview, and the commands under each.
+        pub(crate) const GROUPS: &[(&str, &[&str])] = &[$(($heading, &[$(stringify!($name)),*])),*];
+
+        impl Command {
+            /// Runs it.
+            pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+                match self {
+                    $($(Self::$name(args) => args.run(context),)*)*
+                    Self::Man(args) => args.run(context),
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    "Labs" {
+        init Init,
+        up Up,
+        down Down,
+        ps Ps,
+        inspect Inspect,
+        graph Graph,
+    }
+    "Programs and files in nodes" {
+        exec Exec,
+        shell Shell,
+        copy Copy,
+        save Save,
+    }
+    "Nodes" {
+        stop Stop,
+        start Start,
+        freeze Freeze,
+        thaw Thaw,
+    }
+    "This machine" {
+        doctor Doctor,
+        completion Completion,
+        schema Schema,
+    }
+}

@@ -1,0 +1,209 @@
+//! `slipway compare`
+
+use std::path::PathBuf;
+
+use slipway_lab::model::{DriverKind, Figure, Pick};
+use slipway_lab::units::Seconds;
+use slipway_measure::probe::{Iperf3, Probe};
+use slipway_measure::summary::{HEADINGS, Summary};
+
+use crate::comparison::{self, Plan, Task};
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// Measure what each network costs, side by side
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The lab is brought up once per driver, as LAB-DRIVER. Each round measures every job under every driver, in an order drawn
+from the seed; rounds follow each other until every driver has been measured --repeat times beyond the warm-up. Ratios
+are to driver host (to the first one where host is not among them), paired by round, with bootstrap 95 % intervals.
+
+Jobs:
+  iperf3   TCP throughput, one stream and --streams, both ways
+  netpipe  TCP latency and throughput over message sizes (NPtcp)
+  ping     round-trip time
+  job      the lab file's own job, MPI or plain; its figure, or its wall time
+
+Examples:
+  slipway compare lab.yaml
+  slipway compare lab.yaml --drivers host,bridge,vxlan --jobs iperf3,job --repeat 10
+  slipway compare lab.yaml --regex 'sec: ([0-9.]+)' --unit s -- openssl speed -seconds 1 md5
+  slipway compare lab.yaml --jobs ping --json | jq .figures")]
+pub struct Args {
+    /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
+    file: Option<PathBuf>,
+    /// Drivers to compare
+    #[arg(long, value_delimiter = ',', value_name = "DRIVER,…", default_value = "host,bridge,ovs,macvlan,vxlan", value_parser = driver)]
+    drivers: Vec<DriverKind>,
+    /// What to measure [default: iperf3, netpipe, ping, and the lab's job where it has one]
+    #[arg(long, value_delimiter = ',', value_name = "JOB,…")]
+    jobs: Vec<String>,
+    /// Rounds that count
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Rounds before them that do not
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    warm_up: u32,
+    /// Parallel streams of iperf3's second test
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
+    streams: u16,
+    /// How long each test of iperf3 takes
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    time: Seconds,
+    /// Ended after this long, each program
+    #[arg(long, default_value = "10min", value_name = "TIME")]
+    timeout: Seconds,
+    /// The node that measures [default: the first]
+    #[arg(long, value_name = "NODE")]
+    client: Option<String>,
+    /// The node that serves [default: the first on another host, else the last]
+    #[arg(long, value_name = "NODE")]
+    server: Option<String>,
+    /// Draws the order within rounds [default: the lab's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Folder for records.jsonl, summary.json and report.html; it must not exist [default: ./slipway-compare-LAB-TIME]
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    figure: FigureArgs,
+    #[command(flatten)]
+    dry_run: DryRun,
+    /// A program to measure, run on the client node
+    #[arg(last = true, value_name = "PROGRAM")]
+    argv: Vec<String>,
+}
+
+/// The figure of a program given on the command line.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The figure of PROGRAM (its wall time where none is given)")]
+struct FigureArgs {
+    /// First group of the first match in its standard output
+    #[arg(long, value_name = "PATTERN", conflicts_with = "json_path", requires = "argv")]
+    regex: Option<String>,
+    /// The one number that this JSON path (RFC 9535) selects
+    #[arg(long, value_name = "PATH", requires = "argv")]
+    json_path: Option<String>,
+    /// What reports call it
+    #[arg(long, value_name = "NAME", requires = "argv")]
+    name: Option<String>,
+    /// Its unit
+    #[arg(long, value_name = "UNIT", requires = "argv")]
+    unit: Option<String>,
+    /// A greater value is better
+    #[arg(long, requires = "argv")]
+    higher_is_better: bool,
+}
+
+impl FigureArgs {
+    fn figure(&self) -> Figure {
+        let pick = match (&self.regex, &self.json_path) {
+            (Some(pattern), _) => Pick::Regex(pattern.clone()),
+            (_, Some(path)) => Pick::JsonPath(path.clone()),
+            (None, None) => Pick::WallTime,
+        };
+        let (name, unit) = if pick == Pick::WallTime { ("wall time", "s") } else { ("figure", "") };
+        Figure {
+            name: self.name.clone().unwrap_or_else(|| name.to_owned()),
+            unit: self.unit.clone().unwrap_or_else(|| unit.to_owned()),
+            higher_is_better: self.higher_is_better,
+            pick,
+        }
+    }
+}
+
+impl Args {
+    pub fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let source = labs::source(self.file.as_deref())?;
+        labs::need_privilege()?;
+        let lab = source.lab()?;
+        let jobs = self.tasks(&lab)?;
+        let plan = Plan {
+            client: self.client.as_deref().map_or(Ok(0), |word| labs::one(&lab, word))?,
+            server: self.server.as_deref().map(|word| labs::one(&lab, word)).transpose()?,
+            source,
+            drivers: distinct(&self.drivers),
+            tasks: jobs,
+            repeat: self.repeat,
+            warm_up: self.warm_up,
+            seed: self.seed.unwrap_or(lab.seed),
+            timeout: self.timeout.duration(),
+            out: self.out,
+        };
+        if self.dry_run.dry_run {
+            context.answer(&plan.describe(), |steps| format!("would measure, in each of {} rounds:\n{}", self.warm_up + self.repeat, steps.join("\n") + "\n"))?;
+            return Ok(Exit::Success);
+        }
+        let done = comparison::run(context, &plan)?;
+        context.answer(&done.summary, |summary| text(summary, &done.folder.display().to_string()))?;
+        Ok(if done.failed { Exit::Failed } else { Exit::Success })
+    }
+
+    fn tasks(&self, lab: &slipway_lab::model::Lab) -> Result<Vec<Task>, Failure> {
+        let mut names = self.jobs.clone();
+        if names.is_empty() && self.argv.is_empty() {
+            names.extend(Probe::BUILTIN.map(str::to_owned));
+            names.extend(lab.job.as_ref().map(|_| "job".to_owned()));
+        }
+        let mut tasks = Vec::new();
+        for name in &names {
+            tasks.push(match (name.as_str(), &lab.job) {
+                ("iperf3", _) => Task::Probe(Probe::Iperf3(self.iperf3())),
+                ("job", Some(job)) => Task::Job(Probe::of_job(job).map_err(|error| Failure::usage(&error))?),
+                ("job", None) => {
+                    return Err(Failure::usage("measure the lab's job: the lab file has none\nHint: add a `job:`, or give a program after `--`"));
+                }
+                (other, _) => match Probe::builtin(other) {
+                    Some(probe) => Task::Probe(probe),
+                    None => {
+                        return Err(Failure::usage(format!(
+                            "measure `{other}`: there is no such job\nHint: choose of {}, job; or give a program after `--`",
+                            Probe::BUILTIN.join(", ")
+                        )));
+                    }
+                },
+            });
+        }
+        if !self.argv.is_empty() {
+            let probe = Probe::of_command(&self.argv, &self.figure.figure()).map_err(|error| Failure::usage(&error))?;
+            tasks.push(Task::Probe(probe));
+        }
+        Ok(tasks)
+    }
+
+    fn iperf3(&self) -> Iperf3 {
+        let mut streams = vec![1, self.streams];
+        streams.dedup();
+        // iperf3 takes whole seconds, at least one.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+        let seconds = self.time.0.ceil().clamp(1.0, 3600.0) as u16;
+        Iperf3 { streams, seconds, ..Iperf3::default() }
+    }
+}
+
+fn driver(word: &str) -> Result<DriverKind, String> {
+    serde_json::from_value(word.into()).map_err(|_| "choose of host, bridge, ovs, macvlan, vxlan, sriov".to_owned())
+}
+
+fn distinct(drivers: &[DriverKind]) -> Vec<DriverKind> {
+    let mut seen = Vec::new();
+    for &driver in drivers {
+        if !seen.contains(&driver) {
+            seen.push(driver);
+        }
+    }
+    seen
+}
+
+fn text(summary: &Summary, folder: &str) -> String {
+    let mut text = String::new();
+    for figure in summary.figures.iter().filter(|figure| figure.headline) {
+        let table = view::table(HEADINGS, figure.rows.iter().map(|row| figure.cells(row, &summary.baseline)));
+        let unit = if figure.unit.is_empty() { String::new() } else { format!(" ({})", figure.unit) };
+        text.push_str(&format!("{}: {}{unit}\n{table}\n", figure.job, figure.name));
+    }
+    text.push_str(&format!("report: {folder}/report.html\nrecords: {folder}/records.jsonl\n"));
+    text
+}

@@ -1,0 +1,90 @@
+//! `slipway doctor`
+
+use clap::ValueEnum;
+use serde::Serialize;
+use slipway_engine::facts::{Check, Facts, Verdict};
+use slipway_lab::units::Bytes;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::view;
+
+/// Say what this machine can and cannot do, and how to get what is missing
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+It changes nothing. The exit code is 0 where labs can run at all, whatever else
+is missing; with drivers named, or with --strict, it is 3 where one of those, or
+anything, is missing.
+
+Examples:
+  slipway doctor
+  slipway doctor ovs vxlan      does this machine run these drivers?
+  slipway doctor --strict       for scripts that prepare a machine")]
+pub(crate) struct Args {
+    /// Network drivers that must be there: host, bridge, ovs, macvlan, vxlan, sriov
+    #[arg(value_name = "DRIVER", hide_possible_values = true)]
+    drivers: Vec<Driver>,
+    /// Fail where anything is missing
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Driver {
+    Host,
+    Bridge,
+    Ovs,
+    Macvlan,
+    Vxlan,
+    Sriov,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    facts: Facts,
+    checks: Vec<Check>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let facts = Facts::gather();
+        let answer = Answer { checks: facts.checks(), facts };
+        context.answer(&answer, text)?;
+        let fails = |check: &&Check| match check.verdict {
+            Verdict::Good => false,
+            Verdict::Partial => self.strict || self.drivers.iter().any(|driver| driver.is_about(check)),
+            Verdict::Missing => true,
+        };
+        let failing: Vec<&str> =
+            answer.checks.iter().filter(fails).map(|check| check.subject.as_str()).collect();
+        if failing.is_empty() {
+            return Ok(Exit::Success);
+        }
+        Err(Failure::new(Exit::Unable, &format!("find all that is needed on this machine: {}", failing.join(", "))))
+    }
+}
+
+impl Driver {
+    fn is_about(self, check: &Check) -> bool {
+        self.to_possible_value().is_some_and(|value| check.subject == format!("driver {}", value.get_name()))
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    let Facts { kernel, architecture, system, processor, cpus, memory, .. } = &answer.facts;
+    let machine = view::facts(&[
+        ("machine", format!("{system}, Linux {kernel}, {architecture}")),
+        ("", format!("{processor}, {}, {}", view::count(*cpus, "processor"), view::size(Bytes(*memory)))),
+    ]);
+    let checks = answer.checks.iter().map(|Check { subject, verdict, found, hint }| {
+        let mark = if *verdict == Verdict::Good { '✔' } else { '✘' };
+        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("\n      Hint: {}", indented(hint)));
+        format!("{mark} {subject}: {}{hint}\n", indented(found))
+    });
+    format!("{machine}\n{}", checks.collect::<String>())
+}
+
+fn indented(text: &str) -> String {
+    text.trim().replace('\n', "\n      ")
+}

@@ -1,0 +1,93 @@
+//! `slipway down`
+
+use serde::Serialize;
+use slipway_engine::lab::{Removed, down, leftovers};
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs;
+
+/// Take labs down, whatever state they are in
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every process of the lab ends, its networks and files are gone; images stay for
+the next time. A lab that is not there is no error. What cannot be removed is
+told, and the rest is removed all the same.
+
+Examples:
+  slipway down                 the only lab there is
+  slipway down demo            by name
+  slipway down lab.yaml        the lab that the file names
+  slipway down --all           all labs, and anything a crash left behind")]
+pub(crate) struct Args {
+    /// Names of labs, or lab files [default: the only lab there is]
+    #[arg(value_name = "LAB")]
+    labs: Vec<String>,
+    /// All labs, and whatever a crash left of one
+    #[arg(short, long, conflicts_with = "labs")]
+    all: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Serialize, Default)]
+struct Answer {
+    removed: Vec<Removed>,
+    absent: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Planned {
+    would_remove: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        labs::need_privilege()?;
+        let names = self.names(context)?;
+        if self.dry_run.dry_run {
+            let known = leftovers(&context.root)?;
+            let planned = Planned { would_remove: names.into_iter().filter(|name| known.contains(name)).collect() };
+            context.answer(&planned, |planned| match planned.would_remove.as_slice() {
+                [] => "would remove nothing: there is no such lab\n".to_owned(),
+                names => format!("would remove: {}\n", names.join(", ")),
+            })?;
+            return Ok(Exit::Success);
+        }
+        let (mut answer, mut failures) = (Answer::default(), Vec::new());
+        for name in names {
+            match down(&context.root, &name) {
+                Ok(Some(removed)) => answer.removed.push(removed),
+                Ok(None) => answer.absent.push(name),
+                Err(error) => failures.push(format!("take lab `{name}` down: {error}")),
+            }
+        }
+        context.tell(&answer, text)?;
+        if failures.is_empty() { Ok(Exit::Success) } else { Err(Failure::new(Exit::Failed, &failures.join("\n"))) }
+    }
+
+    fn names(&self, context: &Context) -> Result<Vec<String>, Failure> {
+        if self.all {
+            return Ok(leftovers(&context.root)?);
+        }
+        let known = context.root.labs()?;
+        match (self.labs.as_slice(), known.len()) {
+            ([], 0 | 1) => Ok(known),
+            ([], several) => Err(Failure::usage(format!(
+                "choose a lab: there are {several}\nHint: name one of {}, or all with --all",
+                known.join(", ")
+            ))),
+            (words, _) => words.iter().map(|word| labs::name(word)).collect(),
+        }
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    let removed = answer.removed.iter().map(|Removed { lab, was_running }| {
+        if *was_running { format!("lab {lab} is down\n") } else { format!("removed what a crash had left of lab {lab}\n") }
+    });
+    let absent = answer.absent.iter().map(|lab| format!("lab {lab} is not there: nothing to remove\n"));
+    let lines: Vec<String> = removed.chain(absent).collect();
+    if lines.is_empty() { "no lab is up: nothing to remove\n".to_owned() } else { lines.concat() }
+}

@@ -1,0 +1,29 @@
+//! `slipway freeze`
+
+use super::stop::{Chosen, Done};
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Stop every process of nodes where it stands
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "slipway freeze [OPTIONS] [LAB] <NODE>...", after_help = "\
+The node keeps its memory and connections and answers nothing, until `slipway thaw`.
+
+Examples:
+  slipway freeze demo n3
+  slipway freeze demo 'n*'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, nodes) = self.chosen.open(context)?;
+        let done = Done::new("freeze", "frozen", &running, &nodes, self.dry_run);
+        done.make(context, || Ok(running.freeze(&nodes)?))
+    }
+}

@@ -1,0 +1,57 @@
+//! `slipway init`
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Write a commented lab file to begin from
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A file that is there already is never overwritten.
+
+Examples:
+  slipway init                write slipway.yaml
+  slipway init mylab.yaml     write another
+  slipway init --dry-run      show what would be written")]
+pub(crate) struct Args {
+    /// The file to write
+    #[arg(default_value = "slipway.yaml")]
+    file: PathBuf,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: PathBuf,
+    text: &'static str,
+    dry_run: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let written = Written { file: self.file, text: slipway_lab::template(), dry_run: self.dry_run.dry_run };
+        if written.dry_run {
+            context.answer(&written, |written| written.text.to_owned())?;
+            return Ok(Exit::Success);
+        }
+        let shown = written.file.display();
+        let file = OpenOptions::new().write(true).create_new(true).open(&written.file);
+        file.and_then(|mut file| file.write_all(written.text.as_bytes())).map_err(|error| {
+            let hint = match error.kind() {
+                ErrorKind::AlreadyExists => "\nHint: it stays as it is; give another name: `slipway init NAME.yaml`",
+                _ => "",
+            };
+            Failure::new(Exit::Failed, &format!("write {shown}: {error}{hint}"))
+        })?;
+        let argument = if written.file.as_os_str() == "slipway.yaml" { String::new() } else { format!(" {shown}") };
+        context.tell(&written, |_| format!("wrote {shown}\ntry: slipway up{argument}\n"))?;
+        Ok(Exit::Success)
+    }
+}

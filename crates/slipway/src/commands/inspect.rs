@@ -1,0 +1,125 @@
+//! `slipway inspect`
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use slipway_engine::lab::{NodeRow, Running};
+use slipway_engine::network::Mechanism;
+use slipway_engine::state::State;
+use slipway_lab::model::{Host, Image, Lab, Network, Node};
+use slipway_lab::units::Bytes;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// Show everything about a lab, or about one node
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "slipway inspect [OPTIONS] [LAB] [NODE]", after_help = "\
+Addresses, routes, mounts, limits, processes, and what each network is made of
+on this machine.
+
+Examples:
+  slipway inspect demo                  the lab
+  slipway inspect demo n1               one node
+  slipway inspect demo n1 --json | jq -r .node.interfaces[0].ipv4")]
+pub(crate) struct Args {
+    /// Lab (name or file) and node; a node alone where one lab runs [default: the only lab]
+    #[arg(value_names = ["LAB", "NODE"], num_args = 0..=2)]
+    words: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct WholeLab<'a> {
+    lab: &'a Lab,
+    /// Where the lab is written down.
+    folder: PathBuf,
+    state: &'a State,
+    nodes: Vec<NodeRow>,
+}
+
+#[derive(Serialize)]
+struct OneNode<'a> {
+    lab: &'a str,
+    node: &'a Node,
+    host: &'a Host,
+    image: &'a Image,
+    networks: Vec<&'a Network>,
+    mechanisms: Vec<&'a Mechanism>,
+    now: NodeRow,
+    /// All of its processes, by their numbers on the machine.
+    pids: Vec<i32>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let root = &context.root;
+        match self.words.as_slice() {
+            [] => whole(context, &labs::running(root, None)?)?,
+            [lab] if labs::is_file(lab) || root.lab(lab).exists() => whole(context, &labs::running(root, Some(lab))?)?,
+            words => {
+                let (running, index) = labs::node(root, words)?;
+                one(context, &running, index)?;
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
+    let answer = WholeLab {
+        lab: &running.lab,
+        folder: running.dir().path().to_owned(),
+        state: &running.state,
+        nodes: running.rows()?,
+    };
+    context.answer(&answer, |answer| {
+        let facts = [
+            ("lab", answer.lab.name.clone()),
+            ("anchor", format!("process {}", answer.state.anchor.pid)),
+            ("folder", answer.folder.display().to_string()),
+            ("seed", answer.lab.seed.to_string()),
+        ];
+        format!("{}\n{}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
+    })
+}
+
+fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure> {
+    let lab = &running.lab;
+    let node = &lab.nodes[index];
+    let networks: Vec<&Network> = node.interfaces.iter().map(|interface| &lab.networks[interface.network]).collect();
+    let answer = OneNode {
+        lab: &lab.name,
+        node,
+        host: &lab.hosts[node.host],
+        image: &lab.images[node.image],
+        mechanisms: running
+            .state
+            .networks
+            .iter()
+            .filter(|how| networks.iter().any(|network| network.name == how.network))
+            .collect(),
+        networks,
+        now: running.row(index)?,
+        pids: running.group(index)?.map(|group| group.pids()).transpose()?.unwrap_or_default(),
+    };
+    context.answer(&answer, |answer| {
+        let mut facts = vec![
+            ("node", format!("{} (group {}) of lab {}", node.name, node.group, lab.name)),
+            ("status", status(answer)),
+        ];
+        facts.extend(view::node(lab, node, &running.state.networks));
+        view::facts(&facts)
+    })
+}
+
+fn status(answer: &OneNode<'_>) -> String {
+    let NodeRow { status, pid, usage, .. } = &answer.now;
+    let pid = pid.map_or_else(String::new, |pid| format!(", init is process {pid}"));
+    let usage = usage.as_ref().map_or_else(String::new, |usage| {
+        let (memory, seconds) = (view::size(Bytes(usage.memory)), usage.cpu_ns as f64 / 1e9);
+        format!(", {}, {memory}, {seconds:.2} s of CPU", view::count(answer.pids.len(), "process"))
+    });
+    format!("{status}{pid}{usage}")
+}

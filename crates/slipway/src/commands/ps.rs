@@ -1,0 +1,131 @@
+//! `slipway ps`
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use slipway_engine::lab::{NodeRow, Running};
+use slipway_engine::state::StateRoot;
+use slipway_lab::units::Bytes;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// List running labs, or the nodes of one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A lab is `up`, `changing` (being brought up or down) or `broken` (a crash left
+it; `slipway down` removes it). A node is `running`, `frozen`, `stopped` (by
+`slipway stop`) or `dead` (its init ended; `slipway start` revives it).
+
+Units: CPU is processor time in seconds; MEMORY is in KiB, MiB or GiB, in which
+pages that processes share count for each unless the node has a memory limit.
+
+Examples:
+  slipway ps                        all labs
+  slipway ps demo                   its nodes, with what they use
+  slipway ps demo --json | jq -r '.nodes[] | select(.status != \"running\").name'")]
+pub(crate) struct Args {
+    /// Name of a lab, or a lab file [default: all labs]
+    lab: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Labs {
+    labs: Vec<LabRow>,
+}
+
+#[derive(Serialize)]
+struct LabRow {
+    name: String,
+    status: &'static str,
+    nodes: Option<usize>,
+    /// Network names with their drivers.
+    networks: Vec<String>,
+    /// Seconds since 1970 UTC.
+    since: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Nodes {
+    lab: String,
+    nodes: Vec<NodeRow>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        labs::need_privilege()?;
+        match &self.lab {
+            Some(word) => {
+                let running = labs::running(&context.root, Some(word))?;
+                let nodes = Nodes { lab: running.lab.name.clone(), nodes: running.rows()? };
+                context.answer(&nodes, nodes_text)?;
+            }
+            None => {
+                let names = context.root.labs()?;
+                let labs = Labs { labs: names.into_iter().map(|name| row(&context.root, name)).collect() };
+                context.answer(&labs, labs_text)?;
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn row(root: &StateRoot, name: String) -> LabRow {
+    match Running::open(root, &name) {
+        Ok(Running { lab, state, .. }) => LabRow {
+            name,
+            status: "up",
+            nodes: Some(lab.nodes.len()),
+            networks: lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect(),
+            since: Some(state.since),
+        },
+        Err(_) => {
+            let busy = root.try_lock(&name).is_err();
+            let status = if busy { "changing" } else { "broken" };
+            LabRow { name, status, nodes: None, networks: Vec::new(), since: None }
+        }
+    }
+}
+
+fn labs_text(labs: &Labs) -> String {
+    if labs.labs.is_empty() {
+        return "no lab is up\n".to_owned();
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let dash = || "-".to_owned();
+    view::table(
+        ["LAB", "STATUS", "NODES", "SINCE", "NETWORKS"],
+        labs.labs.iter().map(|lab| {
+            [
+                lab.name.clone(),
+                lab.status.to_owned(),
+                lab.nodes.map_or_else(dash, |nodes| nodes.to_string()),
+                lab.since.map_or_else(dash, |since| view::age(now.saturating_sub(since))),
+                if lab.networks.is_empty() { dash() } else { lab.networks.join(", ") },
+            ]
+        }),
+    )
+}
+
+fn nodes_text(nodes: &Nodes) -> String {
+    let dash = || "-".to_owned();
+    view::table(
+        ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "ADDRESSES"],
+        nodes.nodes.iter().map(|node| {
+            let used = |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
+            [
+                node.name.clone(),
+                node.status.clone(),
+                node.host.clone(),
+                node.image.clone(),
+                node.pid.map_or_else(dash, |pid| pid.to_string()),
+                used(&|usage| format!("{:.2} s", usage.cpu_ns as f64 / 1e9)),
+                used(&|usage| view::size(Bytes(usage.memory))),
+                used(&|usage| usage.pids.to_string()),
+                node.addresses.join(" "),
+            ]
+        }),
+    )
+}

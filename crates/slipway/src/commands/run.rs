@@ -1,0 +1,217 @@
+//! `slipway run`
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use slipway_engine::image::Store;
+use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
+use slipway_engine::lab::{self, Running};
+use slipway_lab::model::{Job, Lab, Mpi};
+use slipway_lab::units::Seconds;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::{labs, stamp};
+
+/// Run a program over the nodes of a lab: plain or MPI
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A plain program runs on every node of --on at once; an MPI program is launched from the first of them over all, by the
+implementation's own launcher, through Slipway in place of ssh. What they print appears as it comes, tagged by node where
+there is more than one, and is kept in the run's folder. The exit code is the first failing program's; Ctrl-C and
+--timeout end everything that was started.
+
+Where LAB is a file whose lab is not up, it is brought up for the run and taken down after it.
+
+Examples:
+  slipway run lab.yaml                               the lab file's own job
+  slipway run --mpi openmpi -n 8 demo -- hpcc
+  slipway run --mpi mpich --on 'n1,n2' -- ./a.out    where one lab runs
+  slipway run --on web demo -- nginx -t")]
+pub struct Args {
+    /// Lab (name or file) [default: the only one that runs]
+    lab: Option<String>,
+    /// Launch as an MPI program, with this implementation: openmpi or mpich
+    #[arg(long, value_name = "MPI", value_parser = mpi, requires = "argv")]
+    mpi: Option<Mpi>,
+    /// MPI ranks [default: the nodes' slots]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    ranks: Option<u32>,
+    /// Nodes to run on: names, groups, patterns [default: the job's, or all]
+    #[arg(long, value_name = "NODES")]
+    on: Option<String>,
+    /// Run in this folder of the nodes
+    #[arg(short, long, value_name = "FOLDER")]
+    workdir: Option<PathBuf>,
+    /// Set a variable of the environment; without a value, as it is here
+    #[arg(short, long, value_name = "KEY[=VALUE]")]
+    env: Vec<String>,
+    /// Ended after this long
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Seconds>,
+    /// Folder for what the programs print; it must not exist [default: ./slipway-run-LAB-TIME]
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    dry_run: DryRun,
+    /// The program and its arguments [default: the lab file's job]
+    #[arg(last = true, value_name = "PROGRAM")]
+    argv: Vec<String>,
+}
+
+fn mpi(word: &str) -> Result<Mpi, String> {
+    serde_json::from_value(word.into()).map_err(|_| "choose openmpi or mpich".to_owned())
+}
+
+#[derive(Serialize)]
+struct Ran<'a> {
+    lab: &'a str,
+    folder: PathBuf,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+impl Args {
+    pub fn run(self, context: &Context) -> Result<Exit, Failure> {
+        labs::need_privilege()?;
+        match self.lab.as_deref().filter(|word| labs::is_file(word)) {
+            Some(file) => {
+                let lab = labs::read(Some(file.as_ref()))?;
+                if context.root.lab(&lab.name).exists() {
+                    return self.in_lab(context, &Running::open(&context.root, &lab.name)?);
+                }
+                self.in_passing(context, &lab)
+            }
+            None => self.in_lab(context, &labs::running(&context.root, self.lab.as_deref())?),
+        }
+    }
+
+    /// Brings the lab up, runs, takes it down whatever came of it.
+    fn in_passing(&self, context: &Context, model: &Lab) -> Result<Exit, Failure> {
+        let job = self.job(model)?;
+        if self.dry_run.dry_run {
+            return dry(context, model, &job);
+        }
+        let mut meter = Meter::new(&context.global);
+        let up = lab::up(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
+        meter.finish();
+        let outcome = self.launch(context, &up?, &job);
+        lab::down(&context.root, &model.name)?;
+        outcome
+    }
+
+    fn in_lab(&self, context: &Context, running: &Running) -> Result<Exit, Failure> {
+        let job = self.job(&running.lab)?;
+        if self.dry_run.dry_run {
+            return dry(context, &running.lab, &job);
+        }
+        self.launch(context, running, &job)
+    }
+
+    /// The lab's own job, or the one on the command line; what is said there comes before what the file says.
+    fn job(&self, lab: &Lab) -> Result<Job, Failure> {
+        let mut job = match (&lab.job, self.argv.is_empty()) {
+            (_, false) => Job {
+                command: self.argv.clone(),
+                mpi: self.mpi,
+                ranks: None,
+                nodes: (0..lab.nodes.len()).collect(),
+                timeout: None,
+                workdir: None,
+                env: BTreeMap::new(),
+                figure: None,
+            },
+            (Some(job), true) => job.clone(),
+            (None, true) => {
+                return Err(Failure::usage(format!(
+                    "run the job of lab `{}`: its file has none\nHint: add a `job:` to it, or give a program after `--`",
+                    lab.name
+                )));
+            }
+        };
+        if self.ranks.is_some() && job.mpi.is_none() {
+            return Err(Failure::usage("start ranks of a plain program\nHint: add --mpi openmpi or --mpi mpich; leave -n out to run it once on every node"));
+        }
+        if let Some(on) = &self.on {
+            job.nodes = lab.select(&[on])?;
+        }
+        job.ranks = self.ranks.or(job.ranks);
+        job.timeout = self.timeout.or(job.timeout);
+        job.workdir = self.workdir.clone().or(job.workdir);
+        job.env.extend(super::exec::environment(&self.env)?);
+        Ok(job)
+    }
+
+    fn launch(&self, context: &Context, running: &Running, job: &Job) -> Result<Exit, Failure> {
+        let name = &running.lab.name;
+        let folder = stamp::folder(self.out.as_deref(), "run", name)?;
+        let tagged = job.mpi.is_none() && job.nodes.len() > 1;
+        let quiet = context.global.json;
+        let mut unheard = None;
+        let outcome = job::run(running, job, &folder, &mut |line| {
+            if !quiet && unheard.is_none() {
+                unheard = show(line, tagged).err();
+            }
+        })?;
+        for note in &outcome.notes {
+            tracing::warn!("{note}");
+        }
+        let code = outcome.code;
+        if !quiet && !context.global.quiet {
+            eprintln!("{}", last_words(&outcome, &folder.display().to_string()));
+        }
+        if quiet {
+            context.answer(&Ran { lab: name, folder, outcome }, |_| String::new())?;
+        }
+        Ok(if code == 0 { Exit::Success } else { Exit::Program(code) })
+    }
+}
+
+fn dry(context: &Context, lab: &Lab, job: &Job) -> Result<Exit, Failure> {
+    context.answer(job, |job| {
+        let way = job.mpi.map_or_else(|| "on each of".to_owned(), |mpi| format!("with {} over", format!("{mpi:?}").to_lowercase()));
+        format!("would run {} {way} {}\n", job.command.join(" "), labs::names(lab, &job.nodes).join(", "))
+    })?;
+    Ok(Exit::Success)
+}
+
+/// Passes a line on. On a terminal, control characters are made visible: what a node prints must not steer it.
+fn show(line: Line<'_>, tagged: bool) -> io::Result<()> {
+    let to_terminal = match line.stream {
+        Stream::Stdout => io::stdout().is_terminal(),
+        Stream::Stderr => io::stderr().is_terminal(),
+    };
+    let mut text = Vec::new();
+    if tagged {
+        text.extend_from_slice(line.node.as_bytes());
+        text.extend_from_slice(b" | ");
+    }
+    if to_terminal {
+        let shown = String::from_utf8_lossy(line.bytes);
+        let shown = shown.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
+        text.extend_from_slice(shown.collect::<String>().as_bytes());
+    } else {
+        text.extend_from_slice(line.bytes);
+    }
+    text.push(b'\n');
+    match line.stream {
+        Stream::Stdout => io::stdout().write_all(&text),
+        Stream::Stderr => io::stderr().write_all(&text),
+    }
+}
+
+fn last_words(outcome: &Outcome, folder: &str) -> String {
+    let how = match outcome.ended {
+        Ended::Itself => format!("ended with code {}", outcome.code),
+        Ended::Timeout => "ended: its time was over".to_owned(),
+        Ended::Signal(number) => format!("ended by signal {number}"),
+    };
+    let failed: Vec<String> =
+        outcome.programs.iter().filter(|ran| ran.code != 0).map(|ran| format!("{} ({})", ran.node, ran.code)).collect();
+    let failed = if failed.is_empty() { String::new() } else { format!("; failed: {}", failed.join(", ")) };
+    format!("the job {how} after {:.2} s{failed}; output in {folder}", outcome.seconds)
+}

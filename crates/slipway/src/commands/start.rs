@@ -1,0 +1,29 @@
+//! `slipway start`
+
+use super::stop::{Chosen, Done};
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Start nodes that are stopped or dead, with the files and links they had
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "slipway start [OPTIONS] [LAB] <NODE>...", after_help = "\
+Nodes that run already are left alone.
+
+Examples:
+  slipway start demo n3
+  slipway start demo n1,web,'db*'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, nodes) = self.chosen.open(context)?;
+        let done = Done::new("start", "started", &running, &nodes, self.dry_run);
+        done.make(context, || Ok(running.start(&nodes)?))
+    }
+}

@@ -1,0 +1,96 @@
+//! `slipway stop`, and what it shares with the other commands that change nodes.
+
+use serde::Serialize;
+use slipway_engine::lab::Running;
+use slipway_lab::units::Seconds;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs;
+
+/// Stop nodes; their files and links are kept
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "slipway stop [OPTIONS] [LAB] <NODE>...", after_help = "\
+Every program in the node gets SIGTERM and the time of --grace; then all is
+ended, and its links go silent.
+
+Examples:
+  slipway stop demo n3
+  slipway stop demo n1,n2 --grace 0s         at once
+  slipway stop demo 'n*' --grace 1min
+
+Units of --grace: us, ms, s, min, h")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// How long programs may take to end
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    grace: Seconds,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, nodes) = self.chosen.open(context)?;
+        let done = Done::new("stop", "stopped", &running, &nodes, self.dry_run);
+        done.make(context, || Ok(running.stop(&nodes, self.grace.duration())?))
+    }
+}
+
+fn seconds(text: &str) -> Result<Seconds, String> {
+    text.parse().map_err(|error: slipway_lab::units::UnitError| error.to_string())
+}
+
+/// A lab and some of its nodes, as written.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chosen {
+    /// Lab (name or file; may be left out where one runs), then nodes, groups or patterns, also as n1,n2
+    #[arg(value_names = ["LAB", "NODE"], num_args = 1.., required = true)]
+    words: Vec<String>,
+}
+
+impl Chosen {
+    /// The lab, opened, and the nodes' indices.
+    pub(crate) fn open(&self, context: &Context) -> Result<(Running, Vec<usize>), Failure> {
+        labs::nodes(&context.root, &self.words)
+    }
+}
+
+/// What is done to which nodes.
+#[derive(Serialize)]
+pub(crate) struct Done {
+    lab: String,
+    action: &'static str,
+    #[serde(skip)]
+    participle: &'static str,
+    nodes: Vec<String>,
+    dry_run: bool,
+}
+
+impl Done {
+    /// `action` is a verb, `participle` what the nodes are afterwards.
+    pub(crate) fn new(
+        action: &'static str,
+        participle: &'static str,
+        running: &Running,
+        nodes: &[usize],
+        DryRun { dry_run }: DryRun,
+    ) -> Self {
+        let lab = &running.lab;
+        Self { lab: lab.name.clone(), action, participle, nodes: labs::names(lab, nodes), dry_run }
+    }
+
+    /// Does it, unless it is only to be said, and says so.
+    pub(crate) fn make(&self, context: &Context, act: impl FnOnce() -> Result<(), Failure>) -> Result<Exit, Failure> {
+        let nodes = self.nodes.join(", ");
+        if self.dry_run {
+            context.answer(self, |done| format!("would {} {nodes} of lab {}\n", done.action, done.lab))?;
+        } else {
+            act()?;
+            context.tell(self, |done| format!("{} {nodes} of lab {}\n", done.participle, done.lab))?;
+        }
+        Ok(Exit::Success)
+    }
+}

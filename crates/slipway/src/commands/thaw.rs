@@ -1,0 +1,31 @@
+//! `slipway thaw`
+
+use super::stop::{Chosen, Done};
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Let frozen nodes go on
+#[derive(Debug, clap::Args)]
+#[command(
+    visible_alias = "unfreeze",
+    override_usage = "slipway thaw [OPTIONS] [LAB] <NODE>...",
+    after_help = "\
+Examples:
+  slipway thaw demo n3
+  slipway thaw demo 'n*'"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, nodes) = self.chosen.open(context)?;
+        let done = Done::new("thaw", "thawed", &running, &nodes, self.dry_run);
+        done.make(context, || Ok(running.thaw(&nodes)?))
+    }
+}

@@ -1,0 +1,80 @@
+//! `slipway up`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+use slipway_engine::image::Store;
+use slipway_engine::lab::{self, NodeRow};
+use slipway_engine::network::{self, Mechanism};
+use slipway_lab::model::Lab;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::{labs, view};
+
+/// Bring a lab up
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+It returns once every node is ready. What fails or is interrupted (Ctrl-C)
+half-way is undone.
+
+Examples:
+  slipway up                       the lab in ./slipway.yaml or ./lab.yaml
+  slipway up examples/mpi.yaml     another
+  slipway up --dry-run             what it would make, and of what on this machine")]
+pub(crate) struct Args {
+    /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Serialize)]
+struct Planned<'a> {
+    plan: &'a Lab,
+    networks: Vec<Mechanism>,
+}
+
+#[derive(Serialize)]
+struct Up {
+    lab: String,
+    seconds: f64,
+    nodes: Vec<NodeRow>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let file = labs::read(self.file.as_deref())?;
+        labs::need_privilege()?;
+        if self.dry_run.dry_run {
+            let planned = Planned { plan: &file, networks: network::plan(&file)? };
+            context.answer(&planned, |planned| {
+                format!("would bring up lab {}:\n\n{}", file.name, view::lab(&file, &planned.networks))
+            })?;
+            return Ok(Exit::Success);
+        }
+        let started = Instant::now();
+        let mut meter = Meter::new(&context.global);
+        let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
+        meter.finish();
+        let running = outcome?;
+        let up = Up { lab: file.name.clone(), seconds: started.elapsed().as_secs_f64(), nodes: running.rows()? };
+        context.tell(&up, |up| text(&file, up.seconds))?;
+        Ok(Exit::Success)
+    }
+}
+
+fn text(lab: &Lab, seconds: f64) -> String {
+    let networks: Vec<String> = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
+    let networks = if networks.is_empty() { "no network".to_owned() } else { networks.join(", ") };
+    format!(
+        "lab {name} is up after {seconds:.2} s: {nodes} on {hosts}, {networks}\ntry: slipway exec {name} {first} -- ip address\n",
+        name = lab.name,
+        nodes = view::count(lab.nodes.len(), "node"),
+        hosts = view::count(lab.hosts.len(), "host"),
+        first = lab.nodes[0].name,
+    )
+}

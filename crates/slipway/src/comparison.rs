@@ -1,0 +1,300 @@
+//! Comparing drivers: the same lab under each, the same jobs in each, round after round.
+//!
+//! All labs are up at once and idle but for the one that is measured, so that nothing of bringing up or down falls into
+//! a measurement, and every driver meets the same minutes of the machine's life.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha8Rng;
+use slipway_engine::exec::Launcher;
+use slipway_engine::facts::Facts;
+use slipway_engine::image::Store;
+use slipway_engine::job::{self, Ended, Stream};
+use slipway_engine::lab::{self, Running};
+use slipway_engine::probe::{Between, ProbeError};
+use slipway_lab::Overrides;
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::units::Seconds;
+use slipway_measure::probe::{Output, Probe, Sample};
+use slipway_measure::record::{Begin, Comparison, End, FORMAT, Job, Measurement, Writer};
+use slipway_measure::report;
+use slipway_measure::summary::Summary;
+use slipway_sys::signals::Taken;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs::Source;
+use crate::stamp;
+
+/// What is compared, and how.
+#[derive(Debug)]
+pub struct Plan {
+    pub source: Source,
+    pub drivers: Vec<DriverKind>,
+    pub tasks: Vec<Task>,
+    pub repeat: u32,
+    pub warm_up: u32,
+    pub seed: u64,
+    /// For each program.
+    pub timeout: Duration,
+    /// Index of the node that measures.
+    pub client: usize,
+    /// Index of the node that serves; the first on another host where `None`, else the last.
+    pub server: Option<usize>,
+    pub out: Option<PathBuf>,
+}
+
+/// Something to measure.
+#[derive(Debug)]
+pub enum Task {
+    /// Between the two nodes.
+    Probe(Probe),
+    /// The lab's own job, over its nodes.
+    Job(Probe),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Done {
+    pub summary: Summary,
+    pub folder: PathBuf,
+    /// True where something could not be measured.
+    pub failed: bool,
+}
+
+impl Task {
+    fn probe(&self) -> &Probe {
+        match self {
+            Self::Probe(probe) | Self::Job(probe) => probe,
+        }
+    }
+}
+
+impl Plan {
+    /// What a round measures, in words.
+    pub fn describe(&self) -> Vec<String> {
+        let each = |driver: &DriverKind| {
+            let driver = *driver;
+            self.tasks.iter().map(move |task| format!("  {} under driver {driver}", task.probe().name()))
+        };
+        self.drivers.iter().flat_map(each).collect()
+    }
+
+    fn lab(&self, driver: DriverKind) -> Result<Lab, Failure> {
+        let name = format!("{}-{driver}", self.source.lab()?.name);
+        self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
+    }
+
+    fn server(&self, lab: &Lab) -> usize {
+        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[self.client].host);
+        self.server.or_else(elsewhere).unwrap_or(lab.nodes.len() - 1)
+    }
+}
+
+/// Compares. Whatever happens, every lab that was brought up is taken down again.
+pub fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
+    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
+    let labs: Vec<(DriverKind, Lab)> =
+        plan.drivers.iter().map(|&driver| Ok((driver, plan.lab(driver)?))).collect::<Result<_, Failure>>()?;
+    let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.source.lab()?.name)?;
+    let outcome = bring_up(context, &labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
+    let downs: Vec<_> = labs.iter().map(|(_, lab)| lab::down(&context.root, &lab.name)).collect();
+    let outcome = outcome?;
+    downs.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(outcome)
+}
+
+/// A lab that is up, or why it is not. A driver that this machine cannot run is said so in the report; the others go on.
+struct Site {
+    driver: DriverKind,
+    lab: Result<Running, String>,
+}
+
+fn bring_up(context: &Context, labs: &[(DriverKind, Lab)]) -> Result<Vec<Site>, Failure> {
+    let store = Store::open()?;
+    let mut sites = Vec::new();
+    for (driver, lab) in labs {
+        say(context, &format!("bringing up {}", lab.name));
+        let up = lab::up(&context.root, &store, lab, &mut |_| {}).map_err(|error| error.to_string());
+        if let Err(why) = &up {
+            say(context, &format!("leaving out driver {driver}: {why}"));
+        }
+        sites.push(Site { driver: *driver, lab: up });
+    }
+    if sites.iter().all(|site| site.lab.is_err()) {
+        let why = sites.iter().find_map(|site| site.lab.as_ref().err()).map_or("", String::as_str);
+        return Err(Failure::new(Exit::Unable, &format!("compare: no driver could be brought up; the first: {why}")));
+    }
+    Ok(sites)
+}
+
+fn measure(
+    context: &Context,
+    plan: &Plan,
+    sites: &[Site],
+    folder: &Path,
+    interrupt: &Taken,
+) -> Result<Done, Failure> {
+    let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
+    let records = folder.join("records.jsonl");
+    let written = || Failure::io(format!("write {}", records.display()));
+    let file = File::create(&records).map_err(written())?;
+    let mut writer = Writer::begin(file, &begin(plan, sites)?).map_err(written())?;
+    let mut order: Vec<&Site> = sites.iter().collect();
+    let mut draw = ChaCha8Rng::seed_from_u64(plan.seed);
+    let rounds = plan.warm_up + plan.repeat;
+    let mut failed = false;
+    for round in 1..=rounds {
+        for task in &plan.tasks {
+            order.shuffle(&mut draw);
+            for site in &order {
+                // One that could not be brought up is recorded once.
+                if site.lab.is_err() && round > 1 {
+                    continue;
+                }
+                let started = Instant::now();
+                let mut measurement = blank(round, round <= plan.warm_up, site, task);
+                let outcome = match &site.lab {
+                    Ok(lab) => take(plan, task, lab, &launcher, interrupt, &folder.join("output")),
+                    Err(why) => Err(Stop::Failed(why.clone())),
+                };
+                measurement.seconds = started.elapsed().as_secs_f64();
+                let news = match outcome {
+                    Ok(samples) => {
+                        measurement.samples = samples;
+                        format!("{:.1} s", measurement.seconds)
+                    }
+                    Err(Stop::Interrupted(signal)) => {
+                        return Err(Failure::new(Exit::Program(128 + signal), &format!("finish the comparison: interrupted in round {round}\nHint: what was measured is in {}", records.display())));
+                    }
+                    Err(Stop::Failed(why)) => {
+                        failed = true;
+                        let news = format!("failed to {why}");
+                        measurement.error = Some(why);
+                        news
+                    }
+                };
+                say(context, &format!("round {round}/{rounds}: {} under {}: {news}", measurement.job, site.driver));
+                writer.measurement(&measurement).map_err(written())?;
+            }
+        }
+    }
+    writer.end(&End { finished: stamp::now() }).map_err(written())?;
+    finish(folder, &records, failed)
+}
+
+enum Stop {
+    Interrupted(u8),
+    Failed(String),
+}
+
+fn take(
+    plan: &Plan,
+    task: &Task,
+    lab: &Running,
+    launcher: &Launcher,
+    interrupt: &Taken,
+    folder: &Path,
+) -> Result<Vec<Sample>, Stop> {
+    let Task::Probe(probe) = task else { return job(lab, task.probe(), plan.timeout, folder) };
+    let server = plan.server(&lab.lab);
+    let between = Between { lab, server, client: plan.client, timeout: plan.timeout, interrupt };
+    between.measure(launcher, probe).map_err(|error| match error {
+        ProbeError::Interrupted => {
+            let signal = interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT);
+            Stop::Interrupted(u8::try_from(signal as i32).unwrap_or(0))
+        }
+        error => Stop::Failed(error.to_string()),
+    })
+}
+
+/// Runs the lab's own job; its figure is in what the first node printed. `folder` keeps the last run's output.
+fn job(lab: &Running, probe: &Probe, timeout: Duration, folder: &Path) -> Result<Vec<Sample>, Stop> {
+    let failed = |error: &dyn std::fmt::Display| Stop::Failed(error.to_string());
+    let Some(mut job) = lab.lab.job.clone() else { return Err(Stop::Failed("find the lab's job".to_owned())) };
+    job.timeout = job.timeout.or(Some(Seconds(timeout.as_secs_f64())));
+    let mut said = [Vec::new(), Vec::new()];
+    let outcome = job::run(lab, &job, folder, &mut |line| {
+        let into = &mut said[usize::from(line.stream == Stream::Stderr)];
+        into.extend_from_slice(line.bytes);
+        into.push(b'\n');
+    })
+    .map_err(|error| failed(&error))?;
+    if let Ended::Signal(signal) = outcome.ended {
+        return Err(Stop::Interrupted(signal));
+    }
+    let [stdout, stderr] = said;
+    let wall = Duration::from_secs_f64(outcome.seconds);
+    probe.read(&[Output { stdout, stderr, code: i32::from(outcome.code), wall }]).map_err(|error| failed(&error))
+}
+
+/// The report is made from the records as they are on disk: what can be shown now can be shown again.
+fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> {
+    let text = fs::read_to_string(records).map_err(Failure::io(format!("read {}", records.display())))?;
+    let comparison = Comparison::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let summary = Summary::new(&comparison);
+    let json = serde_json::to_string_pretty(&summary).map_err(|error| Failure::io("write the summary")(error.into()))?;
+    for (name, text) in [("summary.json", json), ("report.html", report::html(&comparison))] {
+        let path = folder.join(name);
+        File::create(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(Failure::io(format!("write {}", path.display())))?;
+    }
+    Ok(Done { summary, folder: folder.to_owned(), failed })
+}
+
+fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
+    let machine = serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
+    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab));
+    let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
+    let jobs = plan.tasks.iter().map(|task| {
+        let steps = address.map(|address| task.probe().steps(address)).unwrap_or_default();
+        let words = steps.iter().flat_map(|step| step.server.iter().map(|server| &server.argv).chain([&step.client]));
+        Job { name: task.probe().name().to_owned(), commands: words.map(|argv| argv.join(" ")).collect() }
+    });
+    Ok(Begin {
+        format: FORMAT.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab: plan.source.lab()?.name,
+        lab_sha256: plan.source.sha256(),
+        drivers: plan.drivers.iter().map(ToString::to_string).collect(),
+        jobs: jobs.collect(),
+        repeat: plan.repeat,
+        warm_up: plan.warm_up,
+        seed: plan.seed,
+        command: std::env::args().collect(),
+        machine,
+        started: stamp::now(),
+    })
+}
+
+fn blank(round: u32, warm_up: bool, site: &Site, task: &Task) -> Measurement {
+    let mechanism = match &site.lab {
+        Ok(lab) => lab.state.networks.iter().map(|network| network.probed.mechanism.as_str()).collect::<Vec<_>>().join("; "),
+        Err(_) => String::new(),
+    };
+    Measurement {
+        round,
+        warm_up,
+        driver: site.driver.to_string(),
+        job: task.probe().name().to_owned(),
+        mechanism,
+        started: stamp::now(),
+        seconds: 0.0,
+        samples: Vec::new(),
+        error: None,
+    }
+}
+
+fn say(context: &Context, news: &str) {
+    if !context.global.quiet && !context.global.json {
+        eprintln!("{news}");
+    }
+}

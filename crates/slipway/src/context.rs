@@ -1,0 +1,83 @@
+//! What every command has at hand: where labs are written down, and how to answer.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::ColorChoice;
+use serde::Serialize;
+use slipway_engine::state::StateRoot;
+
+use crate::failure::{Failure, unwritten};
+
+/// Flags of every command.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Answer with one JSON document on standard output (an error: on standard error)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing but what was asked for: no progress, no advice
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say on standard error what is being done; twice, all of it
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Colour
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto, hide_possible_values = true)]
+    #[arg(help = "Colour: auto, always or never")]
+    pub(crate) color: ColorChoice,
+}
+
+impl Global {
+    /// Whether standard error may be coloured (<https://no-color.org>).
+    pub(crate) fn colors(&self) -> bool {
+        match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+            }
+        }
+    }
+}
+
+/// For commands that change something.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct DryRun {
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What every command has at hand.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// As given.
+    pub(crate) global: Global,
+    /// Where labs are written down.
+    pub(crate) root: StateRoot,
+}
+
+impl Context {
+    /// Answers: `answer` as JSON where that was asked for, else what `text` makes of it.
+    pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        if !self.global.json {
+            return self.print(&text(answer));
+        }
+        let mut json = serde_json::to_string_pretty(answer)
+            .map_err(|error| Failure::io("write the answer as JSON")(error.into()))?;
+        json.push('\n');
+        self.print(&json)
+    }
+
+    /// As [`answer`](Self::answer), for what is news rather than an answer: `--quiet` leaves the text out.
+    pub(crate) fn tell<T: Serialize>(&self, news: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        if self.global.quiet && !self.global.json { Ok(()) } else { self.answer(news, text) }
+    }
+
+    /// Writes `text` to standard output as it is.
+    #[expect(clippy::unused_self, reason = "all that a command says goes through its context")]
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
+    }
+}

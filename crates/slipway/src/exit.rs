@@ -1,0 +1,55 @@
+//! Exit codes, and how they are documented.
+
+use std::fmt::Write as _;
+
+/// How slipway ends. The numbers are a promise to scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Success,
+    /// It failed.
+    Failed,
+    /// The arguments or the lab file are wrong; nothing was done.
+    Usage,
+    /// This machine or this user cannot do it.
+    Unable,
+    /// There is no such lab or node, or it does not run.
+    NotFound,
+    /// As the program that slipway ran ended, or 125 to 127 where it did not come to run.
+    Program(u8),
+}
+
+impl Exit {
+    const OWN: [(Self, &str); 5] = [
+        (Self::Success, "done"),
+        (Self::Failed, "failed"),
+        (Self::Usage, "the arguments or the lab file are wrong; nothing was done"),
+        (Self::Unable, "this machine cannot: a privilege, driver or package is missing"),
+        (Self::NotFound, "no such lab or node, or it does not run"),
+    ];
+
+    /// What the shell sees.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unable => 3,
+            Self::NotFound => 4,
+            Self::Program(code) => code,
+        }
+    }
+
+    /// All of them, for help and manual.
+    pub(crate) fn table() -> String {
+        let mut text = String::new();
+        for (exit, meaning) in Self::OWN {
+            let _ = writeln!(text, "  {:<7}  {meaning}", exit.code());
+        }
+        text.push_str("  130,143  ended by Ctrl-C or SIGTERM; what was begun is undone\n");
+        text.push_str("For a program run in a node it is the program's own; 128 and the signal's number where\n");
+        text.push_str("one ended it, 127 where it is not found, 126 where it cannot be executed, 125 where\n");
+        text.push_str("the node cannot be entered.");
+        text
+    }
+}

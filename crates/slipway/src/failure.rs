@@ -1,0 +1,229 @@
+//! What went wrong, as a person or a program wants to read it.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use serde_json::{Value, json};
+use slipway_engine::copy::CopyError;
+use slipway_engine::exec::ExecError;
+use slipway_engine::image::{ImageError, SaveError};
+use slipway_engine::lab::{DownError, LabError, UpError};
+use slipway_engine::network::NetworkError;
+use slipway_engine::state::StateError;
+use slipway_lab::{LabErrors, SelectError};
+use slipway_sys::cgroup::CgroupError;
+
+use crate::exit::Exit;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// "failed to …", and what to do about it, a line each.
+    Plain { message: String, hints: Vec<String> },
+    /// A lab file is wrong.
+    File(Box<LabErrors>),
+    /// Nobody reads the answer any more.
+    Unread,
+}
+
+impl Failure {
+    /// `account` fits "failed to …"; its lines that begin with `Hint: ` say what to do.
+    pub(crate) fn new(exit: Exit, account: &impl Display) -> Self {
+        let account = account.to_string();
+        let (hints, message): (Vec<&str>, Vec<&str>) = account.lines().partition(|line| line.starts_with("Hint: "));
+        let hints = hints.into_iter().filter_map(|line| line.strip_prefix("Hint: ")).map(str::to_owned).collect();
+        Self { exit, what: What::Plain { message: message.join("\n"), hints } }
+    }
+
+    /// The arguments are wrong.
+    pub(crate) fn usage(account: impl Display) -> Self {
+        Self::new(Exit::Usage, &account)
+    }
+
+    /// For `map_err`: `doing` is a verb with its object, as in "write lab.yaml".
+    pub(crate) fn io(doing: impl Display) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::new(exit_of(&error), &format!("{doing}: {error}"))
+    }
+
+    /// The same, ending as a program would that did not come to run.
+    pub(crate) fn with_exit(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// How slipway ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Tells it on standard error.
+    pub(crate) fn report(&self, as_json: bool, color: bool) {
+        let text = match (&self.what, as_json) {
+            (What::Unread, _) => return,
+            (_, true) => format!("{}\n", json!({ "error": self.json() })),
+            (What::File(errors), _) => draw(errors, color),
+            (What::Plain { message, hints }, _) => {
+                let hints: Vec<String> = hints.iter().map(|hint| format!("Hint: {hint}\n")).collect();
+                format!("slipway: failed to {message}\n{}", hints.concat())
+            }
+        };
+        // Where standard error is gone too, the exit code remains.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    fn json(&self) -> Value {
+        match &self.what {
+            What::Plain { message, hints } => {
+                let help = (!hints.is_empty()).then(|| hints.join("\n"));
+                json!({ "message": message, "help": help, "file": null, "line": null, "column": null })
+            }
+            What::File(errors) => {
+                let first = &errors.errors()[0];
+                json!({
+                    "message": first.message, "help": first.help,
+                    "file": first.file, "line": first.line, "column": first.column,
+                    "all": errors.errors(),
+                })
+            }
+            What::Unread => Value::Null,
+        }
+    }
+}
+
+/// With the file's text around each place.
+fn draw(errors: &LabErrors, color: bool) -> String {
+    let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
+    let mut text = String::new();
+    match handler.render_report(&mut text, errors) {
+        Ok(()) => text,
+        Err(_) => errors.plain(),
+    }
+}
+
+fn exit_of(error: &io::Error) -> Exit {
+    if error.kind() == io::ErrorKind::PermissionDenied { Exit::Unable } else { Exit::Failed }
+}
+
+impl From<LabErrors> for Failure {
+    fn from(errors: LabErrors) -> Self {
+        Self { exit: Exit::Usage, what: What::File(Box::new(errors)) }
+    }
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        let exit = match &error {
+            StateError::NotRunning(_) => Exit::NotFound,
+            StateError::Io { source, .. } => exit_of(source),
+            StateError::Format { .. } | StateError::Taken(_) => Exit::Failed,
+        };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::State(error) => error.into(),
+            LabError::NotRunning { .. } => Self::new(Exit::NotFound, &error),
+            LabError::NoGroup(_) => Self::new(Exit::Unable, &error),
+            error => Self::new(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<UpError> for Failure {
+    fn from(error: UpError) -> Self {
+        match error {
+            UpError::State(error) => error.into(),
+            UpError::Open(error) => error.into(),
+            UpError::Image(error) => error.into(),
+            // As a shell says that a signal ended a program.
+            UpError::Interrupted(signal) => Self::new(Exit::Program(128 + signal as u8), &error),
+            error => Self::new(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Self {
+        let exit = match &error {
+            ImageError::Io { source, .. } => exit_of(source),
+            ImageError::Limit { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<CgroupError> for Failure {
+    fn from(error: CgroupError) -> Self {
+        Self::new(Exit::Failed, &error)
+    }
+}
+
+impl From<SaveError> for Failure {
+    fn from(error: SaveError) -> Self {
+        let exit = if matches!(error, SaveError::Kind(_)) { Exit::Usage } else { Exit::Failed };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<CopyError> for Failure {
+    fn from(error: CopyError) -> Self {
+        Self::new(Exit::Failed, &error)
+    }
+}
+
+impl From<NetworkError> for Failure {
+    fn from(error: NetworkError) -> Self {
+        let exit = if matches!(error, NetworkError::Unsupported { .. }) { Exit::Unable } else { Exit::Failed };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<DownError> for Failure {
+    fn from(error: DownError) -> Self {
+        Self::new(Exit::Failed, &error)
+    }
+}
+
+impl From<ExecError> for Failure {
+    fn from(error: ExecError) -> Self {
+        Self::new(Exit::Program(error.code()), &error)
+    }
+}
+
+impl From<SelectError> for Failure {
+    fn from(error: SelectError) -> Self {
+        Self::new(Exit::NotFound, &format!("choose nodes: {error}\nHint: {}", error.help()))
+    }
+}
+
+/// Failures to write an answer. A reader that has left (`slipway ps | head -1`) is none.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure { exit: Exit::Success, what: What::Unread };
+    }
+    Failure::new(Exit::Failed, &format!("write the answer: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_told_apart_from_the_message() {
+        let failure = Failure::new(Exit::Failed, &"do x: no\nHint: try y\nand then z");
+        let json = failure.json();
+        assert_eq!(json["message"], "do x: no\nand then z");
+        assert_eq!(json["help"], "try y");
+    }
+}

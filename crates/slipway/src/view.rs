@@ -1,0 +1,188 @@
+//! Labs and nodes as text.
+
+use std::fmt::Write as _;
+
+use slipway_engine::network::Mechanism;
+use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
+use slipway_lab::units::Bytes;
+
+/// Columns under a heading, as `ps(1)` has them: no lines, nothing wrapped.
+pub(crate) fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// `KEY  VALUE` lines, the keys aligned.
+pub(crate) fn facts(facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let lines: Vec<String> = facts.iter().map(|(key, value)| format!("{key:width$}  {value}\n")).collect();
+    lines.concat()
+}
+
+/// `1 node`, `2 nodes`, `2 processes`.
+pub(crate) fn count(number: impl TryInto<u64>, one: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {one}"),
+        number if one.ends_with('s') => format!("{number} {one}es"),
+        number => format!("{number} {one}s"),
+    }
+}
+
+/// Three digits are enough to read an amount by.
+pub(crate) fn size(Bytes(bytes): Bytes) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, scale)| bytes >= *scale) {
+        Some((unit, scale)) => format!("{:.1} {unit}", bytes as f64 / *scale as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// How long ago, in the unit that fits.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86400),
+    }
+}
+
+/// A lab: its hosts, networks and nodes. `how` says how this machine makes each network, where that is known.
+pub(crate) fn lab(lab: &Lab, how: &[Mechanism]) -> String {
+    let mut text = String::new();
+    let hosts = table(
+        ["HOST", "UNDERLAY", "CPUS", "NODES"],
+        lab.hosts.iter().enumerate().map(|(index, host)| {
+            let nodes = lab.nodes.iter().filter(|node| node.host == index).count();
+            let address = host.ipv4.map_or_else(|| "-".to_owned(), |ipv4| ipv4.to_string());
+            [host.name.clone(), address, host.cpus.clone().unwrap_or_else(|| "all".to_owned()), nodes.to_string()]
+        }),
+    );
+    let networks = table(
+        ["NETWORK", "DRIVER", "SUBNETS", "MTU", "MADE OF"],
+        lab.networks.iter().map(|network| {
+            let how = how.iter().find(|how| how.network == network.name);
+            let mtu = how.map(|how| how.mtu).or(network.mtu);
+            let mtu = mtu.map_or_else(|| "driver's".to_owned(), |mtu| mtu.to_string());
+            let made_of = how.map_or_else(|| "-".to_owned(), |how| how.probed.mechanism.clone());
+            [network.name.clone(), network.driver.to_string(), subnets(network), mtu, made_of]
+        }),
+    );
+    let nodes = table(
+        ["NODE", "HOST", "IMAGE", "ADDRESSES", "LIMITS"],
+        lab.nodes.iter().map(|node| {
+            let addresses: Vec<String> = node.interfaces.iter().flat_map(addresses).collect();
+            let limits = limits(&node.limits);
+            [
+                node.name.clone(),
+                lab.hosts[node.host].name.clone(),
+                lab.images[node.image].name.clone(),
+                addresses.join(" "),
+                if limits.is_empty() { "-".to_owned() } else { limits.join(", ") },
+            ]
+        }),
+    );
+    let _ = write!(text, "{hosts}\n{networks}\n{nodes}");
+    for how in how {
+        for note in &how.probed.notes {
+            let _ = writeln!(text, "\nnote on network {}: {note}", how.network);
+        }
+    }
+    text
+}
+
+/// What a node is: everything that its lab file and its lab decided.
+pub(crate) fn node(lab: &Lab, node: &Node, how: &[Mechanism]) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("host", lab.hosts[node.host].name.clone()), ("image", image(lab, node.image))];
+    for interface in &node.interfaces {
+        let network = &lab.networks[interface.network];
+        let how = how.iter().find(|how| how.network == network.name);
+        let how = how.map_or_else(String::new, |how| format!(", {}, MTU {}", how.probed.mechanism, how.mtu));
+        let addresses = addresses(interface).join(" ");
+        facts.push(("interface", format!("{} {addresses} {}", interface.name, mac(interface.mac))));
+        facts.push(("", format!("on network {} ({}{how})", network.name, network.driver)));
+    }
+    facts.extend(node.routes.iter().map(|route| ("route", format!("{} via {}", route.to, route.via))));
+    if node.gateway {
+        facts.push(("gateway", "forwards between its networks".to_owned()));
+    }
+    facts.extend(node.mounts.iter().map(|mount| {
+        let how = if mount.writable { "read-write" } else { "read-only" };
+        ("mount", format!("{} on {} ({how})", mount.source.display(), mount.target.display()))
+    }));
+    let limits = limits(&node.limits);
+    facts.push(("limits", if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }));
+    facts.extend(node.env.iter().map(|(key, value)| ("environment", format!("{key}={value}"))));
+    if let Some(command) = &node.command {
+        facts.push(("command", command.join(" ")));
+    }
+    facts.push(("slots", node.slots.to_string()));
+    if node.sshd {
+        facts.push(("sshd", "yes, with keys of the lab's own".to_owned()));
+    }
+    if node.read_only {
+        facts.push(("root", "read-only".to_owned()));
+    }
+    facts
+}
+
+fn image(lab: &Lab, index: usize) -> String {
+    let image = &lab.images[index];
+    let from = match &image.source {
+        ImageSource::Host => "this machine's root".to_owned(),
+        ImageSource::Path { path, reference: Some(reference) } => format!("{reference} in {}", path.display()),
+        ImageSource::Path { path, reference: None } => path.display().to_string(),
+    };
+    let base = image.base.map_or_else(String::new, |base| format!(", on top of {}", lab.images[base].name));
+    format!("{} ({from}{base})", image.name)
+}
+
+fn subnets(network: &Network) -> String {
+    let ipv6 = network.ipv6.map_or_else(String::new, |ipv6| format!(" {ipv6}"));
+    format!("{}{ipv6}", network.ipv4)
+}
+
+fn addresses(interface: &Interface) -> Vec<String> {
+    let ipv6 = interface.ipv6.map(|ipv6| ipv6.to_string());
+    std::iter::once(interface.ipv4.to_string()).chain(ipv6).collect()
+}
+
+fn limits(limits: &Limits) -> Vec<String> {
+    let limits = [
+        limits.cpu.map(|cpu| format!("cpu {cpu}")),
+        limits.cpuset.as_ref().map(|cpuset| format!("cpuset {cpuset}")),
+        limits.memory.map(|memory| format!("memory {memory}")),
+        limits.pids.map(|pids| format!("pids {pids}")),
+    ];
+    limits.into_iter().flatten().collect()
+}
+
+fn mac(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_read_well() {
+        assert_eq!(size(Bytes(999)), "999 B");
+        assert_eq!(size(Bytes(1536)), "1.5 KiB");
+        assert_eq!(size(Bytes(20 << 30)), "20.0 GiB");
+        assert_eq!(age(90), "90 s");
+        assert_eq!(age(7200), "2 h");
+    }
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_clean() {
+        let text = table(["A", "B"], [["long one".to_owned(), String::new()], ["x".to_owned(), "y".to_owned()]]);
+        assert_eq!(text, "A         B\nlong one\nx         y\n");
+    }
+}
