@@ -15,6 +15,7 @@ use slipway_sys::process::ProcessId;
 
 use super::birth::Nodes;
 use super::{Blueprint, Report, Reporter};
+use crate::node::rootfs::{hide_machine, lies_on_the_machine};
 use crate::state::{LabDir, NodeState, NodeStatus, State};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
@@ -30,6 +31,9 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     // Before anything else exists: whoever finds the lab half made finds its anchor.
     blueprint.write(&state)?;
     own_mounts(dir)?;
+    if blueprint.images.iter().any(lies_on_the_machine) {
+        hide_machine(dir).map_err(|error| error.to_string())?;
+    }
     shared_files(lab, dir)?;
     let mut nodes = Nodes::prepare(blueprint, state)?;
     let all: Vec<usize> = (0..lab.nodes.len()).collect();

@@ -81,6 +81,26 @@ pub(crate) fn upper(dir: &LabDir, node: &str) -> (PathBuf, PathBuf) {
     (base.join("upper"), base.join("work"))
 }
 
+/// Whether an image lies on top of this machine's root, which then contains the image's own layers: overlayfs refuses
+/// that (`ELOOP`) unless an overlay in between hides it.
+pub(crate) fn lies_on_the_machine(image: &Rootfs) -> bool {
+    image.lowers.len() > 1 && image.lowers.last().is_some_and(|last| last == Path::new("/"))
+}
+
+/// Where that overlay is. No node's name begins with a dot.
+fn hidden(dir: &LabDir) -> PathBuf {
+    dir.join("rw").join(".host")
+}
+
+/// Mounts it, once for all nodes of a lab. Nothing is ever written to it.
+pub(crate) fn hide_machine(dir: &LabDir) -> Result<(), RootfsError> {
+    let [upper, work, root] = ["upper", "work", "root"].map(|name| hidden(dir).join(name));
+    for path in [&upper, &work, &root] {
+        fs::create_dir_all(path).map_err(file("make", path))?;
+    }
+    Ok(mount_overlay(&[PathBuf::from("/")], &upper, &work, &root)?)
+}
+
 impl Root<'_> {
     /// Makes this process's mount namespace the node's. The namespace must be the process's own already.
     pub(crate) fn enter(&self) -> Result<(), RootfsError> {
@@ -93,7 +113,12 @@ impl Root<'_> {
             fs::create_dir_all(path).map_err(file("make", path))?;
         }
         let root = self.dir.join("root");
-        mount_overlay(&self.image.lowers, &upper, &work, &root)?;
+        let mut lowers = self.image.lowers.clone();
+        if lies_on_the_machine(self.image) {
+            lowers.pop();
+            lowers.push(hidden(self.dir).join("root"));
+        }
+        mount_overlay(&lowers, &upper, &work, &root)?;
         enter_root(&root)?;
         self.kernel_file_systems()?;
         link_devices()?;

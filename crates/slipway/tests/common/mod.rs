@@ -1,0 +1,163 @@
+//! What tests at the command's front door share: a place of their own, labs that go down whatever happens, and a look
+//! at what is left.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+
+mod inventory;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub use inventory::Inventory;
+
+/// State, images, scratch and lab names that no other test has. Dropped, it takes its labs down.
+pub struct Place {
+    folder: tempfile::TempDir,
+    prefix: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        assert!(rustix::process::geteuid().is_root(), "these tests make namespaces, which takes root: use sudo");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        Self { folder, prefix: format!("t{}-{number}", std::process::id()) }
+    }
+
+    /// A folder of the test's own.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A lab name that no other test has.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}-{name}", self.prefix)
+    }
+
+    /// Writes a lab file for the lab `name`; `text` is the rest of it.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(format!("{name}.yaml"));
+        std::fs::write(&path, format!("lab: {}\n{text}", self.name(name))).expect("the lab file can be written");
+        path
+    }
+
+    /// `slipway ARGS`, to be run here.
+    pub fn slipway<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
+        self.furnish(&mut command);
+        command.args(arguments);
+        command
+    }
+
+    /// Gives any command the environment of this place.
+    pub fn furnish(&self, command: &mut Command) {
+        for (variable, folder) in [("SLIPWAY_STATE", "state"), ("SLIPWAY_IMAGES", "images"), ("SLIPWAY_SCRATCH", "scratch")]
+        {
+            command.env(variable, self.path().join(folder));
+        }
+        command.env_remove("SLIPWAY_LOG").current_dir(self.path()).stdin(Stdio::null());
+    }
+
+    /// Runs slipway, which must succeed, and gives its standard output.
+    #[track_caller]
+    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> String {
+        let mut command = self.slipway(arguments);
+        let output = command.output().expect("slipway can be started");
+        assert!(output.status.success(), "{command:?}: {}", told(&output));
+        String::from_utf8(output.stdout).expect("slipway writes UTF-8")
+    }
+
+    /// As [`run`](Self::run) with `--json`.
+    #[track_caller]
+    pub fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> serde_json::Value {
+        let arguments = arguments.into_iter().map(|word| word.as_ref().to_owned());
+        let text = self.run(std::iter::once("--json".into()).chain(arguments));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+    }
+
+    /// Runs slipway, which must fail with `code`, and gives its standard error.
+    #[track_caller]
+    pub fn fails<S: AsRef<std::ffi::OsStr>>(&self, code: i32, arguments: impl IntoIterator<Item = S>) -> String {
+        let mut command = self.slipway(arguments);
+        let output = command.output().expect("slipway can be started");
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {}", told(&output));
+        String::from_utf8(output.stderr).expect("slipway writes UTF-8")
+    }
+
+    /// Brings a lab up.
+    #[track_caller]
+    pub fn up(&self, name: &str, text: &str) -> Lab<'_> {
+        let file = self.file(name, text);
+        self.run(["up".as_ref(), file.as_os_str()]);
+        Lab { place: self, name: self.name(name) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let state = self.path().join("state");
+        let labs = std::fs::read_dir(state).into_iter().flatten().flatten();
+        for name in labs.map(|entry| entry.file_name()).filter(|name| name != ".locks") {
+            // Best effort: the test has its verdict already.
+            let _ = self.slipway(["down".as_ref(), name.as_os_str()]).output();
+        }
+    }
+}
+
+/// A lab that is up, until it is dropped.
+pub struct Lab<'a> {
+    pub place: &'a Place,
+    pub name: String,
+}
+
+impl Lab<'_> {
+    /// `slipway exec` in a node, which must succeed; gives its standard output.
+    #[track_caller]
+    pub fn exec<'a>(&'a self, node: &'a str, program: impl IntoIterator<Item = &'a str>) -> String {
+        self.place.run(["exec", &self.name, node, "--"].into_iter().chain(program))
+    }
+
+    /// The same, to be run.
+    pub fn program<'a>(&'a self, node: &'a str, program: impl IntoIterator<Item = &'a str>) -> Command {
+        self.place.slipway(["exec", &self.name, node, "--"].into_iter().chain(program))
+    }
+
+    /// Whether a ping from one node gets to an address.
+    pub fn pings(&self, from: &str, to: &str) -> bool {
+        let status = self.program(from, ["ping", "-q", "-c1", "-W1", to]).stdout(Stdio::null()).status();
+        status.expect("slipway can be started").success()
+    }
+
+    /// A node's row of `slipway ps`.
+    #[track_caller]
+    pub fn row(&self, node: &str) -> serde_json::Value {
+        let answer = self.place.json(["ps", &self.name]);
+        let rows = answer["nodes"].as_array().expect("ps lists nodes");
+        rows.iter().find(|row| row["name"] == node).expect("the node is listed").clone()
+    }
+
+    /// Takes it down.
+    #[track_caller]
+    pub fn down(self) {
+        self.place.run(["down", &self.name]);
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        // Down twice is fine.
+        let _ = self.place.slipway(["down", &self.name]).output();
+    }
+}
+
+/// What a program said, for a failure's message.
+pub fn told(output: &Output) -> String {
+    format!(
+        "{}\n--- standard output\n{}--- standard error\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
