@@ -62,8 +62,8 @@ fn parse() -> Result<Cli, Exit> {
         let own_words = std::env::args_os().take_while(|word| word != "--");
         if !asked && own_words.into_iter().any(|word| word == "--json") {
             let text = error.render().to_string();
-            let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-            Failure::usage(format!("read the arguments: {text}")).report(true, false);
+            let wrong = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").trim();
+            Failure::usage(format!("read the arguments: {wrong}\nHint: --help shows them")).report(true, false);
         } else {
             // Where nobody reads it, the exit code remains.
             let _ = error.print();

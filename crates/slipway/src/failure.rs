@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use slipway_engine::copy::CopyError;
 use slipway_engine::exec::ExecError;
 use slipway_engine::image::{ImageError, SaveError};
+use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
 use slipway_engine::state::StateError;
@@ -100,11 +101,14 @@ impl Failure {
 fn draw(errors: &LabErrors, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
-    let mut text = String::new();
-    match handler.render_report(&mut text, errors) {
-        Ok(()) => text,
-        Err(_) => errors.plain(),
+    let mut text = format!("slipway: failed to understand the lab file: {errors}\n");
+    for error in errors.errors() {
+        text.push('\n');
+        if handler.render_report(&mut text, error).is_err() {
+            return errors.plain();
+        }
     }
+    text
 }
 
 fn exit_of(error: &io::Error) -> Exit {
@@ -135,6 +139,15 @@ impl From<LabError> for Failure {
             LabError::NotRunning { .. } => Self::new(Exit::NotFound, &error),
             LabError::NoGroup(_) => Self::new(Exit::Unable, &error),
             error => Self::new(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Lab(error) => error.into(),
+            error => Self::new(Exit::Program(error.code()), &error),
         }
     }
 }

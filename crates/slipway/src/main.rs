@@ -2,11 +2,13 @@
 
 mod cli;
 mod commands;
+mod comparison;
 mod context;
 mod exit;
 mod failure;
 mod labs;
 mod meter;
+mod stamp;
 mod user;
 mod view;
 
@@ -14,13 +16,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os();
-    let name = arguments.next().unwrap_or_default();
+    let program = std::env::args_os().next().unwrap_or_default();
     // What nodes find at /run/slipway/agent is this program too.
-    if Path::new(&name).file_name().is_some_and(|name| name == "agent")
-        && let Some(code) = slipway_engine::copy::agent(arguments)
-    {
-        return ExitCode::from(code);
-    }
-    ExitCode::from(cli::run().code())
+    let is_agent = Path::new(&program).file_name().is_some_and(|name| name == "agent");
+    ExitCode::from(if is_agent { agent() } else { cli::run().code() })
+}
+
+/// The part that runs inside a node: copying, or launching what MPI asks for.
+fn agent() -> u8 {
+    slipway_engine::copy::agent(std::env::args_os().skip(1)).unwrap_or_else(|| {
+        let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        slipway_engine::job::agent::agent_main(&argv)
+    })
 }

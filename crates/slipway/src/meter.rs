@@ -47,9 +47,8 @@ impl Meter {
         };
         let fresh = self.stage.replace(stage) != Some(stage);
         match &self.way {
-            Way::Silent => {}
             Way::Lines if fresh => eprintln!("{stage} ({})", amount(progress)),
-            Way::Lines => {}
+            Way::Silent | Way::Lines => {}
             Way::Bar(bar) => {
                 if fresh {
                     bar.set_style(ProgressStyle::with_template(template).expect("the templates above are right"));

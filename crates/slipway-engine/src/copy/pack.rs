@@ -12,18 +12,20 @@ use super::{Copied, CopyError};
 
 /// Writes `from` and all below it, its own name first in every entry's. Symbolic links are written as links.
 pub(super) fn pack(from: &Path, to: impl Write) -> Result<Copied, CopyError> {
-    let name = match from.file_name() {
-        Some(name) => PathBuf::from(name),
+    let whole;
+    let named = match from.file_name() {
         // `.` or `..`: named as the folder it stands for.
         None => {
-            let whole = fs::canonicalize(from).map_err(CopyError::io("find", from))?;
-            let name = whole.file_name().map(PathBuf::from);
-            name.ok_or_else(|| CopyError::refused(from, "that is the whole root\nHint: `slipway save` keeps a node's files"))?
+            whole = fs::canonicalize(from).map_err(CopyError::io("find", from))?;
+            whole.file_name()
         }
+        named => named,
     };
+    let refuse = || CopyError::refused(from, "that is the whole root\nHint: `slipway save` keeps a node's files");
+    let name = named.map(PathBuf::from).ok_or_else(refuse)?;
     let mut packer = Packer { tar: Builder::new(to), copied: Copied::default() };
     packer.entry(from, &name)?;
-    packer.tar.into_inner().and_then(|mut to| to.flush()).map_err(broken)?;
+    packer.tar.into_inner().and_then(|mut to| to.flush()).map_err(|error| broken(&error))?;
     Ok(packer.copied)
 }
 
@@ -46,7 +48,7 @@ impl<W: Write> Packer<W> {
         } else if kind.is_symlink() {
             let target = fs::read_link(path).map_err(CopyError::io("read link", path))?;
             let mut header = header(&found, EntryType::Symlink, 0);
-            self.tar.append_link(&mut header, name, &target).map_err(broken)
+            self.tar.append_link(&mut header, name, &target).map_err(|error| broken(&error))
         } else if kind.is_file() {
             self.file(path, name)
         } else {
@@ -80,7 +82,7 @@ impl<W: Write> Packer<W> {
         size: u64,
         content: impl io::Read,
     ) -> Result<(), CopyError> {
-        self.tar.append_data(&mut header(found, kind, size), name, content).map_err(broken)
+        self.tar.append_data(&mut header(found, kind, size), name, content).map_err(|error| broken(&error))
     }
 }
 
@@ -107,7 +109,7 @@ fn header(found: &Metadata, kind: EntryType, size: u64) -> Header {
     header
 }
 
-fn broken(error: io::Error) -> CopyError {
+fn broken(error: &io::Error) -> CopyError {
     CopyError::Stream(match error.kind() {
         ErrorKind::BrokenPipe => "the other side ended first".to_owned(),
         _ => error.to_string(),

@@ -56,37 +56,27 @@ struct Nodes {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
-        match &self.lab {
-            Some(word) => {
-                let running = labs::running(&context.root, Some(word))?;
-                let nodes = Nodes { lab: running.lab.name.clone(), nodes: running.rows()? };
-                context.answer(&nodes, nodes_text)?;
-            }
-            None => {
-                let names = context.root.labs()?;
-                let labs = Labs { labs: names.into_iter().map(|name| row(&context.root, name)).collect() };
-                context.answer(&labs, labs_text)?;
-            }
+        if let Some(word) = &self.lab {
+            let running = labs::running(&context.root, Some(word))?;
+            let nodes = Nodes { lab: running.lab.name.clone(), nodes: running.rows()? };
+            context.answer(&nodes, nodes_text)?;
+        } else {
+            let names = context.root.labs()?;
+            let labs = Labs { labs: names.into_iter().map(|name| row(&context.root, name)).collect() };
+            context.answer(&labs, labs_text)?;
         }
         Ok(Exit::Success)
     }
 }
 
 fn row(root: &StateRoot, name: String) -> LabRow {
-    match Running::open(root, &name) {
-        Ok(Running { lab, state, .. }) => LabRow {
-            name,
-            status: "up",
-            nodes: Some(lab.nodes.len()),
-            networks: lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect(),
-            since: Some(state.since),
-        },
-        Err(_) => {
-            let busy = root.try_lock(&name).is_err();
-            let status = if busy { "changing" } else { "broken" };
-            LabRow { name, status, nodes: None, networks: Vec::new(), since: None }
-        }
+    if let Ok(Running { lab, state, .. }) = Running::open(root, &name) {
+        let networks = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
+        return LabRow { name, status: "up", nodes: Some(lab.nodes.len()), networks, since: Some(state.since) };
     }
+    let busy = root.try_lock(&name).is_err();
+    let status = if busy { "changing" } else { "broken" };
+    LabRow { name, status, nodes: None, networks: Vec::new(), since: None }
 }
 
 fn labs_text(labs: &Labs) -> String {

@@ -15,6 +15,7 @@ pub(crate) struct Args {}
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let Self {} = self;
         let schema = slipway_lab::json_schema();
         context.answer(&schema, |schema| format!("{schema:#}\n"))?;
         Ok(Exit::Success)

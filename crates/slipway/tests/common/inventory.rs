@@ -54,7 +54,11 @@ impl Inventory {
             }
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
-        found.mounts = mounts.lines().filter(|line| line.contains(&folder) || line.contains(" nsfs ")).map(str::to_owned).collect();
+        found.mounts = mounts
+            .lines()
+            .filter(|line| line.contains(&folder) || line.contains(" nsfs "))
+            .map(str::to_owned)
+            .collect();
         found.interfaces = entries(Path::new("/sys/class/net")).map(|path| path.display().to_string()).collect();
         for place in ["state", "state/.locks", "scratch"].map(|name| place.path().join(name)) {
             found.files.extend(entries(&place).filter(|path| !path.ends_with(".locks")));

@@ -1,7 +1,7 @@
 //! What tests at the command's front door share: a place of their own, labs that go down whatever happens, and a look
 //! at what is left.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part")]
 
 mod inventory;
 
@@ -53,7 +53,8 @@ impl Place {
 
     /// Gives any command the environment of this place.
     pub fn furnish(&self, command: &mut Command) {
-        for (variable, folder) in [("SLIPWAY_STATE", "state"), ("SLIPWAY_IMAGES", "images"), ("SLIPWAY_SCRATCH", "scratch")]
+        for (variable, folder) in
+            [("SLIPWAY_STATE", "state"), ("SLIPWAY_IMAGES", "images"), ("SLIPWAY_SCRATCH", "scratch")]
         {
             command.env(variable, self.path().join(folder));
         }
