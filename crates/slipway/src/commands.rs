@@ -43,10 +43,14 @@ commands! {
         graph Graph,
     }
     "Programs and files in nodes" {
+        run Run,
         exec Exec,
         shell Shell,
         copy Copy,
         save Save,
+    }
+    "Measuring" {
+        compare Compare,
     }
     "Nodes" {
         stop Stop,

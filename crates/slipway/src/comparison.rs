@@ -35,25 +35,25 @@ use crate::stamp;
 
 /// What is compared, and how.
 #[derive(Debug)]
-pub struct Plan {
-    pub source: Source,
-    pub drivers: Vec<DriverKind>,
-    pub tasks: Vec<Task>,
-    pub repeat: u32,
-    pub warm_up: u32,
-    pub seed: u64,
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) drivers: Vec<DriverKind>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) repeat: u32,
+    pub(crate) warm_up: u32,
+    pub(crate) seed: u64,
     /// For each program.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Index of the node that measures.
-    pub client: usize,
+    pub(crate) client: usize,
     /// Index of the node that serves; the first on another host where `None`, else the last.
-    pub server: Option<usize>,
-    pub out: Option<PathBuf>,
+    pub(crate) server: Option<usize>,
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Something to measure.
 #[derive(Debug)]
-pub enum Task {
+pub(crate) enum Task {
     /// Between the two nodes.
     Probe(Probe),
     /// The lab's own job, over its nodes.
@@ -62,11 +62,11 @@ pub enum Task {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Done {
-    pub summary: Summary,
-    pub folder: PathBuf,
+pub(crate) struct Done {
+    pub(crate) summary: Summary,
+    pub(crate) folder: PathBuf,
     /// True where something could not be measured.
-    pub failed: bool,
+    pub(crate) failed: bool,
 }
 
 impl Task {
@@ -79,7 +79,7 @@ impl Task {
 
 impl Plan {
     /// What a round measures, in words.
-    pub fn describe(&self) -> Vec<String> {
+    pub(crate) fn describe(&self) -> Vec<String> {
         let each = |driver: &DriverKind| {
             let driver = *driver;
             self.tasks.iter().map(move |task| format!("  {} under driver {driver}", task.probe().name()))
@@ -99,7 +99,7 @@ impl Plan {
 }
 
 /// Compares. Whatever happens, every lab that was brought up is taken down again.
-pub fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
+pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
     let labs: Vec<(DriverKind, Lab)> =
         plan.drivers.iter().map(|&driver| Ok((driver, plan.lab(driver)?))).collect::<Result<_, Failure>>()?;
@@ -135,13 +135,7 @@ fn bring_up(context: &Context, labs: &[(DriverKind, Lab)]) -> Result<Vec<Site>, 
     Ok(sites)
 }
 
-fn measure(
-    context: &Context,
-    plan: &Plan,
-    sites: &[Site],
-    folder: &Path,
-    interrupt: &Taken,
-) -> Result<Done, Failure> {
+fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interrupt: &Taken) -> Result<Done, Failure> {
     let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
     let records = folder.join("records.jsonl");
     let written = || Failure::io(format!("write {}", records.display()));
@@ -172,7 +166,13 @@ fn measure(
                         format!("{:.1} s", measurement.seconds)
                     }
                     Err(Stop::Interrupted(signal)) => {
-                        return Err(Failure::new(Exit::Program(128 + signal), &format!("finish the comparison: interrupted in round {round}\nHint: what was measured is in {}", records.display())));
+                        return Err(Failure::new(
+                            Exit::Program(128 + signal),
+                            &format!(
+                                "finish the comparison: interrupted in round {round}\nHint: what was measured is in {}",
+                                records.display()
+                            ),
+                        ));
                     }
                     Err(Stop::Failed(why)) => {
                         failed = true;
@@ -240,7 +240,8 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
     let text = fs::read_to_string(records).map_err(Failure::io(format!("read {}", records.display())))?;
     let comparison = Comparison::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
     let summary = Summary::new(&comparison);
-    let json = serde_json::to_string_pretty(&summary).map_err(|error| Failure::io("write the summary")(error.into()))?;
+    let json =
+        serde_json::to_string_pretty(&summary).map_err(|error| Failure::io("write the summary")(error.into()))?;
     for (name, text) in [("summary.json", json), ("report.html", report::html(&comparison))] {
         let path = folder.join(name);
         File::create(&path)
@@ -251,7 +252,8 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
 }
 
 fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
-    let machine = serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
+    let machine =
+        serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
     let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab));
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
@@ -277,7 +279,9 @@ fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
 
 fn blank(round: u32, warm_up: bool, site: &Site, task: &Task) -> Measurement {
     let mechanism = match &site.lab {
-        Ok(lab) => lab.state.networks.iter().map(|network| network.probed.mechanism.as_str()).collect::<Vec<_>>().join("; "),
+        Ok(lab) => {
+            lab.state.networks.iter().map(|network| network.probed.mechanism.as_str()).collect::<Vec<_>>().join("; ")
+        }
         Err(_) => String::new(),
     };
     Measurement {

@@ -1,10 +1,12 @@
 //! Which lab, which node, which file: from what people write to what the engine takes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, capabilities};
+use sha2::{Digest as _, Sha256};
 use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
+use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
 
 use crate::exit::Exit;
@@ -29,8 +31,38 @@ pub(crate) fn need_privilege() -> Result<(), Failure> {
     Err(Failure::new(Exit::Unable, &format!("work with namespaces: {why}")))
 }
 
-/// Reads a lab file; the current folder's where none is named.
+/// A lab file as it was read, to be understood in more than one way.
+#[derive(Debug)]
+pub(crate) struct Source {
+    shown: String,
+    text: String,
+    folder: PathBuf,
+}
+
+impl Source {
+    /// The lab that it describes.
+    pub(crate) fn lab(&self) -> Result<Lab, Failure> {
+        self.with(&Overrides::default())
+    }
+
+    /// The lab that it would describe.
+    pub(crate) fn with(&self, overrides: &Overrides) -> Result<Lab, Failure> {
+        Ok(slipway_lab::parse_with(&self.shown, &self.text, &self.folder, overrides)?)
+    }
+
+    /// Of its text, hexadecimal.
+    pub(crate) fn sha256(&self) -> String {
+        Sha256::digest(&self.text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Reads a lab file and the lab in it; the current folder's where none is named.
 pub(crate) fn read(file: Option<&Path>) -> Result<Lab, Failure> {
+    source(file)?.lab()
+}
+
+/// Reads a lab file; the current folder's where none is named.
+pub(crate) fn source(file: Option<&Path>) -> Result<Source, Failure> {
     let path = match file {
         Some(path) => path,
         None => FILES.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
@@ -50,8 +82,8 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Lab, Failure> {
         Failure::usage(format!("read lab file {shown}: {error}{hint}"))
     })?;
     let folder = std::path::absolute(path).map_err(Failure::io("find the current folder"))?;
-    let folder = folder.parent().unwrap_or(Path::new("/"));
-    Ok(slipway_lab::parse(&shown.to_string(), &text, folder)?)
+    let folder = folder.parent().unwrap_or(Path::new("/")).to_owned();
+    Ok(Source { shown: shown.to_string(), text, folder })
 }
 
 /// Whether a word is a lab file's path rather than a lab's name, which has neither dots nor slashes.

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use crate::failure::Failure;
 
 /// Now, in UTC (RFC 3339).
-pub fn now() -> String {
+pub(crate) fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Makes the folder `named`, or `slipway-WHAT-LAB-TIME` in the current one. It must be new: results are never mixed.
-pub fn folder(named: Option<&Path>, what: &str, lab: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn folder(named: Option<&Path>, what: &str, lab: &str) -> Result<PathBuf, Failure> {
     let stamped = || {
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         PathBuf::from(format!("slipway-{what}-{lab}-{}", time.replace([':', '-', '.'], "")))

@@ -96,7 +96,8 @@ fn a_terminal_is_a_terminal() {
         let output = script.args(["-qec", line, "/dev/null"]).output().expect("script (bsdutils) is installed");
         (output.status.code(), told(&output))
     };
-    let (code, told) = typed(&format!("stty rows 33 cols 77; {slipway} exec -t {} n -- sh -c 'tty; stty size; exit 5'", lab.name));
+    let (code, told) =
+        typed(&format!("stty rows 33 cols 77; {slipway} exec -t {} n -- sh -c 'tty; stty size; exit 5'", lab.name));
     assert!(told.contains("/dev/pts/0") && told.contains("33 77"), "{told}");
     assert_eq!(code, Some(5), "{told}");
     let without = lab.program("n", ["tty"]).output().expect("started");
@@ -174,7 +175,11 @@ fn a_saved_node_is_an_image() {
     let text = "images: {made: {path: made.tar.zst, base: host}}\nnodes: {n: {image: made}}\n";
     let lab = place.up("second", text);
     assert_eq!(lab.exec("n", ["cat", "/root/made"]), "built\n");
-    assert_eq!(lab.program("n", ["test", "-e", "/etc/issue"]).status().expect("started").code(), Some(1), "deleted stays so");
+    assert_eq!(
+        lab.program("n", ["test", "-e", "/etc/issue"]).status().expect("started").code(),
+        Some(1),
+        "deleted stays so"
+    );
 }
 
 #[test]
@@ -231,12 +236,19 @@ fn ctrl_c_undoes_up() {
 #[test]
 fn without_root_it_says_what_to_do() {
     // The build's folder may be closed to others.
-    let copy = tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().expect("made");
+    let copy = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .expect("made");
     let slipway = copy.path().join("slipway");
     std::fs::copy(env!("CARGO_BIN_EXE_slipway"), &slipway).expect("copied");
     for words in [&["ps"][..], &["down"], &["exec", "x", "y", "--", "true"]] {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(&slipway).args(words).current_dir("/");
+        command
+            .args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"])
+            .arg(&slipway)
+            .args(words)
+            .current_dir("/");
         let output = command.output().expect("setpriv (util-linux) is installed");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("takes root") && said.contains("Hint: `sudo slipway"), "{}", told(&output));

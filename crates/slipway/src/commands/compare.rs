@@ -31,7 +31,7 @@ Examples:
   slipway compare lab.yaml --drivers host,bridge,vxlan --jobs iperf3,job --repeat 10
   slipway compare lab.yaml --regex 'sec: ([0-9.]+)' --unit s -- openssl speed -seconds 1 md5
   slipway compare lab.yaml --jobs ping --json | jq .figures")]
-pub struct Args {
+pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
     file: Option<PathBuf>,
     /// Drivers to compare
@@ -115,7 +115,7 @@ impl FigureArgs {
 }
 
 impl Args {
-    pub fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let source = labs::source(self.file.as_deref())?;
         labs::need_privilege()?;
         let lab = source.lab()?;

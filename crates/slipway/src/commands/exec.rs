@@ -84,7 +84,8 @@ pub(crate) fn enter(context: &Context, words: &[String], argv: Vec<OsString>, wa
     })
 }
 
-fn environment(words: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+/// Variables as they are written on the command line.
+pub(crate) fn environment(words: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let mut env = BTreeMap::new();
     for word in words {
         let (key, value) = match word.split_once('=') {

@@ -32,7 +32,7 @@ Examples:
   slipway run --mpi openmpi -n 8 demo -- hpcc
   slipway run --mpi mpich --on 'n1,n2' -- ./a.out    where one lab runs
   slipway run --on web demo -- nginx -t")]
-pub struct Args {
+pub(crate) struct Args {
     /// Lab (name or file) [default: the only one that runs]
     lab: Option<String>,
     /// Launch as an MPI program, with this implementation: openmpi or mpich
@@ -76,7 +76,7 @@ struct Ran<'a> {
 }
 
 impl Args {
-    pub fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
         match self.lab.as_deref().filter(|word| labs::is_file(word)) {
             Some(file) => {

@@ -1,0 +1,151 @@
+//! What the benchmarks share: interleaved rounds, and the table that `docs/benchmarks.md` quotes.
+//!
+//! A benchmark here compares ways of doing one thing, in turn, round after round, after a round that is not counted.
+//! Its figures go through the same statistics as `slipway compare`: median, bootstrap interval, ratio paired by round.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use slipway_measure::probe::Sample;
+use slipway_measure::record::{Begin, Comparison, FORMAT, Measurement};
+use slipway_measure::summary::Summary;
+
+/// One way of doing the thing that is measured.
+pub struct Way<'a> {
+    pub name: &'a str,
+    pub run: Box<dyn FnMut() -> Vec<Sample> + 'a>,
+}
+
+impl<'a> Way<'a> {
+    pub fn new(name: &'a str, run: impl FnMut() -> Vec<Sample> + 'a) -> Self {
+        Self { name, run: Box::new(run) }
+    }
+}
+
+/// Runs `ways` in turn, `rounds` times after one that is not counted, and prints the table. The first is the baseline.
+pub fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
+    let mut measurements = Vec::new();
+    for round in 0..=rounds {
+        for way in &mut *ways {
+            let started = Instant::now();
+            let samples = (way.run)();
+            eprintln!("{title}: round {round}/{rounds}, {}: {:.2} s", way.name, started.elapsed().as_secs_f64());
+            measurements.push(Measurement {
+                round: round + 1,
+                warm_up: round == 0,
+                driver: way.name.to_owned(),
+                job: title.to_owned(),
+                mechanism: String::new(),
+                started: String::new(),
+                seconds: started.elapsed().as_secs_f64(),
+                samples,
+                error: None,
+            });
+        }
+    }
+    let begin = Begin {
+        format: FORMAT.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab: title.to_owned(),
+        lab_sha256: String::new(),
+        drivers: ways.iter().map(|way| way.name.to_owned()).collect(),
+        jobs: Vec::new(),
+        repeat: rounds,
+        warm_up: 1,
+        seed: 1,
+        command: Vec::new(),
+        machine: serde_json::Value::Null,
+        started: String::new(),
+    };
+    let comparison = Comparison { begin, measurements, end: None };
+    println!("### {title}\n\n{}", Summary::new(&comparison).markdown());
+}
+
+/// A figure of which less is better.
+pub fn less(figure: &str, unit: &str, value: f64) -> Sample {
+    sample(figure, unit, value, false)
+}
+
+/// A figure of which more is better.
+pub fn more(figure: &str, unit: &str, value: f64) -> Sample {
+    sample(figure, unit, value, true)
+}
+
+fn sample(figure: &str, unit: &str, value: f64, higher_is_better: bool) -> Sample {
+    Sample {
+        figure: figure.to_owned(),
+        unit: unit.to_owned(),
+        higher_is_better,
+        headline: true,
+        value,
+        curve: Vec::new(),
+    }
+}
+
+/// Seconds that `action` takes.
+pub fn seconds(action: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    action();
+    started.elapsed().as_secs_f64()
+}
+
+/// Runs a program to its end; one that fails ends the benchmark with what it said.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("run {command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed with {}:\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// The command under test, with state of its own.
+pub struct Slipway {
+    folder: tempfile::TempDir,
+}
+
+impl Slipway {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    /// `slipway ARGS`, optimised as users have it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
+        command.args(arguments);
+        for (variable, folder) in
+            [("SLIPWAY_STATE", "state"), ("SLIPWAY_IMAGES", "images"), ("SLIPWAY_SCRATCH", "scratch")]
+        {
+            command.env(variable, self.folder.path().join(folder));
+        }
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        run(&mut self.command(arguments))
+    }
+
+    /// Writes a lab file.
+    pub fn lab(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{name}.yaml"));
+        std::fs::write(&path, text).expect("the lab file can be written");
+        path
+    }
+}
+
+/// A path as an argument.
+pub fn arg(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are plain")
+}
+
+/// A line for the record: when and on what.
+pub fn heading() {
+    let said = |program: &str, argument: &str| {
+        String::from_utf8_lossy(&run(Command::new(program).arg(argument)).stdout).trim().to_owned()
+    };
+    println!("{}, Linux {}, {} processors\n", said("date", "+%F"), said("uname", "-r"), said("nproc", "--all"));
+}

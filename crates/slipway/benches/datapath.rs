@@ -1,0 +1,183 @@
+//! Whether Slipway adds anything to the data path: the same topology made by Slipway and by hand with `ip`, measured in
+//! turn. `cargo bench -p slipway --bench datapath`.
+//!
+//! Promise: SPECIFICATION.md, "Data path": ratios within 0.97 to 1.03.
+
+mod common;
+
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use common::{Slipway, Way, arg, compare, heading, run};
+use slipway_measure::probe::{Output, Probe, Sample, Step};
+
+const ROUNDS: u32 = 10;
+
+/// A pair of places to run programs in: command lines that the program's words are added to.
+struct Pair {
+    server: Vec<String>,
+    client: Vec<String>,
+    address: IpAddr,
+}
+
+fn main() {
+    heading();
+    let slipway = Slipway::new();
+    let hand = ByHand::new();
+    for (driver, hosts) in [("bridge", 1), ("vxlan", 2)] {
+        let name = format!("data-{driver}");
+        let text = format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes: {{n: {{count: 2}}}}\n");
+        let file = slipway.lab(&name, &text);
+        slipway.run(&["up", arg(&file)]);
+        let exec = |node: &str| {
+            let command = slipway.command(&["exec", &name, node, "--"]);
+            let environment = command.get_envs().map(|(key, value)| {
+                format!("{}={}", key.to_string_lossy(), value.unwrap_or_default().to_string_lossy())
+            });
+            let program = command.get_program().to_string_lossy().into_owned();
+            let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+            ["env".to_owned()].into_iter().chain(environment).chain([program]).chain(arguments).collect::<Vec<_>>()
+        };
+        let ours = Pair { server: exec("n2"), client: exec("n1"), address: "10.64.0.2".parse().expect("an address") };
+        let theirs = if driver == "bridge" { hand.bridge() } else { hand.vxlan() };
+        for probe in ["iperf3", "netpipe", "ping"] {
+            let title = format!("{driver}: {probe}");
+            let measure = |pair: &Pair| measure(&Probe::builtin(probe).expect("built in"), pair);
+            let mut ways = [Way::new("by hand", || measure(&theirs)), Way::new("slipway", || measure(&ours))];
+            compare(&title, ROUNDS, &mut ways);
+        }
+        slipway.run(&["down", &name]);
+    }
+}
+
+fn measure(probe: &Probe, pair: &Pair) -> Vec<Sample> {
+    let outputs: Vec<Output> = probe.steps(pair.address).iter().map(|step| take(step, pair)).collect();
+    let samples = probe.read(&outputs).expect("the probe understands its program");
+    samples.into_iter().filter(|sample| sample.headline).collect()
+}
+
+fn take(step: &Step, pair: &Pair) -> Output {
+    let server = step.server.as_ref().map(|server| {
+        let child = start(&pair.server, &server.argv);
+        let listening =
+            [pair.server.as_slice(), &["ss".into(), "-ltnH".into(), format!("sport = :{}", server.port)]].concat();
+        let begun = Instant::now();
+        while command(&listening).output().expect("ss runs").stdout.is_empty() {
+            assert!(begun.elapsed().as_secs() < 10, "{:?} does not listen", server.argv);
+        }
+        child
+    });
+    let begun = Instant::now();
+    let output = run(&mut command(&[pair.client.as_slice(), &step.client].concat()));
+    let wall = begun.elapsed();
+    if let Some(mut server) = server {
+        server.wait().expect("the server ends with its client");
+    }
+    Output { stdout: output.stdout, stderr: output.stderr, code: output.status.code().unwrap_or(1), wall }
+}
+
+fn start(place: &[String], argv: &[String]) -> Child {
+    let mut command = command(&[place, argv].concat());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server starts")
+}
+
+fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
+}
+
+/// The topologies as a person makes them. Namespaces have names of their own, and go with this value.
+struct ByHand {
+    prefix: String,
+}
+
+impl ByHand {
+    fn new() -> Self {
+        Self { prefix: format!("byhand{}-", std::process::id()) }
+    }
+
+    /// Two namespaces on a bridge in a third.
+    fn bridge(&self) -> Pair {
+        self.namespaces(&["b", "b1", "b2"]);
+        self.ip("b", "link add br0 type bridge");
+        self.ip("b", "link set br0 up");
+        for node in 1..=2 {
+            self.port("b", "br0", &format!("b{node}"), node, 1500);
+        }
+        self.pair("b2", "b1")
+    }
+
+    /// Two hosts on an underlay bridge, each with a bridge and a tunnel with static entries.
+    fn vxlan(&self) -> Pair {
+        self.namespaces(&["u", "h1", "h2", "v1", "v2"]);
+        self.ip("u", "link add br0 type bridge");
+        self.ip("u", "link set br0 up");
+        for host in 1..=2 {
+            let (name, other) = (format!("h{host}"), 3 - host);
+            self.ip("u", &format!("link add p{host} type veth peer name uplink netns {}{name}", self.prefix));
+            self.ip("u", &format!("link set p{host} master br0 up"));
+            self.ip(&name, &format!("addr add 10.63.0.{host}/16 dev uplink"));
+            self.ip(&name, "link set uplink up");
+            self.ip(&name, "link add br0 type bridge");
+            self.ip(&name, "link set br0 up");
+            self.ip(&name, &format!("link add vx0 type vxlan id 1 local 10.63.0.{host} dstport 4789 nolearning"));
+            self.ip(&name, "link set vx0 mtu 1450 master br0 up");
+            let mut fdb = Command::new("bridge");
+            let netns = format!("{}{name}", self.prefix);
+            fdb.args([
+                "-n",
+                &netns,
+                "fdb",
+                "append",
+                "00:00:00:00:00:00",
+                "dev",
+                "vx0",
+                "dst",
+                &format!("10.63.0.{other}"),
+            ]);
+            run(&mut fdb);
+            self.port(&name, "br0", &format!("v{host}"), host, 1450);
+        }
+        self.pair("v2", "v1")
+    }
+
+    fn namespaces(&self, names: &[&str]) {
+        for name in names {
+            run(Command::new("ip").args(["netns", "add", &format!("{}{name}", self.prefix)]));
+            self.ip(name, "link set lo up");
+        }
+    }
+
+    fn port(&self, switch: &str, bridge: &str, node: &str, number: u8, mtu: u32) {
+        let netns = format!("{}{node}", self.prefix);
+        self.ip(switch, &format!("link add {node} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {netns}"));
+        self.ip(switch, &format!("link set {node} master {bridge} up"));
+        self.ip(node, &format!("addr add 10.64.0.{number}/16 dev eth0"));
+        self.ip(node, "link set eth0 up");
+    }
+
+    fn ip(&self, namespace: &str, words: &str) {
+        let netns = format!("{}{namespace}", self.prefix);
+        run(Command::new("ip").args(["-n", &netns]).args(words.split(' ')));
+    }
+
+    fn pair(&self, server: &str, client: &str) -> Pair {
+        let enter = |name: &str| vec!["nsenter".to_owned(), format!("--net=/run/netns/{}{name}", self.prefix)];
+        Pair { server: enter(server), client: enter(client), address: "10.64.0.2".parse().expect("an address") }
+    }
+}
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        let listed = Command::new("ip").args(["netns", "list"]).output();
+        let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        for name in
+            listed.lines().filter_map(|line| line.split(' ').next()).filter(|name| name.starts_with(&self.prefix))
+        {
+            // Whatever cannot be removed here is visible in `ip netns`.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}

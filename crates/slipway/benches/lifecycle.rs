@@ -1,0 +1,98 @@
+//! What a lab costs to make, to enter, to hold and to take down. `cargo bench -p slipway --bench lifecycle`.
+//!
+//! Promises: SPECIFICATION.md, "Lifecycle". Mininet is Debian's, with Linux bridges.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Slipway, Way, arg, compare, heading, less, run, seconds};
+
+fn main() {
+    heading();
+    let slipway = Slipway::new();
+    beside_mininet(&slipway);
+    by_size(&slipway);
+    entering(&slipway);
+    memory(&slipway);
+}
+
+fn lab(slipway: &Slipway, nodes: usize) -> std::path::PathBuf {
+    slipway.lab(&format!("bench{nodes}"), &format!("nodes:\n  n: {{count: {nodes}}}\n"))
+}
+
+fn up_and_down(slipway: &Slipway, nodes: usize) -> f64 {
+    let file = lab(slipway, nodes);
+    seconds(|| {
+        slipway.run(&["up", arg(&file)]);
+        slipway.run(&["down", &format!("bench{nodes}")]);
+    })
+}
+
+fn beside_mininet(slipway: &Slipway) {
+    let figure = "up + down, 100 nodes on one bridge";
+    let mininet = || {
+        let took = seconds(|| {
+            run(Command::new("mn").args(["--switch", "lxbr", "--topo", "single,100", "--test", "none"]));
+        });
+        vec![less(figure, "s", took)]
+    };
+    let ours = || vec![less(figure, "s", up_and_down(slipway, 100))];
+    compare("A hundred nodes", 10, &mut [Way::new("mininet", mininet), Way::new("slipway", ours)]);
+}
+
+fn by_size(slipway: &Slipway) {
+    let figure = "up + down, per node";
+    let per_node = |nodes: u16| {
+        move || vec![less(figure, "ms", up_and_down(slipway, usize::from(nodes)) * 1000.0 / f64::from(nodes))]
+    };
+    let mut ways = [
+        Way::new("100 nodes", per_node(100)),
+        Way::new("200 nodes", per_node(200)),
+        Way::new("1000 nodes", per_node(1000)),
+    ];
+    compare("Cost of a node by the size of the lab", 5, &mut ways);
+}
+
+fn entering(slipway: &Slipway) {
+    const RUNS: u32 = 50;
+    let file = lab(slipway, 2);
+    slipway.run(&["up", arg(&file)]);
+    let each = |program: &dyn Fn()| {
+        vec![less("one /bin/true", "ms", seconds(|| (0..RUNS).for_each(|_| program())) * 1000.0 / f64::from(RUNS))]
+    };
+    let bare = || each(&|| drop(run(&mut Command::new("/bin/true"))));
+    let entered = || each(&|| drop(slipway.run(&["exec", "bench2", "n1", "--", "/bin/true"])));
+    compare("A program in a node", 10, &mut [Way::new("bare", bare), Way::new("slipway exec", entered)]);
+    slipway.run(&["down", "bench2"]);
+}
+
+/// The memory of the anchor and every init that no other process shares, and its share of what they do (PSS).
+fn memory(slipway: &Slipway) {
+    let file = lab(slipway, 200);
+    slipway.run(&["up", arg(&file)]);
+    let kib: u64 = processes_of_slipway().iter().map(|pid| pss(pid)).sum();
+    slipway.run(&["down", "bench200"]);
+    println!(
+        "### Memory of a lab of 200 nodes\n\nanchor and inits, proportional set size: {kib} KiB, {} KiB a node\n",
+        kib / 200
+    );
+}
+
+fn processes_of_slipway() -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc is mounted").flatten() {
+        let pid = entry.file_name().to_string_lossy().into_owned();
+        let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if matches!(name.trim(), "slipway-anchor" | "slipway-init") {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+fn pss(pid: &str) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
