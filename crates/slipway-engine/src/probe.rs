@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
+use slipway_lab::model::Lab;
 use slipway_measure::probe::{Output, Probe, ReadError, Sample, Server, Step};
+use slipway_sys::signals::Taken;
 
 use crate::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
 use crate::lab::{LabError, Running};
@@ -53,6 +55,9 @@ pub enum ProbeError {
         /// How long it was given.
         seconds: u64,
     },
+    /// The caller was told to stop; the program was ended.
+    #[error("measure: interrupted")]
+    Interrupted,
     /// The kernel refused something.
     #[error("{doing}: {source}")]
     Io {
@@ -78,26 +83,28 @@ pub struct Between<'a> {
     pub client: usize,
     /// For each step.
     pub timeout: Duration,
+    /// What ends it early.
+    pub interrupt: &'a Taken,
 }
 
 impl Between<'_> {
     /// Runs the probe's steps and reads what came of them.
     pub fn measure(&self, launcher: &Launcher, probe: &Probe) -> Result<Vec<Sample>, ProbeError> {
         let outputs: Result<Vec<Output>, ProbeError> =
-            probe.steps(self.address()).iter().map(|step| self.run(launcher, step)).collect();
+            probe.steps(Self::address_of(&self.lab.lab, self.server)).iter().map(|step| self.run(launcher, step)).collect();
         Ok(probe.read(&outputs?)?)
     }
 
-    /// The server's address on its first network.
+    /// A node's address on its first network.
     #[must_use]
-    pub fn address(&self) -> IpAddr {
-        let node = &self.lab.lab.nodes[self.server];
-        node.interfaces.first().map_or(IpAddr::from([127, 0, 0, 1]), |interface| interface.ipv4.into())
+    pub fn address_of(lab: &Lab, node: usize) -> IpAddr {
+        lab.nodes[node].interfaces.first().map_or(IpAddr::from([127, 0, 0, 1]), |interface| interface.ipv4.into())
     }
 
     fn run(&self, launcher: &Launcher, step: &Step) -> Result<Output, ProbeError> {
         let server = step.server.as_ref().map(|server| self.serve(launcher, server)).transpose()?;
-        let output = capture(launcher, &Entry::to(self.lab, self.client)?, &step.client, self.timeout);
+        let client = Entry::to(self.lab, self.client)?;
+        let output = capture(launcher, &client, &step.client, self.timeout, self.interrupt);
         if let Some(server) = server {
             // One whose client never came waits for ever. Its exit code says nothing either way.
             let ended = slipway_sys::process::wait_for_end(server.as_fd(), Duration::from_secs(u64::from(output.is_ok())));
@@ -155,7 +162,13 @@ fn listens(pid: i32, port: u16) -> io::Result<bool> {
 }
 
 /// Runs a program in a node to its end and keeps what it says.
-pub fn capture(launcher: &Launcher, entry: &Entry, argv: &[String], timeout: Duration) -> Result<Output, ProbeError> {
+fn capture(
+    launcher: &Launcher,
+    entry: &Entry,
+    argv: &[String],
+    timeout: Duration,
+    interrupt: &Taken,
+) -> Result<Output, ProbeError> {
     let null = fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
     let (mut stdout, out) = io::pipe().map_err(failed("make a pipe"))?;
     let (mut stderr, err) = io::pipe().map_err(failed("make a pipe"))?;
@@ -168,13 +181,18 @@ pub fn capture(launcher: &Launcher, entry: &Entry, argv: &[String], timeout: Dur
     let mut open = [true, true];
     while open.contains(&true) {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let [stop, ready @ ..] = readable([interrupt.as_fd(), stdout.as_fd(), stderr.as_fd()], [true, open[0], open[1]], left)?;
+        if stop || left.is_zero() {
             child.signal_group(Signal::KILL).map_err(failed("end the program"))?;
             child.wait().map_err(failed("wait for the program"))?;
-            let seconds = timeout.as_secs();
-            return Err(ProbeError::TimedOut { program: argv[0].clone(), node: entry.node.clone(), seconds });
+            let timed_out = ProbeError::TimedOut {
+                program: argv[0].clone(),
+                node: entry.node.clone(),
+                seconds: timeout.as_secs(),
+            };
+            return Err(if stop { ProbeError::Interrupted } else { timed_out });
         }
-        for (i, ready) in readable([stdout.as_fd(), stderr.as_fd()], open, left)?.into_iter().enumerate() {
+        for (i, ready) in ready.into_iter().enumerate() {
             if ready {
                 let mut buffer = [0; 65536];
                 let read = if i == 0 { stdout.read(&mut buffer) } else { stderr.read(&mut buffer) };
@@ -190,14 +208,14 @@ pub fn capture(launcher: &Launcher, entry: &Entry, argv: &[String], timeout: Dur
     Ok(Output { stdout, stderr, code: i32::from(exit.code()), wall: begun.elapsed() })
 }
 
-/// Which of the pipes still open have something to read, or their end.
-fn readable(pipes: [BorrowedFd<'_>; 2], open: [bool; 2], patience: Duration) -> Result<[bool; 2], ProbeError> {
-    let wanted = |open: bool| if open { PollFlags::IN } else { PollFlags::empty() };
-    let mut waiting = [0, 1].map(|i| PollFd::from_borrowed_fd(pipes[i], wanted(open[i])));
+/// Which of those that are `wanted` have something to read, or have ended.
+fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], wanted: [bool; N], patience: Duration) -> Result<[bool; N], ProbeError> {
+    let flags = |wanted: bool| if wanted { PollFlags::IN } else { PollFlags::empty() };
+    let mut waiting: [PollFd<'_>; N] = std::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i], flags(wanted[i])));
     let patience = Timespec::try_from(patience).map_err(|error| failed("wait")(io::Error::other(error)))?;
     match poll(&mut waiting, Some(&patience)) {
-        Ok(_) => Ok([0, 1].map(|i| open[i] && !waiting[i].revents().is_empty())),
-        Err(rustix::io::Errno::INTR) => Ok([false; 2]),
+        Ok(_) => Ok(std::array::from_fn(|i| wanted[i] && !waiting[i].revents().is_empty())),
+        Err(rustix::io::Errno::INTR) => Ok([false; N]),
         Err(error) => Err(failed("wait for what the program says")(error.into())),
     }
 }
