@@ -35,9 +35,9 @@ enum What {
 }
 
 impl Failure {
-    /// `account` fits "failed to …"; its lines that begin with `Hint: ` say what to do.
+    /// `account` fits "failed to …"; a line or sentence of it that begins with `Hint: ` says what to do.
     pub(crate) fn new(exit: Exit, account: &impl Display) -> Self {
-        let account = account.to_string();
+        let account = account.to_string().replace(". Hint: ", "\nHint: ");
         let (hints, message): (Vec<&str>, Vec<&str>) = account.lines().partition(|line| line.starts_with("Hint: "));
         let hints = hints.into_iter().filter_map(|line| line.strip_prefix("Hint: ")).map(str::to_owned).collect();
         Self { exit, what: What::Plain { message: message.join("\n"), hints } }

@@ -1,6 +1,7 @@
 //! Nodes as their anchor holds them: born, ended, born again.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
@@ -175,7 +176,10 @@ impl Nodes {
             if slot.net.is_none() {
                 let pid = self.state.nodes[*index].init.map_or(0, |init| init.pid);
                 let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
-                let net = File::open(&path).map_err(|error| of_node(blueprint, *index, &format!("open {}: {error}", path.display())))?;
+                let net = File::open(&path).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => of_node(blueprint, *index, &link.last_word()),
+                    _ => of_node(blueprint, *index, &format!("open {}: {error}", path.display())),
+                })?;
                 slot.net = Some(net.into());
                 fresh.push(*index);
             } else {
@@ -188,7 +192,7 @@ impl Nodes {
             .collect();
         self.fabric.attach(&blueprint.lab, &nets).map_err(|error| error.to_string())?;
         for Unborn { index, link } in unborn {
-            link.say(Step::Linked).map_err(|error| of_node(blueprint, *index, &format!("go on: {error}")))?;
+            link.say(Step::Linked).map_err(|_| of_node(blueprint, *index, &link.last_word()))?;
         }
         Ok(())
     }

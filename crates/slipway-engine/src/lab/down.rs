@@ -98,9 +98,8 @@ pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
 /// Ends whatever still runs in the lab's control groups and removes them. A machine without any has nothing to remove.
 fn remove_groups(lab: &str) -> Result<(), CgroupError> {
     let Ok(cgroups) = Hierarchy::detect() else { return Ok(()) };
-    if let Some(group) = cgroups.open_lab(lab)? {
-        group.kill()?;
-        group.remove()?;
-    }
+    let Some(group) = cgroups.open_lab(lab)? else { return Ok(()) };
+    group.kill()?;
+    group.remove()?;
     cgroups.remove_top()
 }

@@ -47,6 +47,11 @@ impl Link {
         let _ = send(&self.0, &message, SendFlags::NOSIGNAL);
     }
 
+    /// Why an init that is gone is gone.
+    pub(crate) fn last_word(&self) -> String {
+        self.expect(Step::Ready).err().unwrap_or_default()
+    }
+
     /// Waits for `step`. Anything else is an error: the other side's account, or its silence.
     pub(crate) fn expect(&self, step: Step) -> Result<(), String> {
         let mut buffer = [0u8; LONGEST + 1];
