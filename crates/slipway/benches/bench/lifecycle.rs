@@ -1,15 +1,12 @@
-//! What a lab costs to make, to enter, to hold and to take down. `cargo bench -p slipway --bench lifecycle`.
+//! What a lab costs to make, to enter, to hold and to take down. `cargo bench -- lifecycle`.
 //!
 //! Promises: SPECIFICATION.md, "Lifecycle". Mininet is Debian's, with Linux bridges.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Slipway, Way, arg, compare, heading, less, run, seconds};
+use super::common::{Slipway, Way, arg, compare, less, run as program, seconds};
 
-fn main() {
-    heading();
+pub(super) fn run() {
     let slipway = Slipway::new();
     beside_mininet(&slipway);
     by_size(&slipway);
@@ -33,7 +30,7 @@ fn beside_mininet(slipway: &Slipway) {
     let figure = "up + down, 100 nodes on one bridge";
     let mininet = || {
         let took = seconds(|| {
-            run(Command::new("mn").args(["--switch", "lxbr", "--topo", "single,100", "--test", "none"]));
+            program(Command::new("mn").args(["--switch", "lxbr", "--topo", "single,100", "--test", "none"]));
         });
         vec![less(figure, "s", took)]
     };
@@ -61,7 +58,7 @@ fn entering(slipway: &Slipway) {
     let each = |program: &dyn Fn()| {
         vec![less("one /bin/true", "ms", seconds(|| (0..RUNS).for_each(|_| program())) * 1000.0 / f64::from(RUNS))]
     };
-    let bare = || each(&|| drop(run(&mut Command::new("/bin/true"))));
+    let bare = || each(&|| drop(program(&mut Command::new("/bin/true"))));
     let entered = || each(&|| drop(slipway.run(&["exec", "bench2", "n1", "--", "/bin/true"])));
     compare("A program in a node", 10, &mut [Way::new("bare", bare), Way::new("slipway exec", entered)]);
     slipway.run(&["down", "bench2"]);

@@ -12,19 +12,19 @@ use slipway_measure::record::{Begin, Comparison, FORMAT, Measurement};
 use slipway_measure::summary::Summary;
 
 /// One way of doing the thing that is measured.
-pub struct Way<'a> {
-    pub name: &'a str,
-    pub run: Box<dyn FnMut() -> Vec<Sample> + 'a>,
+pub(super) struct Way<'a> {
+    pub(super) name: &'a str,
+    pub(super) run: Box<dyn FnMut() -> Vec<Sample> + 'a>,
 }
 
 impl<'a> Way<'a> {
-    pub fn new(name: &'a str, run: impl FnMut() -> Vec<Sample> + 'a) -> Self {
+    pub(super) fn new(name: &'a str, run: impl FnMut() -> Vec<Sample> + 'a) -> Self {
         Self { name, run: Box::new(run) }
     }
 }
 
 /// Runs `ways` in turn, `rounds` times after one that is not counted, and prints the table. The first is the baseline.
-pub fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
+pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
     let mut measurements = Vec::new();
     for round in 0..=rounds {
         for way in &mut *ways {
@@ -63,20 +63,11 @@ pub fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
 }
 
 /// A figure of which less is better.
-pub fn less(figure: &str, unit: &str, value: f64) -> Sample {
-    sample(figure, unit, value, false)
-}
-
-/// A figure of which more is better.
-pub fn more(figure: &str, unit: &str, value: f64) -> Sample {
-    sample(figure, unit, value, true)
-}
-
-fn sample(figure: &str, unit: &str, value: f64, higher_is_better: bool) -> Sample {
+pub(super) fn less(figure: &str, unit: &str, value: f64) -> Sample {
     Sample {
         figure: figure.to_owned(),
         unit: unit.to_owned(),
-        higher_is_better,
+        higher_is_better: false,
         headline: true,
         value,
         curve: Vec::new(),
@@ -84,14 +75,14 @@ fn sample(figure: &str, unit: &str, value: f64, higher_is_better: bool) -> Sampl
 }
 
 /// Seconds that `action` takes.
-pub fn seconds(action: impl FnOnce()) -> f64 {
+pub(super) fn seconds(action: impl FnOnce()) -> f64 {
     let started = Instant::now();
     action();
     started.elapsed().as_secs_f64()
 }
 
 /// Runs a program to its end; one that fails ends the benchmark with what it said.
-pub fn run(command: &mut Command) -> Output {
+pub(super) fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("run {command:?}: {error}"));
     assert!(
         output.status.success(),
@@ -104,17 +95,17 @@ pub fn run(command: &mut Command) -> Output {
 }
 
 /// The command under test, with state of its own.
-pub struct Slipway {
+pub(super) struct Slipway {
     folder: tempfile::TempDir,
 }
 
 impl Slipway {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     /// `slipway ARGS`, optimised as users have it.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
         command.args(arguments);
         for (variable, folder) in
@@ -125,12 +116,12 @@ impl Slipway {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(super) fn run(&self, arguments: &[&str]) -> Output {
         run(&mut self.command(arguments))
     }
 
     /// Writes a lab file.
-    pub fn lab(&self, name: &str, text: &str) -> PathBuf {
+    pub(super) fn lab(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(format!("{name}.yaml"));
         std::fs::write(&path, text).expect("the lab file can be written");
         path
@@ -138,12 +129,12 @@ impl Slipway {
 }
 
 /// A path as an argument.
-pub fn arg(path: &Path) -> &str {
+pub(super) fn arg(path: &Path) -> &str {
     path.to_str().expect("temporary paths are plain")
 }
 
 /// A line for the record: when and on what.
-pub fn heading() {
+pub(super) fn heading() {
     let said = |program: &str, argument: &str| {
         String::from_utf8_lossy(&run(Command::new(program).arg(argument)).stdout).trim().to_owned()
     };

@@ -1,15 +1,13 @@
 //! Whether Slipway adds anything to the data path: the same topology made by Slipway and by hand with `ip`, measured in
-//! turn. `cargo bench -p slipway --bench datapath`.
+//! turn. `cargo bench -- datapath`.
 //!
 //! Promise: SPECIFICATION.md, "Data path": ratios within 0.97 to 1.03.
-
-mod common;
 
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use common::{Slipway, Way, arg, compare, heading, run};
+use super::common::{Slipway, Way, arg, compare, run as program};
 use slipway_measure::probe::{Output, Probe, Sample, Step};
 
 const ROUNDS: u32 = 10;
@@ -21,8 +19,7 @@ struct Pair {
     address: IpAddr,
 }
 
-fn main() {
-    heading();
+pub(super) fn run() {
     let slipway = Slipway::new();
     let hand = ByHand::new();
     for (driver, hosts) in [("bridge", 1), ("vxlan", 2)] {
@@ -69,7 +66,7 @@ fn take(step: &Step, pair: &Pair) -> Output {
         child
     });
     let begun = Instant::now();
-    let output = run(&mut command(&[pair.client.as_slice(), &step.client].concat()));
+    let output = program(&mut command(&[pair.client.as_slice(), &step.client].concat()));
     let wall = begun.elapsed();
     if let Some(mut server) = server {
         server.wait().expect("the server ends with its client");
@@ -137,7 +134,7 @@ impl ByHand {
                 "dst",
                 &format!("10.63.0.{other}"),
             ]);
-            run(&mut fdb);
+            program(&mut fdb);
             self.port(&name, "br0", &format!("v{host}"), host, 1450);
         }
         self.pair("v2", "v1")
@@ -145,7 +142,7 @@ impl ByHand {
 
     fn namespaces(&self, names: &[&str]) {
         for name in names {
-            run(Command::new("ip").args(["netns", "add", &format!("{}{name}", self.prefix)]));
+            program(Command::new("ip").args(["netns", "add", &format!("{}{name}", self.prefix)]));
             self.ip(name, "link set lo up");
         }
     }
@@ -160,7 +157,7 @@ impl ByHand {
 
     fn ip(&self, namespace: &str, words: &str) {
         let netns = format!("{}{namespace}", self.prefix);
-        run(Command::new("ip").args(["-n", &netns]).args(words.split(' ')));
+        program(Command::new("ip").args(["-n", &netns]).args(words.split(' ')));
     }
 
     fn pair(&self, server: &str, client: &str) -> Pair {

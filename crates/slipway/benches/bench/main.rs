@@ -1,0 +1,20 @@
+//! The benchmarks behind `docs/benchmarks.md`. All of them: `cargo bench`; some: `cargo bench -- lifecycle mpi`.
+//!
+//! They need root, what `make setup-bench` installs, and a machine that does nothing else.
+
+mod common;
+mod datapath;
+mod lifecycle;
+mod mpi;
+
+fn main() {
+    let benches: [(&str, fn()); 3] = [("lifecycle", lifecycle::run), ("datapath", datapath::run), ("mpi", mpi::run)];
+    // cargo adds `--bench`.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    common::heading();
+    for (name, bench) in benches {
+        if asked.is_empty() || asked.iter().any(|word| word == name) {
+            bench();
+        }
+    }
+}
