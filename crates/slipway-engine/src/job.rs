@@ -156,7 +156,8 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
     let attention = Attention::new(&launcher, &places.0, folder, service, timeout.map(|after| started + after))?;
     let (ended, exits) = attention.run(&tasks, line)?;
     let seconds = started.elapsed().as_secs_f64();
-    let sent: Vec<u64> = places.0.iter().zip(before).map(|(place, before)| sent(place).saturating_sub(before)).collect();
+    let sent: Vec<u64> =
+        places.0.iter().zip(before).map(|(place, before)| sent(place).saturating_sub(before)).collect();
     places.end()?;
     Ok(Outcome {
         code: code(ended, &exits),
@@ -210,10 +211,8 @@ fn code(ended: Ended, exits: &Exits) -> u8 {
 fn ran(places: &[Place], tasks: &[Task], exits: &Exits) -> Vec<Ran> {
     let mut exits = exits.clone();
     exits.sort_by_key(|(task, _)| *task);
-    let one = |(task, exit): (usize, Exit)| Ran {
-        node: places[tasks[task].place].entry.node.clone(),
-        code: exit.code(),
-    };
+    let one =
+        |(task, exit): (usize, Exit)| Ran { node: places[tasks[task].place].entry.node.clone(), code: exit.code() };
     exits.into_iter().map(one).collect()
 }
 
@@ -224,18 +223,26 @@ fn sent(place: &Place) -> u64 {
 }
 
 fn sum_sent(table: &str) -> u64 {
-    let devices = table.lines().skip(2).filter_map(|line| line.trim().split_once(':')).filter(|(name, _)| *name != "lo");
+    let devices =
+        table.lines().skip(2).filter_map(|line| line.trim().split_once(':')).filter(|(name, _)| *name != "lo");
     devices.filter_map(|(_, counts)| counts.split_whitespace().nth(8)?.parse::<u64>().ok()).sum()
 }
 
 /// A parallel program that talked past the network measured something else.
 fn notes(lab: &Lab, job: &Job, sent: &[u64]) -> Vec<String> {
-    let own = |node: &usize| lab.nodes[*node].interfaces.iter().all(|interface| {
-        lab.networks[interface.network].driver != slipway_lab::model::DriverKind::Host
-    });
-    let silent = job.mpi.is_some() && sent.len() > 1 && job.nodes.iter().all(own) && sent.iter().all(|&bytes| bytes == 0);
+    let own = |node: &usize| {
+        lab.nodes[*node]
+            .interfaces
+            .iter()
+            .all(|interface| lab.networks[interface.network].driver != slipway_lab::model::DriverKind::Host)
+    };
+    let silent =
+        job.mpi.is_some() && sent.len() > 1 && job.nodes.iter().all(own) && sent.iter().all(|&bytes| bytes == 0);
     silent
-        .then(|| "no node sent anything over its network: the program ran on one node, or its ranks talked another way".to_owned())
+        .then(|| {
+            "no node sent anything over its network: the program ran on one node, or its ranks talked another way"
+                .to_owned()
+        })
         .into_iter()
         .collect()
 }

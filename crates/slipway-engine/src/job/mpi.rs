@@ -88,6 +88,10 @@ fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &
         ("pml", "ob1"),
         ("btl", "tcp,vader,self"),
     ];
+    if network.driver == DriverKind::Host {
+        // Nodes of one host share its addresses, so a name's address does not tell which of them is meant.
+        parameters.push(("if_base_do_not_resolve", "1"));
+    }
     if crowd.shares_cores() {
         parameters.push(("mpi_yield_when_idle", "1"));
     }

@@ -1,0 +1,227 @@
+//! Jobs on real labs. Needs root and Debian's openmpi-bin, mpich, netpipe-openmpi and netpipe-mpich2.
+//!
+//! No test harness: it runs threads, and who starts programs in nodes may have none. In the nodes of its labs this very
+//! program is the launch agent, as the command is in those of real ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use slipway_engine::image::{Limits, Store};
+use slipway_engine::job::{Ended, Outcome, agent::agent_main, run};
+use slipway_engine::lab::{Running, down, up};
+use slipway_engine::state::StateRoot;
+use slipway_lab::model::{Job, Mpi};
+use slipway_lab::units::Seconds;
+use slipway_sys::clone::{Cloned, SingleThread, clone};
+
+const LAB: &str = "
+hosts: 2
+networks: {net: DRIVER}
+nodes: {n: {count: 4}}
+";
+
+struct Bench {
+    temporary: tempfile::TempDir,
+    root: StateRoot,
+    lab: Running,
+}
+
+impl Bench {
+    fn up(driver: &str) -> Self {
+        let temporary = tempfile::tempdir().expect("a folder");
+        let root = StateRoot::at(temporary.path().join("state"));
+        let store = Store::at(temporary.path().join("images"), Limits::default()).expect("a store");
+        let text = LAB.replace("DRIVER", driver);
+        let mut lab = slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("a lab");
+        lab.name = format!("job{}-{driver}", std::process::id());
+        let lab = up(&root, &store, &lab, &mut |_| {}).unwrap_or_else(|error| panic!("failed to {error}"));
+        Self { temporary, root, lab }
+    }
+
+    fn folder(&self) -> std::path::PathBuf {
+        self.temporary.path().join("run")
+    }
+
+    fn run(&self, job: &Job) -> (Outcome, Vec<String>) {
+        let mut lines = Vec::new();
+        let outcome = run(&self.lab, job, &self.folder(), &mut |line| {
+            lines.push(format!("{}.{}: {}", line.node, line.stream.name(), String::from_utf8_lossy(line.bytes)));
+        });
+        (outcome.unwrap_or_else(|error| panic!("failed to {error}")), lines)
+    }
+
+    /// Nothing of any job may be left once it has returned.
+    fn is_quiet(&self) {
+        for node in 0..self.lab.lab.nodes.len() {
+            let pids = self.lab.group(node).expect("known").expect("root has one").pids().expect("listed");
+            assert_eq!(pids.len(), 1, "only its init runs in node {node}: {pids:?}");
+        }
+        let folder = self.lab.dir().join("node");
+        let left: Vec<_> = fs::read_dir(folder).expect("there").map(|entry| entry.expect("read").file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("job")), "{left:?}");
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let name = self.lab.lab.name.clone();
+        if let Err(error) = down(&self.root, &name) {
+            eprintln!("failed to {error}");
+        }
+    }
+}
+
+fn job(command: &[&str], nodes: &[usize]) -> Job {
+    Job {
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+        mpi: None,
+        ranks: None,
+        nodes: nodes.to_vec(),
+        timeout: Some(Seconds(120.0)),
+        workdir: None,
+        env: BTreeMap::new(),
+        figure: None,
+    }
+}
+
+fn main() -> ExitCode {
+    let argv: Vec<String> = std::env::args().collect();
+    if argv[0].ends_with("/agent") {
+        return ExitCode::from(agent_main(&argv));
+    }
+    let bench = Bench::up("bridge");
+    let checks: [(&str, fn(&Bench)); 8] = [
+        ("a plain job runs everywhere", plain),
+        ("the first failure is the job's", failure),
+        ("a program that is not there starts nowhere", nothing_started),
+        ("a timeout ends everything", timeout),
+        ("a signal ends everything", interrupted),
+        ("Open MPI runs over four nodes", openmpi),
+        ("MPICH runs over four nodes", mpich),
+        ("MPI traffic crosses the network", traffic),
+    ];
+    for (name, check) in checks {
+        let started = std::time::Instant::now();
+        check(&bench);
+        bench.is_quiet();
+        println!("{name}: ok ({:.1?})", started.elapsed());
+    }
+    drop(bench);
+    for driver in ["host", "vxlan", "macvlan"] {
+        let bench = Bench::up(driver);
+        ranks_everywhere(&bench, Mpi::Openmpi);
+        ranks_everywhere(&bench, Mpi::Mpich);
+        bench.is_quiet();
+        if driver != "host" {
+            traffic(&bench);
+        }
+        println!("both over driver {driver}: ok");
+    }
+    ExitCode::SUCCESS
+}
+
+fn plain(bench: &Bench) {
+    let mut job = job(&["sh", "-c", "hostname; echo $WORD >&2; pwd"], &[0, 2, 3]);
+    job.env.insert("WORD".to_owned(), "given".to_owned());
+    job.workdir = Some("/tmp".into());
+    let (outcome, mut lines) = bench.run(&job);
+    assert_eq!((outcome.code, outcome.ended), (0, Ended::Itself));
+    lines.sort();
+    let expected = ["n1", "n3", "n4"]
+        .map(|n| vec![format!("{n}.stderr: given"), format!("{n}.stdout: /tmp"), format!("{n}.stdout: {n}")]);
+    assert_eq!(lines, expected.concat());
+    assert_eq!(fs::read_to_string(bench.folder().join("n3.stdout")).expect("saved"), "n3\n/tmp\n");
+    assert_eq!(fs::read_to_string(bench.folder().join("n3.stderr")).expect("saved"), "given\n");
+}
+
+fn failure(bench: &Bench) {
+    let (outcome, _) = bench.run(&job(&["sh", "-c", "[ $HOSTNAME != n2 ] || exit 5"], &[0, 1, 2]));
+    assert_eq!(outcome.code, 5);
+    let codes: Vec<_> = outcome.programs.iter().map(|ran| (ran.node.as_str(), ran.code)).collect();
+    assert_eq!(codes, [("n1", 0), ("n2", 5), ("n3", 0)]);
+}
+
+fn nothing_started(bench: &Bench) {
+    // The lab's hosts differ in nothing, so only the last node lacks it.
+    let script =
+        "rm -f /tmp/tool; [ $HOSTNAME = n4 ] || { echo '#!/bin/sh\nsleep 1000' >/tmp/tool; chmod +x /tmp/tool; }";
+    assert_eq!(bench.run(&job(&["sh", "-c", script], &[0, 1, 2, 3])).0.code, 0);
+    let error = run(&bench.lab, &job(&["/tmp/tool"], &[0, 1, 2, 3]), &bench.folder(), &mut |_| {});
+    let error = error.expect_err("n4 has no such program");
+    assert_eq!(error.code(), 127, "{error}");
+}
+
+fn timeout(bench: &Bench) {
+    // One that ignores being asked, and one that left its process group.
+    let mut job = job(&["sh", "-c", "trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 1; done"], &[0, 1]);
+    job.timeout = Some(Seconds(0.3));
+    let (outcome, lines) = bench.run(&job);
+    assert_eq!((outcome.code, outcome.ended), (124, Ended::Timeout));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+fn interrupted(bench: &Bench) {
+    let me = rustix::process::getpid();
+    let alone = SingleThread::check().expect("one thread");
+    let mut helper = None;
+    let outcome =
+        run(&bench.lab, &job(&["sh", "-c", "echo up; exec sleep 1000"], &[0, 1, 2, 3]), &bench.folder(), &mut |_| {
+            // As soon as one has printed: Ctrl-C.
+            if helper.is_none() {
+                helper = Some(clone(alone, nix::sched::CloneFlags::empty()).expect("clone"));
+                if let Some(Cloned::Child) = helper {
+                    let _ = rustix::process::kill_process(me, Signal::INT);
+                    std::process::exit(0);
+                }
+            }
+        });
+    let outcome = outcome.unwrap_or_else(|error| panic!("failed to {error}"));
+    assert_eq!((outcome.code, outcome.ended), (130, Ended::Signal(2)));
+    assert!(outcome.seconds < Duration::from_secs(60).as_secs_f64());
+    if let Some(Cloned::Parent { pidfd, .. }) = helper {
+        slipway_sys::process::reap(&pidfd).expect("our child");
+    }
+}
+
+fn ranks_everywhere(bench: &Bench, mpi: Mpi) {
+    let mut job = job(&["hostname"], &[0, 1, 2, 3]);
+    job.mpi = Some(mpi);
+    job.ranks = Some(4);
+    let (outcome, mut lines) = bench.run(&job);
+    assert_eq!(outcome.code, 0, "{lines:?}");
+    // Open MPI warns on standard error when a child of its own was quicker than it (setpgid in plm:rsh).
+    lines.retain(|line| line.contains(".stdout: "));
+    lines.sort();
+    assert_eq!(lines, ["n1.stdout: n1", "n1.stdout: n2", "n1.stdout: n3", "n1.stdout: n4"]);
+    // The job's exit code is the program's, and what it leaves behind is gone (checked by the caller). MPICH's launcher
+    // itself waits for everything that holds a descriptor of its own, wherever it runs.
+    let script = if mpi == Mpi::Openmpi { "setsid sleep 1000 >/dev/null 2>&1 & exit 3" } else { "exit 3" };
+    job.command = ["sh", "-c", script].map(str::to_owned).into();
+    let (outcome, lines) = bench.run(&job);
+    assert_eq!(outcome.code, 3, "{lines:?}");
+}
+
+fn openmpi(bench: &Bench) {
+    ranks_everywhere(bench, Mpi::Openmpi);
+}
+
+fn mpich(bench: &Bench) {
+    ranks_everywhere(bench, Mpi::Mpich);
+}
+
+fn traffic(bench: &Bench) {
+    for (mpi, program) in [(Mpi::Openmpi, "NPopenmpi"), (Mpi::Mpich, "NPmpich2")] {
+        // 1 and 3 are on different hosts, and the first node has no rank's peer on it.
+        let mut job = job(&[program, "-n", "20", "-u", "65536", "-o", "/tmp/np.out"], &[1, 2]);
+        job.mpi = Some(mpi);
+        job.ranks = Some(2);
+        let (outcome, lines) = bench.run(&job);
+        assert_eq!(outcome.code, 0, "{program}: {lines:?}");
+        assert!(outcome.sent.iter().all(|&bytes| bytes > 1_000_000), "{program} sent {:?}", outcome.sent);
+        assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
+    }
+}
