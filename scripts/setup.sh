@@ -41,11 +41,14 @@ TEST=(
   nginx-light        # a real server: the example `nginx`
   apache2-utils      # ab, its client
   curl               # another
+  golang-go          # images: a static Go program alone in its root
   jq                 # answers of --json, in the guide
   umoci              # images: OCI layouts
   buildah            # images: OCI archives, as people make them
   skopeo             # images: docker archives
   busybox-static     # a whole root file system in one file
+  attr               # setfattr: images with extended attributes
+  libcap2-bin        # setcap: images with file capabilities
   chromium           # the report's screenshot, checked in a browser
   fonts-dejavu-core  # letters for it
 )
