@@ -9,6 +9,7 @@ mod ethtool;
 mod generic;
 mod link;
 mod request;
+mod watch;
 
 use std::fmt;
 use std::io;
@@ -26,6 +27,7 @@ pub use link::{Counters, Link, Mac, MacText};
 pub use request::{
     AddrGenMode, Bridge, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
 };
+pub use watch::AddressWatch;
 
 /// Bytes sent at once. Well below the default send buffer (`net.core.wmem_default`, 208 KiB).
 const SEND_BYTES: usize = 64 * 1024;

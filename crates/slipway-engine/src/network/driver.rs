@@ -198,9 +198,10 @@ pub(super) fn switch_offloads_off(netlink: &Netlink, name: &str) -> Result<(), N
     Ok(())
 }
 
-/// Has the kernel act on a device's new carrier now. By itself it does so a little later, and drops packets until then.
-pub(super) fn settle(netlink: &Netlink, name: &str) -> Result<(), NetworkError> {
-    netlink.has_carrier(name).map(drop).map_err(NetworkError::system(format!("look at the carrier of {name}")))
+/// Has the kernel act on a device's new carrier now, and says whether there is one. By itself the kernel acts a little
+/// later, and drops packets until then.
+pub(super) fn settle(netlink: &Netlink, name: &str) -> Result<bool, NetworkError> {
+    netlink.has_carrier(name).map_err(NetworkError::system(format!("look at the carrier of {name}")))
 }
 
 /// Tries requests in a namespace that is thrown away: whether the kernel can is told by the kernel.

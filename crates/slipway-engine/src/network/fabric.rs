@@ -90,8 +90,9 @@ impl Fabric {
         Ok(())
     }
 
-    /// Takes the carrier of all of a node's interfaces away, or gives it back. Addresses and routes of the node survive it
-    /// on drivers bridge, ovs and vxlan; after any other, configure the node again. A node on driver host has no carrier.
+    /// Takes the carrier of all of a node's interfaces away, or gives it back; the node itself sees it a moment later.
+    /// Addresses and routes of the node survive it on drivers bridge, ovs and vxlan; after any other, configure the node
+    /// again. A node on driver host has no carrier.
     ///
     /// # Errors
     /// What the kernel refused.

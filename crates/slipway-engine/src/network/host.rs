@@ -15,6 +15,9 @@ use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, members};
 use super::error::NetworkError;
 use super::site::Sites;
 
+/// Addresses added at once: the kernel's announcements of them must fit a socket's receive buffer.
+const ANNOUNCED: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Host;
 
@@ -59,14 +62,19 @@ fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> R
         site.sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;
     }
     let index = site.netlink.link(&name)?.index;
-    let mut requests = vec![Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() })];
-    for (.., interface) in members(lab, network).filter(|&(there, ..)| there == host) {
-        requests.extend(addresses(lab, network, interface).map(|(address, prefix, _)| {
-            // Without a route: the subnet's other addresses are on other hosts, not on this wire.
-            Request::AddAddress { index, address, prefix, subnet_route: false }
-        }));
+    site.netlink.run(&[Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() })])?;
+    let local: Vec<_> =
+        members(lab, network).filter(|&(there, ..)| there == host).map(|(.., interface)| interface).collect();
+    for some in local.chunks(ANNOUNCED) {
+        let watch = site.watch_addresses()?;
+        let requests =
+            some.iter().flat_map(|interface| addresses(lab, network, interface)).map(|(address, prefix, _)| {
+                // Without a route: the subnet's other addresses are on other hosts, not on this wire.
+                Request::AddAddress { index, address, prefix, subnet_route: false }
+            });
+        site.netlink.run(&requests.collect::<Vec<_>>()).map_err(NetworkError::of(&of.name))?;
+        watch.wait(some.iter().filter_map(|interface| interface.ipv6).collect())?;
     }
-    site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
     Ok(name)
 }
 

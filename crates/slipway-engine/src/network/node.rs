@@ -4,7 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_sys::netlink::{AddrGenMode, Netlink, Request, SetLink};
+use slipway_sys::netlink::{AddrGenMode, AddressWatch, Netlink, Request, SetLink};
 
 use super::driver::{members, settle, switch_offloads_off};
 use super::error::NetworkError;
@@ -62,6 +62,10 @@ pub fn configure_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
         return Ok(());
     }
     let mut netlink = Netlink::open().map_err(NetworkError::system("open a netlink socket"))?;
+    // A node that was stopped may have carriers that are on their way back.
+    for interface in &this.interfaces {
+        settle(&netlink, &interface.name)?;
+    }
     let links = netlink.links()?;
     let set = |index| SetLink { index, ..SetLink::default() };
     let mut requests = vec![Request::SetLink(SetLink { up: Some(true), ..set(LOOPBACK) })];
@@ -71,12 +75,13 @@ pub fn configure_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
             || NetworkError::impossible(&network.name, format!("node {} has no {}", this.name, interface.name));
         let index = links.iter().find(|link| link.name == interface.name).ok_or_else(missing)?.index;
         let address = |address, prefix| Request::AddAddress { index, address, prefix, subnet_route: true };
-        requests.push(address(interface.ipv4.into(), network.ipv4.prefix_len()));
-        match interface.ipv6.zip(network.ipv6) {
-            Some((ipv6, subnet)) => requests.push(address(ipv6.into(), subnet.prefix_len())),
-            None => requests.push(Request::SetLink(SetLink { addr_gen_mode: Some(AddrGenMode::None), ..set(index) })),
+        if interface.ipv6.is_none() {
+            requests.push(Request::SetLink(SetLink { addr_gen_mode: Some(AddrGenMode::None), ..set(index) }));
         }
         requests.push(Request::SetLink(SetLink { up: Some(true), ..set(index) }));
+        requests.push(address(interface.ipv4.into(), network.ipv4.prefix_len()));
+        let ipv6 = interface.ipv6.zip(network.ipv6);
+        requests.extend(ipv6.map(|(ipv6, subnet)| address(ipv6.into(), subnet.prefix_len())));
         if knows_all(lab, interface.network) {
             for (_, _, other) in members(lab, interface.network).filter(|(_, port, _)| port.node != node) {
                 let neighbour = |address| Request::AddNeighbour { index, address, mac: other.mac };
@@ -89,7 +94,9 @@ pub fn configure_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
         let (to, prefix, via) = (route.to.network(), route.to.prefix_len(), Some(route.via));
         requests.push(Request::AddRoute { to, prefix, via, index: None, source: None });
     }
+    let watch = AddressWatch::open().map_err(NetworkError::system("listen for addresses"))?;
     netlink.run(&requests)?;
+    watch.wait(this.interfaces.iter().filter_map(|interface| interface.ipv6).collect())?;
     for interface in &this.interfaces {
         settle(&netlink, &interface.name)?;
         if !lab.networks[interface.network].offloads {

@@ -14,7 +14,7 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Netlink, NewLink, Offload, Peer, Request, SetLink, Veth, has_generic_family};
 use slipway_sys::ns::with_net;
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, mtu, switch_offloads_off};
+use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off};
 use super::error::NetworkError;
 use super::site::Sites;
 use super::{switch, wire};
@@ -127,10 +127,36 @@ impl Driver for Ovs {
         Ok(())
     }
 
+    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        for host in hosts_of(lab, network) {
+            let local = members(lab, network).filter(|&(there, ..)| there == host).map(|(_, port, _)| port);
+            let made: Vec<Port> = local.filter(|port| self.ports.contains_key(port)).collect();
+            self.wait_for_links(lab, host, sites, &made)?;
+        }
+        Ok(())
+    }
+
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
-        let netlink = &mut sites.hosts[lab.nodes[port.node].host].netlink;
-        Ok(netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })])?)
+        let host = lab.nodes[port.node].host;
+        let change = SetLink { index, up: Some(up), ..SetLink::default() };
+        sites.hosts[host].netlink.run(&[Request::SetLink(change)])?;
+        self.wait_for_links(lab, host, sites, &[port])
+    }
+}
+
+impl Ovs {
+    /// Waits until the switch has seen that these ports have a carrier, those that have one. Before, it sends nothing there.
+    fn wait_for_links(&self, lab: &Lab, host: usize, sites: &Sites, ports: &[Port]) -> Result<(), NetworkError> {
+        let mut live = Vec::new();
+        for port in ports {
+            let name = port.name(lab);
+            if settle(&sites.hosts[host].netlink, &name)? {
+                live.push(name);
+            }
+        }
+        let wait = live.iter().flat_map(|name| ["--", "wait-until", "interface", name, "link_state=up"]);
+        if live.is_empty() { Ok(()) } else { self.daemons[&host].vsctl(&wait.collect::<Vec<_>>()) }
     }
 }
 

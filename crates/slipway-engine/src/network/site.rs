@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use slipway_lab::model::Lab;
-use slipway_sys::netlink::{Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
 use super::error::NetworkError;
@@ -58,6 +58,12 @@ impl Site {
     pub(super) fn index(&mut self) -> u32 {
         self.next += 1;
         self.next
+    }
+
+    /// Starts to listen for IPv6 addresses here.
+    pub(super) fn watch_addresses(&self) -> Result<AddressWatch, NetworkError> {
+        let opened = with_net(self.net(), AddressWatch::open).and_then(|watch| watch);
+        opened.map_err(NetworkError::system("listen for addresses"))
     }
 
     /// Sets a sysctl of this namespace, by its path below `/proc/sys`.
@@ -137,7 +143,9 @@ impl Sites {
             let address = |address, prefix| Request::AddAddress { index: uplink, address, prefix, subnet_route: true };
             requests.extend(host.ipv4.map(|ipv4| address(ipv4.into(), underlay.ipv4.prefix_len())));
             requests.extend(host.ipv6.map(|ipv6| address(ipv6.into(), underlay.ipv6.prefix_len())));
+            let watch = site.watch_addresses()?;
             site.netlink.run(&requests)?;
+            watch.wait(host.ipv6.into_iter().collect())?;
             between.netlink.run(&[Request::SetLink(SetLink {
                 index: port,
                 master: Some(bridge),

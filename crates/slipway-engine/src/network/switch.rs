@@ -148,7 +148,7 @@ impl Switches {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
         let netlink = &mut sites.hosts[lab.nodes[port.node].host].netlink;
         netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })])?;
-        settle(netlink, &port.name(lab))
+        settle(netlink, &port.name(lab)).map(drop)
     }
 }
 
@@ -230,7 +230,7 @@ fn bridge_mac(index: u32) -> netlink::Mac {
     [0x02, 0xb0, a, b, c, d]
 }
 
-/// The bridge answers ARP requests that come in by this port, and sends none out by it that it has answered.
+/// The bridge answers ARP requests for nodes behind this port.
 fn answer(index: u32) -> Request<'static> {
-    Request::SetBridgePort(BridgePort { index, proxy_arp: Some(true), ..BridgePort::default() })
+    Request::SetBridgePort(BridgePort { index, answer_arp: Some(true), ..BridgePort::default() })
 }

@@ -158,7 +158,7 @@ fn set_port(port: &BridgePort) -> LinkMessage {
         port.learning.map(InfoBridgePort::Learning),
         port.isolated.map(InfoBridgePort::Isolated),
         port.flood.map(InfoBridgePort::UnicastFlood),
-        port.proxy_arp.map(InfoBridgePort::ProxyARP),
+        port.answer_arp.map(InfoBridgePort::ProxyARPWifi),
         port.neigh_suppress.map(InfoBridgePort::NeighSupress),
     ];
     let data = InfoPortData::BridgePort(data.into_iter().flatten().collect());

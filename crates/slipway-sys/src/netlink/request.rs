@@ -214,8 +214,9 @@ pub struct BridgePort {
     pub isolated: Option<bool>,
     /// Whether frames to unknown addresses are sent out here.
     pub flood: Option<bool>,
-    /// Whether the bridge answers ARP requests that come in here from its own neighbour table.
-    pub proxy_arp: Option<bool>,
+    /// Whether the bridge answers ARP requests for hosts behind this port from its own neighbour table, and then sends them
+    /// to nobody (`proxy_arp_wifi`; `proxy_arp` without it would keep every broadcast away from the port).
+    pub answer_arp: Option<bool>,
     /// Whether ARP and neighbour discovery for hosts behind this port are answered by the bridge for the others.
     pub neigh_suppress: Option<bool>,
 }

@@ -99,6 +99,7 @@ fn thousands_of_requests_and_of_refusals_fit() {
 #[test]
 fn addresses_and_routes_are_usable_at_once() {
     let (net, mut netlink) = namespace();
+    let watch = with_net(net.as_fd(), AddressWatch::open).expect("entering works").expect("a socket opens");
     let v4: IpAddr = "10.64.0.1".parse().expect("address");
     let v6: IpAddr = "fd53:6c69:7000::1".parse().expect("address");
     netlink
@@ -127,6 +128,7 @@ fn addresses_and_routes_are_usable_at_once() {
             },
         ])
         .expect("all accepted");
+    watch.wait(vec!["fd53:6c69:7000::1".parse().expect("address")]).expect("the kernel announces it");
     for address in [v4, v6] {
         with_net(net.as_fd(), || std::net::UdpSocket::bind((address, 0)))
             .expect("enters")

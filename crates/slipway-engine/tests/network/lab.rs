@@ -1,0 +1,168 @@
+//! A lab's networks, up.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use slipway_engine::network::{Fabric, NetworkError, NodeNet, configure_node, prepare_node};
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_sys::netlink::{Link, Netlink};
+use slipway_sys::ns::{create_net, with_net};
+
+pub(super) struct Up {
+    pub(super) lab: Lab,
+    pub(super) fabric: Fabric,
+    nets: Vec<OwnedFd>,
+    place: tempfile::TempDir,
+}
+
+pub(super) fn parse(text: &str) -> Lab {
+    slipway_lab::parse("test.yaml", text, Path::new("/"))
+        .unwrap_or_else(|errors| panic!("the lab file is right: {errors:?}"))
+}
+
+pub(super) fn build(lab: &Lab) -> Result<Fabric, NetworkError> {
+    let place = tempfile::tempdir().expect("a folder");
+    Fabric::build(lab, place.path())
+}
+
+impl Up {
+    pub(super) fn new(text: &str) -> Self {
+        let lab = parse(text);
+        let place = tempfile::tempdir().expect("a folder");
+        let fabric = Fabric::build(&lab, place.path()).unwrap_or_else(|error| panic!("these tests need root: {error}"));
+        let nets = (0..lab.nodes.len()).map(|node| net(&lab, &fabric, node)).collect();
+        let mut up = Self { lab, fabric, nets, place };
+        let nodes: Vec<_> =
+            up.nets.iter().enumerate().map(|(node, net)| NodeNet { node, netns: net.as_fd() }).collect();
+        for window in nodes.chunks(32) {
+            up.fabric.attach(&up.lab, window).expect("attaches");
+        }
+        for node in 0..up.lab.nodes.len() {
+            up.configure(node);
+        }
+        up.fabric.open(&up.lab).expect("opens");
+        up
+    }
+
+    pub(super) fn configure(&self, node: usize) {
+        self.inside(node, || configure_node(&self.lab, node)).unwrap_or_else(|error| panic!("configure: {error}"));
+    }
+
+    pub(super) fn inside<T>(&self, node: usize, action: impl FnOnce() -> T) -> T {
+        with_net(self.nets[node].as_fd(), action).expect("enters")
+    }
+
+    /// Runs a program in a node.
+    pub(super) fn run(&self, node: usize, command: &str) -> Output {
+        let mut words = command.split(' ');
+        let mut program = Command::new(words.next().expect("a program"));
+        self.inside(node, || program.args(words).output()).unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
+    /// Runs a program in a node and expects it to succeed.
+    pub(super) fn must(&self, node: usize, command: &str) -> String {
+        let output = self.run(node, command);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "node {}: {command}: {}{}",
+            self.lab.nodes[node].name,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    pub(super) fn ping(&self, from: usize, to: IpAddr) -> bool {
+        self.run(from, &format!("ping -n -c 1 -W 2 {to}")).status.success()
+    }
+
+    /// Every node reaches every other on all networks that they share, at the first packet.
+    pub(super) fn all_reach_all(&self) {
+        for (from, source) in self.lab.nodes.iter().enumerate() {
+            for (to, target) in self.lab.nodes.iter().enumerate().filter(|&(to, _)| to != from) {
+                for one in &target.interfaces {
+                    if !source.interfaces.iter().any(|own| own.network == one.network) {
+                        continue;
+                    }
+                    for address in [Some(one.ipv4.into()), one.ipv6.map(IpAddr::from)].into_iter().flatten() {
+                        assert!(
+                            self.ping(from, address),
+                            "{} reaches {} at {address}",
+                            source.name,
+                            self.lab.nodes[to].name
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn ipv4(&self, node: usize) -> IpAddr {
+        self.lab.nodes[node].interfaces[0].ipv4.into()
+    }
+
+    pub(super) fn ipv6(&self, node: usize) -> IpAddr {
+        self.lab.nodes[node].interfaces[0].ipv6.expect("it has one").into()
+    }
+
+    pub(super) fn links(&self, node: usize) -> BTreeMap<String, Link> {
+        links(&self.nets[node])
+    }
+
+    pub(super) fn host_links(&self, host: usize) -> BTreeMap<String, Link> {
+        links(&self.fabric.host_net(host).try_clone_to_owned().expect("cloned"))
+    }
+
+    pub(super) fn place(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Megabits a second of TCP between two nodes over one second.
+    pub(super) fn iperf(&self, from: usize, to: usize) -> f64 {
+        let mut server = Command::new("iperf3");
+        let address = self.ipv4(to).to_string();
+        server.args(["--server", "--one-off", "--bind", &address, "--forceflush"]).stdout(std::process::Stdio::piped());
+        let mut server = self.inside(to, || server.spawn()).expect("iperf3 is installed");
+        let mut output = std::io::BufReader::new(server.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("listening") {
+            line.clear();
+            assert_ne!(std::io::BufRead::read_line(&mut output, &mut line).expect("readable"), 0, "iperf3 listens");
+        }
+        let json = self.must(from, &format!("iperf3 --client {address} --time 1 --json"));
+        server.wait().expect("ends after one client");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        json["end"]["sum_received"]["bits_per_second"].as_f64().expect("a figure") / 1e6
+    }
+}
+
+fn net(lab: &Lab, fabric: &Fabric, node: usize) -> OwnedFd {
+    let of = &lab.nodes[node];
+    if of.interfaces.iter().any(|interface| lab.networks[interface.network].driver == DriverKind::Host) {
+        return fabric.host_net(of.host).try_clone_to_owned().expect("cloned");
+    }
+    let net = create_net().expect("a namespace");
+    with_net(net.as_fd(), || prepare_node(lab, node)).expect("enters").expect("prepares");
+    net
+}
+
+fn links(net: &OwnedFd) -> BTreeMap<String, Link> {
+    let links = with_net(net.as_fd(), || Netlink::open()?.links().map_err(std::io::Error::other))
+        .expect("enters")
+        .expect("lists");
+    links.into_iter().map(|link| (link.name.clone(), link)).collect()
+}
+
+/// Devices of the machine's own network namespace.
+pub(super) fn machine_links() -> Vec<String> {
+    let entries = fs::read_dir("/sys/class/net").expect("listed");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
