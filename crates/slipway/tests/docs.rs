@@ -10,6 +10,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A fenced block.
 struct Block {
@@ -28,6 +29,7 @@ struct Step {
 
 #[test]
 fn everything_shown_works() {
+    let _turn = alone();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
     let guide = std::fs::read_dir(root.join("docs/guide")).expect("the guide is there");
@@ -35,6 +37,12 @@ fn everything_shown_works() {
     files.sort();
     let wrong: String = files.iter().map(|file| check(file, &root)).collect();
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// One at a time: what is shown uses short names, and two labs cannot have the same.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is wrong in a file; empty if nothing is.
@@ -187,6 +195,7 @@ fn fits(shown: &str, seen: &str) -> bool {
 fn every_example_runs_as_it_says() {
     const SHOW: [&str; 7] =
         ["hello.yaml", "two-hosts.yaml", "gateway.yaml", "redis.yaml", "nginx.yaml", "pings.yaml", "images/lab.yaml"];
+    let _turn = alone();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wrong = String::new();
     for name in SHOW {
