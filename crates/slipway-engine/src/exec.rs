@@ -57,12 +57,7 @@ impl Entry {
     /// When the node does not run.
     pub fn to(lab: &Running, node: usize) -> Result<Self, LabError> {
         let model = &lab.lab.nodes[node];
-        Ok(Self {
-            node: model.name.clone(),
-            init: lab.init(node)?,
-            group: lab.group(node)?,
-            env: model.env.clone(),
-        })
+        Ok(Self { node: model.name.clone(), init: lab.init(node)?, group: lab.group(node)?, env: model.env.clone() })
     }
 }
 
@@ -173,6 +168,9 @@ impl ExecError {
     }
 }
 
+const NO_WAY_BACK: &str =
+    "this user namespace does not own the PID namespace that it is in\nHint: make both: unshare -Urnmpf --mount-proc";
+
 /// Starts programs in nodes.
 #[derive(Debug)]
 pub struct Launcher {
@@ -185,13 +183,16 @@ impl Launcher {
     /// Prepares to start programs.
     ///
     /// # Errors
-    /// When the process has more than one thread.
+    /// When the process has more than one thread, or may not return to its own PID namespace from a node's.
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            alone: SingleThread::check()?,
-            home: File::open("/proc/self/ns/pid")?.into(),
-            confinement: Confinement::compile(),
-        })
+        let alone = SingleThread::check()?;
+        let home: OwnedFd = File::open("/proc/self/ns/pid")?.into();
+        // A program is born in its node's PID namespace, and then the way back must be open.
+        match setns(&home, CloneFlags::CLONE_NEWPID) {
+            Err(nix::errno::Errno::EPERM) => return Err(io::Error::other(NO_WAY_BACK)),
+            other => other?,
+        }
+        Ok(Self { alone, home, confinement: Confinement::compile() })
     }
 
     /// Confines this process as it confines programs.
@@ -234,7 +235,8 @@ impl Launcher {
                 stdio,
             });
         }
-        setns(&self.home, CloneFlags::CLONE_NEWPID).expect("a process can point its children back to its own namespace");
+        setns(&self.home, CloneFlags::CLONE_NEWPID)
+            .expect("a process can point its children back to its own namespace");
         let Cloned::Parent { pid, pidfd } = cloned.map_err(fail("clone"))? else { unreachable!("handled above") };
         drop(theirs);
         let mut child = Child { pid, pidfd, terminal: None };
@@ -352,13 +354,19 @@ impl Image {
         } else {
             let path = env.get("PATH").map_or(PATH, String::as_str);
             let beside = |folder: &str| [folder.as_bytes(), b"/", &name].concat();
-            path.split(':').filter(|folder| !folder.is_empty()).map(|folder| c(beside(folder))).collect::<Result<_, _>>()?
+            path.split(':')
+                .filter(|folder| !folder.is_empty())
+                .map(|folder| c(beside(folder)))
+                .collect::<Result<_, _>>()?
         };
         let workdir = program.workdir.clone().unwrap_or_else(|| "/".into());
         Ok(Self {
             name: first.to_string_lossy().into_owned(),
             argv: program.argv.iter().map(|word| c(word.clone().into_vec())).collect::<Result<_, _>>()?,
-            env: env.into_iter().map(|(key, value)| c(format!("{key}={value}").into_bytes())).collect::<Result<_, _>>()?,
+            env: env
+                .into_iter()
+                .map(|(key, value)| c(format!("{key}={value}").into_bytes()))
+                .collect::<Result<_, _>>()?,
             paths,
             workdir: c(workdir.into_os_string().into_vec())?,
             user: program.user,
@@ -369,8 +377,9 @@ impl Image {
 /// The defaults, the node's own, then the program's; never the caller's, but for the kind of terminal that it sits at.
 fn environment(entry: &Entry, program: &Program, terminal: bool) -> BTreeMap<String, String> {
     let home = if program.user.is_none_or(|user| user.uid == 0) { "/root" } else { "/" };
-    let mut env: BTreeMap<String, String> =
-        [("PATH", PATH), ("HOME", home), ("HOSTNAME", &entry.node)].map(|(key, value)| (key.into(), value.into())).into();
+    let mut env: BTreeMap<String, String> = [("PATH", PATH), ("HOME", home), ("HOSTNAME", &entry.node)]
+        .map(|(key, value)| (key.into(), value.into()))
+        .into();
     if terminal {
         let kind = std::env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
         env.insert("TERM".to_owned(), kind);

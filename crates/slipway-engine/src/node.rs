@@ -2,4 +2,5 @@
 
 pub(crate) mod init;
 pub(crate) mod link;
+mod pieces;
 pub(crate) mod rootfs;

@@ -3,15 +3,17 @@
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
-    mount_change, mount_remount, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::process::pivot_root;
+
+use crate::ns::in_first_user_namespace;
 
 /// A mount that the kernel refused.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,10 @@ pub fn mount_overlay(
         let _ = write!(data, "{separator}{}", escape(lower));
     }
     let _ = write!(data, ",upperdir={},workdir={}", escape(upper), escape(work));
+    // In a user namespace overlayfs may not keep its notes in `trusted.*` attributes; `user.overlay.*` serve instead.
+    if !in_first_user_namespace().map_err(|source| MountError { what: "overlay".to_owned(), target: target.to_owned(), source })? {
+        data.push_str(",userxattr");
+    }
     mount_fs("overlay", target, MountFlags::NODEV, &data)
 }
 
@@ -79,7 +85,18 @@ pub fn detached(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
     open_tree(CWD, path, flags).map_err(failed(path.display().to_string(), path))
 }
 
-/// Attaches what [`detached`] took. The target is resolved now, in the root that the caller has now.
+/// Makes a new instance of a file system, attached nowhere yet; [`attach`] puts it in place. In a user namespace `proc` and
+/// `sysfs` are to be had only where the machine's own are in sight (`mount_namespaces(7)`), so before a change of root.
+pub fn detached_fs(fs: &str, flags: MountAttrFlags) -> Result<OwnedFd, MountError> {
+    let make = || {
+        let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(context.as_fd())?;
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)
+    };
+    make().map_err(failed(fs, Path::new("nowhere yet")))
+}
+
+/// Attaches what [`detached`] took or [`detached_fs`] made. The target is resolved now, in the root that the caller has now.
 pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
     move_mount(
         tree,

@@ -11,11 +11,12 @@ use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::mount::MountFlags;
+use rustix::mount::{MountAttrFlags, MountFlags};
 use slipway_lab::model::Node;
+use slipway_sys::mount::{MountError, attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
 use slipway_sys::ns::in_first_user_namespace;
-use slipway_sys::mount::{MountError, attach, detached, enter_root, mount_fs, mount_overlay, set_flags};
 
+use super::pieces;
 use crate::image::Rootfs;
 use crate::state::LabDir;
 
@@ -28,7 +29,7 @@ pub(crate) enum RootfsError {
     File { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
-fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RootfsError {
+pub(super) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RootfsError {
     let path = path.to_owned();
     move |source| RootfsError::File { doing, path, source }
 }
@@ -118,9 +119,17 @@ impl Root<'_> {
             lowers.pop();
             lowers.push(hidden(self.dir).join("root"));
         }
-        mount_overlay(&lowers, &upper, &work, &root)?;
+        if !make_own_devices && lowers == [Path::new("/")] {
+            pieces::mount(&upper, &work, &root)?;
+        } else {
+            mount_overlay(&lowers, &upper, &work, &root)?;
+        }
+        let no_exec =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let proc = detached_fs("proc", no_exec)?;
+        let sys = detached_fs("sysfs", no_exec | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         enter_root(&root)?;
-        self.kernel_file_systems()?;
+        self.kernel_file_systems(&proc, &sys)?;
         link_devices()?;
         if make_own_devices {
             make_devices()?;
@@ -128,7 +137,7 @@ impl Root<'_> {
         for bind in &binds {
             bind.put()?;
         }
-        fs::write("/etc/hostname", format!("{}\n", self.node.name)).map_err(file("write", Path::new("/etc/hostname")))?;
+        self.host_name()?;
         hide_and_protect()?;
         if self.node.read_only {
             set_flags(Path::new("/"), MountFlags::RDONLY | MountFlags::NODEV)?;
@@ -169,12 +178,25 @@ impl Root<'_> {
         Ok(binds)
     }
 
-    fn kernel_file_systems(&self) -> Result<(), RootfsError> {
+    fn host_name(&self) -> Result<(), RootfsError> {
+        let (path, text) = (Path::new("/etc/hostname"), format!("{}\n", self.node.name));
+        match fs::write(path, &text) {
+            // In a user namespace the machine's files belong to somebody who does not exist here.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let own = Path::new("/run/hostname");
+                fs::write(own, text).map_err(file("write", own))?;
+                Ok(attach(detached(own, false)?.as_fd(), path)?)
+            }
+            written => written.map_err(file("write", path)),
+        }
+    }
+
+    fn kernel_file_systems(&self, proc: &OwnedFd, sys: &OwnedFd) -> Result<(), RootfsError> {
         for path in ["/proc", "/sys", "/dev", "/run", "/tmp", "/etc"] {
             ensure_dir(Path::new(path))?;
         }
-        mount_fs("proc", Path::new("/proc"), NO_EXEC, "")?;
-        mount_fs("sysfs", Path::new("/sys"), NO_EXEC | MountFlags::RDONLY, "")?;
+        attach(proc.as_fd(), Path::new("/proc"))?;
+        attach(sys.as_fd(), Path::new("/sys"))?;
         let writable = MountFlags::NOSUID | MountFlags::NODEV;
         // In memory, so within the node's memory limit and no greater than it.
         let size = self.node.limits.memory.map_or_else(|| "size=50%".to_owned(), |limit| format!("size={}", limit.0));
@@ -185,11 +207,16 @@ impl Root<'_> {
             ensure_dir(Path::new(folder))?;
         }
         // gid 5 is `tty` wherever there is one; `newinstance` is every mount's nature since Linux 4.7.
-        mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620,gid=5")
-            .or_else(|_| {
-                // A user namespace that has no gid 5 cannot name it.
-                mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620")
-            })?;
+        mount_fs(
+            "devpts",
+            Path::new("/dev/pts"),
+            MountFlags::NOSUID | MountFlags::NOEXEC,
+            "ptmxmode=0666,mode=620,gid=5",
+        )
+        .or_else(|_| {
+            // A user namespace that has no gid 5 cannot name it.
+            mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620")
+        })?;
         // MPI libraries put their segments here: no smaller than the node's memory.
         mount_fs("tmpfs", Path::new("/dev/shm"), NO_EXEC, &format!("mode=1777,{size}"))?;
         mount_fs("mqueue", Path::new("/dev/mqueue"), NO_EXEC, "")?;
