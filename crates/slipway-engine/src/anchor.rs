@@ -81,7 +81,8 @@ pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader
 fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> ! {
     let outcome = settle().map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
         let mut running = build::build(alone, blueprint, &mut reporter)?;
-        let listener = control::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
+        let listener =
+            control::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
         reporter.say(&Report::Up)?;
         serve::serve(alone, blueprint, &mut running, &listener).map_err(|error| format!("wait: {error}"))
     });

@@ -125,7 +125,8 @@ fn overlay() -> Result<(), String> {
     match rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC) {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::NODEV) => {
-            Err("the kernel has no overlay file system. Hint: modprobe overlay, or boot a kernel that has it".to_owned())
+            Err("the kernel has no overlay file system. Hint: modprobe overlay, or boot a kernel that has it"
+                .to_owned())
         }
         Err(rustix::io::Errno::PERM) => Err("mounting takes CAP_SYS_ADMIN. Hint: run as root".to_owned()),
         Err(error) => Err(io::Error::from(error).to_string()),

@@ -30,7 +30,9 @@ pub enum LabError {
     #[error(transparent)]
     Cgroup(#[from] slipway_sys::cgroup::CgroupError),
     /// The anchor cannot be reached.
-    #[error("ask the anchor of lab `{lab}`: {source}\nHint: its process is gone or stuck; `slipway down {lab}` removes what is left")]
+    #[error(
+        "ask the anchor of lab `{lab}`: {source}\nHint: its process is gone or stuck; `slipway down {lab}` removes what is left"
+    )]
     Anchor {
         /// The lab.
         lab: String,
@@ -41,7 +43,9 @@ pub enum LabError {
     #[error("{0}")]
     Refused(String),
     /// The machine gave the lab no control groups.
-    #[error("freeze or thaw node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated")]
+    #[error(
+        "freeze or thaw node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"
+    )]
     NoGroup(String),
     /// The node has no processes now.
     #[error("reach node `{node}`: it is {status}\nHint: `slipway start {lab} {node}` starts it")]
@@ -127,7 +131,7 @@ impl Running {
     /// When the kernel refuses to show it.
     pub fn group(&self, node: usize) -> Result<Option<Group>, LabError> {
         match &self.cgroups {
-            Some(cgroups) => Ok(cgroups.open_node(&self.lab.name, &self.lab.nodes[node].name)?),
+            Some(cgroups) => Ok(cgroups.open_node(self.dir.shared_name(), &self.lab.nodes[node].name)?),
             None => Ok(None),
         }
     }
@@ -196,7 +200,8 @@ impl Running {
         for &node in nodes {
             let init = self.state.nodes[node].init;
             let pids = self.group(node)?.map(|group| group.pids()).transpose()?.unwrap_or_default();
-            for pid in pids.into_iter().filter(|&pid| init.is_none_or(|init| init.pid != pid)).filter_map(Pid::from_raw) {
+            for pid in pids.into_iter().filter(|&pid| init.is_none_or(|init| init.pid != pid)).filter_map(Pid::from_raw)
+            {
                 // One that ends between the listing and here is one less to wait for.
                 if let Ok(program) = ProcessId::of(pid)
                     && let Ok(Some(pidfd)) = program.open()

@@ -34,7 +34,9 @@ pub enum ProbeError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The server did not come to listen.
-    #[error("wait for {program} in node `{node}` to listen on port {port}: {why}\nHint: try it by hand with `slipway exec`; is another program on that port?")]
+    #[error(
+        "wait for {program} in node `{node}` to listen on port {port}: {why}\nHint: try it by hand with `slipway exec`; is another program on that port?"
+    )]
     NotListening {
         /// The server.
         program: String,
@@ -90,8 +92,11 @@ pub struct Between<'a> {
 impl Between<'_> {
     /// Runs the probe's steps and reads what came of them.
     pub fn measure(&self, launcher: &Launcher, probe: &Probe) -> Result<Vec<Sample>, ProbeError> {
-        let outputs: Result<Vec<Output>, ProbeError> =
-            probe.steps(Self::address_of(&self.lab.lab, self.server)).iter().map(|step| self.run(launcher, step)).collect();
+        let outputs: Result<Vec<Output>, ProbeError> = probe
+            .steps(Self::address_of(&self.lab.lab, self.server))
+            .iter()
+            .map(|step| self.run(launcher, step))
+            .collect();
         Ok(probe.read(&outputs?)?)
     }
 
@@ -107,7 +112,8 @@ impl Between<'_> {
         let output = capture(launcher, &client, &step.client, self.timeout, self.interrupt);
         if let Some(server) = server {
             // One whose client never came waits for ever. Its exit code says nothing either way.
-            let ended = slipway_sys::process::wait_for_end(server.as_fd(), Duration::from_secs(u64::from(output.is_ok())));
+            let ended =
+                slipway_sys::process::wait_for_end(server.as_fd(), Duration::from_secs(u64::from(output.is_ok())));
             if !ended.map_err(failed("wait for the server"))? {
                 server.signal(Signal::KILL).map_err(failed("end the server"))?;
             }
@@ -130,7 +136,9 @@ impl Between<'_> {
         let deadline = Instant::now() + SERVER_PATIENCE;
         // The kernel announces no new listener, so its table is looked at, each millisecond or when the server ends.
         while !listens(entry.init.pid, server.port).map_err(failed("read the node's table of sockets"))? {
-            if slipway_sys::process::wait_for_end(child.as_fd(), Duration::from_millis(1)).map_err(failed("wait for the server"))? {
+            if slipway_sys::process::wait_for_end(child.as_fd(), Duration::from_millis(1))
+                .map_err(failed("wait for the server"))?
+            {
                 let exit = child.wait().map_err(failed("wait for the server"))?;
                 return Err(not_listening(&format!("it ended with code {}", exit.code())));
             }
@@ -181,15 +189,13 @@ fn capture(
     let mut open = [true, true];
     while open.contains(&true) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let [stop, ready @ ..] = readable([interrupt.as_fd(), stdout.as_fd(), stderr.as_fd()], [true, open[0], open[1]], left)?;
+        let [stop, ready @ ..] =
+            readable([interrupt.as_fd(), stdout.as_fd(), stderr.as_fd()], [true, open[0], open[1]], left)?;
         if stop || left.is_zero() {
             child.signal_group(Signal::KILL).map_err(failed("end the program"))?;
             child.wait().map_err(failed("wait for the program"))?;
-            let timed_out = ProbeError::TimedOut {
-                program: argv[0].clone(),
-                node: entry.node.clone(),
-                seconds: timeout.as_secs(),
-            };
+            let timed_out =
+                ProbeError::TimedOut { program: argv[0].clone(), node: entry.node.clone(), seconds: timeout.as_secs() };
             return Err(if stop { ProbeError::Interrupted } else { timed_out });
         }
         for (i, ready) in ready.into_iter().enumerate() {
@@ -209,7 +215,11 @@ fn capture(
 }
 
 /// Which of those that are `wanted` have something to read, or have ended.
-fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], wanted: [bool; N], patience: Duration) -> Result<[bool; N], ProbeError> {
+fn readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    wanted: [bool; N],
+    patience: Duration,
+) -> Result<[bool; N], ProbeError> {
     let flags = |wanted: bool| if wanted { PollFlags::IN } else { PollFlags::empty() };
     let mut waiting: [PollFd<'_>; N] = std::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i], flags(wanted[i])));
     let patience = Timespec::try_from(patience).map_err(|error| failed("wait")(io::Error::other(error)))?;

@@ -11,16 +11,21 @@
 //!       node/                what nodes see at /run/slipway
 //! ```
 //!
+//! Control groups and scratch folders are in places that all state roots of a machine share: there a lab of another root
+//! than the usual one carries a mark of its root, so that two labs of one name never meet.
+//!
 //! The lock is the truth about liveness: the kernel releases it however the holder dies.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use slipway_lab::model::Lab;
 use slipway_sys::process::ProcessId;
 
@@ -48,9 +53,7 @@ pub enum StateError {
         source: serde_json::Error,
     },
     /// There is no such lab.
-    #[error(
-        "find a running lab named `{0}`\nHint: `slipway ps` lists what runs; `slipway up FILE` starts one"
-    )]
+    #[error("find a running lab named `{0}`\nHint: `slipway ps` lists what runs; `slipway up FILE` starts one")]
     NotRunning(String),
     /// Somebody else holds the lab.
     #[error(
@@ -62,11 +65,7 @@ pub enum StateError {
 impl StateError {
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Self::Io { doing, path, source }
     }
 }
 
@@ -74,12 +73,12 @@ impl StateError {
 #[derive(Debug, Clone)]
 pub struct StateRoot(PathBuf);
 
+/// Where labs are written down unless `SLIPWAY_STATE` says otherwise.
+const USUAL_ROOT: &str = "/run/slipway";
+
 impl Default for StateRoot {
     fn default() -> Self {
-        Self(
-            std::env::var_os("SLIPWAY_STATE")
-                .map_or_else(|| PathBuf::from("/run/slipway"), PathBuf::from),
-        )
+        Self(std::env::var_os("SLIPWAY_STATE").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from))
     }
 }
 
@@ -93,10 +92,25 @@ impl StateRoot {
     /// The folder of one lab, whether or not it exists.
     #[must_use]
     pub fn lab(&self, name: &str) -> LabDir {
-        LabDir {
-            path: self.0.join(name),
-            name: name.to_owned(),
+        LabDir { path: self.0.join(name), name: name.to_owned(), shared_name: format!("{name}{}", self.mark()) }
+    }
+
+    /// The lab of this root that is called `shared_name` where all roots share a place; `None` for another root's.
+    #[must_use]
+    pub fn own<'a>(&self, shared_name: &'a str) -> Option<&'a str> {
+        // Names of labs have no dots.
+        shared_name.strip_suffix(&self.mark()).filter(|name| !name.contains('.'))
+    }
+
+    /// Empty for the usual root.
+    fn mark(&self) -> String {
+        if self.0 == Path::new(USUAL_ROOT) {
+            return String::new();
         }
+        let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
+        let digest = Sha256::digest(path.as_os_str().as_bytes());
+        let hex: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!(".{hex}")
     }
 
     /// Names of all labs that have a folder or a lock here, running or left behind, in order.
@@ -110,11 +124,7 @@ impl StateRoot {
             };
             for entry in entries {
                 let entry = entry.map_err(StateError::io("list", &folder))?;
-                if let Some(name) = entry
-                    .file_name()
-                    .to_str()
-                    .filter(|name| !name.starts_with('.'))
-                {
+                if let Some(name) = entry.file_name().to_str().filter(|name| !name.starts_with('.')) {
                     names.push(name.to_owned());
                 }
             }
@@ -187,6 +197,7 @@ impl LabLock {
 pub struct LabDir {
     path: PathBuf,
     name: String,
+    shared_name: String,
 }
 
 impl LabDir {
@@ -194,6 +205,12 @@ impl LabDir {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the lab is called where all state roots share a place: control groups, scratch folders.
+    #[must_use]
+    pub fn shared_name(&self) -> &str {
+        &self.shared_name
     }
 
     /// The folder itself.
@@ -223,15 +240,8 @@ impl LabDir {
     /// Makes the folder and those in it.
     pub fn create(&self) -> Result<(), StateError> {
         for folder in ["", "log", "etc", "node", "rw", "root"] {
-            let path = if folder.is_empty() {
-                self.path.clone()
-            } else {
-                self.join(folder)
-            };
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .create(&path)
-                .map_err(StateError::io("make", &path))?;
+            let path = if folder.is_empty() { self.path.clone() } else { self.join(folder) };
+            fs::DirBuilder::new().mode(0o700).create(&path).map_err(StateError::io("make", &path))?;
         }
         // Nodes reach this one through a bind mount, as any of their users.
         let shared = self.join("node");
@@ -284,10 +294,7 @@ impl LabDir {
     fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), StateError> {
         let path = self.join(file);
         let fresh = self.join(&format!("{file}.new"));
-        let text = serde_json::to_vec(value).map_err(|source| StateError::Format {
-            path: path.clone(),
-            source,
-        })?;
+        let text = serde_json::to_vec(value).map_err(|source| StateError::Format { path: path.clone(), source })?;
         File::create(&fresh)
             .and_then(|mut out| out.write_all(&text))
             .and_then(|()| fs::rename(&fresh, &path))
@@ -296,11 +303,7 @@ impl LabDir {
 }
 
 fn make_private_dir(path: &Path) -> Result<(), StateError> {
-    match fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-    {
+    match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => Ok(()),
         Err(error) => Err(StateError::io("make", path)(error)),
     }
@@ -347,6 +350,15 @@ pub enum NodeStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labs_of_two_roots_never_meet() {
+        let (usual, other) = (StateRoot::at(USUAL_ROOT), StateRoot::at("/tmp/other"));
+        assert_eq!(usual.lab("a").shared_name(), "a");
+        let marked = other.lab("a").shared_name().to_owned();
+        assert_eq!(other.own(&marked), Some("a"));
+        assert_eq!((usual.own(&marked), other.own("a")), (None, None));
+    }
 
     #[test]
     fn a_lock_is_held_once_and_survives_removal() {

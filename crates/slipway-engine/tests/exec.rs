@@ -29,7 +29,8 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let namespaces = ["--fork", "--kill-child", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--mount-proc"];
+        let namespaces =
+            ["--fork", "--kill-child", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--mount-proc"];
         let mut unshare = Command::new("unshare");
         unshare.args(namespaces).args(["sh", "-c", NODE]).stdout(Io::piped());
         let mut unshare = unshare.spawn().expect("unshare runs (util-linux)");
@@ -228,7 +229,8 @@ fn terminal(bench: &Bench) {
 
 /// This test's own executable again, as a caller of [`Launcher::foreground`] whose terminal the test holds.
 fn foreground(bench: &Bench) {
-    let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::CLOEXEC).expect("a pty");
+    let master =
+        rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::CLOEXEC).expect("a pty");
     rustix::pty::unlockpt(&master).expect("ours");
     let slave: OwnedFd =
         rustix::pty::ioctl_tiocgptpeer(&master, rustix::pty::OpenptFlags::RDWR).expect("its other end");
@@ -263,10 +265,8 @@ fn foreground(bench: &Bench) {
     // The caller is not in this terminal's foreground group here, so it is told by hand.
     rustix::process::kill_process(pid, Signal::WINCH).expect("sent");
     until("44 77", &mut outside);
-    let status = rustix::process::waitid(
-        rustix::process::WaitId::PidFd(pidfd.as_fd()),
-        rustix::process::WaitIdOptions::EXITED,
-    );
+    let status =
+        rustix::process::waitid(rustix::process::WaitId::PidFd(pidfd.as_fd()), rustix::process::WaitIdOptions::EXITED);
     assert_eq!(status.expect("our child").expect("ended").exit_status(), Some(9));
     let after = rustix::termios::tcgetattr(&slave).expect("a terminal");
     assert_eq!(format!("{before:?}"), format!("{after:?}"), "the terminal is as it was");

@@ -5,6 +5,7 @@
 pub mod caps;
 pub mod cgroup;
 pub mod clone;
+pub mod exe;
 pub mod mount;
 pub mod netlink;
 pub mod ns;

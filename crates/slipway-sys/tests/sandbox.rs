@@ -66,6 +66,18 @@ const CALLS: &[Call] = &[
 ];
 
 fn main() {
+    let file = std::env::args_os().next().expect("a name");
+    slipway_sys::exe::shield().expect("root may mount");
+    in_child("this program's file cannot be changed through a process", || {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        let error = std::fs::set_permissions("/proc/self/exe", mode).expect_err("read-only");
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        let error = std::fs::OpenOptions::new().write(true).open("/proc/self/exe").expect_err("read-only");
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        let named = std::env::args_os().next().expect("a name");
+        assert_eq!(slipway_sys::exe::path().expect("it is there"), std::path::PathBuf::from(named));
+    });
+    assert!(std::path::Path::new(&file).is_absolute(), "the file's path replaces whatever name was used");
     in_child("filtered calls", || {
         Filter::container_default().attach().expect("root may attach a filter without no_new_privs");
         let mut wrong = 0;

@@ -26,7 +26,7 @@ pub(crate) fn need_privilege() -> Result<(), Failure> {
     let why = if rustix::process::geteuid().is_root() {
         "this root has not the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN\nHint: a container needs both (--privileged gives them)"
     } else {
-        "that takes root\nHint: `sudo slipway …`\nHint: without root, `unshare -Urnm --map-root-user` opens a shell where most of it works once SLIPWAY_STATE, SLIPWAY_IMAGES and SLIPWAY_SCRATCH name folders of yours; `slipway doctor` there says what is lost"
+        "that takes root\nHint: `sudo slipway …`\nHint: without root, `unshare -Urnmpf --mount-proc` opens a shell where most of it works once SLIPWAY_STATE, SLIPWAY_IMAGES and SLIPWAY_SCRATCH name folders of yours; `slipway doctor` there says what is lost"
     };
     Err(Failure::new(Exit::Unable, &format!("work with namespaces: {why}")))
 }

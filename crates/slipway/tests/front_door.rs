@@ -233,26 +233,71 @@ fn ctrl_c_undoes_up() {
     }
 }
 
+/// The command where everybody may execute it; the build's folder may be closed to others.
+fn for_everybody() -> (tempfile::TempDir, std::path::PathBuf) {
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let folder = tempfile::Builder::new().permissions(open).tempdir().expect("made");
+    let slipway = folder.path().join("slipway");
+    std::fs::copy(env!("CARGO_BIN_EXE_slipway"), &slipway).expect("copied");
+    (folder, slipway)
+}
+
+/// `setpriv` to somebody without any privilege.
+fn nobody() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).current_dir("/");
+    command
+}
+
 #[test]
 fn without_root_it_says_what_to_do() {
-    // The build's folder may be closed to others.
-    let copy = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .tempdir()
-        .expect("made");
-    let slipway = copy.path().join("slipway");
-    std::fs::copy(env!("CARGO_BIN_EXE_slipway"), &slipway).expect("copied");
+    let (_folder, slipway) = for_everybody();
     for words in [&["ps"][..], &["down"], &["exec", "x", "y", "--", "true"]] {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"])
-            .arg(&slipway)
-            .args(words)
-            .current_dir("/");
-        let output = command.output().expect("setpriv (util-linux) is installed");
+        let output = nobody().arg(&slipway).args(words).output().expect("setpriv (util-linux) is installed");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("takes root") && said.contains("Hint: `sudo slipway"), "{}", told(&output));
         let code = if words[0] == "exec" { 125 } else { 3 };
         assert_eq!(output.status.code(), Some(code), "{}", told(&output));
     }
+}
+
+#[test]
+fn a_user_namespace_is_enough_for_most() {
+    let (folder, _) = for_everybody();
+    let own = tempfile::tempdir().expect("made");
+    let name = own.path().to_str().expect("plain");
+    std::fs::set_permissions(own.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("set");
+    std::fs::write(own.path().join("lab.yaml"), TWO).expect("written");
+    let script = format!(
+        "cd {name} && export SLIPWAY_STATE={name}/state SLIPWAY_IMAGES={name}/images SLIPWAY_SCRATCH={name}/scratch
+        export PATH={}:$PATH
+        set -e
+        slipway up -q
+        slipway exec n1 -- ping -q -c1 n2
+        slipway exec n1 -- ping -q -c1 ip6-n2
+        slipway exec n1 -- sh -c 'echo x > /root-file; cat /etc/hostname'
+        slipway copy lab.yaml n2:/tmp/
+        slipway stop n1 --grace 1s; slipway start n1
+        slipway exec n1 -- cat /root-file
+        ! slipway freeze n1
+        slipway down
+        ! ls -A state | grep -v locks",
+        folder.path().display()
+    );
+    let mut user = nobody();
+    user.args([
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "sh",
+        "-c",
+    ]);
+    let output = user.arg(script).output().expect("setpriv (util-linux) is installed");
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("n1\n"), "{}", told(&output));
 }

@@ -59,7 +59,7 @@ impl Nodes {
         let state = State { networks: fabric.mechanisms().to_vec(), ..state };
         Ok(Self {
             fabric,
-            cgroup: make_group(lab).map_err(|error| error.to_string())?,
+            cgroup: make_group(lab, &blueprint.dir).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             state,
@@ -111,7 +111,8 @@ impl Nodes {
     fn start_command(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
         let node = &blueprint.lab.nodes[index];
         let (Some(argv), Some(init)) = (&node.command, self.state.nodes[index].init) else { return Ok(()) };
-        let says = |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let says =
+            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         let log = blueprint.dir.join("log").join(format!("{}.log", node.name));
         let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
@@ -125,7 +126,8 @@ impl Nodes {
     }
 
     fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
-        let says = |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let says =
+            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         let node = &blueprint.lab.nodes[index];
         let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
         let slot = &self.slots[index];
@@ -198,8 +200,14 @@ impl Nodes {
     }
 
     /// As [`start`](Self::start), on request; nodes that run already are left alone.
-    pub(super) fn start_asked(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let which: Vec<usize> = self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
+    pub(super) fn start_asked(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+    ) -> Result<(), String> {
+        let which: Vec<usize> =
+            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
         blueprint.write(&self.state)?;
         outcome
@@ -207,7 +215,8 @@ impl Nodes {
 
     /// Silences the links of `which`, then ends every process in them.
     pub(super) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let which: Vec<usize> = self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
+        let which: Vec<usize> =
+            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
         let silenced = which
             .iter()
             .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))

@@ -10,12 +10,17 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use slipway_sys::clone::SingleThread;
 
+use super::Blueprint;
 use super::birth::Nodes;
 use super::control::{self, Request};
-use super::Blueprint;
 
 /// Serves until SIGTERM.
-pub(super) fn serve(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes, listener: &OwnedFd) -> io::Result<()> {
+pub(super) fn serve(
+    alone: SingleThread,
+    blueprint: &Blueprint,
+    nodes: &mut Nodes,
+    listener: &OwnedFd,
+) -> io::Result<()> {
     let mut awaited = SigSet::empty();
     awaited.add(Signal::SIGCHLD);
     awaited.add(Signal::SIGTERM);

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, mkdirat,
-    open, openat, openat2, statat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, mkdirat, open,
+    openat, openat2, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -53,7 +53,9 @@ enum Trouble {
 impl From<Errno> for Trouble {
     fn from(errno: Errno) -> Self {
         match errno {
-            Errno::LOOP => Self::Why("it lies below a symbolic link at the destination\nHint: remove the link, or copy to where it leads"),
+            Errno::LOOP => Self::Why(
+                "it lies below a symbolic link at the destination\nHint: remove the link, or copy to where it leads",
+            ),
             Errno::NOTDIR => Self::Why("it lies below a file at the destination"),
             Errno::ISDIR => Self::Why("there is a folder of its name at the destination"),
             errno => Self::Here(errno.into()),
@@ -82,7 +84,10 @@ impl Place {
             (to, root.to_vec())
         } else {
             if to.as_os_str().as_bytes().ends_with(b"/") {
-                return Err(CopyError::refused(to, "there is no such folder\nHint: make it first, or leave the last `/` out"));
+                return Err(CopyError::refused(
+                    to,
+                    "there is no such folder\nHint: make it first, or leave the last `/` out",
+                ));
             }
             let name = to.file_name().ok_or_else(|| CopyError::refused(to, "there is no such folder"))?;
             let folder = to.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
@@ -175,7 +180,6 @@ fn split(member: &Member) -> Result<(&[u8], Vec<&[u8]>), &'static str> {
 fn modified(mtime: Timespec) -> Timestamps {
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime }
 }
-
 
 fn refused(member: &Member, why: &'static str) -> CopyError {
     CopyError::refused(Path::new(&shown(&member.path)), why)

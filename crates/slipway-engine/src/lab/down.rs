@@ -58,7 +58,7 @@ pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> 
 pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
     let mut names = root.labs()?;
     if let Ok(cgroups) = Hierarchy::detect() {
-        names.extend(cgroups.find_all()?);
+        names.extend(cgroups.find_all()?.iter().filter_map(|name| root.own(name)).map(str::to_owned));
     }
     names.sort_unstable();
     names.dedup();
@@ -84,8 +84,8 @@ fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
 pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let mut errors = Vec::new();
     let mut note = |result: Result<(), String>| errors.extend(result.err());
-    note(remove_groups(dir.name()).map_err(|error| error.to_string()));
-    let scratch = scratch_of(dir.name());
+    note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
+    let scratch = scratch_of(dir);
     note(match fs::remove_dir_all(&scratch) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("remove {}: {error}", scratch.display())),
         _ => Ok(()),

@@ -15,7 +15,7 @@ use super::down::{DownError, clean};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::image::{ImageError, Store};
-use crate::state::{StateError, StateRoot};
+use crate::state::{LabDir, StateError, StateRoot};
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
 #[derive(Debug, thiserror::Error)]
@@ -82,15 +82,14 @@ pub enum Progress {
 /// All of [`UpError`]; then nothing of the lab is left.
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
-    let signals =
-        Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
+    let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = root.try_lock(&lab.name)?;
     let dir = root.lab(&lab.name);
     if dir.exists() {
         // We hold the lock, so its anchor is dead: a crash.
         clean(&dir).map_err(UpError::Leftover)?;
     }
-    let scratch = scratch_of(&lab.name);
+    let scratch = scratch_of(&dir);
     let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
@@ -111,7 +110,8 @@ fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progres
         std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
     }
     let (pidfd, reports) = anchor::fork(blueprint).map_err(UpError::Anchor)?;
-    let mut failure = "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)".to_owned();
+    let mut failure =
+        "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)".to_owned();
     let mut reports = BufReader::new(reports);
     let mut line = String::new();
     loop {
@@ -148,8 +148,8 @@ fn wait(reports: &io::PipeReader, signals: &Taken) -> io::Result<Option<Signal>>
 }
 
 /// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots. `SLIPWAY_SCRATCH` names another place.
-pub(super) fn scratch_of(lab: &str) -> PathBuf {
+pub(super) fn scratch_of(dir: &LabDir) -> PathBuf {
     std::env::var_os("SLIPWAY_SCRATCH")
         .map_or_else(|| Path::new("/var/lib/slipway/scratch").to_owned(), PathBuf::from)
-        .join(lab)
+        .join(dir.shared_name())
 }

@@ -7,6 +7,7 @@
 //! (`hosts: machine`) the device goes when the lab goes.
 
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_sys::netlink::{NewLink, Peer, Request, SetLink, Veth};
@@ -54,9 +55,10 @@ fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> R
     let of = &lab.networks[network];
     // On this machine's own network names of other labs' devices are in use too.
     let name = if lab.machine { format!("sw{}-{network}", std::process::id()) } else { format!("nodes{network}") };
-    let (site, between) = sites.ends(host)?;
+    let nowhere = sites.between()?.net().try_clone_to_owned().map_err(NetworkError::system("keep a namespace"))?;
+    let site = &mut sites.hosts[host];
     let link = NewLink { name: name.clone(), up: true, ..NewLink::default() };
-    let peer = Peer { name: format!("nowhere{network}.{host}"), net: Some(between.net()), ..Peer::default() };
+    let peer = Peer { name: format!("nowhere{network}.{host}"), net: Some(nowhere.as_fd()), ..Peer::default() };
     site.netlink.run(&[Request::AddVeth(Veth { link, peer })]).map_err(NetworkError::of(&of.name))?;
     if of.ipv6.is_some() {
         site.sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;

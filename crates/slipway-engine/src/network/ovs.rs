@@ -8,6 +8,7 @@
 mod daemons;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use slipway_lab::model::{DriverKind, Lab};
@@ -65,11 +66,14 @@ impl Driver for Ovs {
         let datapath = format!("datapath_type={}", if kernel_datapath() { "system" } else { "netdev" });
         let mtu = format!("mtu_request={}", mtu(lab, network));
         for &host in &hosts {
-            if !self.daemons.contains_key(&host) {
-                let place = sites.place.join("ovs").join(&lab.hosts[host].name);
-                self.daemons.insert(host, Daemons::start(sites.hosts[host].net(), &place)?);
-            }
-            self.daemons[&host].vsctl(&[
+            let daemons = match self.daemons.entry(host) {
+                Entry::Occupied(running) => running.into_mut(),
+                Entry::Vacant(none) => {
+                    let place = sites.place.join("ovs").join(&lab.hosts[host].name);
+                    none.insert(Daemons::start(sites.hosts[host].net(), &place)?)
+                }
+            };
+            daemons.vsctl(&[
                 "add-br",
                 &bridge,
                 "--",

@@ -8,6 +8,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
+use super::driver::settle;
 use super::error::NetworkError;
 
 /// The loopback device's index in every namespace.
@@ -111,12 +112,6 @@ impl Sites {
         Ok(self.between.as_mut().expect("made just above"))
     }
 
-    /// A host's namespace and the one between hosts, both at once.
-    pub(super) fn ends(&mut self, host: usize) -> Result<(&mut Site, &mut Site), NetworkError> {
-        self.between()?;
-        Ok((&mut self.hosts[host], self.between.as_mut().expect("made just above")))
-    }
-
     /// The underlay: one bridge between hosts, and `uplink` in each of them.
     fn join_hosts(&mut self, lab: &Lab) -> Result<(), NetworkError> {
         let Some(underlay) = &lab.underlay else { return Ok(()) };
@@ -126,33 +121,33 @@ impl Sites {
         let link = NewLink { name: "underlay".to_owned(), index: Some(bridge), mtu, up: true, ..NewLink::default() };
         between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
         for (number, host) in lab.hosts.iter().enumerate() {
-            let (site, between) = self.ends(number)?;
-            let (uplink, port) = (site.index(), between.index());
-            let link = NewLink { name: UPLINK.to_owned(), index: Some(uplink), mtu, ..NewLink::default() };
-            let peer = Peer {
-                name: format!("host{}", number + 1),
-                index: Some(port),
-                mtu,
-                net: Some(between.net()),
-                mac: None,
-            };
-            site.netlink.run(&[Request::AddVeth(Veth { link, peer })])?;
+            let uplink = self.wire(number, UPLINK, bridge, mtu)?;
+            let site = &mut self.hosts[number];
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_dad"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/disable_ipv6"), "0")?;
-            let mut requests = vec![Request::SetLink(SetLink { index: uplink, up: Some(true), ..SetLink::default() })];
             let address = |address, prefix| Request::AddAddress { index: uplink, address, prefix, subnet_route: true };
-            requests.extend(host.ipv4.map(|ipv4| address(ipv4.into(), underlay.ipv4.prefix_len())));
-            requests.extend(host.ipv6.map(|ipv6| address(ipv6.into(), underlay.ipv6.prefix_len())));
+            let ipv4 = host.ipv4.map(|ipv4| address(ipv4.into(), underlay.ipv4.prefix_len()));
+            let ipv6 = host.ipv6.map(|ipv6| address(ipv6.into(), underlay.ipv6.prefix_len()));
             let watch = site.watch_addresses()?;
-            site.netlink.run(&requests)?;
+            site.netlink.run(&ipv4.into_iter().chain(ipv6).collect::<Vec<_>>())?;
             watch.wait(host.ipv6.into_iter().collect())?;
-            between.netlink.run(&[Request::SetLink(SetLink {
-                index: port,
-                master: Some(bridge),
-                up: Some(true),
-                ..SetLink::default()
-            })])?;
         }
         Ok(())
+    }
+
+    /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index.
+    pub(super) fn wire(&mut self, host: usize, name: &str, bridge: u32, mtu: Option<u32>) -> Result<u32, NetworkError> {
+        self.between()?;
+        let (site, between) = (&mut self.hosts[host], self.between.as_mut().expect("made just above"));
+        let (near, far) = (site.index(), between.index());
+        let far_name = format!("{name}.{}", host + 1);
+        let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };
+        let peer = Peer { name: far_name.clone(), index: Some(far), mtu, net: Some(between.net.as_fd()), mac: None };
+        site.netlink.run(&[Request::AddVeth(Veth { link, peer })])?;
+        let join = SetLink { index: far, master: Some(bridge), up: Some(true), ..SetLink::default() };
+        between.netlink.run(&[Request::SetLink(join)])?;
+        settle(&site.netlink, name)?;
+        settle(&between.netlink, &far_name)?;
+        Ok(near)
     }
 }

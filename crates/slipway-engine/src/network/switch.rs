@@ -1,6 +1,6 @@
 //! Linux bridges as switches of a host: what drivers `bridge` and `vxlan` share.
 //!
-//! One bridge takes at most 1,023 ports (`BR_MAX_PORTS`, net/bridge/br_private.h). A network with more nodes on a host has
+//! One bridge takes at most 1,023 ports (`BR_MAX_PORTS` in the kernel's bridge). A network with more nodes on a host has
 //! leaf bridges below a root bridge. Bridges stay down, and forward nothing, until the network is opened.
 //!
 //! Where a network is too large for every node to know every other (see [`super::node`]), the bridge answers ARP itself
@@ -205,6 +205,11 @@ impl Switch {
             switch.answers(lab, network, &mut requests);
         }
         site.netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
+        for leaf in 1..switch.bridges.len() {
+            for end in ["d", "u"] {
+                settle(&site.netlink, &format!("br{network}.{leaf}{end}"))?;
+            }
+        }
         Ok(switch)
     }
 

@@ -62,7 +62,8 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
     close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
-    let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
+    let mut own =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
     match birth.net {
         Net::Own => own |= CloneFlags::CLONE_NEWNET,
         Net::Join(net) => setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?,
