@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::CWD;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount, open_tree, unmount,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
+    mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::process::pivot_root;
 
@@ -29,11 +30,7 @@ pub struct MountError {
 
 fn failed(what: impl Into<String>, target: &Path) -> impl FnOnce(rustix::io::Errno) -> MountError {
     let what = what.into();
-    move |errno| MountError {
-        what,
-        target: target.to_owned(),
-        source: errno.into(),
-    }
+    move |errno| MountError { what, target: target.to_owned(), source: errno.into() }
 }
 
 /// Mounts a new instance of a file system.
@@ -42,25 +39,43 @@ pub fn mount_fs(fs: &str, target: &Path, flags: MountFlags, data: &str) -> Resul
     mount(fs, target, fs, flags, Some(data.as_c_str())).map_err(failed(fs, target))
 }
 
+/// Longest options of `mount(2)`: a page, ended by a zero byte.
+const LONGEST_OPTIONS: usize = 4095;
+
 /// Mounts an overlay of `lowers` (topmost first), written to `upper` (`Documentation/filesystems/overlayfs.rst`).
-/// Device nodes in any layer are inert.
-pub fn mount_overlay(
-    lowers: &[PathBuf],
-    upper: &Path,
-    work: &Path,
-    target: &Path,
-) -> Result<(), MountError> {
-    let mut data = String::from("lowerdir=");
-    for (i, lower) in lowers.iter().enumerate() {
-        let separator = if i == 0 { "" } else { ":" };
-        let _ = write!(data, "{separator}{}", escape(lower));
-    }
-    let _ = write!(data, ",upperdir={},workdir={}", escape(upper), escape(work));
+/// Device nodes in any layer are inert. Some forty layers are more than `mount(2)` takes; from then on each is given by
+/// itself, which takes Linux 6.5.
+pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> Result<(), MountError> {
+    let refused = |source| MountError { what: "overlay".to_owned(), target: target.to_owned(), source };
+    // Renamed folders and changed modes are copied whole: an upper must mean the same below another image.
+    let mut options = format!("upperdir={},workdir={},redirect_dir=off,metacopy=off", escape(upper), escape(work));
     // In a user namespace overlayfs may not keep its notes in `trusted.*` attributes; `user.overlay.*` serve instead.
-    if !in_first_user_namespace().map_err(|source| MountError { what: "overlay".to_owned(), target: target.to_owned(), source })? {
-        data.push_str(",userxattr");
+    let first_namespace = in_first_user_namespace().map_err(refused)?;
+    if !first_namespace {
+        options.push_str(",userxattr");
     }
-    mount_fs("overlay", target, MountFlags::NODEV, &data)
+    let joined: Vec<String> = lowers.iter().map(|lower| escape(lower)).collect();
+    let _ = write!(options, ",lowerdir={}", joined.join(":"));
+    if options.len() <= LONGEST_OPTIONS {
+        return mount_fs("overlay", target, MountFlags::NODEV, &options);
+    }
+    let mount = || {
+        let overlay = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for lower in lowers {
+            fsconfig_set_string(overlay.as_fd(), "lowerdir+", lower)?;
+        }
+        fsconfig_set_string(overlay.as_fd(), "upperdir", upper)?;
+        fsconfig_set_string(overlay.as_fd(), "workdir", work)?;
+        fsconfig_set_string(overlay.as_fd(), "redirect_dir", "off")?;
+        fsconfig_set_string(overlay.as_fd(), "metacopy", "off")?;
+        if !first_namespace {
+            fsconfig_set_flag(overlay.as_fd(), "userxattr")?;
+        }
+        fsconfig_create(overlay.as_fd())?;
+        let tree = fsmount(overlay.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        move_mount(tree.as_fd(), "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    mount().map_err(failed(format!("an overlay of {} layers (that many take Linux 6.5)", lowers.len()), target))
 }
 
 /// Overlay options are split at commas and colons; a backslash keeps one in a path.
@@ -98,14 +113,7 @@ pub fn detached_fs(fs: &str, flags: MountAttrFlags) -> Result<OwnedFd, MountErro
 
 /// Attaches what [`detached`] took or [`detached_fs`] made. The target is resolved now, in the root that the caller has now.
 pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), MountError> {
-    move_mount(
-        tree,
-        "",
-        CWD,
-        target,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
-    .map_err(failed("a bind mount", target))
+    move_mount(tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("a bind mount", target))
 }
 
 /// Changes the flags of the mount at `target` alone (not of its file system).
@@ -116,11 +124,7 @@ pub fn set_flags(target: &Path, flags: MountFlags) -> Result<(), MountError> {
 /// Keeps what is mounted in this namespace from ever appearing in another.
 pub fn make_private() -> Result<(), MountError> {
     let root = Path::new("/");
-    mount_change(
-        root,
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .map_err(failed("private", root))
+    mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("private", root))
 }
 
 /// Makes the mount at `root` the root of this mount namespace and detaches everything else
@@ -138,6 +142,30 @@ pub fn enter_root(root: &Path) -> Result<(), MountError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hundred_layers_are_not_too_many() {
+        let work = || -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
+            make_private()?;
+            let base = Path::new("/tmp");
+            mount_fs("tmpfs", base, MountFlags::NODEV, "")?;
+            let folder = |name: String| -> io::Result<PathBuf> {
+                let path = base.join(name);
+                std::fs::create_dir(&path)?;
+                Ok(path)
+            };
+            let lowers = (0..100).map(|i| folder(format!("{i:050}"))).collect::<io::Result<Vec<_>>>()?;
+            std::fs::write(lowers[0].join("file"), "top")?;
+            std::fs::write(lowers[99].join("file"), "bottom")?;
+            let root = folder("root".into())?;
+            mount_overlay(&lowers, &folder("upper".into())?, &folder("work".into())?, &root)?;
+            Ok(std::fs::read_to_string(root.join("file"))?)
+        };
+        // In a thread, whose mount namespace goes with it.
+        let read = std::thread::spawn(work).join().expect("the thread ends").expect("root may mount (Linux 6.5)");
+        assert_eq!(read, "top");
+    }
 
     #[test]
     fn separators_in_paths_are_kept() {
