@@ -10,7 +10,7 @@ use rustix::mount::MountFlags;
 use rustix::process::getpid;
 use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
-use slipway_sys::mount::{attach, detached, make_private, mount_fs};
+use slipway_sys::mount::{attach, detached, make_private, mount_fs, set_flags};
 use slipway_sys::process::ProcessId;
 
 use super::birth::Nodes;
@@ -48,13 +48,15 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
 fn own_mounts(dir: &LabDir) -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("make the lab's mount namespace: {error}"))?;
     // By its path: what /proc/self/exe stands for belongs to the mount namespace just left.
-    let program = std::env::current_exe().map_err(|error| format!("find this program's own file: {error}"))?;
+    let program = slipway_sys::exe::path().map_err(|error| format!("find this program's own file: {error}"))?;
     let agent = dir.join("node/agent");
     fs::write(&agent, "").map_err(|error| format!("make the launch agent's place: {error}"))?;
     let mount = || {
         make_private()?;
         mount_fs("tmpfs", &dir.join("rw"), MountFlags::NODEV, "mode=700")?;
-        attach(detached(&program, false)?.as_fd(), &agent)
+        attach(detached(&program, false)?.as_fd(), &agent)?;
+        // Root in a node must not be able to change this machine's program, its mode least of all.
+        set_flags(&agent, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV)
     };
     mount().map_err(|error| error.to_string())
 }
