@@ -47,13 +47,12 @@ const LONGEST_OPTIONS: usize = 4095;
 /// itself, which takes Linux 6.5.
 pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Path) -> Result<(), MountError> {
     let refused = |source| MountError { what: "overlay".to_owned(), target: target.to_owned(), source };
-    // Renamed folders and changed modes are copied whole: an upper must mean the same below another image.
-    let mut options = format!("upperdir={},workdir={},redirect_dir=off,metacopy=off", escape(upper), escape(work));
-    // In a user namespace overlayfs may not keep its notes in `trusted.*` attributes; `user.overlay.*` serve instead.
+    let mut options = format!("upperdir={},workdir={}", escape(upper), escape(work));
+    // Renamed folders and changed modes are copied whole: an upper must mean the same below another image. In a user
+    // namespace, where overlayfs may not keep its notes in `trusted.*` attributes, there is no other way (and it may not
+    // be asked for): notes are `user.overlay.*` attributes then.
     let first_namespace = in_first_user_namespace().map_err(refused)?;
-    if !first_namespace {
-        options.push_str(",userxattr");
-    }
+    options.push_str(if first_namespace { ",redirect_dir=off,metacopy=off" } else { ",userxattr" });
     let joined: Vec<String> = lowers.iter().map(|lower| escape(lower)).collect();
     let _ = write!(options, ",lowerdir={}", joined.join(":"));
     if options.len() <= LONGEST_OPTIONS {
@@ -66,9 +65,10 @@ pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Pat
         }
         fsconfig_set_string(overlay.as_fd(), "upperdir", upper)?;
         fsconfig_set_string(overlay.as_fd(), "workdir", work)?;
-        fsconfig_set_string(overlay.as_fd(), "redirect_dir", "off")?;
-        fsconfig_set_string(overlay.as_fd(), "metacopy", "off")?;
-        if !first_namespace {
+        if first_namespace {
+            fsconfig_set_string(overlay.as_fd(), "redirect_dir", "off")?;
+            fsconfig_set_string(overlay.as_fd(), "metacopy", "off")?;
+        } else {
             fsconfig_set_flag(overlay.as_fd(), "userxattr")?;
         }
         fsconfig_create(overlay.as_fd())?;

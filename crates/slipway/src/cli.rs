@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Real distributed applications on a virtual cluster of Linux containers, over the network you choose
 #[derive(Debug, Parser)]
-#[command(name = "slipway", version, disable_help_subcommand = true)]
+#[command(name = "slipway", version)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,

@@ -54,7 +54,9 @@ impl Meter {
                     bar.set_style(ProgressStyle::with_template(template).expect("the templates above are right"));
                     bar.set_message(stage);
                 }
-                bar.set_length(total);
+                if bar.length() != Some(total) {
+                    bar.set_length(total);
+                }
                 bar.set_position(done);
             }
         }

@@ -11,7 +11,6 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use slipway_sys::mount::{attach, detached, mount_overlay, set_flags};
 
@@ -23,41 +22,56 @@ const NOT_SHARED: [&str; 6] = ["/dev", "/proc", "/run", "/sys", "/tmp", "/lost+f
 /// Mounts it at `root`. What the node writes is in `upper` as it would be with one overlay.
 pub(super) fn mount(upper: &Path, work: &Path, root: &Path) -> Result<(), RootfsError> {
     attach(detached(upper, false)?.as_fd(), root)?;
-    pieces(Path::new("/"), upper, work, root)
+    let table = Path::new("/proc/self/mountinfo");
+    let table = fs::read_to_string(table).map_err(file("read", table))?;
+    let mounts: Vec<&Path> = table.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new).collect();
+    Pieces { mounts: &mounts }.lay(Path::new("/"), upper, work, root)
 }
 
-fn pieces(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<(), RootfsError> {
-    let entries = match fs::read_dir(lower) {
-        // Somebody else's, and so it would be in the node.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
-        entries => entries.map_err(file("list", lower))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(file("list", lower))?;
-        let kind = entry.file_type().map_err(file("look at", &entry.path()))?;
-        let [lower, upper, work, target] = [lower, upper, work, target].map(|folder| folder.join(entry.file_name()));
-        if NOT_SHARED.iter().any(|folder| lower == Path::new(folder)) {
-            continue;
-        }
-        if kind.is_symlink() {
-            let to = fs::read_link(&lower).map_err(file("read link", &lower))?;
-            unless_there(symlink(to, &target)).map_err(file("link", &target))?;
-        } else if kind.is_dir() {
-            unless_there(fs::create_dir(&target)).map_err(file("make", &target))?;
-            fs::create_dir_all(&work).map_err(file("make", &work))?;
-            match mount_overlay(std::slice::from_ref(&lower), &upper, &work, &target) {
-                Err(error) if error.source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    pieces(&lower, &upper, &work, &target)?;
-                }
-                mounted => mounted?,
-            }
-        } else if kind.is_file() {
-            fs::write(&target, "").map_err(file("make", &target))?;
-            attach(detached(&lower, false)?.as_fd(), &target)?;
-            set_flags(&target, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV)?;
-        }
+/// Where anything is mounted.
+struct Pieces<'a> {
+    mounts: &'a [&'a Path],
+}
+
+impl Pieces<'_> {
+    fn are_below(&self, folder: &Path) -> bool {
+        self.mounts.iter().any(|mount| *mount != folder && mount.starts_with(folder))
     }
-    Ok(())
+
+    fn lay(&self, lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result<(), RootfsError> {
+        let entries = match fs::read_dir(lower) {
+            // Somebody else's, and so it would be in the node.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
+            entries => entries.map_err(file("list", lower))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(file("list", lower))?;
+            let kind = entry.file_type().map_err(file("look at", &entry.path()))?;
+            let [lower, upper, work, target] = [lower, upper, work, target].map(|at| at.join(entry.file_name()));
+            if NOT_SHARED.iter().any(|folder| lower == Path::new(folder)) {
+                continue;
+            }
+            if kind.is_symlink() {
+                let to = fs::read_link(&lower).map_err(file("read link", &lower))?;
+                unless_there(symlink(to, &target)).map_err(file("link", &target))?;
+            } else if kind.is_dir() {
+                unless_there(fs::create_dir(&target)).map_err(file("make", &target))?;
+                fs::create_dir_all(&work).map_err(file("make", &work))?;
+                match mount_overlay(std::slice::from_ref(&lower), &upper, &work, &target) {
+                    // Only what came with the namespace is locked: the lab's own mounts below a folder do no harm.
+                    Err(error) if error.source.kind() == ErrorKind::InvalidInput && self.are_below(&lower) => {
+                        self.lay(&lower, &upper, &work, &target)?;
+                    }
+                    mounted => mounted?,
+                }
+            } else if kind.is_file() {
+                fs::write(&target, "").map_err(file("make", &target))?;
+                attach(detached(&lower, false)?.as_fd(), &target)?;
+                set_flags(&target, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A node that is started again has it from before.

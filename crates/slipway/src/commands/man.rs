@@ -21,7 +21,7 @@ impl Args {
         let folder = &self.folder;
         let write = || {
             fs::create_dir_all(folder)?;
-            clap_mangen::generate_to(cli::command(), folder)
+            clap_mangen::generate_to(cli::command().disable_help_subcommand(true), folder)
         };
         write().map_err(Failure::io(format!("write manual pages in {}", folder.display())))?;
         Ok(Exit::Success)

@@ -74,8 +74,8 @@ fn row(root: &StateRoot, name: String) -> LabRow {
         let networks = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
         return LabRow { name, status: "up", nodes: Some(lab.nodes.len()), networks, since: Some(state.since) };
     }
-    let busy = root.try_lock(&name).is_err();
-    let status = if busy { "changing" } else { "broken" };
+    let alive = root.lab(&name).read_state().is_ok_and(|state| state.anchor.is_alive());
+    let status = if alive { "changing" } else { "broken" };
     LabRow { name, status, nodes: None, networks: Vec::new(), since: None }
 }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use slipway_engine::image::Store;
-use slipway_engine::lab::{self, NodeRow};
-use slipway_engine::network::{self, Mechanism};
+use slipway_engine::lab::{self, NodeRow, UpError};
+use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_lab::model::Lab;
 
 use crate::context::{Context, DryRun};
@@ -60,10 +60,18 @@ impl Args {
         let mut meter = Meter::new(&context.global);
         let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
         meter.finish();
-        let running = outcome?;
+        let running = outcome.map_err(|error| because(&file, error))?;
         let up = Up { lab: file.name.clone(), seconds: started.elapsed().as_secs_f64(), nodes: running.rows()? };
         context.tell(&up, |up| text(&file, up.seconds))?;
         Ok(Exit::Success)
+    }
+}
+
+/// The anchor tells in words what failed. That this machine cannot run a driver has an exit code of its own.
+fn because(lab: &Lab, error: UpError) -> Failure {
+    match (&error, network::plan(lab)) {
+        (UpError::Failed(_), Err(unsupported @ NetworkError::Unsupported { .. })) => unsupported.into(),
+        _ => error.into(),
     }
 }
 
