@@ -27,7 +27,8 @@ build: ## build the release binary
 	cargo build --release --locked --package slipway
 
 demo: setup build ## compare what five container networks cost a real parallel program
-	$(SUDO) $(SLIPWAY) compare examples/demo.yaml --drivers host,bridge,ovs,macvlan,vxlan --repeat 3
+	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
+	  --drivers host,bridge,ovs,macvlan,vxlan --jobs iperf3,netpipe,job --time 1s --repeat 5
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
@@ -39,7 +40,7 @@ lint: lint-code setup-lint ## check formatting, lints, documentation, dependenci
 audit: setup-lint ## check dependencies against RustSec's advisories (fetched from GitHub)
 	cargo deny check advisories
 
-lint-code: doc ## the part of `lint` that needs nothing beyond the toolchain
+lint-code: doc ## the part of `lint` that needs nothing but the toolchain
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
