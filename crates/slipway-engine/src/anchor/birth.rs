@@ -15,7 +15,7 @@ use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
 use crate::cgroup::{limits, make_group};
-use crate::exec::{Entry, Launcher, Program, Stdio};
+use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
 use crate::node::init::{Birth, Net, live};
 use crate::node::link::{Link, Step};
@@ -104,25 +104,42 @@ impl Nodes {
         }
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
         // Not before all nodes are there: a command may talk to any of them.
-        which.iter().try_for_each(|&index| self.start_command(blueprint, index))
+        which.iter().try_for_each(|&index| self.start_programs(blueprint, index))
     }
 
-    /// Starts the node's own command, its output going to the lab's log folder.
-    fn start_command(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+    /// Starts the node's ssh server and its own command, where it has them.
+    fn start_programs(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
         let node = &blueprint.lab.nodes[index];
-        let (Some(argv), Some(init)) = (&node.command, self.state.nodes[index].init) else { return Ok(()) };
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        if node.sshd {
+            let exit = self.start_program(blueprint, index, &ssh::setup())?.wait().map_err(says("wait for its setup"))?;
+            if exit.code() != 0 {
+                return Err(of_node(blueprint, index, "prepare its ssh server: its /etc/ssh cannot be written"));
+            }
+            self.start_program(blueprint, index, &ssh::server(node))?;
+        }
+        if let Some(argv) = &node.command {
+            let program = Program { argv: argv.iter().map(Into::into).collect(), ..Program::default() };
+            let child = self.start_program(blueprint, index, &program)?;
+            self.state.nodes[index].command = Some(ProcessId::of(child.pid()).map_err(says("name its command"))?);
+        }
+        Ok(())
+    }
+
+    /// Starts a program in a node, its output going to the lab's log folder.
+    fn start_program(&self, blueprint: &Blueprint, index: usize, program: &Program) -> Result<Child, String> {
+        let node = &blueprint.lab.nodes[index];
+        let says =
+            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let init = self.state.nodes[index].init.ok_or_else(|| of_node(blueprint, index, "it does not run"))?;
         let log = blueprint.dir.join("log").join(format!("{}.log", node.name));
         let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
         let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone() };
-        let program = Program { argv: argv.iter().map(Into::into).collect(), ..Program::default() };
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
-        let child = self.launcher.spawn(&entry, &program, stdio, None).map_err(|error| error.to_string())?;
-        self.state.nodes[index].command = Some(ProcessId::of(child.pid()).map_err(says("name its command"))?);
-        Ok(())
+        self.launcher.spawn(&entry, program, stdio, None).map_err(|error| error.to_string())
     }
 
     fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
@@ -256,6 +273,9 @@ impl Nodes {
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
             self.slots[index].pidfd = None;
             self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
+            // Its network outlives it, and the kernel in it would go on to answer pings. A link that cannot be silenced is
+            // no reason to end the lab.
+            let _ = self.fabric.set_carrier(&blueprint.lab, index, false);
         } else if let Some(node) = self.state.nodes.iter_mut().find(|node| is(node.command)) {
             node.command = None;
         } else {
@@ -288,5 +308,5 @@ impl Blueprint {
 }
 
 fn of_node(blueprint: &Blueprint, index: usize, account: &str) -> String {
-    format!("node {}: {account}", blueprint.lab.nodes[index].name)
+    format!("start node {}: {account}", blueprint.lab.nodes[index].name)
 }

@@ -1,5 +1,6 @@
 //! What a node may use, and the files that say so.
 
+use std::fs;
 use std::time::Duration;
 
 use super::control::Folder;
@@ -30,6 +31,8 @@ impl Default for Limits {
 /// Shortest quota and bounds of the period that the kernel takes, µs (`kernel/sched/core.c`, `min_cfs_quota_period`).
 const SHORTEST_QUOTA: u128 = 1_000;
 const PERIODS: std::ops::RangeInclusive<u128> = 1_000..=1_000_000;
+/// Processors that run now, in list form (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 impl Limits {
     /// The controllers that these limits take, each with the limit's name.
@@ -46,7 +49,12 @@ impl Limits {
 
     /// Refuses what the kernel would.
     pub(super) fn check(&self) -> Result<(), CgroupError> {
-        self.quota().map(drop)
+        self.quota()?;
+        // Version 2 takes processors that are not there, and lets the group run on all instead.
+        match (&self.cpuset, fs::read_to_string(ONLINE)) {
+            (Some(wanted), Ok(online)) => check_cpuset(wanted, online.trim()),
+            _ => Ok(()),
+        }
     }
 
     /// Writes one controller's limit into a fresh version 2 folder.
@@ -115,6 +123,24 @@ impl Limits {
     }
 }
 
+/// Refuses processors that are not among those `online`.
+fn check_cpuset(wanted: &str, online: &str) -> Result<(), CgroupError> {
+    let is_there = |(first, last): (u32, u32)| ranges(online).flatten().any(|(low, high)| low <= first && last <= high);
+    if ranges(wanted).all(|range| range.is_some_and(is_there)) {
+        return Ok(());
+    }
+    let reason = format!("of {wanted} not all are there. Hint: this machine runs on processors {online}");
+    Err(CgroupError::BadLimit { limit: "cpuset", reason })
+}
+
+/// First and last of each part of a list such as `0-3,6`; `None` for one that is none.
+fn ranges(list: &str) -> impl Iterator<Item = Option<(u32, u32)>> {
+    list.split(',').map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+    })
+}
+
 fn write_some(folder: &Folder, file: &str, value: Option<&impl ToString>) -> Result<(), CgroupError> {
     value.map_or(Ok(()), |value| folder.write(file, &value.to_string()))
 }
@@ -132,6 +158,17 @@ mod tests {
         assert_eq!(limits(0.5, 100).quota().expect("fine"), Some((50_000, 100_000)));
         assert_eq!(limits(2.25, 10).quota().expect("fine"), Some((22_500, 10_000)));
         assert_eq!(Limits::default().quota().expect("fine"), None);
+    }
+
+    #[test]
+    fn processors_must_be_there() {
+        for wanted in ["0", "0-3", "1-2,6"] {
+            check_cpuset(wanted, "0-3,6").expect("there");
+        }
+        for wanted in ["4", "2-4", "0,7", "3-6", "x", ""] {
+            let error = check_cpuset(wanted, "0-3,6").expect_err("not there").to_string();
+            assert!(error.contains("processors 0-3,6"), "{error}");
+        }
     }
 
     #[test]

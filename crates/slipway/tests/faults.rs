@@ -1,0 +1,395 @@
+//! Crashes, refusals and races: whatever ends a lab half-way, nothing of it stays, and nothing else is touched.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Inventory, Lab, Place, told};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long the kernel may take to clear up behind a killed process.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two virtual hosts and both kinds of wire, three to six nodes.
+fn small_lab(random: &mut ChaCha8Rng) -> String {
+    let driver = if random.random() { "vxlan" } else { "bridge" };
+    format!("hosts: 2\nnetworks: {{net: {driver}}}\nnodes: {{n: {{count: {}}}}}\n", random.random_range(3..=6))
+}
+
+/// Moments to kill at, the same again with SLIPWAY_TEST_SEED.
+fn random() -> ChaCha8Rng {
+    let seed = std::env::var("SLIPWAY_TEST_SEED")
+        .map_or_else(|_| rand::random(), |seed| seed.parse().expect("SLIPWAY_TEST_SEED is a number"));
+    println!("to see the same again: SLIPWAY_TEST_SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+fn quietly(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("slipway can be started")
+}
+
+/// Ends `child` by SIGKILL after `delay`, unless it has ended by then.
+fn kill_after(mut child: Child, delay: Duration) {
+    sleep(delay);
+    child.kill().expect("a child can be killed");
+    child.wait().expect("a child can be waited for");
+}
+
+/// Kills the anchor of a lab, where it has one by now.
+fn kill_anchor(place: &Place, name: &str) {
+    let Ok(state) = std::fs::read(place.path().join("state").join(name).join("state.json")) else { return };
+    let state: serde_json::Value = serde_json::from_slice(&state).expect("the state is never half written");
+    kill(&state["anchor"]["pid"]);
+}
+
+/// Kills the process with this number; that it has ended is fine.
+fn kill(pid: &serde_json::Value) {
+    let pid = pid.as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw).expect("a process's number");
+    match kill_process(pid, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => panic!("kill {pid:?}: {error}"),
+    }
+}
+
+/// Waits for `condition`, which the kernel or another process brings about by itself.
+#[track_caller]
+fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "in vain for {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// What was there before, and nothing else.
+#[track_caller]
+fn as_before(place: &Place, before: &Inventory, context: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut now = Inventory::of(place);
+    while now != *before && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+        now = Inventory::of(place);
+    }
+    assert_eq!(now, *before, "{context}");
+}
+
+/// Rounds of a killed command, each followed by `down --all`. `begin` starts the command to be killed.
+fn killed_in_rounds(
+    rounds: u32,
+    begin: impl for<'a> Fn(&'a Place, &str, Option<&Lab<'a>>) -> Command,
+    needs_lab: bool,
+) {
+    let place = Place::new();
+    let mut random = random();
+    let before = Inventory::of(&place);
+    let name = place.name("crash");
+    // How long it takes when nothing happens to it; later rounds are killed anywhere within.
+    let mut usual = None;
+    for round in 0..=rounds {
+        let text = small_lab(&mut random);
+        let lab = needs_lab.then(|| place.up("crash", &text));
+        place.file("crash", &text);
+        let mut command = begin(&place, &name, lab.as_ref());
+        if let Some(usual) = usual {
+            let delay = Duration::mul_f64(usual, random.random_range(0.0..1.1));
+            let anchor_too = random.random_bool(0.3);
+            kill_after(quietly(&mut command), delay);
+            if anchor_too {
+                kill_anchor(&place, &name);
+            }
+            place.run(["down", "--all"]);
+            as_before(&place, &before, &format!("round {round}, killed after {delay:?}, anchor too: {anchor_too}"));
+        } else {
+            let started = Instant::now();
+            let output = command.output().expect("slipway can be started");
+            assert!(output.status.success(), "{}", told(&output));
+            usual = Some(started.elapsed());
+            place.run(["down", "--all"]);
+            as_before(&place, &before, "without a crash");
+        }
+    }
+}
+
+#[test]
+fn up_killed_at_any_moment() {
+    let up = |place: &Place, _: &str, _: Option<&Lab<'_>>| {
+        place.slipway(["up".as_ref(), place.path().join("crash.yaml").as_os_str()])
+    };
+    killed_in_rounds(25, up, false);
+}
+
+#[test]
+fn down_killed_at_any_moment() {
+    killed_in_rounds(15, |place, name, _| place.slipway(["down", name]), true);
+}
+
+#[test]
+fn run_killed_at_any_moment() {
+    // What it starts in the background outlives its own process, but not the lab.
+    let run = |place: &Place, name: &str, _: Option<&Lab<'_>>| {
+        let out = place.path().join(format!("out-{}", rand::random::<u64>()));
+        let mut command = place.slipway(["run", name, "--out"]);
+        command.arg(out).args(["--", "sh", "-c", "sleep 1000 & sleep 0.3"]);
+        command
+    };
+    killed_in_rounds(10, run, true);
+}
+
+#[test]
+fn a_lab_without_its_anchor_is_broken_and_comes_up_again() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let lab = place.up("orphan", "nodes: {n: {count: 3}}\n");
+    kill_anchor(&place, &lab.name);
+    await_that("the lab is broken", || place.json(["ps"])["labs"][0]["status"] == "broken");
+    assert!(place.fails(4, ["ps", &lab.name]).contains("Hint: "));
+    let again = place.up("orphan", "nodes: {n: {count: 2}}\n");
+    assert!(again.pings("n1", "n2"), "up clears away what the crash left, and goes on");
+    again.down();
+    as_before(&place, &before, "after it all");
+}
+
+/// All in a namespace of the test's own: its interfaces are no business of the machine's.
+#[test]
+fn what_others_made_stays() {
+    const SCRIPT: &str = r#"
+        mount -t tmpfs none /run
+        ip link add br0 type bridge
+        ip link set br0 up
+        ip link add n1.0 type veth peer name uplink
+        ip netns add foreign
+        mkdir mounted
+        mount -t tmpfs foreign mounted
+        echo mine > mounted/file
+        look() {
+            ip -o link
+            ip netns list
+            findmnt -rn -o TARGET,SOURCE
+            cat mounted/file "$GROUP/cgroup.procs" "$BESIDE/cgroup.procs"
+            ls -d "$GROUP" "$BESIDE" "$LAB_ALIKE"
+        }
+        look > before
+        "$SLIPWAY" up lab.yaml
+        "$SLIPWAY" exec "$LAB" n1 -- ping -q -c1 -W5 n2
+        look > during
+        "$SLIPWAY" down "$LAB"
+        "$SLIPWAY" up lab.yaml
+        kill -9 $(sed 's/.*"anchor":{"pid":\([0-9]*\).*/\1/' "$SLIPWAY_STATE/$LAB/state.json")
+        "$SLIPWAY" down --all
+        look > after
+        diff before during
+        diff before after
+    "#;
+    let place = Place::new();
+    place.file(
+        "lab",
+        "networks: {br0: bridge, foreign: vxlan}\nhosts: 2\nnodes: {n: {count: 2, networks: [br0, foreign]}}\n",
+    );
+    // Control groups cannot be the test's own. One beside Slipway's, and two in its place: a folder that no lab of this
+    // state root has, and one named as the lab is, as another state root's would be.
+    let root = cgroups();
+    let beside = Foreign::make(root.join(format!("foreign-{}", place.name("x"))));
+    let group = Foreign::make(root.join("slipway").join(format!("foreign-{}", place.name("x"))));
+    let alike = Foreign::make(root.join("slipway").join(place.name("lab")));
+    let mut command = Command::new("unshare");
+    place.furnish(&mut command);
+    let output = command
+        .args(["--net", "--mount", "--propagation", "private", "sh", "-euxc", SCRIPT])
+        .env("SLIPWAY", env!("CARGO_BIN_EXE_slipway"))
+        .env("LAB", place.name("lab"))
+        .env("GROUP", &group.path)
+        .env("BESIDE", &beside.path)
+        .env("LAB_ALIKE", &alike.path)
+        .output()
+        .expect("unshare (util-linux) is installed");
+    assert!(output.status.success(), "{}", told(&output));
+    for mut foreign in [beside, group, alike] {
+        assert!(foreign.process.try_wait().expect("a child can be looked at").is_none(), "{:?}", foreign.path);
+    }
+}
+
+/// Where a control group can be made that has no limits and any process.
+fn cgroups() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
+    let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount =
+        mounts.filter(|words| words[2] == "cgroup2" || words[3].contains("freezer")).map(|words| words[1]).next();
+    mount.expect("control groups are mounted").into()
+}
+
+/// A control group with a process in it.
+struct Foreign {
+    path: PathBuf,
+    process: Child,
+}
+
+impl Foreign {
+    fn make(path: PathBuf) -> Self {
+        std::fs::create_dir_all(&path).expect("root may make control groups");
+        let process = Command::new("sleep").arg("1000").spawn().expect("sleep is there");
+        std::fs::write(path.join("cgroup.procs"), process.id().to_string()).expect("root may fill control groups");
+        Self { path, process }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // It leaves its group a moment after it is waited for.
+        let deadline = Instant::now() + PATIENCE;
+        while std::fs::remove_dir(&self.path).is_err() && Instant::now() < deadline {
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn labs_of_one_name_in_two_state_roots_never_meet() {
+    let place = Place::new();
+    let lab = place.up("twin", "nodes: {n: {count: 2}}\n");
+    let other = place.path().join("other");
+    let there = |words: &[&str]| {
+        let output = place.slipway(words).env("SLIPWAY_STATE", &other).output().expect("slipway can be started");
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+    };
+    there(&["up", "twin.yaml"]);
+    lab.exec("n1", ["touch", "/scratch/mine"]);
+    there(&["exec", &lab.name, "n1", "--", "test", "!", "-e", "/scratch/mine"]);
+    there(&["freeze", &lab.name, "n1"]);
+    assert_eq!(lab.row("n1")["status"], "running");
+    there(&["down", "--all"]);
+    assert!(lab.pings("n1", "n2"), "nobody took it down");
+    lab.exec("n1", ["test", "-e", "/scratch/mine"]);
+    // Killed, its groups are left, and are still not another's.
+    kill_anchor(&place, &lab.name);
+    there(&["down", "--all"]);
+    place.run(["down", "--all"]);
+}
+
+#[test]
+fn up_that_cannot_leaves_nothing() {
+    const TINY: &str = "mount -t tmpfs -o size=64k,nr_inodes=8 tiny $AT; exec \"$SLIPWAY\" up lab.yaml";
+    let place = Place::new();
+    let archive = place.path().join("big.tar");
+    std::fs::write(place.path().join("noise"), vec![7; 1 << 20]).expect("written");
+    let tar =
+        Command::new("tar").args(["-C".as_ref(), place.path(), "-cf".as_ref(), &archive, "noise".as_ref()]).status();
+    assert!(tar.expect("tar is installed").success());
+    for folder in ["state", "images", "scratch"] {
+        std::fs::create_dir(place.path().join(folder)).expect("made");
+        std::fs::set_permissions(place.path().join(folder), std::fs::Permissions::from_mode(0o700)).expect("closed");
+    }
+    let before = Inventory::of(&place);
+    let up = |text: &str, code: i32, says: &[&str]| {
+        place.file("lab", text);
+        let said = place.fails(code, ["up", "lab.yaml"]);
+        assert!(says.iter().all(|words| said.contains(words)), "{says:?} in: {said}");
+        as_before(&place, &before, text);
+    };
+    up(
+        "hosts: machine\nnetworks: {net: {driver: sriov, parent: lo}}\nnodes: {n: {count: 2}}\n",
+        3,
+        &["no network card here has SR-IOV", "Hint: "],
+    );
+    up("networks: {net: {driver: bridge, mtu: 200}}\nnodes: {n: }\n", 2, &["mtu of 200", "help: "]);
+    up("images: {gone: ./gone.tar.zst}\nnodes: {n: {image: gone}}\n", 1, &["gone.tar.zst", "No such file"]);
+    up(
+        "nodes: {n: {count: 3}, odd: {cpuset: \"4000\"}}\n",
+        1,
+        &["limit cpuset: of 4000 not all are there", "Hint: this machine runs on processors "],
+    );
+    up("nodes: {n: {count: 3}, odd: {mounts: ['./gone:/srv']}}\n", 1, &["node odd", "gone", "No such file"]);
+    up("nodes: {n: {count: 3}, odd: {command: /no/such/program}}\n", 1, &["/no/such/program", "node `odd`"]);
+
+    for (folder, text) in [
+        ("scratch", "nodes: {n: {count: 20}}\n"),
+        ("state", "nodes: {n: {count: 20}}\n"),
+        ("images", "images: {big: ./big.tar}\nnodes: {n: {image: big}}\n"),
+    ] {
+        place.file("lab", text);
+        let mut command = Command::new("unshare");
+        place.furnish(&mut command);
+        let output = command
+            .args(["--mount", "--propagation", "private", "sh", "-euc", TINY])
+            .env("SLIPWAY", env!("CARGO_BIN_EXE_slipway"))
+            .env("AT", place.path().join(folder))
+            .output()
+            .expect("unshare (util-linux) is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{folder}: {}", told(&output));
+        assert!(said.contains("No space left on device"), "{folder}: {said}");
+        as_before(&place, &before, &format!("a full {folder}"));
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_stays_taken() {
+    let place = Place::new();
+    let lab = place.up("taken", "nodes: {n: {count: 2}}\n");
+    let during = Inventory::of(&place);
+    place.file("taken", "nodes: {other: {count: 5}}\n");
+    let said = place.fails(1, ["up", "taken.yaml"]);
+    assert!(said.contains("it is already up") && said.contains("Hint: "), "{said}");
+    assert_eq!(Inventory::of(&place), during);
+    assert!(lab.pings("n1", "n2"));
+}
+
+#[test]
+fn up_and_down_at_once_end_in_one_of_both() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let mut random = random();
+    let file = place.file("race", "nodes: {n: {count: 8}}\n");
+    let name = place.name("race");
+    for round in 0..10 {
+        let mut up = quietly(&mut place.slipway(["up".as_ref(), file.as_os_str()]));
+        sleep(Duration::from_millis(random.random_range(0..150)));
+        // It ends what it finds and waits for whoever is at work; an `up` that has not yet begun finds the place free.
+        place.run(["down", &name]);
+        let is_up = up.wait().expect("waited for").success()
+            && place.slipway(["ps", &name]).output().expect("started").status.success();
+        assert_eq!(is_up, Inventory::of(&place) != before, "round {round}: wholly there or not at all");
+        place.run(["down", &name]);
+        as_before(&place, &before, &format!("round {round}"));
+    }
+}
+
+#[test]
+fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
+    for (driver, hosts) in [("bridge", 1), ("vxlan", 2)] {
+        let place = Place::new();
+        let text = format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes: {{n: {{count: 3}}}}\n");
+        let lab = place.up("init", &text);
+        let others = || ["n1", "n3"].map(|node| lab.row(node)["pid"].clone());
+        let (pids, address) = (others(), lab.row("n2")["addresses"].clone());
+        let mut witness =
+            lab.program("n1", ["ping", "-q", "-i0.2", "-W1", "n3"]).stdout(Stdio::piped()).spawn().expect("started");
+
+        kill(&lab.row("n2")["pid"]);
+        await_that("n2 is dead", || lab.row("n2")["status"] == "dead");
+        assert_eq!(lab.row("n2")["pid"], serde_json::Value::Null);
+        assert!(!lab.pings("n1", "n2"), "{driver}: nobody answers");
+        assert_eq!(others(), pids, "{driver}: the others run on");
+        place.fails(125, ["exec", &lab.name, "n2", "--", "true"]);
+
+        place.run(["start", &lab.name, "n2"]);
+        let row = lab.row("n2");
+        assert_eq!((&row["status"], &row["addresses"]), (&"running".into(), &address));
+        assert!(lab.pings("n1", "n2") && lab.pings("n2", "n3"), "{driver}: its links work");
+        assert_eq!(others(), pids);
+
+        let ping = Pid::from_child(&witness);
+        kill_process(ping, Signal::INT).expect("it runs");
+        let mut said = String::new();
+        std::io::Read::read_to_string(witness.stdout.as_mut().expect("piped"), &mut said).expect("read");
+        witness.wait().expect("waited for");
+        assert!(said.contains(" 0% packet loss"), "{driver}: a bystander noticed: {said}");
+    }
+}
