@@ -94,7 +94,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
         Ok(()) => Ok(Running::open(root, &lab.name)?),
-        Err(failure) => match clean(&blueprint.dir).and_then(|_| Ok(blueprint.lock.remove()?)) {
+        Err(failure) => match clean(&blueprint.dir).and_then(|()| Ok(blueprint.lock.remove()?)) {
             Ok(()) => Err(failure),
             Err(undo) => Err(UpError::Undo { failure: Box::new(failure), undo }),
         },
