@@ -13,6 +13,7 @@
 mod child;
 mod foreground;
 mod message;
+pub(crate) mod ssh;
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};

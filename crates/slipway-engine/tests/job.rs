@@ -1,4 +1,5 @@
-//! Jobs on real labs. Needs root and Debian's openmpi-bin, mpich, netpipe-openmpi and netpipe-mpich2.
+//! Jobs on real labs. Needs root and Debian's openmpi-bin, mpich, netpipe-openmpi, netpipe-mpich2 and
+//! openssh-server.
 //!
 //! No test harness: it runs threads, and who starts programs in nodes may have none. In the nodes of its labs this very
 //! program is the launch agent, as the command is in those of real ones.
@@ -32,10 +33,14 @@ struct Bench {
 
 impl Bench {
     fn up(driver: &str) -> Self {
+        Self::up_from(driver, LAB)
+    }
+
+    fn up_from(driver: &str, text: &str) -> Self {
         let temporary = tempfile::tempdir().expect("a folder");
         let root = StateRoot::at(temporary.path().join("state"));
         let store = Store::at(temporary.path().join("images"), Limits::default()).expect("a store");
-        let text = LAB.replace("DRIVER", driver);
+        let text = text.replace("DRIVER", driver);
         let mut lab = slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("a lab");
         lab.name = format!("job{}-{driver}", std::process::id());
         let lab = up(&root, &store, &lab, &mut |_| {}).unwrap_or_else(|error| panic!("failed to {error}"));
@@ -121,7 +126,17 @@ fn main() -> ExitCode {
         }
         println!("both over driver {driver}: ok");
     }
+    for driver in ["bridge", "host"] {
+        ssh(&Bench::up_from(driver, "hosts: 2\nnetworks: {net: DRIVER}\nnodes: {n: {count: 3, sshd: true}}\n"));
+        println!("ssh over driver {driver}: ok");
+    }
     ExitCode::SUCCESS
+}
+
+fn ssh(bench: &Bench) {
+    let (outcome, lines) = bench.run(&job(&["sh", "-c", "ssh n2 hostname && ssh n3 ssh n1 hostname </dev/null"], &[0]));
+    assert_eq!(outcome.code, 0, "{lines:?}");
+    assert_eq!(lines, ["n1.stdout: n2", "n1.stdout: n1"]);
 }
 
 fn plain(bench: &Bench) {

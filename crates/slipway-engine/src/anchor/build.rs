@@ -15,6 +15,7 @@ use slipway_sys::process::ProcessId;
 
 use super::birth::Nodes;
 use super::{Blueprint, Report, Reporter};
+use crate::exec::ssh;
 use crate::node::rootfs::{hide_machine, lies_on_the_machine};
 use crate::state::{LabDir, NodeState, NodeStatus, State};
 
@@ -35,6 +36,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         hide_machine(dir).map_err(|error| error.to_string())?;
     }
     shared_files(lab, dir)?;
+    ssh::prepare(lab, dir)?;
     let mut nodes = Nodes::prepare(blueprint, state)?;
     let all: Vec<usize> = (0..lab.nodes.len()).collect();
     nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
