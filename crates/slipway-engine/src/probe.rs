@@ -200,7 +200,7 @@ fn capture(
         }
         for (i, ready) in ready.into_iter().enumerate() {
             if ready {
-                let mut buffer = [0; 65536];
+                let mut buffer = [0; 8192];
                 let read = if i == 0 { stdout.read(&mut buffer) } else { stderr.read(&mut buffer) };
                 let length = read.map_err(failed("read what the program says"))?;
                 open[i] = length > 0;

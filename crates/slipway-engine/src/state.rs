@@ -109,8 +109,8 @@ impl StateRoot {
         }
         let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
         let digest = Sha256::digest(path.as_os_str().as_bytes());
-        let hex: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        format!(".{hex}")
+        let [a, b, c, d, ..] = digest.0;
+        format!(".{:08x}", u32::from_be_bytes([a, b, c, d]))
     }
 
     /// Names of all labs that have a folder or a lock here, running or left behind, in order.
@@ -136,15 +136,6 @@ impl StateRoot {
 
     /// Takes the lab's lock, at once or not at all.
     pub fn try_lock(&self, name: &str) -> Result<LabLock, StateError> {
-        self.lock_with(name, FlockOperation::NonBlockingLockExclusive)
-    }
-
-    /// Takes the lab's lock, waiting for whoever holds it to finish or die.
-    pub fn lock(&self, name: &str) -> Result<LabLock, StateError> {
-        self.lock_with(name, FlockOperation::LockExclusive)
-    }
-
-    fn lock_with(&self, name: &str, operation: FlockOperation) -> Result<LabLock, StateError> {
         let folder = self.0.join(".locks");
         make_private_dir(&self.0)?;
         make_private_dir(&folder)?;
@@ -157,7 +148,7 @@ impl StateRoot {
                 .mode(0o600)
                 .open(&path)
                 .map_err(StateError::io("open", &path))?;
-            match flock(&file, operation) {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Err(StateError::Taken(name.to_owned())),
                 Err(Errno::INTR) => continue,

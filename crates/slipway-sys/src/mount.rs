@@ -128,7 +128,7 @@ pub fn make_private() -> Result<(), MountError> {
 }
 
 /// Makes the mount at `root` the root of this mount namespace and detaches everything else
-/// (`pivot_root(2)`, "pivot_root(".", ".")").
+/// (`pivot_root(2)`, NOTES).
 pub fn enter_root(root: &Path) -> Result<(), MountError> {
     let run = || {
         rustix::process::chdir(root)?;

@@ -19,25 +19,29 @@ pub fn current_net() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As `unshare(2)`; `EPERM` without `CAP_SYS_ADMIN`.
+///
+/// # Panics
+/// As [`with_net`].
 pub fn create_net() -> io::Result<OwnedFd> {
     let home = current_net()?;
     unshare(CloneFlags::CLONE_NEWNET)?;
     let made = current_net();
-    setns(&home, CloneFlags::CLONE_NEWNET)
-        .expect("a thread can return to the namespace that it came from");
+    setns(&home, CloneFlags::CLONE_NEWNET).expect("a thread can return to the namespace that it came from");
     made
 }
 
 /// Runs `action` with this thread in the network namespace `net`, then returns to where it was.
 ///
 /// # Errors
-/// As `setns(2)` for entering. A thread that cannot return would act in the wrong namespace from then on, so that panics.
+/// As `setns(2)` for entering.
+///
+/// # Panics
+/// Where the thread cannot return: from then on it would act in the wrong namespace.
 pub fn with_net<T>(net: BorrowedFd<'_>, action: impl FnOnce() -> T) -> io::Result<T> {
     let home = current_net()?;
     setns(net, CloneFlags::CLONE_NEWNET)?;
     let result = action();
-    setns(home.as_fd(), CloneFlags::CLONE_NEWNET)
-        .expect("a thread can return to the namespace that it came from");
+    setns(home.as_fd(), CloneFlags::CLONE_NEWNET).expect("a thread can return to the namespace that it came from");
     Ok(result)
 }
 
@@ -58,17 +62,10 @@ mod tests {
     #[test]
     fn a_new_namespace_has_only_loopback() {
         let net = create_net().expect("root may make a network namespace");
-        let devices = with_net(net.as_fd(), || {
-            std::fs::read_to_string("/proc/thread-self/net/dev")
-        })
-        .expect("entering works")
-        .expect("reading works");
-        let names: Vec<_> = devices
-            .lines()
-            .skip(2)
-            .filter_map(|line| line.split(':').next())
-            .map(str::trim)
-            .collect();
+        let devices = with_net(net.as_fd(), || std::fs::read_to_string("/proc/thread-self/net/dev"))
+            .expect("entering works")
+            .expect("reading works");
+        let names: Vec<_> = devices.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
         assert_eq!(names, ["lo"]);
     }
 }

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 use serde::{Deserialize, Serialize};
 
 /// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
@@ -29,9 +27,8 @@ impl ProcessId {
     pub fn of(pid: Pid) -> io::Result<Self> {
         let pid = pid.as_raw_nonzero().get();
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let start =
-            start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
-        Ok(Self { pid, start })
+        let ticks = start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
+        Ok(Self { pid, start: ticks })
     }
 
     /// Opens the process, or says `None` where it has ended. The descriptor then stays true whatever happens to the pid.
@@ -111,10 +108,8 @@ pub fn reap(pidfd: &OwnedFd) -> io::Result<()> {
 }
 
 fn is_zombie(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with('Z'))
-    })
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
 }
 
 /// Field 22 of a stat line. The command name (field 2) may hold anything, so fields are counted after its last `)`.
@@ -136,12 +131,6 @@ mod tests {
     fn another_start_time_is_another_process() {
         let me = ProcessId::of(rustix::process::getpid()).expect("we exist");
         assert!(me.is_alive());
-        assert!(
-            !ProcessId {
-                start: me.start + 1,
-                ..me
-            }
-            .is_alive()
-        );
+        assert!(!ProcessId { start: me.start + 1, ..me }.is_alive());
     }
 }

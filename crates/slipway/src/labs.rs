@@ -1,5 +1,6 @@
 //! Which lab, which node, which file: from what people write to what the engine takes.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, capabilities};
@@ -52,7 +53,10 @@ impl Source {
 
     /// Of its text, hexadecimal.
     pub(crate) fn sha256(&self) -> String {
-        Sha256::digest(&self.text).iter().map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(&self.text).iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
     }
 }
 

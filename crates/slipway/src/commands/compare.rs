@@ -1,5 +1,6 @@
 //! `slipway compare`
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use slipway_lab::model::{DriverKind, Figure, Pick};
@@ -202,8 +203,8 @@ fn text(summary: &Summary, folder: &str) -> String {
     for figure in summary.figures.iter().filter(|figure| figure.headline) {
         let table = view::table(HEADINGS, figure.rows.iter().map(|row| figure.cells(row, &summary.baseline)));
         let unit = if figure.unit.is_empty() { String::new() } else { format!(" ({})", figure.unit) };
-        text.push_str(&format!("{}: {}{unit}\n{table}\n", figure.job, figure.name));
+        let _ = writeln!(text, "{}: {}{unit}\n{table}", figure.job, figure.name);
     }
-    text.push_str(&format!("report: {folder}/report.html\nrecords: {folder}/records.jsonl\n"));
+    let _ = writeln!(text, "report: {folder}/report.html\nrecords: {folder}/records.jsonl");
     text
 }
