@@ -361,6 +361,21 @@ fn up_and_down_at_once_end_in_one_of_both() {
     }
 }
 
+/// `up` is at work from the moment that there is a folder, and has no anchor yet.
+#[test]
+fn down_ends_a_lab_that_is_being_made() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let file = place.file("making", "nodes: {n: {count: 400}}\n");
+    let name = place.name("making");
+    let mut up = quietly(&mut place.slipway(["up".as_ref(), file.as_os_str()]));
+    await_that("up begins", || place.path().join("state").join(&name).exists());
+    let mut down = quietly(&mut place.slipway(["down", &name]));
+    up.wait().expect("waited for");
+    await_that("down does not wait for a lab that runs", || down.try_wait().expect("looked at").is_some());
+    as_before(&place, &before, "after down");
+}
+
 #[test]
 fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
     for (driver, hosts) in [("bridge", 1), ("vxlan", 2)] {
@@ -375,7 +390,7 @@ fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
         kill(&lab.row("n2")["pid"]);
         await_that("n2 is dead", || lab.row("n2")["status"] == "dead");
         assert_eq!(lab.row("n2")["pid"], serde_json::Value::Null);
-        assert!(!lab.pings("n1", "n2"), "{driver}: nobody answers");
+        await_that("nobody answers for it", || !lab.pings("n1", "n2"));
         assert_eq!(others(), pids, "{driver}: the others run on");
         place.fails(125, ["exec", &lab.name, "n2", "--", "true"]);
 

@@ -39,6 +39,8 @@ pub struct Removed {
 
 /// How long the anchor may take to end, once asked and once killed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at a lock: nothing announces its release without taking it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Takes the lab `name` down. `None` where there was nothing of that name.
 pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> {
@@ -46,9 +48,16 @@ pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> 
         return Ok(None);
     }
     let dir = root.lab(name);
-    let was_running = end_anchor(&dir)?;
-    // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done.
-    let lock = root.lock(name)?;
+    let mut was_running = false;
+    // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done. An `up` at
+    // work may have an anchor when one looks again, and that would hold the lock for as long as the lab runs.
+    let lock = loop {
+        was_running |= end_anchor(&dir)?;
+        match root.try_lock(name) {
+            Err(StateError::Taken(_)) => std::thread::sleep(LOOK_AGAIN),
+            other => break other?,
+        }
+    };
     clean(&dir)?;
     lock.remove()?;
     Ok(Some(Removed { lab: name.to_owned(), was_running }))
