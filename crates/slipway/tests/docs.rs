@@ -190,11 +190,19 @@ fn fits(shown: &str, seen: &str) -> bool {
     }
 }
 
-/// Left out: what takes minutes (`compare`, HPC Challenge, OpenFOAM), and what wants a terminal (`shell`).
+/// Left out: what takes minutes (`compare`, OpenFOAM), and what wants a terminal (`shell`).
 #[test]
 fn every_example_runs_as_it_says() {
-    const SHOW: [&str; 7] =
-        ["hello.yaml", "two-hosts.yaml", "gateway.yaml", "redis.yaml", "nginx.yaml", "pings.yaml", "images/lab.yaml"];
+    const SHOW: [&str; 8] = [
+        "hello.yaml",
+        "two-hosts.yaml",
+        "gateway.yaml",
+        "mpi-hpcc.yaml",
+        "redis.yaml",
+        "nginx.yaml",
+        "pings.yaml",
+        "images/lab.yaml",
+    ];
     let _turn = alone();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wrong = String::new();
