@@ -25,7 +25,10 @@ use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, getrlimit, kill_process_group,
+    pidfd_open, setrlimit, waitid,
+};
 use rustix::termios::Winsize;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
@@ -178,6 +181,7 @@ pub struct Launcher {
     alone: SingleThread,
     home: OwnedFd,
     confinement: Confinement,
+    files: Rlimit,
 }
 
 impl Launcher {
@@ -193,7 +197,10 @@ impl Launcher {
             Err(nix::errno::Errno::EPERM) => return Err(io::Error::other(NO_WAY_BACK)),
             other => other?,
         }
-        Ok(Self { alone, home, confinement: Confinement::compile() })
+        // A job on a thousand nodes takes some thousand descriptors; its programs get the caller's own limit back.
+        let files = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
+        Ok(Self { alone, home, confinement: Confinement::compile(), files })
     }
 
     /// Confines this process as it confines programs.
@@ -206,6 +213,9 @@ impl Launcher {
     ///
     /// # Errors
     /// When the program does not come to be executed; then no process is left.
+    ///
+    /// # Panics
+    /// When the caller's children cannot be pointed back to its own PID namespace: all later ones would be born in a node's.
     pub fn spawn(
         &self,
         entry: &Entry,
@@ -232,6 +242,7 @@ impl Launcher {
                 link: theirs,
                 groups,
                 confinement: &self.confinement,
+                files: self.files,
                 image: &image,
                 stdio,
             });
@@ -297,9 +308,8 @@ impl Child {
         loop {
             let options = WaitIdOptions::EXITED;
             match waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
-                Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
-                Ok(None) => {}
                 Ok(Some(status)) => {
                     let byte = |number: Option<i32>| number.and_then(|number| u8::try_from(number & 0xff).ok());
                     return Ok(match byte(status.exit_status()) {

@@ -112,6 +112,8 @@ struct Place {
     /// The job's own group in the node.
     group: Option<Group>,
     addresses: Vec<std::net::IpAddr>,
+    /// The node's PID namespace, by inode.
+    namespace: u64,
 }
 
 /// Runs a job on a running lab and waits for it. Each line that a program prints goes to `line`, and into
@@ -172,10 +174,12 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
 fn place(lab: &Running, node: usize, job: &str) -> Result<Place, JobError> {
     let entry = Entry::to(lab, node)?;
     let group = entry.group.as_ref().map(|group| group.create_within(job)).transpose()?;
+    let namespace =
+        service::pid_namespace(entry.init.pid).map_err(JobError::io(format!("look at node {}", entry.node)))?;
     let interfaces = &lab.lab.nodes[node].interfaces;
     let v4 = interfaces.iter().map(|interface| interface.ipv4.into());
     let v6 = interfaces.iter().filter_map(|interface| interface.ipv6.map(Into::into));
-    Ok(Place { entry, group, addresses: v4.chain(v6).collect() })
+    Ok(Place { entry, group, addresses: v4.chain(v6).collect(), namespace })
 }
 
 /// The job's places, emptied however the job ends.

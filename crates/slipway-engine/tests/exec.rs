@@ -91,13 +91,15 @@ fn words(argv: &[&str]) -> Program {
     Program { argv: argv.iter().map(OsString::from).collect(), ..Program::default() }
 }
 
+type Check = (&'static str, fn(&Bench));
+
 fn main() {
     let bench = Bench {
         launcher: Launcher::new().expect("one thread"),
         node: Node::new(),
         null: fs::OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null"),
     };
-    let checks: [(&str, fn(&Bench)); 11] = [
+    let checks: [Check; 11] = [
         ("a program is inside every namespace", inside),
         ("exit codes", exit_codes),
         ("what cannot be executed says why", refusals),

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use slipway_engine::image::{Limits, Store};
@@ -93,13 +92,15 @@ fn job(command: &[&str], nodes: &[usize]) -> Job {
     }
 }
 
+type Check = (&'static str, fn(&Bench));
+
 fn main() -> ExitCode {
     let argv: Vec<String> = std::env::args().collect();
     if argv[0].ends_with("/agent") {
         return ExitCode::from(agent_main(&argv));
     }
     let bench = Bench::up("bridge");
-    let checks: [(&str, fn(&Bench)); 8] = [
+    let checks: [Check; 8] = [
         ("a plain job runs everywhere", plain),
         ("the first failure is the job's", failure),
         ("a program that is not there starts nowhere", nothing_started),
@@ -196,7 +197,6 @@ fn interrupted(bench: &Bench) {
         });
     let outcome = outcome.unwrap_or_else(|error| panic!("failed to {error}"));
     assert_eq!((outcome.code, outcome.ended), (130, Ended::Signal(2)));
-    assert!(outcome.seconds < Duration::from_secs(60).as_secs_f64());
     if let Some(Cloned::Parent { pidfd, .. }) = helper {
         slipway_sys::process::reap(&pidfd).expect("our child");
     }

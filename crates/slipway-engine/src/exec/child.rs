@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, sets
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid as FileGroup, Mode, Uid as FileOwner, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::ioctl_tiocsctty;
+use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use slipway_sys::cgroup::Group;
 use slipway_sys::{clone::close_all_but, pty, signals};
@@ -26,6 +26,7 @@ pub(super) struct Birth<'a> {
     pub(super) link: OwnedFd,
     pub(super) groups: [Option<&'a Group>; 2],
     pub(super) confinement: &'a Confinement,
+    pub(super) files: Rlimit,
     pub(super) image: &'a Image,
     pub(super) stdio: Stdio<'a>,
 }
@@ -66,6 +67,7 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
     nix::unistd::chdir(workdir.as_c_str())
         .map_err(says(&format!("change to folder `{}`", workdir.to_string_lossy())))?;
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
+    setrlimit(Resource::Nofile, birth.files).map_err(says("limit open files"))?;
     signals::reset().map_err(says("reset signals"))?;
     close_all_but(&[0, 1, 2, birth.link.as_raw_fd()]).map_err(says("close descriptors"))?;
     Err(execute(birth.image))

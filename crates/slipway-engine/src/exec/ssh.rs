@@ -18,7 +18,7 @@ use crate::state::LabDir;
 /// The folder of keys below what nodes see at `/run/slipway`.
 const FOLDER: &str = "node/ssh";
 
-/// For `sshd(8)`. The folder belongs to root and is read-only in nodes, whatever its path looks like to StrictModes.
+/// For `sshd(8)`. The folder belongs to root and is read-only in nodes, whatever its path looks like to `StrictModes`.
 const SERVER: &str = "\
 HostKey /run/slipway/ssh/host
 AuthorizedKeysFile /run/slipway/ssh/authorized_keys

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use slipway_sys::cgroup::{Controller, Mode};
 
-use super::Facts;
+use super::{Facts, Tool};
 
 /// One thing looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,14 +41,16 @@ pub(super) fn all(facts: &Facts) -> Vec<Check> {
         Ok(probed) => good(&format!("driver {}", probed.driver), &with_notes(&probed.mechanism, &probed.notes)),
         Err(why) => check(&format!("driver {}", why.driver), Verdict::Partial, &why.missing, Some(&why.hint)),
     }));
-    checks.extend(facts.tools.iter().map(|tool| match &tool.path {
-        Some(path) => good(&tool.program, &path.display().to_string()),
-        None => {
-            let found = format!("not found; needed for {}", tool.purpose);
-            check(&tool.program, Verdict::Partial, &found, Some(&format!("apt-get install {}", tool.package)))
-        }
-    }));
+    checks.extend(facts.tools.iter().map(tool));
     checks
+}
+
+fn tool(tool: &Tool) -> Check {
+    if let Some(path) = &tool.path {
+        return good(&tool.program, &path.display().to_string());
+    }
+    let found = format!("not found; needed for {}", tool.purpose);
+    check(&tool.program, Verdict::Partial, &found, Some(&format!("apt-get install {}", tool.package)))
 }
 
 fn check(subject: &str, verdict: Verdict, found: &str, hint: Option<&str>) -> Check {

@@ -242,7 +242,8 @@ impl<'a> Attention<'a> {
             started.child.signal_group(Signal::KILL)?;
         }
         let groups = self.places.iter().filter_map(|place| place.group.as_ref());
-        groups.map(Group::kill).collect::<Result<(), _>>().map_err(io::Error::other)
+        let results: Vec<_> = groups.map(Group::kill).collect();
+        results.into_iter().collect::<Result<Vec<()>, _>>().map(drop).map_err(io::Error::other)
     }
 }
 

@@ -67,7 +67,7 @@ impl Output {
 
     /// Takes everything that is there.
     pub(super) fn take(&mut self, line: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        let mut bytes = [0; 65536];
+        let mut bytes = [0; 16384];
         while self.open {
             match rustix::io::read(&self.pipe, &mut bytes) {
                 Ok(0) => self.open = false,

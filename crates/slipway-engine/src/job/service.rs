@@ -189,10 +189,13 @@ fn listener(folder: &Path) -> io::Result<OwnedFd> {
 
 /// Whether the process that connected is in one of the job's nodes: its PID namespace is one of theirs.
 fn is_from(socket: &OwnedFd, places: &[Place]) -> bool {
-    let namespace = |pid: i32| fs::metadata(format!("/proc/{pid}/ns/pid")).map(|file| file.ino());
     let Ok(caller) = rustix::net::sockopt::socket_peercred(socket) else { return false };
-    let Ok(caller) = namespace(caller.pid.as_raw_nonzero().get()) else { return false };
-    places.iter().any(|place| namespace(place.entry.init.pid).is_ok_and(|node| node == caller))
+    let Ok(caller) = pid_namespace(caller.pid.as_raw_nonzero().get()) else { return false };
+    places.iter().any(|place| place.namespace == caller)
+}
+
+pub(super) fn pid_namespace(pid: i32) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
 }
 
 fn start(

@@ -136,8 +136,8 @@ fn check_cpuset(wanted: &str, online: &str) -> Result<(), CgroupError> {
 /// First and last of each part of a list such as `0-3,6`; `None` for one that is none.
 fn ranges(list: &str) -> impl Iterator<Item = Option<(u32, u32)>> {
     list.split(',').map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some((low.trim().parse().ok()?, high.trim().parse().ok()?))
     })
 }
 
