@@ -44,8 +44,9 @@ lint-code: doc ## the part of `lint` that needs nothing but the toolchain
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
+# Private items are documented too, so links to them lead somewhere.
 doc: ## build the documentation of the crates; warnings are errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --locked
 
 bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
 	cargo bench --package slipway --locked
