@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::process::Signal;
+use slipway_engine::exec::{Entry, Launcher, Program, Stdio};
 use slipway_engine::image::{Limits, Store};
 use slipway_engine::job::{Ended, Outcome, agent::agent_main, run};
 use slipway_engine::lab::{Running, down, up};
@@ -100,7 +102,7 @@ fn main() -> ExitCode {
         return ExitCode::from(agent_main(&argv));
     }
     let bench = Bench::up("bridge");
-    let checks: [Check; 8] = [
+    let checks: [Check; 10] = [
         ("a plain job runs everywhere", plain),
         ("the first failure is the job's", failure),
         ("a program that is not there starts nowhere", nothing_started),
@@ -109,6 +111,8 @@ fn main() -> ExitCode {
         ("Open MPI runs over four nodes", openmpi),
         ("MPICH runs over four nodes", mpich),
         ("MPI traffic crosses the network", traffic),
+        ("the launch agent is an ssh", agent),
+        ("a node outside of the job launches nothing in it", outsider),
     ];
     for (name, check) in checks {
         let started = std::time::Instant::now();
@@ -226,6 +230,50 @@ fn openmpi(bench: &Bench) {
 
 fn mpich(bench: &Bench) {
     ranks_everywhere(bench, Mpi::Mpich);
+}
+
+/// One rank, so that this is a script in the job's first node.
+fn script(text: &str, nodes: &[usize]) -> Job {
+    let mut job = job(&["sh", "-c", text], nodes);
+    job.mpi = Some(Mpi::Openmpi);
+    job.ranks = Some(1);
+    job
+}
+
+fn agent(bench: &Bench) {
+    let text = "ssh=/run/slipway/agent
+        $ssh -x -o BatchMode=yes root@n2 hostname
+        echo typed | $ssh n2 'read word; echo $word from $(hostname)'
+        $ssh 10.64.0.2 'exit 7'; echo $?
+        $ssh n2 'kill -9 $$'; echo $?
+        $ssh nowhere true 2>/dev/null; echo $?
+        $ssh n3 true 2>/dev/null; echo $?
+        timeout -s TERM 0.2 $ssh n2 'trap \"echo told; exit 9\" TERM; while :; do sleep 0.01; done'; echo $?
+        timeout -s KILL 0.2 $ssh n2 'exec sleep 1000'
+        until $ssh n2 '! pgrep sleep'; do sleep 0.01; done; echo gone";
+    let (outcome, lines) = bench.run(&script(text, &[0, 1]));
+    assert_eq!(outcome.code, 0, "{lines:?}");
+    let said: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("n1.stdout: ")).collect();
+    // timeout(1) says 124 whatever the program said.
+    assert_eq!(said, ["n2", "typed from n2", "7", "137", "255", "255", "told", "124", "gone"], "{lines:?}");
+}
+
+fn outsider(bench: &Bench) {
+    let entry = Entry::to(&bench.lab, 3).expect("n4 runs");
+    let launcher = Launcher::new().expect("one thread");
+    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null");
+    let name = format!("job-{}", std::process::id());
+    let mut program = Program::default();
+    program.argv = ["/run/slipway/agent", "n1", "touch /tmp/was-here"].map(Into::into).into();
+    program.env.insert("SLIPWAY_LAUNCH".to_owned(), format!("/run/slipway/{name}/launch.sock"));
+    let mut outsider = None;
+    let job = script("rm -f /tmp/was-here; echo up; sleep 0.5; test ! -e /tmp/was-here", &[0, 1]);
+    let outcome = run(&bench.lab, &job, &bench.folder(), &mut |_| {
+        let stdio = Stdio::Descriptors([null.as_fd(), null.as_fd(), null.as_fd()]);
+        outsider.get_or_insert_with(|| launcher.spawn(&entry, &program, stdio, None).expect("starts"));
+    });
+    assert_eq!(outcome.unwrap_or_else(|error| panic!("failed to {error}")).code, 0);
+    assert_eq!(outsider.expect("n1 said something").wait().expect("ends").code(), 255);
 }
 
 fn traffic(bench: &Bench) {
