@@ -4,9 +4,11 @@ PREFIX ?= /usr/local
 TRIPLE := $(shell uname -m)-unknown-linux-gnu
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SLIPWAY := $(TARGET)/$(TRIPLE)/release/slipway
-# Labs need root. Cargo itself runs as you, so that no file of root's lands in target/.
-SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env)
+# Labs need root. Cargo itself runs as you, so that no file of root's lands in target/; what it builds runs through sudo.
+ifneq ($(shell id -u),0)
+SUDO := sudo --preserve-env
 export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-bench setup-lint build demo test lint lint-code audit doc bench man install clean

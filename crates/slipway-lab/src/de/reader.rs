@@ -281,7 +281,7 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 }
 
-/// What a [`Spanned`] or a type [`by_shape`](crate::shape) is read from: the place or the shape, then the value.
+/// What a [`super::Spanned`] or a type [`by_shape`](crate::shape) is read from: the place or the shape, then the value.
 struct Parts<D> {
     before: std::vec::IntoIter<Part>,
     value: Option<D>,
