@@ -25,9 +25,7 @@ impl SingleThread {
         if threads == 1 {
             Ok(Self(std::marker::PhantomData))
         } else {
-            Err(io::Error::other(format!(
-                "this process has {threads} threads where cloning needs exactly one"
-            )))
+            Err(io::Error::other(format!("this process has {threads} threads where cloning needs exactly one")))
         }
     }
 }
@@ -106,8 +104,7 @@ pub fn clone_into(_proof: SingleThread, flags: CloneFlags, group: Option<Borrowe
     // SAFETY: `args` is a valid clone_args of the size given and outlives the call; without CLONE_VM the child has its
     // own copy of the address space, so no memory is shared with the parent; one thread exists (`_proof`), so no lock is
     // left held by a thread that the child lacks.
-    let result =
-        unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
     match result {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Cloned::Child),
@@ -129,10 +126,7 @@ pub fn clone_into(_proof: SingleThread, flags: CloneFlags, group: Option<Borrowe
 /// As `close_range(2)`.
 #[allow(unsafe_code)]
 pub fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
-    let mut keep: Vec<u32> = keep
-        .iter()
-        .filter_map(|&fd| u32::try_from(fd).ok())
-        .collect();
+    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).collect();
     keep.sort_unstable();
     keep.dedup();
     let mut from = 0u32;

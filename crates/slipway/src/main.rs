@@ -19,7 +19,14 @@ fn main() -> ExitCode {
     let program = std::env::args_os().next().unwrap_or_default();
     // What nodes find at /run/slipway/agent is this program too.
     let is_agent = Path::new(&program).file_name().is_some_and(|name| name == "agent");
-    ExitCode::from(if is_agent { agent() } else { cli::run().code() })
+    if is_agent {
+        return ExitCode::from(agent());
+    }
+    if let Err(error) = slipway_sys::exe::shield() {
+        eprintln!("slipway: failed to execute itself out of reach of the nodes: {error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(cli::run().code())
 }
 
 /// The part that runs inside a node: copying, or launching what MPI asks for.

@@ -285,10 +285,10 @@ impl Nodes {
         let _ = blueprint.write(&self.state);
     }
 
-    fn known(&self, which: &[usize]) -> Result<impl Iterator<Item = usize> + use<>, String> {
+    fn known<'a>(&self, which: &'a [usize]) -> Result<impl Iterator<Item = usize> + use<'a>, String> {
         match which.iter().find(|&&index| index >= self.slots.len()) {
             Some(index) => Err(format!("find node number {index}: the lab has {}", self.slots.len())),
-            None => Ok(which.to_vec().into_iter()),
+            None => Ok(which.iter().copied()),
         }
     }
 }
