@@ -122,6 +122,9 @@ pub enum ExecError {
     /// The node has ended.
     #[error("enter node `{0}`: it no longer runs\nHint: `slipway ps` shows its state")]
     Gone(String),
+    /// The node is frozen, and so would the program be, before its first step.
+    #[error("execute a program in node `{0}`: it is frozen\nHint: `slipway thaw` lets it go on")]
+    Frozen(String),
     /// The program is not in the node.
     #[error("find program `{program}` in node `{node}`{detail}")]
     NotFound {
@@ -162,7 +165,7 @@ impl ExecError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Gone(_) | Self::Start { .. } => 125,
+            Self::Gone(_) | Self::Frozen(_) | Self::Start { .. } => 125,
         }
     }
 
@@ -227,6 +230,10 @@ impl Launcher {
         let image = Image::prepare(entry, program, matches!(stdio, Stdio::Terminal(_)))?;
         let init = entry.init.open().map_err(fail("open the init"))?;
         let init = init.ok_or_else(|| ExecError::Gone(entry.node.clone()))?;
+        let frozen = entry.group.as_ref().map_or(Ok(false), Group::is_frozen);
+        if frozen.map_err(|error| fail("look at the control group")(io::Error::other(error)))? {
+            return Err(ExecError::Frozen(entry.node.clone()));
+        }
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| fail("open a socket pair")(error.into()))?;
         let parent = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| fail("open itself")(error.into()))?;

@@ -110,7 +110,7 @@ fn main() {
         ("a terminal is the node's own", terminal),
         ("in front of a terminal", foreground),
         ("a program ends with its caller", dies_with_caller),
-        ("a node that is gone is never entered", gone),
+        ("a node that is gone or frozen is not entered", gone),
     ];
     for (name, check) in checks {
         check(&bench);
@@ -301,6 +301,11 @@ fn gone(bench: &Bench) {
     let mut entry = Entry { node: "n2".to_owned(), init: bench.node.entry.init, group: None, env: [].into() };
     entry.init.start += 1;
     let stdio = Stdio::Descriptors([bench.null.as_fd(), bench.null.as_fd(), bench.null.as_fd()]);
+    let frozen = bench.node.group();
+    frozen.freeze().expect("freezes");
+    let error = bench.start(&words(&["true"]), None).expect_err("it would wait for ever");
+    assert!(matches!(error, ExecError::Frozen(_)), "{error}");
+    frozen.thaw().expect("thaws");
     let error = bench.launcher.spawn(&entry, &words(&["true"]), stdio, None).expect_err("another process has the pid");
     assert!(matches!(error, ExecError::Gone(_)), "{error}");
     // Sanity: the machine's own programs still run in the machine.

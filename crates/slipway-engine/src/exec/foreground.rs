@@ -28,17 +28,17 @@ impl Launcher {
     /// When the program does not come to be executed, or the caller's terminal fails.
     pub fn foreground(&self, entry: &Entry, program: &Program, terminal: bool) -> Result<Exit, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
-        let mut taken = PASSED_ON.to_vec();
-        taken.push(Number::SIGWINCH);
-        let signals = Taken::new(&taken).map_err(fail("take signals"))?;
+        // Not before the program executes: until then, a signal ends this process and the child with it.
+        let take = || Taken::new(&[&PASSED_ON[..], &[Number::SIGWINCH]].concat()).map_err(fail("take signals"));
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         if !terminal {
             let stdio = Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]);
             let child = self.spawn(entry, program, stdio, None)?;
-            return wait(&child, &signals).map_err(fail("wait"));
+            return wait(&child, &take()?).map_err(fail("wait"));
         }
         let size = pty::size(input.as_fd()).unwrap_or(USUAL);
         let child = self.spawn(entry, program, Stdio::Terminal(size), None)?;
+        let signals = take()?;
         let raw = if input.is_terminal() {
             Some(RawMode::enter(input.as_fd()).map_err(fail("put the terminal into raw mode"))?)
         } else {
