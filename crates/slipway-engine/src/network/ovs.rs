@@ -168,7 +168,8 @@ fn bridge(network: usize) -> String {
     format!("ovs{network}")
 }
 
-/// Has the node compute its checksums: a packet read by the userspace datapath is sent on with what it has.
+/// Has the node compute its checksums: the userspace datapath sends a packet on with the one it has, and with none TCP
+/// stands still.
 fn compute_checksums(end: &End<'_>) -> Result<(), NetworkError> {
     let name = &end.interface.name;
     let switched = || Netlink::open()?.set_offload(name, Offload::TxChecksum, false);

@@ -55,21 +55,24 @@ fn cards(class_net: &Path) -> Vec<Card> {
     names(class_net).into_iter().filter_map(card).collect()
 }
 
+/// What can be had of these cards.
+fn verdict(cards: &[Card]) -> Result<Probed, Unsupported> {
+    let cannot = |missing: String| Unsupported { driver: DriverKind::Sriov, missing, hint: HINT.to_owned() };
+    if cards.is_empty() {
+        return Err(cannot("no network card here has SR-IOV".to_owned()));
+    }
+    if cards.iter().all(|card| card.free.is_empty()) {
+        let could: Vec<_> = cards.iter().map(|card| format!("{} could have {}", card.name, card.total)).collect();
+        return Err(cannot(format!("no virtual function is free ({})", could.join(", "))));
+    }
+    let has: Vec<_> = cards.iter().map(|card| format!("{} free on {}", card.free.len(), card.name)).collect();
+    let mechanism = format!("virtual functions of a network card ({})", has.join(", "));
+    Ok(Probed { driver: DriverKind::Sriov, mechanism, notes: Vec::new() })
+}
+
 impl Driver for Sriov {
     fn probe(&self) -> Result<Probed, Unsupported> {
-        let cannot = |missing: String| Unsupported { driver: DriverKind::Sriov, missing, hint: HINT.to_owned() };
-        let cards = cards(Path::new(CLASS_NET));
-        if cards.is_empty() {
-            return Err(cannot("no network card here has SR-IOV".to_owned()));
-        }
-        if cards.iter().all(|card| card.free.is_empty()) {
-            let could: Vec<_> = cards.iter().map(|card| format!("{} could have {}", card.name, card.total)).collect();
-            return Err(cannot(format!("no virtual function is free ({})", could.join(", "))));
-        }
-        let has = |card: &Card| format!("{} free on {}", card.free.len(), card.name);
-        let mechanism =
-            format!("virtual functions of a network card ({})", cards.iter().map(has).collect::<Vec<_>>().join(", "));
-        Ok(Probed { driver: DriverKind::Sriov, mechanism, notes: Vec::new() })
+        verdict(&cards(Path::new(CLASS_NET)))
     }
 
     fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {
@@ -157,13 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_such_a_card_says_so() {
-        if cards(Path::new(CLASS_NET)).is_empty() {
-            let refusal = Sriov::default().probe().expect_err("nothing to probe").to_string();
-            assert!(
-                refusal.starts_with("driver sriov cannot run on this machine: no network card here has SR-IOV\nHint: "),
-                "{refusal}"
-            );
-        }
+    fn what_is_missing_is_said() {
+        let refusal = verdict(&[]).expect_err("no card").to_string();
+        let expected = "driver sriov cannot run on this machine: no network card here has SR-IOV\nHint: ";
+        assert!(refusal.starts_with(expected), "{refusal}");
+        let full = Card { name: "card0".to_owned(), total: 8, free: Vec::new() };
+        let refusal = verdict(&[full]).expect_err("nothing free").missing;
+        assert_eq!(refusal, "no virtual function is free (card0 could have 8)");
+        let some = Card { name: "card0".to_owned(), total: 8, free: vec!["vf0".to_owned()] };
+        assert_eq!(
+            verdict(&[some]).expect("one is free").mechanism,
+            "virtual functions of a network card (1 free on card0)"
+        );
     }
 }

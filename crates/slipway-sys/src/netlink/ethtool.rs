@@ -58,7 +58,7 @@ impl Netlink {
     }
 
     /// Whether the device called `name` has a carrier. Any change that the kernel has seen but not yet acted on is acted on
-    /// first (`linkwatch_sync_dev` in the kernel's link_watch.c): a device that says yes can send at once.
+    /// first (the kernel's `linkwatch_sync_dev`): a device that says yes can send at once.
     ///
     /// # Errors
     /// `ENODEV` without such a device.
