@@ -263,9 +263,11 @@ fn outsider(bench: &Bench) {
     let launcher = Launcher::new().expect("one thread");
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null");
     let name = format!("job-{}", std::process::id());
-    let mut program = Program::default();
-    program.argv = ["/run/slipway/agent", "n1", "touch /tmp/was-here"].map(Into::into).into();
-    program.env.insert("SLIPWAY_LAUNCH".to_owned(), format!("/run/slipway/{name}/launch.sock"));
+    let program = Program {
+        argv: ["/run/slipway/agent", "n1", "touch /tmp/was-here"].map(Into::into).into(),
+        env: [("SLIPWAY_LAUNCH".to_owned(), format!("/run/slipway/{name}/launch.sock"))].into(),
+        ..Program::default()
+    };
     let mut outsider = None;
     let job = script("rm -f /tmp/was-here; echo up; sleep 0.5; test ! -e /tmp/was-here", &[0, 1]);
     let outcome = run(&bench.lab, &job, &bench.folder(), &mut |_| {
