@@ -51,7 +51,7 @@ doc: ## build the documentation of the crates; warnings are errors
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --locked
 
 bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
-	cargo bench --package slipway --locked
+	cargo bench --package slipway --bench bench --locked
 
 man: build ## write the manual pages to target/man
 	$(SLIPWAY) man $(TARGET)/man

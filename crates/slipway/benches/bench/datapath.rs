@@ -1,5 +1,5 @@
 //! Whether Slipway adds anything to the data path: the same topology made by Slipway and by hand with `ip`, measured in
-//! turn. `cargo bench -- datapath`.
+//! turn. `cargo bench -p slipway --bench bench -- datapath`.
 //!
 //! Promise: SPECIFICATION.md, "Data path": ratios within 0.97 to 1.03.
 

@@ -1,4 +1,4 @@
-//! What a lab costs to make, to enter, to hold and to take down. `cargo bench -- lifecycle`.
+//! What a lab costs to make, to enter, to hold and to take down. `cargo bench -p slipway --bench bench -- lifecycle`.
 //!
 //! Promises: SPECIFICATION.md, "Lifecycle". Mininet is Debian's, with Linux bridges.
 

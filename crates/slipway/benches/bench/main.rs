@@ -1,4 +1,5 @@
-//! The benchmarks behind `docs/benchmarks.md`. All of them: `cargo bench`; some: `cargo bench -- lifecycle mpi`.
+//! The benchmarks behind `docs/benchmarks.md`. All of them: `make bench`; some:
+//! `cargo bench -p slipway --bench bench -- lifecycle mpi`.
 //!
 //! They need root, what `make setup-bench` installs, and a machine that does nothing else.
 

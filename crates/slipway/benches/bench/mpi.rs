@@ -1,5 +1,5 @@
 //! What a virtual cluster adds to the shortest parallel program: `/bin/true` under mpirun, natively, in a lab that is up,
-//! and in a lab made for it. `cargo bench -- mpi`.
+//! and in a lab made for it. `cargo bench -p slipway --bench bench -- mpi`.
 //!
 //! Gankevich et al. (CSIT 2015) measured a constant 1.5 s added: 1 s of cold file cache, 0.5 s of creation.
 
