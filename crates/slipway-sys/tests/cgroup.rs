@@ -68,6 +68,7 @@ fn a_group_lives_from_making_to_removing() {
         lab.remove().expect("empty");
         assert!(!hierarchy.find_all().expect("listed").contains(&name));
         assert!(hierarchy.open_lab(&name).expect("looked").is_none());
+        hierarchy.remove_top().expect("gone, or in use by a lab");
     }
 }
 
@@ -113,6 +114,7 @@ fn limits_reach_the_kernel() {
         lab.kill().expect("ends");
         lab.remove().expect("empty");
         assert!(mounted_folders(&format!("slipway/{name}")).is_empty(), "nothing is left");
+        hierarchy.remove_top().expect("gone, or in use by a lab");
     }
 }
 

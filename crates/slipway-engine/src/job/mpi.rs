@@ -147,3 +147,75 @@ fn hosts(lab: &Lab, job: &Job, line: impl Fn(&str, u32) -> String) -> String {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab(networks: &str, nodes: &str) -> Lab {
+        let text = format!("hosts: 2\nnetworks: {networks}\nnodes: {nodes}\n");
+        slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("a lab")
+    }
+
+    fn job(nodes: &[usize], ranks: Option<u32>) -> Job {
+        Job {
+            command: vec!["prog".to_owned(), "-x".to_owned()],
+            mpi: None,
+            ranks,
+            nodes: nodes.to_vec(),
+            timeout: None,
+            workdir: None,
+            env: BTreeMap::new(),
+            figure: None,
+        }
+    }
+
+    fn line(launch: &Launch) -> String {
+        launch.commands[0].join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
+    }
+
+    fn launched(lab: &Lab, job: &Job, mpi: Mpi) -> Launch {
+        launch(lab, job, mpi, Path::new("/run/slipway/job-1")).expect("possible")
+    }
+
+    #[test]
+    fn slots_become_a_host_file_and_ranks() {
+        let lab = lab("{net: bridge}", "{a: {slots: 3}, b: {}}");
+        let open = launched(&lab, &job(&[0, 1], None), Mpi::Openmpi);
+        assert_eq!(open.hosts, "a slots=3\nb slots=1\n");
+        assert!(line(&open).contains("-np 4 ") && !line(&open).contains("--oversubscribe"), "{}", line(&open));
+        assert!(line(&open).ends_with(" prog -x"), "{}", line(&open));
+        let more = launched(&lab, &job(&[0, 1], Some(1000)), Mpi::Openmpi);
+        assert!(
+            line(&more).contains("--oversubscribe") && line(&more).contains("mpi_yield_when_idle 1"),
+            "{}",
+            line(&more)
+        );
+        assert_eq!(launched(&lab, &job(&[0, 1], None), Mpi::Mpich).hosts, "a:3\nb:1\n");
+    }
+
+    #[test]
+    fn the_network_is_the_one_that_all_are_on() {
+        let lab = lab(
+            "{one: bridge, two: {driver: bridge, ipv4: 10.9.0.0/16}}",
+            "{a: {networks: [one, two]}, b: {networks: [two]}, c: {networks: [one]}}",
+        );
+        let index = |name: &str| lab.nodes.iter().position(|node| node.name == name).expect("there");
+        let both = [index("a"), index("b")];
+        let open = line(&launched(&lab, &job(&both, None), Mpi::Openmpi));
+        assert!(open.contains("btl_tcp_if_include 10.9.0.0/16"), "{open}");
+        // eth1 in one and eth0 in the other: no name holds for both.
+        let mpich = launched(&lab, &job(&both, None), Mpi::Mpich);
+        assert!(!line(&mpich).contains("-iface") && mpich.env["UCX_TLS"] == "tcp,self", "{mpich:?}");
+        let apart = [index("b"), index("c")];
+        let error = launch(&lab, &job(&apart, None), Mpi::Openmpi, Path::new("/")).expect_err("they cannot talk");
+        assert!(error.to_string().contains("no network together"), "{error}");
+    }
+
+    #[test]
+    fn names_on_driver_host_are_not_resolved_to_addresses_that_nodes_share() {
+        let lab = lab("{net: host}", "{n: {count: 2}}");
+        assert!(line(&launched(&lab, &job(&[0, 1], None), Mpi::Openmpi)).contains("if_base_do_not_resolve 1"));
+        assert!(!line(&launched(&lab, &job(&[0, 1], None), Mpi::Mpich)).contains("-iface"));
+    }
+}
