@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,24 @@ pub enum DriverKind {
     Vxlan,
     /// A virtual function of a real network card.
     Sriov,
+}
+
+impl DriverKind {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Self; 6] = [Self::Host, Self::Bridge, Self::Ovs, Self::Macvlan, Self::Vxlan, Self::Sriov];
+}
+
+/// No driver has that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("choose of host, bridge, ovs, macvlan, vxlan, sriov")]
+pub struct UnknownDriver;
+
+impl FromStr for DriverKind {
+    type Err = UnknownDriver;
+
+    fn from_str(word: &str) -> Result<Self, UnknownDriver> {
+        Self::ALL.into_iter().find(|driver| driver.to_string() == word).ok_or(UnknownDriver)
+    }
 }
 
 impl fmt::Display for DriverKind {

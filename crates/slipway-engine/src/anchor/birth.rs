@@ -113,7 +113,8 @@ impl Nodes {
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         if node.sshd {
-            let exit = self.start_program(blueprint, index, &ssh::setup())?.wait().map_err(says("wait for its setup"))?;
+            let exit =
+                self.start_program(blueprint, index, &ssh::setup())?.wait().map_err(says("wait for its setup"))?;
             if exit.code() != 0 {
                 return Err(of_node(blueprint, index, "prepare its ssh server: its /etc/ssh cannot be written"));
             }

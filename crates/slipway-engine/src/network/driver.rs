@@ -127,13 +127,10 @@ pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     }
 }
 
-const KINDS: [DriverKind; 6] =
-    [DriverKind::Host, DriverKind::Bridge, DriverKind::Ovs, DriverKind::Macvlan, DriverKind::Vxlan, DriverKind::Sriov];
-
 /// How this machine would run each driver, or what it lacks.
 #[must_use]
 pub fn survey() -> Vec<Result<Probed, Unsupported>> {
-    KINDS.into_iter().map(|kind| driver(kind).probe()).collect()
+    DriverKind::ALL.into_iter().map(|kind| driver(kind).probe()).collect()
 }
 
 /// How this machine would make each of a lab's networks. Changes nothing.

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
     file: Option<PathBuf>,
     /// Drivers to compare
-    #[arg(long, value_delimiter = ',', value_name = "DRIVER,…", default_value = "host,bridge,ovs,macvlan,vxlan", value_parser = driver)]
+    #[arg(long, value_delimiter = ',', value_name = "DRIVER,…", default_value = "host,bridge,ovs,macvlan,vxlan")]
     drivers: Vec<DriverKind>,
     /// What to measure [default: iperf3, netpipe, ping, and the lab's job where it has one]
     #[arg(long, value_delimiter = ',', value_name = "JOB,…")]
@@ -182,10 +182,6 @@ impl Args {
         let seconds = self.time.0.ceil().clamp(1.0, 3600.0) as u16;
         Iperf3 { streams, seconds, ..Iperf3::default() }
     }
-}
-
-fn driver(word: &str) -> Result<DriverKind, String> {
-    serde_json::from_value(word.into()).map_err(|_| "choose of host, bridge, ovs, macvlan, vxlan, sriov".to_owned())
 }
 
 fn distinct(drivers: &[DriverKind]) -> Vec<DriverKind> {

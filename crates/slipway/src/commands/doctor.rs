@@ -1,8 +1,8 @@
 //! `slipway doctor`
 
-use clap::ValueEnum;
 use serde::Serialize;
 use slipway_engine::facts::{Check, Facts, Verdict};
+use slipway_lab::model::DriverKind;
 use slipway_lab::units::Bytes;
 
 use crate::context::Context;
@@ -23,21 +23,11 @@ Examples:
   slipway doctor --strict       for scripts that prepare a machine")]
 pub(crate) struct Args {
     /// Network drivers that must be there: host, bridge, ovs, macvlan, vxlan, sriov
-    #[arg(value_name = "DRIVER", hide_possible_values = true)]
-    drivers: Vec<Driver>,
+    #[arg(value_name = "DRIVER")]
+    drivers: Vec<DriverKind>,
     /// Fail where anything is missing
     #[arg(long)]
     strict: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Driver {
-    Host,
-    Bridge,
-    Ovs,
-    Macvlan,
-    Vxlan,
-    Sriov,
 }
 
 #[derive(Serialize)]
@@ -53,7 +43,7 @@ impl Args {
         context.answer(&answer, text)?;
         let fails = |check: &&Check| match check.verdict {
             Verdict::Good => false,
-            Verdict::Partial => self.strict || self.drivers.iter().any(|driver| driver.is_about(check)),
+            Verdict::Partial => self.strict || self.drivers.iter().any(|driver| check.subject == format!("driver {driver}")),
             Verdict::Missing => true,
         };
         let failing: Vec<&str> =
@@ -62,12 +52,6 @@ impl Args {
             return Ok(Exit::Success);
         }
         Err(Failure::new(Exit::Unable, &format!("find all that is needed on this machine: {}", failing.join(", "))))
-    }
-}
-
-impl Driver {
-    fn is_about(self, check: &Check) -> bool {
-        self.to_possible_value().is_some_and(|value| check.subject == format!("driver {}", value.get_name()))
     }
 }
 
