@@ -34,6 +34,7 @@ TEST=(
   libopenmpi-dev     # mpicc.openmpi, for the MPI programs of tests
   libmpich-dev       # mpicc.mpich
   netpipe-openmpi    # a real MPI program: ping-pong
+  netpipe-mpich2     # the same, for MPICH
   hpcc               # a real MPI program: HPC Challenge
   lammps             # a real MPI program: molecular dynamics, in the demo
   redis-server       # a real server: the example `redis`

@@ -22,7 +22,7 @@ fn small_lab(random: &mut ChaCha8Rng) -> String {
     format!("hosts: 2\nnetworks: {{net: {driver}}}\nnodes: {{n: {{count: {}}}}}\n", random.random_range(3..=6))
 }
 
-/// Moments to kill at, the same again with SLIPWAY_TEST_SEED.
+/// Moments to kill at, the same again with `SLIPWAY_TEST_SEED`.
 fn random() -> ChaCha8Rng {
     let seed = std::env::var("SLIPWAY_TEST_SEED")
         .map_or_else(|_| rand::random(), |seed| seed.parse().expect("SLIPWAY_TEST_SEED is a number"));
