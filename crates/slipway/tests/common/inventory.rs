@@ -56,7 +56,8 @@ impl Inventory {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
         found.mounts = mounts
             .lines()
-            .filter(|line| line.contains(&folder) || line.contains(" nsfs "))
+            // `ip netns` has a place of its own, which others may be using meanwhile.
+            .filter(|line| line.contains(&folder) || line.contains(" nsfs ") && !line.contains(" /run/netns/"))
             .map(str::to_owned)
             .collect();
         found.interfaces = entries(Path::new("/sys/class/net")).map(|path| path.display().to_string()).collect();
