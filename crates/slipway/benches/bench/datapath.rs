@@ -12,11 +12,30 @@ use slipway_measure::probe::{Output, Probe, Sample, Step};
 
 const ROUNDS: u32 = 10;
 
+/// What is measured, and the processors of server and client. Left to the scheduler, a ping-pong falls now on one core,
+/// now on two, where each wake-up costs several times as much: a difference that is not the network's.
+const MEASURED: [(&str, Option<[&str; 2]>); 4] =
+    [("iperf3", None), ("netpipe", Some(["0", "0"])), ("netpipe", Some(["0", "1"])), ("ping", None)];
+
 /// A pair of places to run programs in: command lines that the program's words are added to.
 struct Pair {
     server: Vec<String>,
     client: Vec<String>,
     address: IpAddr,
+}
+
+impl Pair {
+    fn pinned(&self, cores: Option<[&str; 2]>) -> Self {
+        let pin = |place: &[String], core: Option<&str>| {
+            let taskset = core.into_iter().flat_map(|core| ["taskset", "-c", core]).map(str::to_owned);
+            place.iter().cloned().chain(taskset).collect()
+        };
+        Self {
+            server: pin(&self.server, cores.map(|[server, _]| server)),
+            client: pin(&self.client, cores.map(|[_, client]| client)),
+            address: self.address,
+        }
+    }
 }
 
 pub(super) fn run() {
@@ -38,9 +57,10 @@ pub(super) fn run() {
         };
         let ours = Pair { server: exec("n2"), client: exec("n1"), address: "10.64.0.2".parse().expect("an address") };
         let theirs = if driver == "bridge" { hand.bridge() } else { hand.vxlan() };
-        for probe in ["iperf3", "netpipe", "ping"] {
-            let title = format!("{driver}: {probe}");
-            let measure = |pair: &Pair| measure(&Probe::builtin(probe).expect("built in"), pair);
+        for (probe, cores) in MEASURED {
+            let pinned = cores.map_or(String::new(), |[server, client]| format!(", processors {server} and {client}"));
+            let title = format!("{driver}: {probe}{pinned}");
+            let measure = |pair: &Pair| measure(&Probe::builtin(probe).expect("built in"), &pair.pinned(cores));
             let mut ways = [Way::new("by hand", || measure(&theirs)), Way::new("slipway", || measure(&ours))];
             compare(&title, ROUNDS, &mut ways);
         }

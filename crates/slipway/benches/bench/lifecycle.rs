@@ -42,7 +42,7 @@ fn namespaces() -> usize {
 /// margin.
 fn settle(before: usize) {
     let begun = Instant::now();
-    while namespaces() > before + 32 && begun.elapsed() < Duration::from_secs(60) {
+    while namespaces() > before + 32 && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
