@@ -1,4 +1,4 @@
-//! Jobs on real labs. Needs root and Debian's openmpi-bin, mpich, netpipe-openmpi, netpipe-mpich2 and
+//! Jobs on real labs. Needs root and Debian's openmpi-bin, mpich, netpipe-openmpi and
 //! openssh-server.
 //!
 //! No test harness: it runs threads, and who starts programs in nodes may have none. In the nodes of its labs this very
