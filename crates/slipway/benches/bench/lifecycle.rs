@@ -21,40 +21,38 @@ fn lab(slipway: &Slipway, nodes: usize) -> std::path::PathBuf {
 
 fn up_and_down(slipway: &Slipway, nodes: usize) -> f64 {
     let file = lab(slipway, nodes);
-    let before = namespaces();
     let took = seconds(|| {
         slipway.run(&["up", arg(&file)]);
         slipway.run(&["down", &format!("bench{nodes}")]);
     });
-    settle(before);
+    settle();
     took
 }
 
-/// Network namespaces that the kernel holds, those that it is still taking apart included (`slabinfo(5)`).
-fn namespaces() -> usize {
-    let slabs = std::fs::read_to_string("/proc/slabinfo").expect("root may read /proc/slabinfo");
-    let line = slabs.lines().find(|line| line.starts_with("net_namespace "));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).expect("the kernel counts network namespaces")
-}
-
 /// Waits until the kernel has taken apart what the last run left it, which must not fall into the next one's time. It
-/// does so in the background and announces nothing. What is freed stays in per-processor lists for a while, hence the
-/// margin.
-fn settle(before: usize) {
+/// does so in the background, in order (`cleanup_net` in `net/core/net_namespace.c`): when a namespace given up now is
+/// gone, and the device in it with its other end, so are all before it.
+fn settle() {
+    let [last, other] = ["last", "other"].map(|name| format!("slipway-bench-{name}-{}", std::process::id()));
+    let ip = |words: &[&str]| Command::new("ip").args(words).output().expect("ip runs");
+    ip(&["netns", "add", &last]);
+    ip(&["netns", "add", &other]);
+    ip(&["-n", &last, "link", "add", "a", "type", "veth", "peer", "name", "b", "netns", &other]);
+    ip(&["netns", "del", &last]);
     let begun = Instant::now();
-    while namespaces() > before + 32 && begun.elapsed() < Duration::from_mins(1) {
+    while ip(&["-n", &other, "link", "show", "b"]).status.success() && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(20));
     }
+    ip(&["netns", "del", &other]);
 }
 
 fn beside_mininet(slipway: &Slipway) {
     let figure = "up + down, 100 nodes on one bridge";
     let mininet = || {
-        let before = namespaces();
         let took = seconds(|| {
             program(Command::new("mn").args(["--switch", "lxbr", "--topo", "single,100", "--test", "none"]));
         });
-        settle(before);
+        settle();
         vec![less(figure, "s", took)]
     };
     let ours = || vec![less(figure, "s", up_and_down(slipway, 100))];
