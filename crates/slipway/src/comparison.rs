@@ -37,6 +37,8 @@ use crate::stamp;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) source: Source,
+    /// The lab's own name.
+    pub(crate) name: String,
     pub(crate) drivers: Vec<DriverKind>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) repeat: u32,
@@ -88,7 +90,7 @@ impl Plan {
     }
 
     fn lab(&self, driver: DriverKind) -> Result<Lab, Failure> {
-        let name = format!("{}-{driver}", self.source.lab()?.name);
+        let name = format!("{}-{driver}", self.name);
         self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
     }
 
@@ -103,7 +105,7 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
     let labs: Vec<(DriverKind, Lab)> =
         plan.drivers.iter().map(|&driver| Ok((driver, plan.lab(driver)?))).collect::<Result<_, Failure>>()?;
-    let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.source.lab()?.name)?;
+    let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.name)?;
     let outcome = bring_up(context, &labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
     let downs: Vec<_> = labs.iter().map(|(_, lab)| lab::down(&context.root, &lab.name)).collect();
     let outcome = outcome?;
@@ -264,7 +266,7 @@ fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
     Ok(Begin {
         format: FORMAT.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        lab: plan.source.lab()?.name,
+        lab: plan.name.clone(),
         lab_sha256: plan.source.sha256(),
         drivers: plan.drivers.iter().map(ToString::to_string).collect(),
         jobs: jobs.collect(),

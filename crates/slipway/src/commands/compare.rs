@@ -125,6 +125,7 @@ impl Args {
             client: self.client.as_deref().map_or(Ok(0), |word| labs::one(&lab, word))?,
             server: self.server.as_deref().map(|word| labs::one(&lab, word)).transpose()?,
             source,
+            name: lab.name.clone(),
             drivers: distinct(&self.drivers),
             tasks: jobs,
             repeat: self.repeat,
