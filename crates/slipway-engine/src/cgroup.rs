@@ -1,5 +1,6 @@
 //! A lab's control groups: the record of who is in a node, and its limits.
 
+use slipway_lab::condition::Cpu;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::{CgroupError, Group, Hierarchy, Limits};
 use slipway_sys::ns::in_first_user_namespace;
@@ -9,11 +10,19 @@ use crate::state::LabDir;
 /// What a node's limits are to the kernel.
 pub(crate) fn limits(node: &Node) -> Limits {
     Limits {
-        cpu: node.limits.cpu.map(|cores| cores.0),
+        cpu: node.limits.cpu.map(cores),
         cpuset: node.limits.cpuset.clone(),
         memory: node.limits.memory.map(|bytes| bytes.0),
         pids: node.limits.pids,
         ..Limits::default()
+    }
+}
+
+/// A processor's speed as a share of one core.
+fn cores(cpu: Cpu) -> f64 {
+    match cpu {
+        Cpu::Cores(cores) => cores.0,
+        Cpu::Megahertz(megahertz) => megahertz / crate::facts::megahertz(),
     }
 }
 

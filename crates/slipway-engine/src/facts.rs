@@ -62,6 +62,14 @@ pub struct Cgroups {
 const NEEDED: CapabilitySet =
     caps::DEFAULT.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SYS_PTRACE);
 
+/// This machine's nominal frequency, MHz: its top one where the kernel says it, else what `/proc/cpuinfo` shows now.
+#[must_use]
+pub fn megahertz() -> f64 {
+    let number = |text: String| text.trim_matches(['\t', ' ', ':', '\n']).parse::<f64>().ok();
+    let top = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").ok().and_then(number);
+    top.map(|kilohertz| kilohertz / 1000.0).or_else(|| number(line("/proc/cpuinfo", "cpu MHz"))).unwrap_or(1000.0)
+}
+
 impl Facts {
     /// Looks at this machine.
     #[must_use]

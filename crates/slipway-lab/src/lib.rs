@@ -1,5 +1,6 @@
 //! The lab model: what a lab file says, what it means, and what is wrong with it. Pure: no I/O, the same on every machine.
 
+pub mod condition;
 mod de;
 mod errors;
 mod file;
@@ -7,6 +8,7 @@ pub mod graph;
 pub mod model;
 mod names;
 mod resolve;
+pub mod scenario;
 mod schema;
 mod select;
 mod shape;

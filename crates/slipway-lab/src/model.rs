@@ -10,7 +10,8 @@ use std::str::FromStr;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, Cores, Seconds};
+use crate::condition::{Conditions, Cpu, Disk, LinkRule, MatrixFile};
+use crate::units::{Bytes, Seconds};
 
 /// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,12 @@ pub struct Lab {
     pub networks: Vec<Network>,
     /// Nodes, groups expanded, in file order then by number.
     pub nodes: Vec<Node>,
+    /// Conditions between nodes, in file order.
+    pub links: Vec<LinkRule>,
+    /// Delays between nodes from files, which hold under `links`.
+    pub matrices: Vec<MatrixFile>,
+    /// How conditions of links are made.
+    pub mechanism: LinkMechanism,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub job: Option<Job>,
 }
@@ -158,6 +165,19 @@ impl fmt::Display for DriverKind {
     }
 }
 
+/// How conditions of links are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkMechanism {
+    /// The kernel's netem where it has it and can do what is asked, else Slipway's own wire.
+    #[default]
+    Auto,
+    /// The kernel's netem.
+    Netem,
+    /// Slipway's own wire: frames pass through a process that delays, drops and paces them.
+    Wire,
+}
+
 /// How macvlan siblings see each other (`ip-link(8)`, macvlan).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -205,7 +225,7 @@ pub struct Node {
 }
 
 /// A node's place on a network.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// `eth0`, … Unused on driver `host`.
     pub name: String,
@@ -217,6 +237,9 @@ pub struct Interface {
     pub ipv6: Option<Ipv6Addr>,
     /// Locally administered, derived from lab, network and node, so that a run can be repeated exactly.
     pub mac: [u8; 6],
+    /// What its packets undergo.
+    #[serde(default)]
+    pub conditions: Conditions,
 }
 
 /// A route in a node.
@@ -231,12 +254,20 @@ pub struct Route {
 /// What a node may use. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Processor time, in cores: 0.5 is half of one core.
-    pub cpu: Option<Cores>,
+    /// Processor time.
+    pub cpu: Option<Cpu>,
+    /// Over which stretch of time `cpu` is counted. `None`: chosen by the engine.
+    pub cpu_period: Option<Seconds>,
     /// Processors the node may run on, in the kernel's list form (`0-3,6`). The host's `cpus` where the node has none.
     pub cpuset: Option<String>,
-    /// Memory.
+    /// Memory, hard: beyond it the node's programs are killed.
     pub memory: Option<Bytes>,
+    /// Memory, soft: what the node is pushed back to when the machine runs short.
+    pub memory_soft: Option<Bytes>,
+    /// Swap that may be used beyond `memory`. None of it where `memory` is given and this is not.
+    pub swap: Option<Bytes>,
+    /// Its disk.
+    pub disk: Disk,
     /// Processes and threads.
     pub pids: Option<u32>,
 }

@@ -38,6 +38,18 @@ pub enum UnitError {
         /// The units of the quantity, with examples.
         units: &'static str,
     },
+    /// A share greater than the whole.
+    #[error("`{text}` is more than 100 %; write {FRACTION}")]
+    MoreThanAll {
+        /// As written.
+        text: String,
+    },
+    /// A rate too large, or finer than a bit per second.
+    #[error("`{text}` is not a whole number of bits per second below 2^64; write a smaller or rounder one")]
+    NotBits {
+        /// As written.
+        text: String,
+    },
     /// A number too large, or finer than the quantity's smallest step.
     #[error("`{text}` is not a whole number of bytes below 2^64; write a smaller or rounder one")]
     NotBytes {
@@ -61,9 +73,22 @@ pub struct Bytes(pub u64);
 #[serde(into = "String")]
 pub struct Seconds(pub f64);
 
+/// A share, 0 to 1: a probability or a correlation. Written in percent, `0.05%`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "String")]
+pub struct Fraction(pub f64);
+
+/// A rate of transmission, in bits per second. Decimal units, as `tc(8)` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
+pub struct Rate(pub u64);
+
 const CORES: &str = "`50%` of one core, `0.5 core` or `2 cores`";
 const BYTES: &str = "`512MiB` or `1.5GiB` (units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)";
 const SECONDS: &str = "`20ms` or `1.5s` (units: us, ms, s, min, h)";
+
+const FRACTION: &str = "`0.5%` or `0.05%`";
+const RATE: &str = "`10mbit` or `1.5gbit` (units: bit, kbit, mbit, gbit, tbit, bits per second)";
 
 /// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
 fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
@@ -142,6 +167,54 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, scale): &&(&str, u64)| scale.is_power_of_two() && self.0.is_multiple_of(*scale) && self.0 > 0;
         let (unit, scale) = BYTE_UNITS.iter().find(fits).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+impl FromStr for Fraction {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, FRACTION)?;
+        let value = decimal(number, FRACTION)? / 100.0;
+        match unit {
+            "%" if value <= 1.0 => Ok(Self(value)),
+            "%" => Err(UnitError::MoreThanAll { text: text.trim().into() }),
+            _ => Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "a share", units: FRACTION }),
+        }
+    }
+}
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The shortest percentage that reads back as the same share.
+        let exact = |percent: &f64| percent.to_string().parse().is_ok_and(|read: f64| read / 100.0 == self.0);
+        let percent = self.0 * 100.0;
+        let near = [percent, percent.next_down(), percent.next_up()];
+        let shortest = near.iter().filter(|percent| exact(percent)).min_by_key(|percent| percent.to_string().len());
+        write!(f, "{}%", shortest.unwrap_or(&percent))
+    }
+}
+
+const RATE_UNITS: [(&str, u64); 5] =
+    [("tbit", 1_000_000_000_000), ("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, RATE)?;
+        let Some((_, scale)) = RATE_UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "rate", units: RATE });
+        };
+        exact_product(number, *scale).map(Self).ok_or_else(|| UnitError::NotBits { text: text.trim().into() })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, scale): &&(&str, u64)| self.0.is_multiple_of(*scale) && self.0 > 0;
+        let (unit, scale) = RATE_UNITS.iter().find(fits).unwrap_or(&("bit", 1));
         write!(f, "{}{unit}", self.0 / scale)
     }
 }
@@ -232,6 +305,8 @@ macro_rules! written {
     };
 }
 
+pub(crate) use written;
+
 written!(
     Cores,
     CORES,
@@ -245,6 +320,14 @@ written!(
     "Memory. Binary units (KiB, MiB, GiB, TiB) or decimal ones (kB, MB, GB, TB).",
     r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)$",
     ["512MiB", "1.5GiB"]
+);
+written!(Fraction, FRACTION, "A share, in percent.", r"^\d+(\.\d+)? *%$", ["0.5%", "0.05%"]);
+written!(
+    Rate,
+    RATE,
+    "A rate of transmission, in bits per second.",
+    r"^\d+(\.\d+)? *[kmgt]?bit$",
+    ["10mbit", "1.5gbit"]
 );
 written!(Seconds, SECONDS, "A duration.", r"^\d+(\.\d+)? *(us|µs|ms|s|min|h)$", ["20ms", "1.5s", "10min"]);
 
@@ -275,6 +358,9 @@ mod tests {
         assert_eq!(Bytes(0).to_string(), "0B");
         assert_eq!(Seconds(0.02).to_string(), "20ms");
         assert_eq!(Seconds(90.0).to_string(), "90s");
+        assert_eq!("0.05%".parse::<Fraction>().unwrap().to_string(), "0.05%");
+        assert_eq!(Fraction(0.07).to_string(), "7%");
+        assert_eq!(Rate(1_500_000_000).to_string(), "1500mbit");
     }
 
     #[test]
@@ -320,8 +406,23 @@ mod tests {
         }
 
         #[test]
+        fn fractions_round_trip(percent in 0.0..=100.0) {
+            let text = format!("{percent}%");
+            let value: Fraction = text.parse().unwrap();
+            prop_assert_eq!(value.to_string().parse(), Ok(value));
+            let value = Fraction(percent / 100.0);
+            prop_assert_eq!(value.to_string().parse(), Ok(value));
+        }
+
+        #[test]
+        fn rates_round_trip(value: u64) {
+            prop_assert_eq!(Rate(value).to_string().parse(), Ok(Rate(value)));
+        }
+
+        #[test]
         fn any_text_is_a_value_or_an_error(text in ".{0,20}") {
             let _ = (text.parse::<Cores>(), text.parse::<Bytes>(), text.parse::<Seconds>());
+            let _ = (text.parse::<Fraction>(), text.parse::<Rate>());
         }
     }
 }

@@ -96,6 +96,9 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
         images: images.to_vec(),
         networks: Vec::new(),
         nodes: Vec::new(),
+        links: Vec::new(),
+        matrices: Vec::new(),
+        mechanism: slipway_lab::model::LinkMechanism::default(),
         job: None,
     }
 }

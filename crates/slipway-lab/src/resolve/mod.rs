@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::de::Spanned;
 use crate::errors::{LabErrors, Report};
 use crate::file::File;
-use crate::model::{DriverKind, Lab};
+use crate::model::{DriverKind, Lab, LinkMechanism};
 use crate::tree::Tree;
 use crate::{de, names};
 
@@ -76,6 +76,9 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
         images,
         networks: networks.list,
         nodes,
+        links: Vec::new(),
+        matrices: Vec::new(),
+        mechanism: LinkMechanism::default(),
         job: None,
     };
     lab.job = file.job.as_ref().and_then(|written| job::job(written, &lab, report));

@@ -8,6 +8,7 @@ use super::host::Hosts;
 use super::mac::Macs;
 use super::network::{Networks, Places};
 use super::program;
+use crate::condition::{Conditions, Cpu};
 use crate::de::{Entry, Spanned};
 use crate::errors::{Report, Span};
 use crate::file::{File, Membership, Memberships, Node as Written};
@@ -186,6 +187,7 @@ pub(super) fn nodes(
                     ipv4: to_v4(ipv4),
                     ipv6: ipv6.map(Ipv6Addr::from_bits),
                     mac,
+                    conditions: Conditions::default(),
                 }
             };
             let interfaces = group.members.iter().enumerate().map(interface).collect();
@@ -207,10 +209,10 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
         routes: Vec::new(),
         gateway: spec.gateway.as_ref().is_some_and(|gateway| gateway.value),
         limits: Limits {
-            cpu: spec.cpu.as_ref().map(|cpu| cpu.value),
-            cpuset: None,
+            cpu: spec.cpu.as_ref().map(|cpu| Cpu::Cores(cpu.value)),
             memory: spec.memory.as_ref().map(|memory| memory.value),
             pids: spec.pids.as_ref().map(|pids| pids.value),
+            ..Limits::default()
         },
         mounts: Vec::new(),
         env: program::env(&spec.env, report),

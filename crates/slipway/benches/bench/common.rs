@@ -24,10 +24,14 @@ impl<'a> Way<'a> {
 }
 
 /// Runs `ways` in turn, `rounds` times after one that is not counted, and prints the table. The first is the baseline.
+/// Every other round goes backwards, so that none has always the same one before it.
 pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
     let mut measurements = Vec::new();
     for round in 0..=rounds {
-        for way in &mut *ways {
+        let order: Vec<usize> =
+            if round % 2 == 0 { (0..ways.len()).collect() } else { (0..ways.len()).rev().collect() };
+        for way in order {
+            let way = &mut ways[way];
             let started = Instant::now();
             let samples = (way.run)();
             eprintln!("{title}: round {round}/{rounds}, {}: {:.2} s", way.name, started.elapsed().as_secs_f64());

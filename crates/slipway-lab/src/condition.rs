@@ -1,0 +1,242 @@
+//! Conditions: what a link, a processor, memory or a disk is made to be. Values only; how they are made real is the engine's.
+//!
+//! Names and meanings are those of `tc-netem(8)`. A key that is not set is left as the machine has it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::units::{Bytes, Cores, Fraction, Rate, Seconds, UnitError, written};
+
+/// Conditions of packets that go one way through an interface.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkConditions {
+    /// Added to every packet's way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Seconds>,
+    /// How far `delay` varies: half the width of `uniform`, one standard deviation of the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Seconds>,
+    /// The shape of `jitter`. `uniform` when left out, as netem without a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+    /// How much a packet's delay depends on the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_correlation: Option<Fraction>,
+    /// Packets that vanish.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// How much a random loss depends on the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_correlation: Option<Fraction>,
+    /// Packets with one bit turned over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Fraction>,
+    /// Packets that come twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Fraction>,
+    /// Packets that are not delayed, and so overtake those that are. Takes `delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Fraction>,
+    /// How much a reordering depends on the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder_correlation: Option<Fraction>,
+    /// Only every so many packets may be reordered. 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<u32>,
+    /// Bits per second, Ethernet headers included as the kernel counts them (`skb->len`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Packets that may wait, delayed ones included. Computed from `rate` and `delay` when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// The shape of jitter (`tc-netem(8)`, `distribution`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// Every value between delay − jitter and delay + jitter is as likely.
+    #[default]
+    Uniform,
+    /// Normal.
+    Normal,
+    /// Pareto.
+    Pareto,
+    /// A quarter normal, three quarters Pareto.
+    Paretonormal,
+}
+
+/// How packets are lost (`tc-netem(8)`, `loss`; Salsano et al., "Definition of a general and intuitive loss model").
+/// Written `0.5%`, `gemodel 1% 10% 70% 0.1%`, `state 1% 10% 5% 50% 0.1%`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "String")]
+pub enum Loss {
+    /// Each packet with this probability.
+    Random(Fraction),
+    /// Gilbert–Elliott: two states.
+    GilbertElliott {
+        /// From good to bad.
+        p: Fraction,
+        /// From bad to good.
+        r: Fraction,
+        /// Loss in the bad state (`1-h`).
+        one_minus_h: Fraction,
+        /// Loss in the good state (`1-k`).
+        one_minus_k: Fraction,
+    },
+    /// Four states: 1 good, 2 good within a burst, 3 loss within a burst, 4 isolated loss.
+    FourState {
+        /// Good to burst loss.
+        p13: Fraction,
+        /// Burst loss to good.
+        p31: Fraction,
+        /// Burst loss to good within the burst.
+        p32: Fraction,
+        /// Good within the burst to burst loss.
+        p23: Fraction,
+        /// Good to isolated loss.
+        p14: Fraction,
+    },
+}
+
+/// The conditions of both directions of an interface, seen from its node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// Of what the node sends.
+    pub egress: LinkConditions,
+    /// Of what the node receives.
+    pub ingress: LinkConditions,
+}
+
+/// Conditions between nodes: they hold for packets from any of `from` to any of `to`, over the sender's egress conditions
+/// key by key. A later rule holds over an earlier one, key by key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkRule {
+    /// Indices into the lab's nodes.
+    pub from: Vec<usize>,
+    /// Indices into the lab's nodes.
+    pub to: Vec<usize>,
+    /// Index into the lab's networks. `None`: every network that both are on.
+    pub network: Option<usize>,
+    /// What holds.
+    pub conditions: LinkConditions,
+}
+
+/// One-way delays between nodes, from a file that the engine reads: `matrix: latency.csv`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixFile {
+    /// Absolute path of a CSV whose first row and first column name nodes, and whose cells are delays.
+    pub path: std::path::PathBuf,
+    /// Index into the lab's networks. `None`: every network that both are on.
+    pub network: Option<usize>,
+}
+
+/// What a node's disk (the file system of `/scratch`) may do. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// A block device of the node's own, of this size, carries `/scratch`: then buffered writes are held to the limits too,
+    /// on any kernel. Bytes.
+    pub size: Option<Bytes>,
+    /// Bytes read in a second.
+    pub read: Option<Bytes>,
+    /// Bytes written in a second.
+    pub write: Option<Bytes>,
+    /// Reads in a second.
+    pub read_iops: Option<u32>,
+    /// Writes in a second.
+    pub write_iops: Option<u32>,
+}
+
+/// A processor's speed as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cpu {
+    /// Cores, or a share of one.
+    Cores(Cores),
+    /// Megahertz, of the host's nominal frequency: the share of one core that would do as much.
+    Megahertz(f64),
+}
+
+const LOSS: &str = "`0.5%`, `gemodel P [R [1-H [1-K]]]` or `state P13 [P31 [P32 [P23 [P14]]]]`, each a percentage";
+
+/// Why a text is no loss model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LossError {
+    /// One of its shares is none.
+    #[error(transparent)]
+    Share(#[from] UnitError),
+    /// No model of that name, or too many or too few shares.
+    #[error("`{0}` is no loss model; write {LOSS}")]
+    Model(String),
+}
+
+impl FromStr for Loss {
+    type Err = LossError;
+
+    /// Shares left out are what `tc-netem(8)` takes: `r` is 1 − `p`, `1-h` 100 %, `1-k` 0; `p31` is 1 − `p13`, `p32` 0,
+    /// `p23` 100 %, `p14` 0.
+    fn from_str(text: &str) -> Result<Self, LossError> {
+        let unknown = || LossError::Model(text.trim().chars().take(60).collect());
+        let mut words = text.split_whitespace();
+        let (model, words): (_, Vec<&str>) = match words.next() {
+            Some(model @ ("gemodel" | "state")) => (model, words.collect()),
+            _ => return Ok(Self::Random(text.parse()?)),
+        };
+        let shares = words.into_iter().map(str::parse).collect::<Result<Vec<Fraction>, _>>()?;
+        let [first, rest @ ..] = shares.as_slice() else { return Err(unknown()) };
+        let share = |i: usize, left_out: f64| rest.get(i).copied().unwrap_or(Fraction(left_out));
+        match (model, rest.len()) {
+            ("gemodel", 0..=3) => Ok(Self::GilbertElliott {
+                p: *first,
+                r: share(0, 1.0 - first.0),
+                one_minus_h: share(1, 1.0),
+                one_minus_k: share(2, 0.0),
+            }),
+            ("state", 0..=4) => Ok(Self::FourState {
+                p13: *first,
+                p31: share(0, 1.0 - first.0),
+                p32: share(1, 0.0),
+                p23: share(2, 1.0),
+                p14: share(3, 0.0),
+            }),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(share) => share.fmt(f),
+            Self::GilbertElliott { p, r, one_minus_h, one_minus_k } => {
+                write!(f, "gemodel {p} {r} {one_minus_h} {one_minus_k}")
+            }
+            Self::FourState { p13, p31, p32, p23, p14 } => write!(f, "state {p13} {p31} {p32} {p23} {p14}"),
+        }
+    }
+}
+
+written!(
+    Loss,
+    LOSS,
+    "A loss model: a percentage, or one of tc-netem(8)'s models.",
+    r"^((gemodel|state) +)?\d+(\.\d+)? *%( +\d+(\.\d+)? *%){0,4}$",
+    ["0.5%", "gemodel 1% 10% 70% 0.1%"]
+);
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cores(cores) => cores.fmt(f),
+            Self::Megahertz(megahertz) => write!(f, "{megahertz} MHz"),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Scenarios: what happens to a lab, and when. A [`Scenario`] is what a file says; its [`Schedule`] is every event that
+//! follows from it and a seed, in order, the same on every machine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::{Cpu, Disk, LinkConditions};
+use crate::units::{Bytes, Seconds};
+
+/// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Due(pub u64);
+
+/// Every event of a scenario, in the order in which they are due; those due together in file order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The seed that it was drawn with.
+    pub seed: u64,
+    /// When the scenario is over, which may be later than its last event.
+    pub length: Due,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Position in the schedule, from 0: what the log calls it.
+    pub number: usize,
+    /// When it is due.
+    pub due: Due,
+    /// Which entry of the scenario's `events` it came from, from 0.
+    pub entry: usize,
+    /// What happens.
+    pub action: Action,
+}
+
+/// What an event does. Nodes, networks and interfaces are indices into the lab; an interface is a node and its slot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Changes conditions of interfaces.
+    Link {
+        /// Which.
+        interfaces: Vec<(usize, usize)>,
+        /// Of which direction.
+        direction: Direction,
+        /// What changes.
+        change: LinkChange,
+    },
+    /// Changes conditions between nodes.
+    Pair {
+        /// Senders.
+        from: Vec<usize>,
+        /// Receivers.
+        to: Vec<usize>,
+        /// The network; `None` for all that both are on.
+        network: Option<usize>,
+        /// What changes.
+        change: LinkChange,
+    },
+    /// Changes what nodes may use.
+    Node {
+        /// Which.
+        nodes: Vec<usize>,
+        /// What changes.
+        change: NodeChange,
+    },
+    /// Takes everything off the wire that interfaces send or receive; nobody is told.
+    Cut {
+        /// Which.
+        interfaces: Vec<(usize, usize)>,
+    },
+    /// Ends a cut.
+    Heal {
+        /// Which.
+        interfaces: Vec<(usize, usize)>,
+    },
+    /// Nodes of different groups no longer reach each other.
+    Partition {
+        /// The groups, as indices of nodes. A node in none of them reaches all.
+        groups: Vec<Vec<usize>>,
+    },
+    /// Ends every partition.
+    Join,
+    /// Ends nodes.
+    Kill {
+        /// Which.
+        nodes: Vec<usize>,
+        /// How.
+        how: Kill,
+    },
+    /// Starts nodes that are stopped or dead.
+    Start {
+        /// Which.
+        nodes: Vec<usize>,
+    },
+    /// Stops every process of nodes where it stands.
+    Freeze {
+        /// Which.
+        nodes: Vec<usize>,
+    },
+    /// Lets frozen nodes go on.
+    Thaw {
+        /// Which.
+        nodes: Vec<usize>,
+    },
+    /// Takes back what an earlier event changed, whose time (`for`) is over.
+    Restore {
+        /// The number of that event.
+        event: usize,
+    },
+    /// Runs a program in nodes, and does not wait for it.
+    Run {
+        /// Which.
+        nodes: Vec<usize>,
+        /// argv.
+        command: Vec<String>,
+    },
+}
+
+/// A direction of an interface, seen from its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// What the node sends.
+    Egress,
+    /// What it receives.
+    Ingress,
+}
+
+/// How a node ends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kill {
+    /// Its programs get SIGTERM and this long to end; then as soft.
+    Graceful {
+        /// Grace time.
+        grace: Seconds,
+    },
+    /// Every process is ended at once; the kernel closes their connections, and peers see resets.
+    Soft,
+    /// The links go silent first: no packet leaves, and peers see nothing at all. Then it is gone.
+    Hard,
+}
+
+/// Keys of link conditions that change: set, or cleared. Those it does not name stay.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// New values.
+    #[serde(default)]
+    pub set: LinkConditions,
+    /// Keys that go back to none, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clear: Vec<String>,
+}
+
+/// Limits of a node that change. `Some(None)` takes a limit away.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeChange {
+    /// Processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Option<Cpu>>,
+    /// Memory, hard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Option<Bytes>>,
+    /// Disk: the keys that are set change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
+}
