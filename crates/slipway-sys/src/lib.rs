@@ -13,3 +13,4 @@ pub mod process;
 pub mod pty;
 pub mod seccomp;
 pub mod signals;
+pub mod tap;
