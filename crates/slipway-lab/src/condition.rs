@@ -10,7 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::units::{Bytes, Cores, Fraction, Rate, Seconds, UnitError, written};
+use crate::units::{
+    ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split, written,
+};
 
 /// Conditions of packets that go one way through an interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -146,18 +148,18 @@ pub struct Disk {
     /// on any kernel. Bytes.
     pub size: Option<Bytes>,
     /// Bytes read in a second.
-    pub read: Option<Bytes>,
+    pub read: Option<ByteRate>,
     /// Bytes written in a second.
-    pub write: Option<Bytes>,
+    pub write: Option<ByteRate>,
     /// Reads in a second.
     pub read_iops: Option<u32>,
     /// Writes in a second.
     pub write_iops: Option<u32>,
 }
 
-/// A processor's speed as it is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// A processor's speed as it is asked for. Written `50%`, `2 cores` or `1200 MHz`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "String")]
 pub enum Cpu {
     /// Cores, or a share of one.
     Cores(Cores),
@@ -184,7 +186,7 @@ impl FromStr for Loss {
     /// Shares left out are what `tc-netem(8)` takes: `r` is 1 − `p`, `1-h` 100 %, `1-k` 0; `p31` is 1 − `p13`, `p32` 0,
     /// `p23` 100 %, `p14` 0.
     fn from_str(text: &str) -> Result<Self, LossError> {
-        let unknown = || LossError::Model(text.trim().chars().take(60).collect());
+        let unknown = || LossError::Model(shortened(text));
         let mut words = text.split_whitespace();
         let (model, words): (_, Vec<&str>) = match words.next() {
             Some(model @ ("gemodel" | "state")) => (model, words.collect()),
@@ -232,11 +234,81 @@ written!(
     ["0.5%", "gemodel 1% 10% 70% 0.1%"]
 );
 
+impl FromStr for Cpu {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = split(text, CPU)?;
+        let scale = match unit {
+            "MHz" => 1.0,
+            "GHz" => 1e3,
+            _ => return text.parse().map(Self::Cores),
+        };
+        Ok(Self::Megahertz(decimal(number, CPU)? * scale))
+    }
+}
+
 impl fmt::Display for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cores(cores) => cores.fmt(f),
             Self::Megahertz(megahertz) => write!(f, "{megahertz} MHz"),
         }
+    }
+}
+
+written!(
+    Cpu,
+    CPU,
+    "Processor time: a share of one core, cores, or a frequency.",
+    r"^\d+(\.\d+)? *(%|cores?|[MG]Hz)$",
+    ["50%", "2 cores", "1200 MHz"]
+);
+
+impl Distribution {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Normal, Self::Pareto, Self::Paretonormal];
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uniform => "uniform",
+            Self::Normal => "normal",
+            Self::Pareto => "pareto",
+            Self::Paretonormal => "paretonormal",
+        })
+    }
+}
+
+impl Value for Distribution {
+    const EXPECTED: &'static str = "`uniform`, `normal`, `pareto` or `paretonormal`";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|known| known.to_string() == text);
+        found.ok_or_else(|| format!("there is no distribution `{}`; write {}", shortened(text), Self::EXPECTED))
+    }
+}
+
+impl LinkConditions {
+    /// Whether packets pass as if there were none of them.
+    #[must_use]
+    pub fn is_natural(&self) -> bool {
+        let nothing = |share: Option<Fraction>| share.is_none_or(|share| share.0 == 0.0);
+        let now = |time: Option<Seconds>| time.is_none_or(|time| time.0 == 0.0);
+        let none_lost = matches!(self.loss, None | Some(Loss::Random(Fraction(0.0))));
+        now(self.delay)
+            && now(self.jitter)
+            && none_lost
+            && nothing(self.corrupt)
+            && nothing(self.duplicate)
+            && self.rate.is_none()
+    }
+}
+
+impl fmt::Display for LinkConditions {
+    /// As the words that [`LinkChange`](crate::change::LinkChange) reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::change::write_words(self, f)
     }
 }

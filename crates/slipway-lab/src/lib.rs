@@ -1,5 +1,7 @@
 //! The lab model: what a lab file says, what it means, and what is wrong with it. Pure: no I/O, the same on every machine.
 
+pub mod change;
+mod check;
 pub mod condition;
 mod de;
 mod errors;

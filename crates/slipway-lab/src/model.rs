@@ -253,6 +253,7 @@ pub struct Route {
 
 /// What a node may use. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Processor time.
     pub cpu: Option<Cpu>,

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::condition::{Cpu, Disk, LinkConditions};
-use crate::units::{Bytes, Seconds};
+pub use crate::change::{LinkChange, NodeChange};
+use crate::units::Seconds;
 
 /// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -142,30 +142,4 @@ pub enum Kill {
     Soft,
     /// The links go silent first: no packet leaves, and peers see nothing at all. Then it is gone.
     Hard,
-}
-
-/// Keys of link conditions that change: set, or cleared. Those it does not name stay.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkChange {
-    /// New values.
-    #[serde(default)]
-    pub set: LinkConditions,
-    /// Keys that go back to none, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clear: Vec<String>,
-}
-
-/// Limits of a node that change. `Some(None)` takes a limit away.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NodeChange {
-    /// Processor time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<Option<Cpu>>,
-    /// Memory, hard.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Option<Bytes>>,
-    /// Disk: the keys that are set change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Disk>,
 }

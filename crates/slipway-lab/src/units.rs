@@ -50,6 +50,12 @@ pub enum UnitError {
         /// As written.
         text: String,
     },
+    /// Data without a time.
+    #[error("`{text}` is an amount, not a rate; write {BYTE_RATE}")]
+    NotPerSecond {
+        /// As written.
+        text: String,
+    },
     /// A number too large, or finer than the quantity's smallest step.
     #[error("`{text}` is not a whole number of bytes below 2^64; write a smaller or rounder one")]
     NotBytes {
@@ -83,15 +89,21 @@ pub struct Fraction(pub f64);
 #[serde(into = "String")]
 pub struct Rate(pub u64);
 
-const CORES: &str = "`50%` of one core, `0.5 core` or `2 cores`";
+/// A rate of data, in bytes per second: what a disk reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
+pub struct ByteRate(pub u64);
+
+pub(crate) const CPU: &str = "`50%` of one core, `0.5 core`, `2 cores` or `1200 MHz`";
 const BYTES: &str = "`512MiB` or `1.5GiB` (units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)";
 const SECONDS: &str = "`20ms` or `1.5s` (units: us, ms, s, min, h)";
 
+const BYTE_RATE: &str = "`20MB/s` or `512KiB/s` (units: those of data, such as kB, KiB, MB, MiB, then `/s`)";
 const FRACTION: &str = "`0.5%` or `0.05%`";
 const RATE: &str = "`10mbit` or `1.5gbit` (units: bit, kbit, mbit, gbit, tbit, bits per second)";
 
 /// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
-fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
+pub(crate) fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -105,7 +117,7 @@ fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), U
     }
 }
 
-fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
+pub(crate) fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
     number.parse().map_err(|_| UnitError::NotANumber { text: number.into(), units })
 }
 
@@ -113,12 +125,12 @@ impl FromStr for Cores {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let (number, unit) = split(text, CORES)?;
-        let value = decimal(number, CORES)?;
+        let (number, unit) = split(text, CPU)?;
+        let value = decimal(number, CPU)?;
         match unit {
             "%" => Ok(Self(value / 100.0)),
             "core" | "cores" => Ok(Self(value)),
-            _ => Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "processor time", units: CORES }),
+            _ => Err(UnitError::UnknownUnit { unit: unit.into(), quantity: "processor time", units: CPU }),
         }
     }
 }
@@ -168,6 +180,34 @@ impl fmt::Display for Bytes {
         let fits = |(_, scale): &&(&str, u64)| scale.is_power_of_two() && self.0.is_multiple_of(*scale) && self.0 > 0;
         let (unit, scale) = BYTE_UNITS.iter().find(fits).unwrap_or(&("B", 1));
         write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+impl FromStr for ByteRate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let unknown =
+            |unit: &str| UnitError::UnknownUnit { unit: unit.into(), quantity: "a disk's speed", units: BYTE_RATE };
+        let (number, unit) = split(text, BYTE_RATE)?;
+        let Some(data) = unit.strip_suffix("/s") else {
+            return Err(if BYTE_UNITS.iter().any(|(name, _)| *name == unit) {
+                UnitError::NotPerSecond { text: text.trim().into() }
+            } else {
+                unknown(unit)
+            });
+        };
+        let (_, scale) = BYTE_UNITS.iter().find(|(name, _)| *name == data).ok_or_else(|| unknown(unit))?;
+        exact_product(number, *scale).map(Self).ok_or_else(|| UnitError::NotBytes { text: text.trim().into() })
+    }
+}
+
+impl fmt::Display for ByteRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = BYTE_UNITS.iter().filter(|(_, scale)| self.0.is_multiple_of(*scale) && self.0 > 0);
+        // The unit that leaves the smallest number.
+        let (unit, scale) = whole.max_by_key(|(_, scale)| *scale).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}/s", self.0 / scale)
     }
 }
 
@@ -259,6 +299,30 @@ impl Seconds {
     }
 }
 
+/// A value that a text may hold, wherever it stands: in a file or in a word `key=value`.
+pub(crate) trait Value: Sized + fmt::Display {
+    /// What to write.
+    const EXPECTED: &'static str;
+
+    /// `Err` says what is wrong, then `; write …`.
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+impl Value for u32 {
+    const EXPECTED: &'static str = "a whole number from 0 to 4294967295";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| digits);
+        number.ok_or_else(|| format!("`{}` does not fit here; write {}", shortened(text), Self::EXPECTED))
+    }
+}
+
+/// Enough of a text to recognise it by.
+pub(crate) fn shortened(text: &str) -> String {
+    text.trim().chars().take(60).collect()
+}
+
 /// The written form, in serde and in the JSON Schema.
 macro_rules! written {
     ($type:ident, $units:ident, $description:literal, $pattern:literal, $examples:expr) => {
@@ -279,6 +343,14 @@ macro_rules! written {
                 }
 
                 deserializer.deserialize_str(Text)
+            }
+        }
+
+        impl crate::units::Value for $type {
+            const EXPECTED: &'static str = $units;
+
+            fn read(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|error| ToString::to_string(&error))
             }
         }
 
@@ -309,7 +381,7 @@ pub(crate) use written;
 
 written!(
     Cores,
-    CORES,
+    CPU,
     "Processor time: a share of one core, or cores.",
     r"^\d+(\.\d+)? *(%|cores?)$",
     ["50%", "2 cores"]
@@ -320,6 +392,13 @@ written!(
     "Memory. Binary units (KiB, MiB, GiB, TiB) or decimal ones (kB, MB, GB, TB).",
     r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)$",
     ["512MiB", "1.5GiB"]
+);
+written!(
+    ByteRate,
+    BYTE_RATE,
+    "A rate of data, per second. Binary units (KiB/s, MiB/s) or decimal ones (kB/s, MB/s).",
+    r"^\d+(\.\d+)? *([KMGT]iB|[kMGT]B|B)/s$",
+    ["20MB/s", "512KiB/s"]
 );
 written!(Fraction, FRACTION, "A share, in percent.", r"^\d+(\.\d+)? *%$", ["0.5%", "0.05%"]);
 written!(
@@ -420,9 +499,14 @@ mod tests {
         }
 
         #[test]
+        fn byte_rates_round_trip(value: u64) {
+            prop_assert_eq!(ByteRate(value).to_string().parse(), Ok(ByteRate(value)));
+        }
+
+        #[test]
         fn any_text_is_a_value_or_an_error(text in ".{0,20}") {
             let _ = (text.parse::<Cores>(), text.parse::<Bytes>(), text.parse::<Seconds>());
-            let _ = (text.parse::<Fraction>(), text.parse::<Rate>());
+            let _ = (text.parse::<Fraction>(), text.parse::<Rate>(), text.parse::<ByteRate>());
         }
     }
 }
