@@ -1,0 +1,303 @@
+//! Programs that the kernel runs on packets, and the maps through which they are steered (`bpf(2)`).
+//!
+//! Programs are written as lists of instructions ([`asm`]), checked and translated by the kernel when they are loaded, and
+//! attached by [`crate::netlink`]. Nothing is pinned: a program lives as long as its descriptor or the filter that it is
+//! attached as, a map as long as its descriptor or a program that names it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub mod asm;
+#[allow(unsafe_code)]
+mod call;
+
+/// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
+/// (`license_is_gpl_compatible`, `include/linux/license.h`).
+const LICENSE: &CStr = c"Dual MIT/GPL";
+
+/// What the verifier may say of a program of ours, bytes.
+const LOG_BYTES: usize = 256 * 1024;
+
+/// At least the size of `struct __sk_buff`, 192 bytes so far: the kernel takes a larger one whose end is zero, no smaller.
+const CONTEXT_BYTES: usize = 256;
+
+/// As an action: go on as if there had been no program (`include/uapi/linux/pkt_cls.h`).
+pub const TC_ACT_OK: i32 = 0;
+/// As an action: drop the packet.
+pub const TC_ACT_SHOT: i32 = 2;
+/// What [`asm::Helper::Redirect`] gives.
+pub const TC_ACT_REDIRECT: i32 = 7;
+/// For [`asm::Helper::Redirect`]: the device receives the packet instead of sending it.
+pub const BPF_F_INGRESS: i32 = 1;
+
+/// How a map is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapKind {
+    /// By keys of any form. An entry's memory is taken when it is made.
+    Hash,
+    /// By a number (4 bytes) from 0 on. All entries are there from the start, zero.
+    Array,
+}
+
+/// A map.
+#[derive(Debug)]
+pub struct Map {
+    descriptor: OwnedFd,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+/// Why a program was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is no program.
+    #[error("assemble BPF program {name}: {error}")]
+    Assemble {
+        /// The program.
+        name: String,
+        /// Why.
+        error: asm::AsmError,
+    },
+    /// The kernel does not take it.
+    #[error("load BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN){log}")]
+    Refused {
+        /// The program.
+        name: String,
+        /// The kernel's error number.
+        error: io::Error,
+        /// What its verifier says, on lines of its own; empty where it says nothing.
+        log: String,
+    },
+}
+
+/// Where a program can be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// To a device's ingress or egress, as a filter (tc-bpf(8)).
+    SchedCls = 3,
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+/// What a program did with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it returned, e.g. [`TC_ACT_OK`].
+    pub action: i32,
+    /// The packet's mark afterwards.
+    pub mark: u32,
+}
+
+impl Map {
+    /// Makes a map of at most `entries`, whose keys and values have these sizes in bytes. `name` shows in `bpftool map`: at most
+    /// 15 letters, digits, `_` or `.`.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF` (or, before Linux 5.11, where `RLIMIT_MEMLOCK` is too low), `EINVAL` for sizes that the kernel
+    /// does not take.
+    pub fn create(kind: MapKind, name: &str, key_bytes: usize, value_bytes: usize, entries: u32) -> io::Result<Self> {
+        // BPF_MAP_TYPE_HASH without BPF_F_NO_PREALLOC would take the memory of all entries at once, for each of a lab's
+        // interfaces.
+        let (map_type, map_flags) = match kind {
+            MapKind::Hash => (1, 1),
+            MapKind::Array => (2, 0),
+        };
+        let size = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
+        let mut attributes = call::MapCreate {
+            map_type,
+            key_size: size(key_bytes)?,
+            value_size: size(value_bytes)?,
+            max_entries: entries,
+            map_flags,
+            inner_map_fd: 0,
+            numa_node: 0,
+            map_name: object_name(name)?,
+        };
+        Ok(Self { descriptor: call::create_map(&mut attributes)?, key_bytes, value_bytes })
+    }
+
+    /// Sets the value of `key`, whatever it was. Programs see the old value or the new; where the value is larger than a
+    /// machine word, an array's may be seen half changed, a hash's not.
+    ///
+    /// # Errors
+    /// `InvalidInput` for sizes that are not the map's, `E2BIG` where it is full or, for an array, has no such entry.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check(key)?;
+        if value.len() != self.value_bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        call::update(self.as_fd(), key, value)
+    }
+
+    /// Takes the entry of `key` away. False where there was none.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size that is not the map's; `EINVAL` for an array, which keeps all its entries.
+    pub fn delete(&self, key: &[u8]) -> io::Result<bool> {
+        self.check(key)?;
+        found(call::delete(self.as_fd(), key))
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size that is not the map's.
+    pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.check(key)?;
+        let mut value = vec![0; self.value_bytes];
+        Ok(found(call::lookup(self.as_fd(), key, &mut value))?.then_some(value))
+    }
+
+    fn check(&self, key: &[u8]) -> io::Result<()> {
+        if key.len() == self.key_bytes { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Program {
+    /// Loads a program. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
+    ///
+    /// # Errors
+    /// With the verifier's log, where the kernel refuses it.
+    pub fn load(kind: Kind, name: &str, program: &[asm::Insn<'_>]) -> Result<Self, LoadError> {
+        let code = asm::assemble(program).map_err(|error| LoadError::Assemble { name: name.to_owned(), error })?;
+        let load = |log: &mut [u8]| call::load(kind as u32, object_name(name)?, &code, log);
+        // The log costs the verifier time, so it is asked for only where it has something to say.
+        load(&mut []).map(Self).map_err(|error| {
+            let mut log = vec![0; LOG_BYTES];
+            let text = match load(&mut log) {
+                Ok(_) => String::new(),
+                Err(_) => CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default().into_owned(),
+            };
+            let log = if text.is_empty() { text } else { format!("; the verifier says:\n{}", text.trim_end()) };
+            LoadError::Refused { name: name.to_owned(), error, log }
+        })
+    }
+
+    /// Runs the program on a packet of its own making, attached or not: to see what it would do. `packet` starts with an
+    /// Ethernet header. A redirect is only announced, not done.
+    ///
+    /// # Errors
+    /// `EINVAL` where the packet is shorter than an Ethernet header.
+    pub fn run(&self, packet: &[u8], mark: u32) -> io::Result<Outcome> {
+        const MARK: usize = asm::skb::MARK.unsigned_abs() as usize;
+        let mut context = [0; CONTEXT_BYTES];
+        context[MARK..MARK + 4].copy_from_slice(&mark.to_ne_bytes());
+        let action = call::test_run(self.as_fd(), packet, &mut context)?.cast_signed();
+        let after = context[MARK..].first_chunk().copied().unwrap_or_default();
+        Ok(Outcome { action, mark: u32::from_ne_bytes(after) })
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn found(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn object_name(name: &str) -> io::Result<call::Name> {
+    let mut padded = call::Name::default();
+    // One byte stays zero, which ends the name.
+    if name.len() >= padded.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a BPF object's name has at most 15 bytes"));
+    }
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(padded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R6, R10, Size, skb};
+    use super::*;
+    use Operand::{Imm, Of};
+
+    fn map(kind: MapKind, key_bytes: usize) -> Map {
+        Map::create(kind, "test", key_bytes, 8, 2).expect("root may make a map")
+    }
+
+    #[test]
+    fn hash_entries_come_and_go() {
+        let map = map(MapKind::Hash, 16);
+        let key = [7; 16];
+        assert_eq!(map.lookup(&key).expect("looks"), None);
+        map.update(&key, &[1; 8]).expect("sets");
+        map.update(&key, &[2; 8]).expect("sets again");
+        assert_eq!(map.lookup(&key).expect("looks"), Some(vec![2; 8]));
+        map.update(&[8; 16], &[0; 8]).expect("a second fits");
+        assert_eq!(map.update(&[9; 16], &[0; 8]).expect_err("a third does not").raw_os_error(), Some(libc::E2BIG));
+        assert!(map.delete(&key).expect("deletes"));
+        assert!(!map.delete(&key).expect("nothing there"));
+    }
+
+    #[test]
+    fn sizes_are_checked_before_the_kernel_reads() {
+        let map = map(MapKind::Array, 4);
+        assert_eq!(map.lookup(&[0; 4]).expect("looks"), Some(vec![0; 8]));
+        let wrong = [
+            map.update(&[0; 3], &[0; 8]).expect_err("short key"),
+            map.update(&[0; 4], &[0; 7]).expect_err("short value"),
+            map.lookup(&[0; 5]).expect_err("long key"),
+            map.delete(&[]).expect_err("no key"),
+            Map::create(MapKind::Hash, "a_name_of_16_byt", 4, 4, 1).expect_err("long name"),
+        ];
+        assert!(wrong.iter().all(|error| error.kind() == io::ErrorKind::InvalidInput), "{wrong:?}");
+    }
+
+    /// Drops packets whose first byte is a key of the map, marks the others with 9.
+    #[test]
+    fn a_program_reads_packet_and_map_and_writes_the_mark() {
+        let denied = map(MapKind::Hash, 1);
+        denied.update(&[0xaa], &[0; 8]).expect("sets");
+        let program = [
+            Insn::Mov(R6, Of(R1)),
+            Insn::Mov(R2, Imm(0)),
+            Insn::Mov(asm::R3, Of(R10)),
+            Insn::Alu(AluOp::Add, asm::R3, Imm(-1)),
+            Insn::Mov(asm::R4, Imm(1)),
+            Insn::Call(Helper::SkbLoadBytes),
+            Insn::JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+            Insn::LoadMap(R1, &denied),
+            Insn::Mov(R2, Of(R10)),
+            Insn::Alu(AluOp::Add, R2, Imm(-1)),
+            Insn::Call(Helper::MapLookupElem),
+            Insn::JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+            Insn::Mov(R1, Imm(9)),
+            Insn::Store(Size::Word, R6, skb::MARK, Of(R1)),
+            Insn::Mov(R0, Imm(TC_ACT_OK)),
+            Insn::Exit,
+            Insn::Label("drop"),
+            Insn::Mov(R0, Imm(TC_ACT_SHOT)),
+            Insn::Exit,
+        ];
+        let program = Program::load(Kind::SchedCls, "test", &program).expect("the verifier takes it");
+        let mut packet = [0; 64];
+        assert_eq!(program.run(&packet, 5).expect("runs"), Outcome { action: TC_ACT_OK, mark: 9 });
+        packet[0] = 0xaa;
+        assert_eq!(program.run(&packet, 5).expect("runs"), Outcome { action: TC_ACT_SHOT, mark: 5 });
+        denied.delete(&[0xaa]).expect("deletes");
+        assert_eq!(program.run(&packet, 5).expect("runs").action, TC_ACT_OK, "the map steers a loaded program");
+    }
+
+    #[test]
+    fn the_verifiers_words_are_kept() {
+        let error = Program::load(Kind::SchedCls, "bad", &[Insn::Exit]).expect_err("no result").to_string();
+        assert!(error.starts_with("load BPF program bad: "), "{error}");
+        assert!(error.contains("R0 !read_ok"), "{error}");
+    }
+}

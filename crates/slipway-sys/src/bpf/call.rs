@@ -1,0 +1,173 @@
+//! `bpf(2)` itself: the one place where addresses are handed to the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// An object's name (`BPF_OBJ_NAME_LEN`): letters, digits, `_` and `.`, ended by a zero.
+pub(super) type Name = [u8; 16];
+
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP_ELEM: libc::c_int = 1;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
+const PROG_LOAD: libc::c_int = 5;
+const PROG_TEST_RUN: libc::c_int = 10;
+
+// The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
+// takes what is left out as zero. None has padding of the compiler's, whose content would be anything.
+
+/// What [`create_map`] makes.
+#[repr(C)]
+pub(super) struct MapCreate {
+    pub(super) map_type: u32,
+    pub(super) key_size: u32,
+    pub(super) value_size: u32,
+    pub(super) max_entries: u32,
+    pub(super) map_flags: u32,
+    pub(super) inner_map_fd: u32,
+    pub(super) numa_node: u32,
+    pub(super) map_name: Name,
+}
+
+#[repr(C)]
+struct Element {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: Name,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+}
+
+/// Makes a map.
+pub(super) fn create_map(attributes: &mut MapCreate) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes hold no addresses.
+    unsafe { descriptor(MAP_CREATE, attributes) }
+}
+
+/// Copies the value of `key` to `value`. Both must have the map's sizes.
+pub(super) fn lookup(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<()> {
+    let mut element = Element::new(map, key, value.as_mut_ptr().addr());
+    // SAFETY: the kernel reads the map's key size at `key` and writes its value size at `value`, which have those sizes.
+    unsafe { bpf(MAP_LOOKUP_ELEM, &mut element) }.map(drop)
+}
+
+/// Sets the value of `key`. Both must have the map's sizes.
+pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    let mut element = Element::new(map, key, value.as_ptr().addr());
+    // SAFETY: the kernel reads the map's key size at `key` and its value size at `value`, which have those sizes.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut element) }.map(drop)
+}
+
+/// Takes away the entry of `key`, which must have the map's key size.
+pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
+    let mut element = Element::new(map, key, 0);
+    // SAFETY: the kernel reads the map's key size at `key`, which has that size.
+    unsafe { bpf(MAP_DELETE_ELEM, &mut element) }.map(drop)
+}
+
+/// Loads a program; the verifier writes its log to `log` unless that is empty.
+pub(super) fn load(kind: u32, name: Name, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let size = |length: usize| u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput);
+    let mut attributes = ProgLoad {
+        prog_type: kind,
+        insn_cnt: size(code.len())?,
+        insns: code.as_ptr().addr() as u64,
+        license: super::LICENSE.as_ptr().addr() as u64,
+        prog_name: name,
+        ..ProgLoad::default()
+    };
+    if !log.is_empty() {
+        (attributes.log_level, attributes.log_size) = (1, size(log.len())?);
+        attributes.log_buf = log.as_mut_ptr().addr() as u64;
+    }
+    // SAFETY: the addresses are those of the code, the licence's text with its zero, and the log, each with its true length;
+    // all outlive the call.
+    unsafe { descriptor(PROG_LOAD, &mut attributes) }
+}
+
+/// Runs a program once on `packet`; `context` is the start of its context, before and after. Gives what the program returned.
+pub(super) fn test_run(program: BorrowedFd<'_>, packet: &[u8], context: &mut [u8]) -> io::Result<u32> {
+    let size = |length: usize| u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput);
+    let address = context.as_mut_ptr().addr() as u64;
+    let mut attributes = TestRun {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        data_size_in: size(packet.len())?,
+        data_in: packet.as_ptr().addr() as u64,
+        ctx_size_in: size(context.len())?,
+        ctx_size_out: size(context.len())?,
+        ctx_in: address,
+        ctx_out: address,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel reads `packet` and reads, then writes, `context`, each with its true length; both outlive the call.
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes) }?;
+    Ok(attributes.retval)
+}
+
+impl Element {
+    fn new(map: BorrowedFd<'_>, key: &[u8], value: usize) -> Self {
+        Self {
+            map_fd: map.as_raw_fd().cast_unsigned(),
+            padding: 0,
+            key: key.as_ptr().addr() as u64,
+            value: value as u64,
+            flags: 0,
+        }
+    }
+}
+
+/// A command whose answer is a descriptor.
+///
+/// # Safety
+/// As [`bpf`]; `command` is one that gives a descriptor.
+#[allow(unsafe_code)]
+unsafe fn descriptor<T>(command: libc::c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: as the caller says.
+    let fd = unsafe { bpf(command, attributes) }?;
+    // SAFETY: on success the kernel made a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+/// `attributes` is laid out as `command` wants, and the addresses in it are good for what the command does with them.
+#[allow(unsafe_code)]
+unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
+    // SAFETY: the kernel reads and writes `attributes` within the size given; the rest is the caller's word.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    libc::c_int::try_from(result).map_err(io::Error::other)
+}
