@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Slipway is built, run, tested and measured with. Only what is missing, by name.
 #
-#   scripts/setup.sh [GROUP...]     groups: build run test lint bench (default: build run test)
+#   scripts/setup.sh [GROUP...]     groups: build run test bench lint vm (default: build run test)
 #
 # Nothing that is installed here is started: a temporary policy-rc.d refuses it, and units that come with a package
 # installed by this script are disabled. Packages and services that were there before are left as they are.
@@ -61,6 +61,14 @@ BENCH=(
   tcpdump            # what is really on the wire
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
+)
+
+# What `make test-vm` boots Debian's kernel with, which itself is downloaded, not installed.
+VM=(
+  qemu-system-x86    # the machine
+  busybox-static     # its first program
+  cpio               # its first file system
+  kmod               # which modules that needs
 )
 
 # Programs of `make lint` that come from crates.io: name and version.
@@ -142,8 +150,9 @@ main() {
       run) packages+=("${RUN[@]}") ;;
       test) packages+=("${TEST[@]}") ;;
       bench) packages+=("${BENCH[@]}") ;;
+      vm) packages+=("${VM[@]}") ;;
       lint) lint=yes ;;
-      *) fail "there is no group \`$group\`: build, run, test, lint, bench" ;;
+      *) fail "there is no group \`$group\`: build, run, test, bench, lint, vm" ;;
     esac
   done
   check_rust

@@ -91,7 +91,7 @@ impl Driver for Ovs {
         }
         if hosts.len() > 1 {
             for (host, _) in wire::lay(lab, network, sites)? {
-                self.daemons[&host].vsctl(&["add-port", &bridge, &format!("wire{network}")])?;
+                self.daemons[&host].vsctl(&["add-port", &bridge, &wire::name(network)])?;
             }
         }
         Ok(hosts.iter().map(|&host| format!("{}: {bridge}", lab.hosts[host].name)).collect())
@@ -132,10 +132,12 @@ impl Driver for Ovs {
     }
 
     fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
-        for host in hosts_of(lab, network) {
+        let hosts = hosts_of(lab, network);
+        let wire = (hosts.len() > 1).then(|| wire::name(network));
+        for host in hosts {
             let local = members(lab, network).filter(|&(there, ..)| there == host).map(|(_, port, _)| port);
-            let made: Vec<Port> = local.filter(|port| self.ports.contains_key(port)).collect();
-            self.wait_for_links(lab, host, sites, &made)?;
+            let made = local.filter(|port| self.ports.contains_key(port)).map(|port| port.name(lab));
+            self.wait_for_links(host, sites, made.chain(wire.clone()))?;
         }
         Ok(())
     }
@@ -145,16 +147,20 @@ impl Driver for Ovs {
         let host = lab.nodes[port.node].host;
         let change = SetLink { index, up: Some(up), ..SetLink::default() };
         sites.hosts[host].netlink.run(&[Request::SetLink(change)])?;
-        self.wait_for_links(lab, host, sites, &[port])
+        self.wait_for_links(host, sites, [port.name(lab)])
     }
 }
 
 impl Ovs {
     /// Waits until the switch has seen that these ports have a carrier, those that have one. Before, it sends nothing there.
-    fn wait_for_links(&self, lab: &Lab, host: usize, sites: &Sites, ports: &[Port]) -> Result<(), NetworkError> {
+    fn wait_for_links(
+        &self,
+        host: usize,
+        sites: &Sites,
+        ports: impl IntoIterator<Item = String>,
+    ) -> Result<(), NetworkError> {
         let mut live = Vec::new();
-        for port in ports {
-            let name = port.name(lab);
+        for name in ports {
             if settle(&sites.hosts[host].netlink, &name)? {
                 live.push(name);
             }

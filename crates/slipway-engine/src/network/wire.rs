@@ -7,10 +7,15 @@ use super::driver::{hosts_of, mtu, switch_offloads_off};
 use super::error::NetworkError;
 use super::site::Sites;
 
+/// The device of a network's wire, on every host.
+pub(super) fn name(network: usize) -> String {
+    format!("wire{network}")
+}
+
 /// Gives each host of a network a device `wireN`, all joined by a bridge between hosts. Returns their indices, by host.
 /// With one host the wire leads nowhere, which is what a macvlan parent without a card needs.
 pub(super) fn lay(lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<(usize, u32)>, NetworkError> {
-    let name = format!("wire{network}");
+    let name = name(network);
     let mtu = Some(mtu(lab, network));
     let between = sites.between()?;
     let bridge = between.index();
