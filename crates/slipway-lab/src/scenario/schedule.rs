@@ -1,9 +1,8 @@
-//! Scenarios: what happens to a lab, and when. A [`Scenario`] is what a file says; its [`Schedule`] is every event that
-//! follows from it and a seed, in order, the same on every machine.
+//! The schedule: every event that follows from a scenario and a seed.
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::change::{LinkChange, NodeChange};
+use crate::change::{LinkChange, NodeChange};
 use crate::units::Seconds;
 
 /// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
@@ -142,4 +141,34 @@ pub enum Kill {
     Soft,
     /// The links go silent first: no packet leaves, and peers see nothing at all. Then it is gone.
     Hard,
+}
+
+impl Action {
+    /// How many nodes, interfaces or pairs' ends it is about.
+    pub(super) fn targets(&self) -> usize {
+        match self {
+            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => interfaces.len(),
+            Self::Pair { from, to, .. } => from.len() + to.len(),
+            Self::Partition { groups } => groups.iter().map(Vec::len).sum(),
+            Self::Node { nodes, .. }
+            | Self::Kill { nodes, .. }
+            | Self::Start { nodes }
+            | Self::Freeze { nodes }
+            | Self::Thaw { nodes }
+            | Self::Run { nodes, .. } => nodes.len(),
+            Self::Join | Self::Restore { .. } => 0,
+        }
+    }
+}
+
+impl Direction {
+    /// For so many.
+    pub(super) fn verb(self, count: usize) -> &'static str {
+        match (self, count) {
+            (Self::Egress, 1) => "sends",
+            (Self::Egress, _) => "send",
+            (Self::Ingress, 1) => "receives",
+            (Self::Ingress, _) => "receive",
+        }
+    }
 }

@@ -1,0 +1,28 @@
+//! Scenarios: what happens to a lab, and when. A [`Scenario`] is what a file says; its [`Schedule`] is every event that
+//! follows from it and a seed, in order, the same on every machine.
+
+mod act;
+mod generator;
+mod model;
+mod plan;
+mod schedule;
+mod stream;
+mod table;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use self::generator::{Generator, Quantity};
+pub use self::model::{
+    Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Port, Scenario, Selection, Setting, Timing,
+    TraceFile,
+};
+pub use self::plan::{MOST_EVENTS, PlanError};
+pub use self::schedule::{Action, Direction, Due, Event, Kill, Schedule};
+pub use self::table::Table;
+pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
+pub use crate::change::{LinkChange, NodeChange};
+
+/// The texts of the trace files that a scenario names ([`Scenario::files`]), read by the caller.
+pub type Traces = BTreeMap<PathBuf, String>;

@@ -1,0 +1,305 @@
+//! What a scenario's file says, with names turned into indices. Cross-references are indices into the lab, valid by
+//! construction.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::generator::{Generator, Quantity};
+use super::{Direction, Due, Kill};
+use crate::change::{Change, Keys};
+use crate::condition::LinkConditions;
+use crate::model::Limits;
+use crate::units::{Fraction, Seconds};
+
+/// What happens to a lab, and when.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Where its random streams begin. `None`: the lab's seed.
+    pub seed: Option<u64>,
+    /// When it is over. `None`: with its last event.
+    pub length: Option<Due>,
+    /// What happens, in file order.
+    pub entries: Vec<Entry>,
+}
+
+/// One entry of a scenario's `events`: something that happens once or again and again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What its random streams are named by: its own name, or its number from 1.
+    pub name: String,
+    /// When.
+    pub when: Timing,
+    /// For how long, in seconds. `None`: until something else changes it.
+    pub hold: Option<Generator>,
+    /// What is drawn is drawn once for all of its nodes or interfaces, rather than once for each.
+    pub together: bool,
+    /// What happens, and to whom.
+    pub effect: Effect,
+}
+
+/// When an entry's events are due.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The first, in seconds. `None`: one `every` after the beginning, or the beginning itself for what has no `every`.
+    pub at: Option<Generator>,
+    /// From each to the next, in seconds. `None`: there is only one.
+    pub every: Option<Generator>,
+    /// None is due later.
+    pub until: Option<Due>,
+    /// There are no more than so many (of each node's or interface's own).
+    pub times: Option<u64>,
+}
+
+/// A node's place on a network: indices of the node and of its interface.
+pub type Port = (usize, usize);
+
+/// Some of the lab's nodes or interfaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection<T> {
+    /// Whom it is about, or of whom it is drawn.
+    pub among: Vec<T>,
+    /// How many are drawn, anew for every event. `None`: all.
+    pub choose: Option<Choose>,
+}
+
+/// How many are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choose {
+    /// So many.
+    Count(usize),
+    /// This share, rounded to the nearest whole number.
+    Share(Fraction),
+}
+
+impl Eq for Choose {}
+
+/// What happens, and to whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Something happens to nodes.
+    Nodes {
+        /// Which.
+        on: Selection<usize>,
+        /// What.
+        act: NodeAct,
+    },
+    /// Something happens to interfaces.
+    Links {
+        /// Which.
+        on: Selection<Port>,
+        /// What.
+        act: LinkAct,
+    },
+    /// Something happens between nodes.
+    Pairs {
+        /// Which.
+        pairs: Pairs,
+        /// What.
+        act: PairAct,
+    },
+    /// Nodes of different sides no longer reach each other.
+    Partition {
+        /// Disjoint.
+        sides: Vec<Selection<usize>>,
+        /// All other nodes are one more side. Otherwise they reach everybody.
+        rest: bool,
+    },
+    /// Ends every partition.
+    Join,
+}
+
+/// What happens to nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeAct {
+    /// What they may use changes.
+    Set(Setting<Limits>),
+    /// They end.
+    Kill(Kill),
+    /// They start.
+    Start,
+    /// They end by being asked to, and start.
+    Restart {
+        /// How long they have to end.
+        grace: Seconds,
+    },
+    /// They stand still.
+    Freeze,
+    /// They go on.
+    Thaw,
+    /// They come and go.
+    Churn {
+        /// How they go.
+        how: Kill,
+        /// How long they are there, in seconds.
+        availability: Generator,
+        /// How long they are not, in seconds.
+        unavailability: Generator,
+    },
+    /// A program runs in them.
+    Run {
+        /// argv.
+        command: Vec<String>,
+    },
+    /// A file says what happens when.
+    Trace {
+        /// The file.
+        trace: TraceFile,
+        /// How they go where it says that they are down.
+        how: Kill,
+    },
+}
+
+/// What happens to interfaces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkAct {
+    /// Their conditions change.
+    Set {
+        /// Of which direction.
+        direction: Direction,
+        /// To what.
+        setting: Setting<LinkConditions>,
+    },
+    /// Nothing passes any more.
+    Cut,
+    /// It passes again.
+    Heal,
+    /// They go up and down.
+    Flap {
+        /// How long they are up, in seconds.
+        up: Generator,
+        /// How long they are down, in seconds.
+        down: Generator,
+    },
+    /// A file says what their conditions are when.
+    Trace {
+        /// Of which direction.
+        direction: Direction,
+        /// The file.
+        trace: TraceFile,
+    },
+}
+
+/// What happens between nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PairAct {
+    /// Conditions change.
+    Set(Setting<LinkConditions>),
+    /// A file says what they are when.
+    Trace(TraceFile),
+}
+
+/// Who sends to whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs {
+    /// Senders.
+    pub from: Vec<usize>,
+    /// Receivers.
+    pub to: Vec<usize>,
+    /// And the other way round.
+    pub both: bool,
+    /// Index into the lab's networks. `None`: every network that both are on.
+    pub network: Option<usize>,
+}
+
+/// What conditions change to: fixed values, and values drawn for every event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Setting<T: Default> {
+    /// What is fixed.
+    pub change: Change<T>,
+    /// What is drawn.
+    pub drawn: Vec<Drawn>,
+}
+
+/// A key whose value is drawn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Drawn {
+    /// The key, as [`Keys::NAMES`] has it.
+    pub key: String,
+    /// What it measures.
+    pub quantity: Quantity,
+    /// Its values, in the quantity's base unit.
+    pub generator: Generator,
+}
+
+/// A file that says what happens when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceFile {
+    /// Absolute.
+    pub path: PathBuf,
+    /// How it is written.
+    pub format: Format,
+    /// What it is about: a key as [`Keys::NAMES`] has it, or `state`: `up`, `down`, `freeze`, `unfreeze`.
+    pub of: String,
+    /// Where the values have no unit, theirs.
+    pub unit: Option<String>,
+    /// Over how long packet deliveries are counted (Mahimahi).
+    pub window: Seconds,
+}
+
+/// How a trace file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// `date value` lines or a JSON object or list, as Distem takes event traces.
+    Distem,
+    /// Comma-separated values below a header.
+    Csv,
+    /// A time in milliseconds for every packet that may pass, as `mm-link(1)` takes it; from the top again at its end.
+    Mahimahi,
+}
+
+impl Scenario {
+    /// The files that it names, each once: read them for [`plan`](Self::plan).
+    #[must_use]
+    pub fn files(&self) -> Vec<&Path> {
+        let mut files: Vec<&Path> = self.entries.iter().flat_map(Entry::files).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+}
+
+impl Entry {
+    fn files(&self) -> Vec<&Path> {
+        let trace = match &self.effect {
+            Effect::Nodes { act: NodeAct::Trace { trace, .. }, .. }
+            | Effect::Links { act: LinkAct::Trace { trace, .. }, .. }
+            | Effect::Pairs { act: PairAct::Trace(trace), .. } => Some(trace.path.as_path()),
+            _ => None,
+        };
+        self.generators().filter_map(Generator::file).chain(trace).collect()
+    }
+
+    /// All of its generators.
+    pub(crate) fn generators(&self) -> impl Iterator<Item = &Generator> {
+        let durations = match &self.effect {
+            Effect::Nodes { act: NodeAct::Churn { availability, unavailability, .. }, .. } => {
+                vec![availability, unavailability]
+            }
+            Effect::Links { act: LinkAct::Flap { up, down }, .. } => vec![up, down],
+            _ => Vec::new(),
+        };
+        let drawn: &[Drawn] = match &self.effect {
+            Effect::Nodes { act: NodeAct::Set(setting), .. } => &setting.drawn,
+            Effect::Links { act: LinkAct::Set { setting, .. }, .. }
+            | Effect::Pairs { act: PairAct::Set(setting), .. } => &setting.drawn,
+            _ => &[],
+        };
+        let times = [&self.when.at, &self.when.every, &self.hold].into_iter().flatten();
+        times.chain(durations).chain(drawn.iter().map(|drawn| &drawn.generator))
+    }
+}
+
+impl<T: Keys> Setting<T> {
+    /// One that changes nothing else.
+    #[must_use]
+    pub fn fixed(change: Change<T>) -> Self {
+        Self { change, drawn: Vec::new() }
+    }
+}
