@@ -21,6 +21,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::Lab;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::process::detach;
 
 use crate::image::Rootfs;
 use crate::state::{LabDir, LabLock, State};
@@ -98,13 +99,8 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
 
 /// Leaves the caller's session, terminal, working directory and signals behind.
 fn settle() -> io::Result<()> {
-    nix::unistd::setsid()?;
-    std::env::set_current_dir("/")?;
+    detach()?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
     prctl::set_name(c"slipway-anchor")?;
     // Daemons that drivers start, and anything orphaned outside nodes, are reaped here.
     prctl::set_child_subreaper(true)?;

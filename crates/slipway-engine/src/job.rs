@@ -4,10 +4,12 @@
 //! on the first node; that launcher reaches the others through [`agent`], Slipway in the part of `ssh`, which hands the
 //! command and its standard input and output over a socket to this process, which enters the node ([`service`]).
 //!
-//! In each node a job has a control group of its own, so that its end is the end of everything that it started.
+//! In each node a job has a control group of its own, so that its end is the end of everything that it started; where this
+//! process is killed, by its [`guard`].
 
 pub mod agent;
 mod attend;
+mod guard;
 mod mpi;
 mod output;
 mod protocol;
@@ -25,6 +27,7 @@ use slipway_sys::cgroup::{CgroupError, Group};
 use crate::exec::{Entry, ExecError, Exit, Launcher, Program};
 use crate::lab::{LabError, Running};
 use attend::{Attention, Task};
+use guard::Guard;
 use service::Service;
 
 pub use output::{Line, Stream};
@@ -132,9 +135,16 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
     let name = format!("job-{}", std::process::id());
     let mut places = Places::default();
     for &node in &job.nodes {
-        places.0.push(place(lab, node, &name)?);
+        places.all.push(place(lab, node, &name)?);
     }
-    let before: Vec<u64> = places.0.iter().map(sent).collect();
+    let shared = lab.dir().join("node").join(&name);
+    let guard = Guard::post(|| {
+        // Whom could it tell? What stays, `down` finds.
+        let _ = places.end();
+        let _ = fs::remove_dir_all(&shared);
+    });
+    places.guard = Some(guard.map_err(JobError::io("post the job's guard"))?);
+    let before: Vec<u64> = places.all.iter().map(sent).collect();
     let started = Instant::now();
     let program = Program {
         argv: job.command.iter().map(Into::into).collect(),
@@ -143,9 +153,9 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
         user: None,
     };
     let (tasks, service) = match job.mpi {
-        None => ((0..places.0.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
+        None => ((0..places.all.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
         Some(mpi) => {
-            let service = Service::open(&lab.dir().join("node").join(&name), &job.env)?;
+            let service = Service::open(&shared, &job.env)?;
             let launch = mpi::launch(&lab.lab, job, mpi, &service.seen_from_nodes())?;
             service.write("hosts", &launch.hosts)?;
             let mut of_launcher = program;
@@ -155,17 +165,17 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
         }
     };
     let timeout = job.timeout.map(|seconds| Duration::from_secs_f64(seconds.0.max(0.0)));
-    let attention = Attention::new(&launcher, &places.0, folder, service, timeout.map(|after| started + after))?;
+    let attention = Attention::new(&launcher, &places.all, folder, service, timeout.map(|after| started + after))?;
     let (ended, exits) = attention.run(&tasks, line)?;
     let seconds = started.elapsed().as_secs_f64();
     let sent: Vec<u64> =
-        places.0.iter().zip(before).map(|(place, before)| sent(place).saturating_sub(before)).collect();
+        places.all.iter().zip(before).map(|(place, before)| sent(place).saturating_sub(before)).collect();
     places.end()?;
     Ok(Outcome {
         code: code(ended, &exits),
         ended,
         seconds,
-        programs: ran(&places.0, &tasks, &exits),
+        programs: ran(&places.all, &tasks, &exits),
         notes: notes(&lab.lab, job, &sent),
         sent,
     })
@@ -184,12 +194,16 @@ fn place(lab: &Running, node: usize, job: &str) -> Result<Place, JobError> {
 
 /// The job's places, emptied however the job ends.
 #[derive(Debug, Default)]
-struct Places(Vec<Place>);
+struct Places {
+    all: Vec<Place>,
+    guard: Option<Guard>,
+}
 
 impl Places {
     fn end(&mut self) -> Result<(), JobError> {
-        let groups: Vec<Group> = self.0.iter_mut().filter_map(|place| place.group.take()).collect();
+        let groups: Vec<Group> = self.all.iter_mut().filter_map(|place| place.group.take()).collect();
         let results: Vec<_> = groups.into_iter().map(|group| group.kill().and_then(|()| group.remove())).collect();
+        self.guard = None;
         Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, setsid, waitid};
 use serde::{Deserialize, Serialize};
 
 /// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
@@ -74,6 +74,21 @@ impl ProcessId {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Leaves the caller's session, terminal, working directory and standard input and output behind, as a process does that
+/// is to outlive its caller.
+///
+/// # Errors
+/// As `setsid(2)`, which refuses the leader of a process group, `chdir(2)` and `open(2)`.
+pub fn detach() -> io::Result<()> {
+    setsid()?;
+    std::env::set_current_dir("/")?;
+    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
 }
 
 /// Waits until the process behind `pidfd` has ended, at most `patience`. True where it has.

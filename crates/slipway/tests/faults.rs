@@ -129,9 +129,53 @@ fn down_killed_at_any_moment() {
     killed_in_rounds(15, |place, name, _| place.slipway(["down", name]), true);
 }
 
+/// Whatever the job has started goes with `run`, in the background or not; what others run in the nodes stays.
+#[test]
+fn a_killed_run_takes_its_job_along_and_nothing_else() {
+    for mpi in [None, Some("mpich")] {
+        let place = Place::new();
+        let lab = place.up("alone", "nodes: {n: {count: 3, command: [sleep, '4000']}}\n");
+        lab.exec("n1", ["sh", "-c", "setsid sleep 3000 > /dev/null 2>&1 &"]);
+        let mut exec = quietly(&mut lab.program("n2", ["sleep", "2000"]));
+        let programs = |node: &str| {
+            let listed = lab.exec(node, ["ps", "-e", "-o", "args="]);
+            let mut programs: Vec<_> = listed.lines().filter(|line| line.starts_with("sleep")).collect();
+            programs.sort_unstable();
+            programs.join(", ")
+        };
+        await_that("others' programs run", || programs("n2") == "sleep 2000, sleep 4000");
+        let others = ["n1", "n2", "n3"].map(programs);
+
+        // Daemons that leave their session, and one that is nobody's child any more.
+        let job = "setsid sleep 1000 & (setsid setsid sleep 1001 &) ; sleep 1002";
+        let mut run = place.slipway(["run", "--on", "n1,n2", "--out", "out"]);
+        run.args(mpi.map(|mpi| ["--mpi", mpi]).into_iter().flatten()).args([&lab.name, "--", "sh", "-c", job]);
+        let mut run = quietly(&mut run);
+        let runs = |node| (1000..=1002).all(|time| programs(node).contains(&format!("sleep {time}")));
+        await_that("the job runs in both nodes", || runs("n1") && runs("n2"));
+        run.kill().expect("a child can be killed");
+        run.wait().expect("a child can be waited for");
+
+        await_that("the job has ended", || ["n1", "n2", "n3"].map(programs) == others);
+        let jobs = |group: &PathBuf| group.file_name().is_some_and(|name| name.to_string_lossy().starts_with("job-"));
+        let nodes = || {
+            let groups = Inventory::of(&place).cgroups;
+            groups.iter().map(|lab| lab.join("n1")).collect::<Vec<_>>()
+        };
+        let left = || nodes().iter().any(|node| common::entries(node).any(|path| jobs(&path)));
+        await_that("its control groups are gone", || !left());
+        let shared = place.path().join("state").join(&lab.name).join("node");
+        await_that("its folder is gone", || !common::entries(&shared).any(|path| jobs(&path)));
+        assert!(exec.try_wait().expect("looked at").is_none(), "`exec` runs on");
+        assert_eq!(lab.row("n1")["status"], "running");
+        lab.down();
+        exec.wait().expect("it ends with its node");
+    }
+}
+
 #[test]
 fn run_killed_at_any_moment() {
-    // What it starts in the background outlives its own process, but not the lab.
+    // What it starts in the background ends after its own process does, while the lab goes down.
     let run = |place: &Place, name: &str, _: Option<&Lab<'_>>| {
         let out = place.path().join(format!("out-{}", rand::random::<u64>()));
         let mut command = place.slipway(["run", name, "--out"]);
@@ -374,6 +418,18 @@ fn down_ends_a_lab_that_is_being_made() {
     up.wait().expect("waited for");
     await_that("down does not wait for a lab that runs", || down.try_wait().expect("looked at").is_some());
     as_before(&place, &before, "after down");
+}
+
+/// A node ends when all of its processes are collected, and its command is the anchor's to collect.
+#[test]
+fn a_node_whose_command_ignores_sigterm_is_stopped_and_started() {
+    let place = Place::new();
+    let lab = place.up("deaf", "nodes: {n: {count: 2, command: [sh, -c, \"trap '' TERM; sleep 1000; sleep 1000\"]}}\n");
+    let mut stop = quietly(&mut place.slipway(["stop", "--grace", "100ms", &lab.name, "n1"]));
+    await_that("n1 is stopped", || stop.try_wait().expect("looked at").is_some());
+    assert_eq!((&lab.row("n1")["status"], &lab.row("n2")["status"]), (&"stopped".into(), &"running".into()));
+    place.run(["start", &lab.name, "n1"]);
+    assert!(lab.exec("n1", ["ps", "-e", "-o", "args="]).contains("sleep 1000"), "its command runs again");
 }
 
 #[test]

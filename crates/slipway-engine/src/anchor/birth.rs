@@ -1,10 +1,12 @@
 //! Nodes as their anchor holds them: born, ended, born again.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::waitpid;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -76,7 +78,7 @@ impl Nodes {
     ) -> Result<(), String> {
         let outcome = self.bear(alone, blueprint, which, &mut ready);
         if outcome.is_err() {
-            self.kill(which);
+            self.kill(blueprint, which);
         }
         outcome
     }
@@ -239,31 +241,44 @@ impl Nodes {
             .iter()
             .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
             .map_err(|error| error.to_string());
-        self.kill(&which);
+        self.kill(blueprint, &which);
         blueprint.write(&self.state)?;
         silenced
     }
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, blueprint: &Blueprint) {
         let all: Vec<usize> = (0..self.slots.len()).collect();
-        self.kill(&all);
+        self.kill(blueprint, &all);
     }
 
     /// Ends the inits of `which`, and so every process in their PID namespaces.
-    fn kill(&mut self, which: &[usize]) {
+    fn kill(&mut self, blueprint: &Blueprint, which: &[usize]) {
         for &index in which {
             if let Some(pidfd) = &self.slots[index].pidfd {
                 // Gone already is what is wanted.
                 let _ = pidfd_send_signal(pidfd, Signal::KILL);
             }
         }
+        let mut ending = BTreeSet::new();
         for &index in which {
             self.slots[index].pidfd = None;
             let node = &mut self.state.nodes[index];
             *node = NodeState { status: NodeStatus::Stopped, ..node.clone() };
-            if let Some(init) = node.init.take() {
-                let _ = waitpid(nix::unistd::Pid::from_raw(init.pid), None);
+            ending.extend(node.init.take().map(|init| init.pid));
+        }
+        // Whichever child ends first: an init ends after all others in its node are collected (`pid_namespaces(7)`), and
+        // the node's command is this process's child too.
+        while !ending.is_empty() {
+            match waitpid(None, None) {
+                Ok(status) => {
+                    let pid = status.pid().map_or(0, nix::unistd::Pid::as_raw);
+                    if !ending.remove(&pid) {
+                        self.ended(blueprint, pid);
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => break,
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn serve(
         if ready[0] {
             while let Some(signal) = signals.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
-                    nodes.end();
+                    nodes.end(blueprint);
                     return Ok(());
                 }
             }

@@ -268,23 +268,31 @@ impl Group {
 
 fn pids(folder: &Folder) -> Result<Vec<i32>, CgroupError> {
     let mut found: Vec<i32> = folder.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect();
-    for name in folder.children()? {
-        if let Some(child) = folder.child(&name)? {
-            found.extend(pids(&child)?);
-        }
+    for child in children(folder)? {
+        found.extend(unless_gone(pids(&child))?);
     }
     Ok(found)
+}
+
+fn children(folder: &Folder) -> Result<Vec<Folder>, CgroupError> {
+    folder.children()?.iter().filter_map(|name| folder.child(name).transpose()).collect()
+}
+
+/// Nothing, of a child that was removed meanwhile: a job's groups go with the job, whatever else goes on in the node.
+fn unless_gone<T: Default>(found: Result<T, CgroupError>) -> Result<T, CgroupError> {
+    let is_gone = |error: &io::Error| {
+        error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
+    };
+    match found {
+        Err(CgroupError::Io { source, .. }) if is_gone(&source) => Ok(T::default()),
+        found => found,
+    }
 }
 
 /// Thaws a version 1 folder and each one below, which may have been frozen for itself: a stopped process cannot end.
 fn thaw_below(folder: &Folder) -> Result<(), CgroupError> {
     folder.write("freezer.state", "THAWED")?;
-    for name in folder.children()? {
-        if let Some(child) = folder.child(&name)? {
-            thaw_below(&child)?;
-        }
-    }
-    Ok(())
+    children(folder)?.iter().try_for_each(|child| unless_gone(thaw_below(child)))
 }
 
 fn wait_empty(place: &Place) -> Result<(), CgroupError> {
@@ -308,11 +316,8 @@ fn wait_empty(place: &Place) -> Result<(), CgroupError> {
 }
 
 fn remove(place: &Place) -> Result<(), CgroupError> {
-    for name in place.folder.children()? {
-        if let Some(child) = place.folder.child(&name)? {
-            let part = place.part.clone();
-            remove(&Place { part, folder: child })?;
-        }
+    for folder in children(&place.folder)? {
+        unless_gone(remove(&Place { part: place.part.clone(), folder }))?;
     }
     let path = place.folder.path();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {

@@ -69,6 +69,6 @@ impl Inventory {
 }
 
 /// What is in a folder; nothing where there is none.
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+pub fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use inventory::Inventory;
+pub use inventory::{Inventory, entries};
 
 /// State, images, scratch and lab names that no other test has. Dropped, it takes its labs down.
 pub struct Place {
