@@ -1,4 +1,4 @@
-//! Network devices, addresses, routes and neighbours, spoken directly to the kernel (`rtnetlink(7)`).
+//! Network devices, addresses, routes, neighbours and traffic control, spoken directly to the kernel (`rtnetlink(7)`).
 //!
 //! A [`Netlink`] socket belongs to the network namespace that it was opened in and stays there, whatever its thread enters
 //! later: one socket per namespace, kept, is cheaper and clearer than entering and leaving. [`Request`]s are plain values;
@@ -9,6 +9,7 @@ mod ethtool;
 mod generic;
 mod link;
 mod request;
+mod tc;
 mod watch;
 
 use std::fmt;
@@ -27,6 +28,7 @@ pub use link::{Counters, Link, Mac, MacText};
 pub use request::{
     AddrGenMode, Bridge, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
 };
+pub use tc::{BpfFilter, Direction, Distribution, Handle, Loss, Netem, Qdisc, QdiscStats, ReplaceQdisc, Tbf};
 pub use watch::AddressWatch;
 
 /// Bytes sent at once. Well below the default send buffer (`net.core.wmem_default`, 208 KiB).

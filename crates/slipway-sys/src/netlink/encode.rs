@@ -14,10 +14,10 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, Neighb
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Mac;
 use super::request::{
     AddrGenMode, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
 };
+use super::{Mac, tc};
 
 /// Making a device fails where one exists: what is there was not made by us.
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
@@ -31,6 +31,7 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         Request::AddBridge(bridge) => (RouteNetlinkMessage::NewLink(add_bridge(&bridge.link)), NEW),
         Request::AddVxlan(vxlan) => (RouteNetlinkMessage::NewLink(add_vxlan(vxlan)), NEW),
         Request::AddMacvlan(macvlan) => (RouteNetlinkMessage::NewLink(add_macvlan(macvlan)), NEW),
+        Request::AddIfb(link) => (RouteNetlinkMessage::NewLink(add_ifb(link)), NEW),
         Request::SetLink(set) => (RouteNetlinkMessage::SetLink(set_link(set)), 0),
         Request::SetBridgePort(port) => (RouteNetlinkMessage::NewLink(set_port(port)), 0),
         Request::DeleteLink(index) => (RouteNetlinkMessage::DelLink(link_at(*index)), 0),
@@ -50,6 +51,16 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         }
         Request::DeleteForwarding { index, mac, to } => {
             (RouteNetlinkMessage::DelNeighbour(forwarding(*index, *mac, *to)), 0)
+        }
+        Request::AddClsact(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_clsact(*index)), NEW),
+        Request::DeleteClsact(index) => (RouteNetlinkMessage::DelQueueDiscipline(tc::delete_clsact(*index)), 0),
+        // Not exclusive: the filter's handle is fixed, so a new program takes the old one's place.
+        Request::AddBpfFilter(filter) => {
+            (RouteNetlinkMessage::NewTrafficFilter(tc::clsact_filter(filter)), NLM_F_CREATE)
+        }
+        Request::ReplaceQdisc(replace) => (RouteNetlinkMessage::NewQueueDiscipline(tc::replace_qdisc(replace)), PUT),
+        Request::DeleteQdisc { index, parent } => {
+            (RouteNetlinkMessage::DelQueueDiscipline(tc::delete_qdisc(*index, *parent)), 0)
         }
     }
 }
@@ -130,6 +141,12 @@ fn add_macvlan(macvlan: &Macvlan<'_>) -> LinkMessage {
     with_info(message, InfoKind::MacVlan, InfoData::MacVlan(vec![InfoMacVlan::Mode(mode)]))
 }
 
+fn add_ifb(link: &NewLink) -> LinkMessage {
+    let mut message = new_link(link);
+    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]));
+    message
+}
+
 fn set_link(set: &SetLink<'_>) -> LinkMessage {
     let mut message = link_at(set.index);
     if let Some(up) = set.up {
@@ -139,6 +156,8 @@ fn set_link(set: &SetLink<'_>) -> LinkMessage {
     message.attributes.extend(set.mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
     message.attributes.extend(set.mtu.map(LinkAttribute::Mtu));
     message.attributes.extend(set.master.map(LinkAttribute::Controller));
+    message.attributes.extend(set.gso_max_segs.map(LinkAttribute::GsoMaxSegs));
+    message.attributes.extend(set.tx_queue_len.map(LinkAttribute::TxQueueLen));
     if let Some(mode) = set.addr_gen_mode {
         let mode = match mode {
             AddrGenMode::Eui64 => In6AddrGenMode::Eui64,

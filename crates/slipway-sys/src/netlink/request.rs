@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use super::tc::{BpfFilter, Handle, ReplaceQdisc};
 use super::{Mac, MacText};
 
 /// One request. Devices are named by interface index (`ifindex`), except those being made. Making a device that exists is
@@ -18,6 +19,9 @@ pub enum Request<'a> {
     AddVxlan(Vxlan),
     /// Makes a device that shares a parent's wire under a MAC address of its own.
     AddMacvlan(Macvlan<'a>),
+    /// Makes a device that passes on what is redirected to it (an intermediate functional block): received packets can so be
+    /// given to a queueing discipline.
+    AddIfb(NewLink),
     /// Changes a device.
     SetLink(SetLink<'a>),
     /// Changes a port of a bridge.
@@ -74,6 +78,21 @@ pub enum Request<'a> {
         mac: Mac,
         /// Where it pointed.
         to: Forward,
+    },
+    /// Gives the device of this index its places for programs, ingress and egress (tc-bpf(8)).
+    AddClsact(u32),
+    /// Takes them away, and the programs in them.
+    DeleteClsact(u32),
+    /// Runs a program on every packet. There is one to a direction; a new one takes the place of the old, between two packets.
+    AddBpfFilter(BpfFilter<'a>),
+    /// Puts a queueing discipline in its place.
+    ReplaceQdisc(ReplaceQdisc),
+    /// Takes a queueing discipline away; at the root, the device's default takes its place.
+    DeleteQdisc {
+        /// The device.
+        index: u32,
+        /// Its place.
+        parent: Handle,
     },
 }
 
@@ -199,6 +218,10 @@ pub struct SetLink<'a> {
     pub mac: Option<Mac>,
     /// How IPv6 link-local addresses are made.
     pub addr_gen_mode: Option<AddrGenMode>,
+    /// Packets that one large segment may stand for on its way out; 1 lets no larger one than a packet through.
+    pub gso_max_segs: Option<u32>,
+    /// Packets that may wait in the device's default queue, and for the reader of a TAP device.
+    pub tx_queue_len: Option<u32>,
     /// The namespace it moves to.
     pub net: Option<BorrowedFd<'a>>,
 }
@@ -230,6 +253,7 @@ impl fmt::Display for Request<'_> {
                 write!(f, "create vxlan {} (vni {}, local {})", vxlan.link.name, vxlan.vni, vxlan.local)
             }
             Self::AddMacvlan(macvlan) => write!(f, "create macvlan {} on device {}", macvlan.link.name, macvlan.parent),
+            Self::AddIfb(link) => write!(f, "create ifb {}", link.name),
             Self::SetLink(set) => set.fmt(f),
             Self::SetBridgePort(port) => write!(f, "set bridge port options of device {}", port.index),
             Self::DeleteLink(index) => write!(f, "delete device {index}"),
@@ -250,6 +274,15 @@ impl fmt::Display for Request<'_> {
             Self::DeleteForwarding { index, mac, to } => {
                 write!(f, "stop forwarding {} {to} of device {index}", MacText(*mac))
             }
+            Self::AddClsact(index) => write!(f, "add clsact to device {index}"),
+            Self::DeleteClsact(index) => write!(f, "delete clsact of device {index}"),
+            Self::AddBpfFilter(BpfFilter { index, direction, name, .. }) => {
+                write!(f, "run program {name} on {direction} of device {index}")
+            }
+            Self::ReplaceQdisc(ReplaceQdisc { index, parent, qdisc, .. }) => {
+                write!(f, "put qdisc {} at {parent} of device {index}", qdisc.kind())
+            }
+            Self::DeleteQdisc { index, parent } => write!(f, "delete the qdisc at {parent} of device {index}"),
         }
     }
 }
@@ -283,6 +316,12 @@ impl fmt::Display for SetLink<'_> {
         }
         if let Some(mode) = self.addr_gen_mode {
             write!(f, " addrgenmode {}", if mode == AddrGenMode::None { "none" } else { "eui64" })?;
+        }
+        if let Some(segments) = self.gso_max_segs {
+            write!(f, " gso_max_segs {segments}")?;
+        }
+        if let Some(packets) = self.tx_queue_len {
+            write!(f, " txqueuelen {packets}")?;
         }
         if self.net.is_some() {
             f.write_str(" in another namespace")?;
