@@ -190,6 +190,7 @@ impl FromStr for Loss {
         let mut words = text.split_whitespace();
         let (model, words): (_, Vec<&str>) = match words.next() {
             Some(model @ ("gemodel" | "state")) => (model, words.collect()),
+            Some(word) if word.starts_with(|c: char| c.is_ascii_alphabetic()) => return Err(unknown()),
             _ => return Ok(Self::Random(text.parse()?)),
         };
         let shares = words.into_iter().map(str::parse).collect::<Result<Vec<Fraction>, _>>()?;

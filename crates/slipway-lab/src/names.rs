@@ -41,8 +41,8 @@ pub(crate) fn from_file(file: &str) -> String {
 /// The help for an unknown word: the known word nearest to it, then all of them.
 pub(crate) fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
     let known = known.iter().map(AsRef::as_ref);
-    let list = match known.clone().take(16).collect::<Vec<_>>() {
-        few if few.len() < 16 => few.join(", "),
+    let list = match known.clone().take(24).collect::<Vec<_>>() {
+        few if few.len() < 24 => few.join(", "),
         many => format!("{}, …", many[..12].join(", ")),
     };
     match closest(unknown, known) {

@@ -216,7 +216,8 @@ impl FromStr for Fraction {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let (number, unit) = split(text, FRACTION)?;
-        let value = decimal(number, FRACTION)? / 100.0;
+        // Rounded once; a division would round what was rounded already.
+        let value = decimal(&format!("{number}e-2"), FRACTION)?;
         match unit {
             "%" if value <= 1.0 => Ok(Self(value)),
             "%" => Err(UnitError::MoreThanAll { text: text.trim().into() }),
@@ -226,13 +227,18 @@ impl FromStr for Fraction {
 }
 
 impl fmt::Display for Fraction {
+    /// The decimal point moves; nothing is multiplied, so that every share reads back as itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The shortest percentage that reads back as the same share.
-        let exact = |percent: &f64| percent.to_string().parse().is_ok_and(|read: f64| read / 100.0 == self.0);
-        let percent = self.0 * 100.0;
-        let near = [percent, percent.next_down(), percent.next_up()];
-        let shortest = near.iter().filter(|percent| exact(percent)).min_by_key(|percent| percent.to_string().len());
-        write!(f, "{}%", shortest.unwrap_or(&percent))
+        let text = self.0.to_string();
+        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        let fraction = format!("{fraction:0<2}");
+        let (hundredths, rest) = fraction.split_at(2);
+        let percent = format!("{whole}{hundredths}");
+        let percent = match percent.trim_start_matches('0') {
+            "" => "0",
+            percent => percent,
+        };
+        if rest.is_empty() { write!(f, "{percent}%") } else { write!(f, "{percent}.{rest}%") }
     }
 }
 
@@ -491,6 +497,11 @@ mod tests {
             prop_assert_eq!(value.to_string().parse(), Ok(value));
             let value = Fraction(percent / 100.0);
             prop_assert_eq!(value.to_string().parse(), Ok(value));
+        }
+
+        #[test]
+        fn any_share_round_trips(share in 0.0..=1.0) {
+            prop_assert_eq!(Fraction(share).to_string().parse(), Ok(Fraction(share)));
         }
 
         #[test]

@@ -50,3 +50,15 @@ fn what_a_driver_cannot_do_is_refused() {
     let sriov = under(DriverKind::Sriov, "nodes: {n: }").unwrap_err();
     assert!(sriov.plain().contains("driver sriov needs a parent interface"), "{}", sriov.plain());
 }
+
+/// Conditions are never left aside: under a driver that cannot make them the file has no meaning.
+#[test]
+fn conditions_and_driver_host_exclude_each_other() {
+    for conditions in ["networks: {net: {conditions: {delay: 5ms}}}", "links: [{between: [n1, n2], delay: 5ms}]"] {
+        let text = format!("{conditions}\nnodes: {{n: {{count: 2}}}}");
+        assert!(under(DriverKind::Vxlan, &text).is_ok());
+        let errors = under(DriverKind::Host, &text).unwrap_err();
+        assert!(errors.plain().contains("driver host cannot make conditions"), "{}", errors.plain());
+        assert!(errors.plain().contains("leave driver host out of the comparison"), "{}", errors.plain());
+    }
+}

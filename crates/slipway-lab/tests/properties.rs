@@ -137,8 +137,8 @@ fn right_lab() -> impl Strategy<Value = Value> {
                 }
                 let mut members = Map::new();
                 for network in &on {
-                    // Far apart, so that groups do not meet.
-                    let asked = format!("10.{}.{}.{}", 64 + network, 100 + i, address.max(1));
+                    // Far apart, so that groups do not meet: a group may go on into the next /24.
+                    let asked = format!("10.{}.{}.{}", 64 + network, 100 + 2 * i, address.max(1));
                     let member = if address % 3 == 0 { json!({"ipv4": asked}) } else { Value::Null };
                     members.insert(format!("net{network}"), member);
                 }

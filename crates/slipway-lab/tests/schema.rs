@@ -56,6 +56,10 @@ fn keys_are_the_same_in_schema_and_reader() {
         ("Node", "nodes: {n: {?: 1}}"),
         ("Membership", "nodes: {n: {networks: {net: {?: 1}}}}"),
         ("MountSettings", "nodes: {n: {mounts: [{source: x, target: /x, ?: 1}]}}"),
+        ("Conditions", "nodes: {n: }\nnetworks: {x: {conditions: {?: 1}}}"),
+        ("Ingress", "nodes: {n: }\nnetworks: {x: {conditions: {ingress: {?: 1}}}}"),
+        ("Link", "nodes: {n: {count: 2}}\nlinks: [{between: [n1, n2], delay: 1ms, ?: 1}]"),
+        ("Disk", "nodes: {n: {disk: {write: 1MB/s, ?: 1}}}"),
         ("Job", "nodes: {n: }\njob: {command: x, ?: 1}"),
         ("Figure", "nodes: {n: }\njob: {command: x, figure: {wall_time: true, ?: 1}}"),
     ];

@@ -1,6 +1,7 @@
 //! The lab file as it is written. These types are the whole grammar: the reader follows them and the JSON Schema is made
 //! of them, so what stands in the comments here is what an editor shows.
 
+mod condition;
 mod job;
 mod node;
 
@@ -10,10 +11,11 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 use crate::de::{Named, Spanned};
-use crate::model::{DriverKind, MacvlanMode};
+use crate::model::{DriverKind, LinkMechanism, MacvlanMode};
 use crate::shape::by_shape;
 use crate::written::{CpuList, Machine, Written};
 
@@ -49,6 +51,10 @@ pub(crate) struct File {
     /// Nodes by name. With `count`, `n` becomes n1, n2, …
     #[schemars(extend("propertyNames" = {"pattern": "^[a-z][a-z0-9-]{0,31}$"}, "minProperties" = 1))]
     pub(crate) nodes: Named<Node>,
+    /// Conditions between nodes: delays, losses and rates from some to others, or a matrix of delays from a file.
+    pub(crate) links: Option<Vec<Spanned<Link>>>,
+    /// How conditions of links are made. `auto` when left out.
+    pub(crate) mechanism: Option<LinkMechanism>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub(crate) job: Option<Job>,
 }
@@ -172,6 +178,8 @@ pub(crate) struct NetworkSettings {
     /// VXLAN network identifier (vxlan).
     #[schemars(range(min = 1, max = 16_777_215))]
     pub(crate) vni: Option<Spanned<u32>>,
+    /// What packets undergo at every interface of the network.
+    pub(crate) conditions: Option<Spanned<Conditions>>,
 }
 
 /// Whether and where a network has IPv6.

@@ -3,50 +3,46 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{Address4, Address6};
+use super::{Address4, Address6, Conditions, Setting, with_node_keys};
+use crate::condition::Cpu;
 use crate::de::{Named, Spanned};
 use crate::shape::by_shape;
-use crate::units::{Bytes, Cores};
+use crate::units::{Bytes, Seconds};
 use crate::written::{CpuList, Mac, Written};
 
-/// A node, or with `count` a group of equal nodes.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a node's settings: a map, or nothing")]
-pub(crate) struct Node {
-    /// How many. `n` with `count: 3` becomes n1, n2, n3.
-    #[schemars(range(min = 1, max = 10000))]
-    pub(crate) count: Option<Spanned<u32>>,
-    /// The root file system: `host` or one of `images`. `host` when left out.
-    pub(crate) image: Option<Spanned<String>>,
-    /// The virtual host it is placed on. By `placement` when left out.
-    pub(crate) host: Option<Spanned<String>>,
-    /// The networks it is on: eth0 on the first, eth1 on the second, … The lab's first network when left out.
-    pub(crate) networks: Option<Spanned<Memberships>>,
-    /// `true`: forwards packets between its networks; the others' routes lead through it.
-    pub(crate) gateway: Option<Spanned<bool>>,
-    /// Processor time: `50%` is half of one core. No limit when left out.
-    pub(crate) cpu: Option<Spanned<Cores>>,
-    /// Processors it may run on, such as `0-3,6`.
-    pub(crate) cpuset: Option<Spanned<Written<CpuList>>>,
-    /// Memory, such as `512MiB`. No limit when left out.
-    pub(crate) memory: Option<Spanned<Bytes>>,
-    /// Processes and threads. No limit when left out.
-    #[schemars(range(min = 8))]
-    pub(crate) pids: Option<Spanned<u32>>,
-    /// Folders and files of this machine that it sees.
-    pub(crate) mounts: Option<Vec<Mount>>,
-    /// Environment added for every program in the node.
-    #[serde(default)]
-    pub(crate) env: Named<Value>,
-    /// A program started with the node and ended with it.
-    pub(crate) command: Option<Spanned<Command>>,
-    /// MPI slots. 1 when left out.
-    #[schemars(range(min = 1, max = 65535))]
-    pub(crate) slots: Option<Spanned<u32>>,
-    /// `true`: an OpenSSH server runs in the node, with keys of the lab's own.
-    pub(crate) sshd: Option<bool>,
-    /// `true`: the root file system cannot be written.
-    pub(crate) read_only: Option<bool>,
+with_node_keys! {
+    /// A node, or with `count` a group of equal nodes.
+    #[derive(Debug, Default, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields, expecting = "a node's settings: a map, or nothing")]
+    Node {
+        /// How many. `n` with `count: 3` becomes n1, n2, n3.
+        #[schemars(range(min = 1, max = 10000))]
+        count: Option<Spanned<u32>>,
+        /// The root file system: `host` or one of `images`. `host` when left out.
+        image: Option<Spanned<String>>,
+        /// The virtual host it is placed on. By `placement` when left out.
+        host: Option<Spanned<String>>,
+        /// The networks it is on: eth0 on the first, eth1 on the second, … The lab's first network when left out.
+        networks: Option<Spanned<Memberships>>,
+        /// `true`: forwards packets between its networks; the others' routes lead through it.
+        gateway: Option<Spanned<bool>>,
+        /// Folders and files of this machine that it sees.
+        mounts: Option<Vec<Mount>>,
+        /// Environment added for every program in the node.
+        #[serde(default)]
+        env: Named<Value>,
+        /// A program started with the node and ended with it.
+        command: Option<Spanned<Command>>,
+        /// MPI slots. 1 when left out.
+        #[schemars(range(min = 1, max = 65535))]
+        slots: Option<Spanned<u32>>,
+        /// `true`: an OpenSSH server runs in the node, with keys of the lab's own.
+        sshd: Option<bool>,
+        /// `true`: the root file system cannot be written.
+        read_only: Option<bool>,
+        /// Processors it may run on, such as `0-3,6`.
+        cpuset: Option<Spanned<Written<CpuList>>>,
+    }
 }
 
 /// The networks a node is on.
@@ -55,20 +51,20 @@ pub(crate) struct Node {
 pub(crate) enum Memberships {
     /// Their names.
     Names(Vec<Spanned<String>>),
-    /// Their names, with addresses.
+    /// Their names, with addresses and conditions.
     Settings(Named<Membership>),
 }
 
 by_shape!(
     Memberships,
-    "a list of networks' names, or a map of networks to addresses",
+    "a list of networks' names, or a map of networks to settings",
     List => Names,
     Map => Settings,
 );
 
-/// A node's addresses on a network. Given out in order when left out.
+/// A node's place on a network. Addresses are given out in order when left out.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "addresses: a map of `ipv4`, `ipv6`, `mac`, or nothing")]
+#[serde(deny_unknown_fields, expecting = "settings: a map of `ipv4`, `ipv6`, `mac`, `conditions`, or nothing")]
 pub(crate) struct Membership {
     /// IPv4 address; for a group, the first node's, the others following on.
     pub(crate) ipv4: Option<Spanned<Address4>>,
@@ -76,6 +72,8 @@ pub(crate) struct Membership {
     pub(crate) ipv6: Option<Spanned<Address6>>,
     /// Ethernet address. Derived from the names of lab, network and node when left out.
     pub(crate) mac: Option<Spanned<Written<Mac>>>,
+    /// What packets undergo at this interface. They hold over the network's, key by key.
+    pub(crate) conditions: Option<Spanned<Conditions>>,
 }
 
 /// A bind mount.

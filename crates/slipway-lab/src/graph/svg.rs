@@ -17,7 +17,7 @@ const GAP: f64 = 12.0;
 const HOST_TITLE: f64 = 34.0;
 /// A wire's share of its box's side.
 const WIRE: f64 = 18.0;
-/// Between a host and the bars: room for the wires' labels.
+/// Between a host and the bars: room for the wires' labels; more where they are longer.
 const LABELS: f64 = 190.0;
 const BAR: f64 = 22.0;
 const BAR_STEP: f64 = 40.0;
@@ -91,11 +91,13 @@ impl<'l> Plan<'l> {
         let details = items.iter().map(|item| longest(&item.details()) * 6.6);
         let box_width = names.chain(details).fold(110.0, f64::max).min(340.0) + 24.0;
         let host_width = box_width + 2.0 * GAP;
+        let wires = items.iter().flat_map(Item::wires).map(|wire| longest(&wire.label) * 6.0 + 30.0);
+        let labels = wires.fold(LABELS, f64::max);
         let two_sides = lab.hosts.len() > 1;
-        let bars = MARGIN + LABELS + if two_sides { host_width } else { 0.0 };
+        let bars = MARGIN + labels + if two_sides { host_width } else { 0.0 };
         let bars = if two_sides { bars } else { MARGIN };
         let count = lab.networks.len() + usize::from(lab.underlay.is_some());
-        let right = bars + BAR_STEP * count as f64 - (BAR_STEP - BAR) + LABELS;
+        let right = bars + BAR_STEP * count as f64 - (BAR_STEP - BAR) + labels;
         let top = HEADER + LEGEND_LINE * count as f64 + 12.0;
 
         let hosts_top = top + Self::bar_names(lab).map(|name| longest(&name) * 7.6).fold(0.0, f64::max) + 16.0;

@@ -2,9 +2,11 @@
 //! goes on after an error with something plausible in its place, so that all errors are found.
 
 mod address;
+mod condition;
 mod host;
 mod image;
 mod job;
+mod link;
 mod mac;
 mod mount;
 mod network;
@@ -18,7 +20,7 @@ use std::path::Path;
 use crate::de::Spanned;
 use crate::errors::{LabErrors, Report};
 use crate::file::File;
-use crate::model::{DriverKind, Lab, LinkMechanism};
+use crate::model::{DriverKind, Lab};
 use crate::tree::Tree;
 use crate::{de, names};
 
@@ -78,9 +80,10 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
         nodes,
         links: Vec::new(),
         matrices: Vec::new(),
-        mechanism: LinkMechanism::default(),
+        mechanism: file.mechanism.unwrap_or_default(),
         job: None,
     };
+    link::links(file.links.as_deref().unwrap_or_default(), base_dir, overrides.driver, &mut lab, report);
     lab.job = file.job.as_ref().and_then(|written| job::job(written, &lab, report));
     lab
 }

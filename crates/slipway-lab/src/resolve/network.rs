@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use super::condition;
 use super::host::Hosts;
+use crate::condition::Conditions;
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
 use crate::file::{File, Ipv6Choice, Network as Written, NetworkSettings};
@@ -22,6 +24,10 @@ const VXLAN_OVERHEAD: u32 = 50;
 pub(super) struct Networks {
     pub(super) list: Vec<Network>,
     pub(super) places: Vec<Places>,
+    /// What each network's interfaces undergo, unless a node says more.
+    pub(super) conditions: Vec<Conditions>,
+    /// The driver that was decided on outside of the file.
+    pub(super) replaced: Option<DriverKind>,
 }
 
 /// Where the parts of a network are written; the name's place for what is not.
@@ -38,10 +44,10 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
         let message = format!("{} networks are more than a lab can have", entries.len());
         report.add(entries[MOST_NETWORKS].name.at, message, format!("declare at most {MOST_NETWORKS}"));
     }
-    let mut networks = Networks { list: Vec::new(), places: Vec::new() };
+    let mut networks = Networks { list: Vec::new(), places: Vec::new(), conditions: Vec::new(), replaced: driver };
     if entries.is_empty() {
         let name = Spanned { value: "net".to_owned(), at: hosts.at, whole: hosts.at };
-        networks.add(&name, NetworkSettings::default(), hosts, driver, report);
+        networks.add(&name, NetworkSettings::default(), hosts, report);
     }
     for entry in entries.iter().take(MOST_NETWORKS) {
         names::check(&entry.name, report);
@@ -49,7 +55,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
             Written::Driver(driver) => NetworkSettings { driver: Some(driver.clone()), ..Default::default() },
             Written::Settings(settings) => (**settings).clone(),
         };
-        networks.add(&entry.name, settings, hosts, driver, report);
+        networks.add(&entry.name, settings, hosts, report);
     }
     number_vxlans(entries.iter().map(|entry| &entry.value), &mut networks.list, report);
     keep_apart(&networks, hosts, report);
@@ -57,19 +63,19 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
 }
 
 impl Networks {
-    fn add(
-        &mut self,
-        name: &Spanned<String>,
-        mut settings: NetworkSettings,
-        hosts: &Hosts,
-        replaced: Option<DriverKind>,
-        report: &mut Report,
-    ) {
-        let driver = replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);
+    fn add(&mut self, name: &Spanned<String>, mut settings: NetworkSettings, hosts: &Hosts, report: &mut Report) {
+        let driver =
+            self.replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);
         let driver_at = settings.driver.as_ref().map_or(name.at, |driver| driver.at);
-        if replaced.is_some() {
+        if self.replaced.is_some() {
             leave_aside(&mut settings, driver);
         }
+        if let Some(conditions) = settings.conditions.as_ref().filter(|_| driver == DriverKind::Host) {
+            condition::refuse_on_host(&name.value, self.replaced, conditions.at, report);
+        }
+        let none = Conditions::default();
+        let conditions = settings.conditions.as_ref().map(|written| condition::over(written, &none, report));
+        self.conditions.push(conditions.unwrap_or_default());
         check_settings(&settings, driver, driver_at, hosts, report);
         let number = self.list.len();
         let ipv6 = match settings.ipv6.as_ref().map(|choice| &choice.value) {

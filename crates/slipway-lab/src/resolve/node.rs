@@ -8,22 +8,16 @@ use super::host::Hosts;
 use super::mac::Macs;
 use super::network::{Networks, Places};
 use super::program;
-use crate::condition::{Conditions, Cpu};
+use crate::change::Keys;
+use crate::condition::Conditions;
 use crate::de::{Entry, Spanned};
 use crate::errors::{Report, Span};
 use crate::file::{File, Membership, Memberships, Node as Written};
 use crate::model::{DriverKind, Interface, Limits, Network, Node};
 use crate::names;
-use crate::units::{Bytes, Cores};
 
 /// The most nodes of a lab.
 pub(crate) const MOST_NODES: usize = 10_000;
-/// No root file system runs a program in less.
-const LEAST_MEMORY: Bytes = Bytes(4 << 20);
-/// The kernel's least quota is 1 ms in 100 ms (`min_cfs_quota_period`, kernel/sched/core.c).
-const LEAST_CPU: Cores = Cores(0.01);
-/// `CONFIG_NR_CPUS` goes no further.
-const MOST_CPU: Cores = Cores(8192.0);
 
 /// A key below `nodes`, with its names turned into indices.
 pub(super) struct Group<'f> {
@@ -40,6 +34,7 @@ pub(super) struct Member<'f> {
     network: usize,
     /// The addresses it asks for.
     asked: Option<&'f Membership>,
+    conditions: Conditions,
     at: Span,
 }
 
@@ -95,7 +90,8 @@ fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, repo
 
 fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Report) -> Vec<Member<'f>> {
     let Some(written) = &entry.value.networks else {
-        return vec![Member { network: 0, asked: None, at: entry.name.at }];
+        let conditions = networks.conditions_at(0, None, report);
+        return vec![Member { network: 0, asked: None, conditions, at: entry.name.at }];
     };
     let asked: Vec<(&Spanned<String>, Option<&Membership>)> = match &written.value {
         Memberships::Names(names) => names.iter().map(|name| (name, None)).collect(),
@@ -116,22 +112,23 @@ fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Repo
             report.add(name.at, message, "name each network once; a node has one interface on it");
             continue;
         }
-        members.push(Member { network, asked, at: name.at });
+        let written = asked.and_then(|asked| asked.conditions.as_ref());
+        let conditions = networks.conditions_at(network, written, report);
+        members.push(Member { network, asked, conditions, at: name.at });
     }
     members
 }
 
 fn check_limits(spec: &Written, report: &mut Report) {
-    if let Some(cpu) = spec.cpu.as_ref().filter(|cpu| !(LEAST_CPU..=MOST_CPU).contains(&cpu.value)) {
-        report.add(cpu.at, "this is too little or too much processor time", format!("write `1%` to `{MOST_CPU}`"));
+    let limits = spec.limits();
+    let disk = spec.disk.as_ref();
+    for problem in limits.change.apply(&Limits::default()).problems() {
+        let at = limits.place(problem.key).unwrap_or_default();
+        report.add(at, problem.message, problem.help);
     }
-    if let Some(memory) = spec.memory.as_ref().filter(|memory| memory.value < LEAST_MEMORY) {
-        let message = format!("{} is too little for any program", memory.value);
-        report.add(memory.at, message, format!("write {LEAST_MEMORY} or more"));
-    }
-    if let Some(pids) = spec.pids.as_ref().filter(|pids| pids.value < 8) {
-        let message = format!("{} processes are too few for init and a program", pids.value);
-        report.add(pids.at, message, "write 8 or more");
+    if let Some(disk) = disk.filter(|disk| disk.value.is_empty() && !report.touches(disk.whole)) {
+        let help = "write for example `disk: {write: 20MB/s}`, or leave `disk` out";
+        report.add(disk.at, "a disk about which nothing is said", help);
     }
     if let Some(slots) = spec.slots.as_ref().filter(|slots| !(1..=65535).contains(&slots.value)) {
         report.add(slots.at, format!("a node cannot have {} slots", slots.value), "write 1 to 65535");
@@ -187,7 +184,7 @@ pub(super) fn nodes(
                     ipv4: to_v4(ipv4),
                     ipv6: ipv6.map(Ipv6Addr::from_bits),
                     mac,
-                    conditions: Conditions::default(),
+                    conditions: member.conditions.clone(),
                 }
             };
             let interfaces = group.members.iter().enumerate().map(interface).collect();
@@ -208,12 +205,7 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
         interfaces: Vec::new(),
         routes: Vec::new(),
         gateway: spec.gateway.as_ref().is_some_and(|gateway| gateway.value),
-        limits: Limits {
-            cpu: spec.cpu.as_ref().map(|cpu| Cpu::Cores(cpu.value)),
-            memory: spec.memory.as_ref().map(|memory| memory.value),
-            pids: spec.pids.as_ref().map(|pids| pids.value),
-            ..Limits::default()
-        },
+        limits: spec.limits().change.apply(&Limits::default()),
         mounts: Vec::new(),
         env: program::env(&spec.env, report),
         command: spec.command.as_ref().and_then(|command| program::words(command, report)),

@@ -1,0 +1,61 @@
+//! Conditions of interfaces: a network's, and over them those of a node's place on it.
+
+use super::network::Networks;
+use crate::change::Keys;
+use crate::condition::{Conditions, LinkConditions};
+use crate::de::Spanned;
+use crate::errors::{Report, Span};
+use crate::file::{Conditions as Written, Placed};
+use crate::model::{DriverKind, Network};
+
+/// What holds at an interface where `under` would hold without what is `written`.
+pub(super) fn over(written: &Spanned<Written>, under: &Conditions, report: &mut Report) -> Conditions {
+    let egress = direction(&written.value.change(), &under.egress, written.at, report);
+    let ingress = match &written.value.ingress {
+        Some(ingress) => direction(&ingress.value.change(), &under.ingress, ingress.at, report),
+        None => under.ingress.clone(),
+    };
+    Conditions { egress, ingress }
+}
+
+fn direction(
+    written: &Placed<LinkConditions>,
+    under: &LinkConditions,
+    at: Span,
+    report: &mut Report,
+) -> LinkConditions {
+    let merged = written.change.apply(under);
+    // What is wrong with the network's was said there.
+    let known = under.problems();
+    for problem in merged.problems().into_iter().filter(|problem| !known.contains(problem)) {
+        report.add(written.place(problem.key).unwrap_or(at), problem.message, problem.help);
+    }
+    merged
+}
+
+/// Nodes of driver host have no interface whose packets something could be done to.
+pub(super) fn refuse_on_host(network: &str, replaced: Option<DriverKind>, at: Span, report: &mut Report) {
+    let message = format!("driver host cannot make conditions: nodes of `{network}` use their host's own interfaces");
+    let help = match replaced {
+        Some(_) => "leave driver host out of the comparison, or take the conditions out of the file",
+        None => "take another driver, such as bridge, or leave the conditions out",
+    };
+    report.add(at, message, help);
+}
+
+impl Networks {
+    /// What holds at a member's interface.
+    pub(super) fn conditions_at(
+        &self,
+        network: usize,
+        written: Option<&Spanned<Written>>,
+        report: &mut Report,
+    ) -> Conditions {
+        let Some(written) = written else { return self.conditions[network].clone() };
+        let Network { driver, name, .. } = &self.list[network];
+        if *driver == DriverKind::Host {
+            refuse_on_host(name, self.replaced, written.at, report);
+        }
+        over(written, &self.conditions[network], report)
+    }
+}

@@ -1,0 +1,210 @@
+//! Conditions between nodes.
+
+use std::path::Path;
+
+use super::condition::refuse_on_host;
+use super::mount::path;
+use crate::change::Keys;
+use crate::condition::{LinkConditions, LinkRule, MatrixFile};
+use crate::de::Spanned;
+use crate::errors::{Report, Span};
+use crate::file::Link as Written;
+use crate::model::{DriverKind, Lab};
+use crate::names;
+
+/// Sets the lab's rules and matrices.
+pub(super) fn links(
+    written: &[Spanned<Written>],
+    base_dir: &Path,
+    replaced: Option<DriverKind>,
+    lab: &mut Lab,
+    report: &mut Report,
+) {
+    let mut rules = Vec::new();
+    for entry in written {
+        let link = &entry.value;
+        let network = match &link.network {
+            None => None,
+            Some(name) => match network(name, replaced, lab, report) {
+                Some(network) => Some(network),
+                None => continue,
+            },
+        };
+        if let Some(matrix) = &link.matrix {
+            lab.matrices.extend(matrix_file(entry, matrix, network, base_dir, report));
+            continue;
+        }
+        let Some((from, to, at)) = ends(entry, lab, report) else { continue };
+        if !check_ends(&from, &to, network, replaced, at, lab, report) {
+            continue;
+        }
+        let change = link.change();
+        for key in &change.change.clear {
+            let help = "leave it out; a rule only adds to the conditions of the sender's interface";
+            report.add(change.place(key).unwrap_or(entry.at), format!("`{key}: none` says nothing here"), help);
+        }
+        let conditions = change.change.set.clone();
+        if change.places.is_empty() && !report.touches(entry.whole) {
+            report.add(entry.at, "a rule without a condition", "add one, such as `delay: 20ms`");
+        }
+        let both = link.between.is_some() && from != to;
+        let back =
+            both.then(|| LinkRule { from: to.clone(), to: from.clone(), network, conditions: conditions.clone() });
+        let rule = LinkRule { from, to, network, conditions };
+        rules.extend([Some(rule), back].into_iter().flatten().map(|rule| (rule, entry)));
+    }
+    lab.links = rules.iter().map(|(rule, _)| rule.clone()).collect();
+    for (number, (rule, entry)) in rules.iter().enumerate() {
+        check(number, rule, entry, lab, report);
+    }
+}
+
+/// The index of a network that can have conditions.
+fn network(name: &Spanned<String>, replaced: Option<DriverKind>, lab: &Lab, report: &mut Report) -> Option<usize> {
+    let Some(found) = lab.networks.iter().position(|network| network.name == name.value) else {
+        let known: Vec<_> = lab.networks.iter().map(|network| &network.name).collect();
+        report.add(name.at, "there is no such network", names::suggest(&name.value, &known));
+        return None;
+    };
+    if lab.networks[found].driver == DriverKind::Host {
+        refuse_on_host(&name.value, replaced, name.at, report);
+        return None;
+    }
+    Some(found)
+}
+
+fn matrix_file(
+    entry: &Spanned<Written>,
+    matrix: &Spanned<String>,
+    network: Option<usize>,
+    base_dir: &Path,
+    report: &mut Report,
+) -> Option<MatrixFile> {
+    let Written { between, from, to, .. } = &entry.value;
+    let ends =
+        [between.as_ref().map(|between| between.at), from.as_ref().map(|from| from.at), to.as_ref().map(|to| to.at)];
+    let beside = ends.into_iter().flatten().chain(entry.value.change().places.into_iter().map(|(_, at)| at));
+    for at in beside {
+        report.add(
+            at,
+            "a matrix says itself between whom and what",
+            "leave this out, or write it as a rule of its own",
+        );
+    }
+    Some(MatrixFile { path: path(matrix, base_dir, report)?, network })
+}
+
+/// Senders, receivers, and where both are written.
+fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec<usize>, Vec<usize>, Span)> {
+    const HELP: &str = "write `between: [a, b]`, or `from: a` and `to: b`, or `matrix: FILE.csv`";
+    let Written { between, from, to, .. } = &entry.value;
+    let (from, to, at) = match (between, from, to) {
+        (Some(between), None, None) => match between.value.as_slice() {
+            [a, b] => (a, b, between.at),
+            other => {
+                let message = format!("`between` takes two, and here are {}", other.len());
+                report.add(between.at, message, "write `between: [a, b]`; a pattern such as `n*` chooses many nodes");
+                return None;
+            }
+        },
+        (None, Some(from), Some(to)) => (from, to, from.at),
+        _ => {
+            if !report.touches(entry.whole) {
+                report.add(entry.at, "a rule that does not say between whom", HELP);
+            }
+            return None;
+        }
+    };
+    let mut select = |name: &Spanned<String>| match lab.select(&[&name.value]) {
+        Ok(nodes) => Some(nodes),
+        Err(error) => {
+            report.add(name.at, error.to_string(), error.help());
+            None
+        }
+    };
+    let (from, to) = (select(from), select(to));
+    Some((from?, to?, at))
+}
+
+/// Whether there are two different nodes that the rule is about, on a network that can have conditions.
+fn check_ends(
+    from: &[usize],
+    to: &[usize],
+    network: Option<usize>,
+    replaced: Option<DriverKind>,
+    at: Span,
+    lab: &Lab,
+    report: &mut Report,
+) -> bool {
+    if from.len() == 1 && from == to {
+        let message = format!("{} has no link to itself", lab.nodes[from[0]].name);
+        report.add(at, message, "name two nodes or groups");
+        return false;
+    }
+    let on = |nodes: &[usize], network: usize| {
+        let is_on = |node: &&usize| lab.nodes[**node].interfaces.iter().any(|i| i.network == network);
+        nodes.iter().filter(is_on).copied().collect::<Vec<_>>()
+    };
+    let joins = |network: &usize| match (on(from, *network).as_slice(), on(to, *network).as_slice()) {
+        ([], _) | (_, []) => false,
+        ([a], [b]) => a != b,
+        _ => true,
+    };
+    let common: Vec<usize> =
+        (0..lab.networks.len()).filter(|n| network.is_none_or(|only| only == *n)).filter(joins).collect();
+    let made = |network: &usize| lab.networks[*network].driver != DriverKind::Host;
+    match common.first() {
+        Some(first) if !common.iter().any(made) => {
+            refuse_on_host(&lab.networks[*first].name, replaced, at, report);
+            false
+        }
+        Some(_) => true,
+        None => {
+            let message = match network {
+                Some(network) => format!("network `{}` does not join them", lab.networks[network].name),
+                None => "they have no network in common".to_owned(),
+            };
+            let help = "name nodes of one network; what passes a gateway has conditions on each network by itself";
+            report.add(at, message, help);
+            false
+        }
+    }
+}
+
+/// What a rule alone cannot be, and what it cannot be over what holds beneath it.
+fn check(number: usize, rule: &LinkRule, entry: &Spanned<Written>, lab: &Lab, report: &mut Report) {
+    let places = entry.value.change();
+    let beneath = beneath(number, rule, lab);
+    let holds = |needed: &'static str| beneath.iter().all(|under| under.words().iter().any(|(key, _)| *key == needed));
+    for problem in rule.conditions.problems() {
+        if problem.needs.is_some_and(holds) {
+            continue;
+        }
+        report.add(places.place(problem.key).unwrap_or(entry.at), problem.message, problem.help);
+    }
+}
+
+/// What the rule's senders have without it, each kind once: their interfaces' conditions, the matrices' delays, and the
+/// rules before it that are about some of the same nodes.
+fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
+    let mut kinds: Vec<LinkConditions> = Vec::new();
+    for interface in rule.from.iter().flat_map(|node| &lab.nodes[*node].interfaces) {
+        if rule.network.is_some_and(|network| network != interface.network)
+            || kinds.contains(&interface.conditions.egress)
+        {
+            continue;
+        }
+        kinds.push(interface.conditions.egress.clone());
+    }
+    let meets = |a: &[usize], b: &[usize]| a.iter().any(|node| b.contains(node));
+    let about_same = |earlier: &&LinkRule| meets(&earlier.from, &rule.from) && meets(&earlier.to, &rule.to);
+    for under in &mut kinds {
+        if !lab.matrices.is_empty() {
+            under.delay.get_or_insert(crate::units::Seconds(0.0));
+        }
+        for earlier in lab.links[..number].iter().filter(about_same) {
+            *under = earlier.conditions.over(under);
+        }
+    }
+    kinds
+}
