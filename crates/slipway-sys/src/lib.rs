@@ -12,6 +12,7 @@ pub mod netlink;
 pub mod ns;
 pub mod process;
 pub mod pty;
+pub mod sched;
 pub mod seccomp;
 pub mod signals;
 pub mod tap;

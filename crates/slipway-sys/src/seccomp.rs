@@ -23,6 +23,15 @@ impl Filter {
         Self(bpf::compile(bpf::AUDIT_ARCH, &profile::calls()))
     }
 
+    /// Allows these calls and no other, for this processor.
+    #[must_use]
+    pub fn only(calls: &[libc::c_long]) -> Self {
+        // Every call's number is positive and small.
+        let numbers = calls.iter().filter_map(|&call| u32::try_from(call).ok());
+        let calls: Vec<_> = numbers.map(|number| (number, bpf::Verdict::Allow)).collect();
+        Self(bpf::compile(bpf::AUDIT_ARCH, &calls))
+    }
+
     /// Attaches the filter to this thread, for good: it passes to every child and through every exec.
     ///
     /// `no_new_privs` stays as it is, so that set-user-ID programs work in a node as they do in a container; the caller

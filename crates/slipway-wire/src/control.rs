@@ -1,0 +1,169 @@
+//! The anchor's side of the wire.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::process::reap;
+
+use crate::confine;
+use crate::protocol::{Answer, LONGEST, PEERS, Request, hear, say};
+use crate::spec::Spec;
+use crate::stats::PortStats;
+use crate::{Scheduling, WireError};
+
+/// The wire answers in microseconds; one that does not for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running wire: a process of its own, which ends when this is dropped or its maker ends.
+///
+/// After any error but [`WireError::Refused`] it is of no more use: stop it and start another.
+#[derive(Debug)]
+pub struct Wire {
+    control: OwnedFd,
+    pid: Pid,
+    pidfd: OwnedFd,
+    scheduling: Scheduling,
+}
+
+impl Wire {
+    /// Starts the process, and waits until it runs. Its ports are none.
+    ///
+    /// # Errors
+    /// When the kernel refuses a process, or it cannot confine itself.
+    pub fn start(alone: SingleThread) -> Result<Self, WireError> {
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = pair().map_err(|error| WireError::Start(error.to_string()))?;
+        match clone(alone, nix::sched::CloneFlags::empty()).map_err(|error| WireError::Start(error.to_string()))? {
+            Cloned::Child => {
+                drop(ours);
+                confine::live(&theirs)
+            }
+            Cloned::Parent { pid, pidfd } => {
+                drop(theirs);
+                set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE)).map_err(io::Error::from)?;
+                let mut wire = Self { control: ours, pid, pidfd, scheduling: Scheduling::Plain };
+                wire.scheduling = match wire.hear() {
+                    Ok(Answer::Started(scheduling)) => scheduling,
+                    Ok(Answer::Failed(account)) => return Err(WireError::Start(account)),
+                    Ok(_) => return Err(WireError::Start("it said something else first".to_owned())),
+                    Err(error) => return Err(error),
+                };
+                Ok(wire)
+            }
+        }
+    }
+
+    /// The process, in the caller's PID namespace.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Readable when the process has ended. All its devices are gone then, and packets redirected to them are dropped.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// How the kernel was asked to prefer the process, as far as it allowed.
+    #[must_use]
+    pub fn scheduling(&self) -> Scheduling {
+        self.scheduling
+    }
+
+    /// Has the frames of a device pass a link: what is read from it is written back to it. A copy of the descriptor goes
+    /// over; the caller closes its own, or the device would outlive the wire.
+    ///
+    /// # Errors
+    /// [`WireError::Refused`] where the number is in use; then nothing changed.
+    pub fn attach(&self, port: u32, tap: impl AsFd, spec: &Spec) -> Result<(), WireError> {
+        self.done(&Request::Attach { port }, Some(tap.as_fd()))?;
+        self.set(port, spec).inspect_err(|error| {
+            if matches!(error, WireError::Refused(_)) {
+                // The reason why it was not set is the one to tell.
+                let _ = self.detach(port);
+            }
+        })
+    }
+
+    /// Changes the conditions of a port, all at once. What waits in it stays due when it was, random streams go on, and
+    /// so do loss models that stay the same; its seed is the first that it had.
+    ///
+    /// # Errors
+    /// [`WireError::Refused`] where there is no such port; then nothing changed.
+    pub fn set(&self, port: u32, spec: &Spec) -> Result<(), WireError> {
+        let mut chunks = spec.peers.chunks(PEERS).peekable();
+        let peers = chunks.next().unwrap_or_default().to_vec();
+        let first = Spec { direction: spec.direction, seed: spec.seed, all: spec.all.clone(), peers, mtu: spec.mtu };
+        self.done(&Request::Set { port, spec: first, more: chunks.peek().is_some() }, None)?;
+        while let Some(peers) = chunks.next() {
+            self.done(&Request::Peers { port, peers: peers.to_vec(), more: chunks.peek().is_some() }, None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a port away. What waits in it is dropped.
+    ///
+    /// # Errors
+    /// [`WireError::Refused`] where there is no such port.
+    pub fn detach(&self, port: u32) -> Result<(), WireError> {
+        self.done(&Request::Detach { port }, None)
+    }
+
+    /// The counters of every port, by number.
+    ///
+    /// # Errors
+    /// Where the wire is gone.
+    pub fn stats(&self) -> Result<Vec<PortStats>, WireError> {
+        let mut all = Vec::new();
+        let mut from = Some(0);
+        while let Some(port) = from {
+            let Answer::Stats(ports, next) = self.ask(&Request::Stats { from: port }, None)? else {
+                return Err(WireError::Gone);
+            };
+            all.extend(ports);
+            from = next;
+        }
+        Ok(all)
+    }
+
+    /// Ends the process and waits for its end.
+    ///
+    /// # Errors
+    /// As `waitid(2)`; `ECHILD` where the caller's own wait collected it already.
+    pub fn stop(self) -> io::Result<()> {
+        // One that has ended already is as good.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        reap(&self.pidfd)
+    }
+
+    fn done(&self, request: &Request, with: Option<BorrowedFd<'_>>) -> Result<(), WireError> {
+        self.ask(request, with).map(drop)
+    }
+
+    fn ask(&self, request: &Request, with: Option<BorrowedFd<'_>>) -> Result<Answer, WireError> {
+        match say(&self.control, request, with) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(WireError::Gone),
+            Err(error) => return Err(error.into()),
+        }
+        match self.hear()? {
+            Answer::Failed(account) => Err(WireError::Refused(account)),
+            answer => Ok(answer),
+        }
+    }
+
+    fn hear(&self) -> Result<Answer, WireError> {
+        match hear(&self.control, &mut vec![0; LONGEST]) {
+            Ok(Some((answer, _))) => Ok(answer),
+            Ok(None) => Err(WireError::Gone),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(WireError::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Slipway's user-space link: `tc-netem(8)` for frames that a TAP device hands out, on kernels that have no netem, and
+//! for conditions between pairs of nodes that would take netem a tree of queueing disciplines.
+//!
+//! One process for a lab reads frames from the devices, decides about each by a model that draws from seeded streams
+//! ([`link`]), keeps it until it is due ([`wheel`]), and writes it back to the device that it came from. What brings
+//! frames to the device and takes them on from there is not this crate's.
+//!
+//! A cap on memory (1 GiB) holds for all frames that wait together.
+
+mod clock;
+mod confine;
+mod control;
+pub mod frame;
+pub mod link;
+mod peers;
+mod pool;
+mod port;
+mod process;
+mod protocol;
+mod random;
+mod shuttle;
+mod spec;
+mod stats;
+pub mod wheel;
+
+use serde::{Deserialize, Serialize};
+
+pub use control::Wire;
+pub use spec::{Direction, Peer, Spec, default_limit};
+pub use stats::{ALARM_NS, Late, PortStats};
+
+/// How a wire's process is preferred to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduling {
+    /// Real-time, first in first out (`sched(7)`).
+    Fifo,
+    /// The highest ordinary priority.
+    Nice,
+    /// Not at all: delays suffer under load.
+    Plain,
+}
+
+/// Why a wire did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// Its process could not be made.
+    #[error("start the wire: {0}")]
+    Start(String),
+    /// Its process ended.
+    #[error("ask the wire: its process is gone\nHint: look for it in the kernel's log (dmesg); was it out of memory?")]
+    Gone,
+    /// It said why not, and changed nothing.
+    #[error("ask the wire: {0}")]
+    Refused(String),
+    /// The kernel refused.
+    #[error("ask the wire: {0}")]
+    Io(#[from] std::io::Error),
+}

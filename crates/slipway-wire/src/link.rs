@@ -1,0 +1,302 @@
+//! What happens to each packet: the model of a link, without clock or I/O.
+//!
+//! The order is that of `netem_enqueue` (`net/sched/sch_netem.c`): copy, loss, damage, limit, then ahead of the others or
+//! delayed, then the rate, behind the packets before. Its time is nanoseconds on any clock that does not go back.
+
+use std::net::IpAddr;
+
+use slipway_lab::condition::LinkConditions;
+
+use crate::frame;
+use crate::peers::{Pair, Peers};
+use crate::process::{Chance, Delays, Losses, Reorder, Transmitter};
+use crate::random::Kind;
+use crate::spec::{Direction, Spec, is_per_packet};
+
+/// What the model knows of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// The other end, where it has conditions of its own.
+    pub peer: Option<PeerIndex>,
+    /// Bytes on the wire, Ethernet headers included; those of every packet that a large segment becomes.
+    pub bytes: u32,
+    /// How many packets it becomes; at least 1.
+    pub packets: u32,
+}
+
+/// A peer of one link, for as long as the link lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerIndex(pub(crate) u32);
+
+/// One copy of a packet, on its way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Delivery {
+    /// When it comes out.
+    pub due: u64,
+    /// Which bit is turned over, as a share of the frame's bits.
+    pub damage: Option<f64>,
+}
+
+/// What becomes of a packet: at most a copy, and itself. Each that is there counts as waiting until [`Link::leave`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Verdict {
+    /// A further one, queued before the packet itself.
+    pub copy: Option<Delivery>,
+    /// The packet.
+    pub itself: Option<Delivery>,
+}
+
+/// What happened, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lost as asked.
+    pub lost: u64,
+    /// Damaged as asked.
+    pub corrupted: u64,
+    /// Copied as asked.
+    pub duplicated: u64,
+    /// Ahead of the others as asked.
+    pub reordered: u64,
+    /// Dropped because as many as may wait did.
+    pub over_limit: u64,
+}
+
+/// One direction of an interface.
+#[derive(Debug)]
+pub struct Link {
+    direction: Direction,
+    processes: Processes,
+    transmitter: Transmitter,
+    peers: Peers,
+    limit: Queue,
+    per_packet: bool,
+    counts: Counts,
+}
+
+/// How much may wait, and does.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Packets.
+    limit: u64,
+    /// Bytes: what as many packets of the MTU have.
+    limit_bytes: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+/// Ethernet, two VLAN tags, and change.
+const HEADERS: u64 = 32;
+
+impl Queue {
+    pub(crate) fn set(&mut self, limit: u32, mtu: u32) {
+        self.limit = limit.into();
+        self.limit_bytes = self.limit.saturating_mul(u64::from(mtu) + HEADERS);
+    }
+
+    fn has_room(&self, packet: Packet) -> bool {
+        self.packets < self.limit && self.bytes + u64::from(packet.bytes) <= self.limit_bytes
+    }
+
+    fn enter(&mut self, packet: Packet) {
+        self.packets += u64::from(packet.packets);
+        self.bytes += u64::from(packet.bytes);
+    }
+
+    fn leave(&mut self, packet: Packet) {
+        self.packets = self.packets.saturating_sub(packet.packets.into());
+        self.bytes = self.bytes.saturating_sub(packet.bytes.into());
+    }
+}
+
+/// The processes that hold for frames of no particular peer.
+#[derive(Debug)]
+struct Processes {
+    loss: Losses,
+    corrupt: Chance,
+    duplicate: Chance,
+    reorder: Reorder,
+    delay: Delays,
+}
+
+/// What was drawn for a packet. Everything is drawn for every packet, so that a loss does not shift the delays of the
+/// packets after it.
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    lost: bool,
+    damage: Option<f64>,
+    delay: u64,
+}
+
+impl Link {
+    /// A link on which nothing waits.
+    #[must_use]
+    pub fn new(spec: &Spec) -> Self {
+        let seed = spec.seed;
+        let mut link = Self {
+            direction: spec.direction,
+            processes: Processes {
+                loss: Losses::new(seed),
+                corrupt: Chance::new(seed, Kind::Corrupt),
+                duplicate: Chance::new(seed, Kind::Duplicate),
+                reorder: Reorder::new(seed),
+                delay: Delays::new(seed),
+            },
+            transmitter: Transmitter::default(),
+            peers: Peers::default(),
+            limit: Queue::default(),
+            per_packet: false,
+            counts: Counts::default(),
+        };
+        link.set(spec);
+        link
+    }
+
+    /// Changes conditions. Random streams, loss models that stay the same and what waits go on; the seed stays the first.
+    pub fn set(&mut self, spec: &Spec) {
+        self.direction = spec.direction;
+        self.processes.set(&spec.all);
+        self.transmitter.set(spec.all.rate);
+        self.limit.set(spec.limit(), spec.mtu);
+        self.peers.set(spec);
+        self.per_packet = is_per_packet(&spec.all) || spec.peers.iter().any(|peer| is_per_packet(&peer.conditions));
+    }
+
+    /// The peer of a frame, if it is one that has conditions of its own.
+    #[must_use]
+    pub fn peer(&self, frame: &[u8]) -> Option<PeerIndex> {
+        if self.peers.is_empty() {
+            return None;
+        }
+        self.peers.find(frame::peer(frame, self.direction)?)
+    }
+
+    /// The peer with an address, if it has conditions of its own.
+    #[must_use]
+    pub fn peer_at(&self, address: IpAddr) -> Option<PeerIndex> {
+        self.peers.find(address)
+    }
+
+    /// Whether something is drawn for each packet by itself, which a large segment is not.
+    #[must_use]
+    pub fn is_per_packet(&self) -> bool {
+        self.per_packet
+    }
+
+    /// What happened until now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Packets and bytes that wait.
+    #[must_use]
+    pub fn waiting(&self) -> (u64, u64) {
+        (self.limit.packets, self.limit.bytes)
+    }
+
+    /// Decides about a packet that comes at `now`.
+    pub fn pass(&mut self, now: u64, packet: Packet) -> Verdict {
+        let packets = u64::from(packet.packets);
+        let copied =
+            held(self.peers.get(packet.peer), |pair| &mut pair.duplicate, &mut self.processes.duplicate).next();
+        let fate = self.draw(packet);
+        // A copy makes up for a loss (`netem_enqueue`, `count`).
+        if fate.lost && copied.is_none() {
+            self.counts.lost += packets;
+            self.skip_order(packet);
+            return Verdict::default();
+        }
+        if !self.admit(packet, fate) {
+            self.skip_order(packet);
+            return Verdict::default();
+        }
+        let mut copy = None;
+        if copied.is_some() && !fate.lost {
+            let fate = self.draw(packet);
+            if fate.lost {
+                self.counts.lost += packets;
+                self.skip_order(packet);
+            } else if self.admit(packet, fate) {
+                self.counts.duplicated += packets;
+                copy = Some(self.schedule(now, packet, fate));
+            } else {
+                self.skip_order(packet);
+            }
+        }
+        Verdict { copy, itself: Some(self.schedule(now, packet, fate)) }
+    }
+
+    /// To be said of each delivery once it went out, or never will.
+    pub fn leave(&mut self, packet: Packet) {
+        self.limit.leave(packet);
+        if let Some(pair) = self.peers.get(packet.peer) {
+            pair.queue.leave(packet);
+        }
+    }
+
+    fn draw(&mut self, packet: Packet) -> Fate {
+        let mut pair = self.peers.get(packet.peer);
+        let port = &mut self.processes;
+        Fate {
+            lost: held(pair.as_deref_mut(), |pair| &mut pair.loss, &mut port.loss).next(),
+            damage: held(pair.as_deref_mut(), |pair| &mut pair.corrupt, &mut port.corrupt).next(),
+            delay: held(pair, |pair| &mut pair.delay, &mut port.delay).next(),
+        }
+    }
+
+    fn skip_order(&mut self, packet: Packet) {
+        held(self.peers.get(packet.peer), |pair| &mut pair.reorder, &mut self.processes.reorder).skip();
+    }
+
+    fn admit(&mut self, packet: Packet, fate: Fate) -> bool {
+        let pair = self.peers.get(packet.peer);
+        let room = self.limit.has_room(packet)
+            && pair.as_ref().is_none_or(|pair| !pair.is_limited || pair.queue.has_room(packet));
+        if room {
+            self.limit.enter(packet);
+            if let Some(pair) = pair {
+                pair.queue.enter(packet);
+            }
+            self.counts.corrupted += u64::from(packet.packets) * u64::from(fate.damage.is_some());
+        } else {
+            self.counts.over_limit += u64::from(packet.packets);
+        }
+        room
+    }
+
+    fn schedule(&mut self, now: u64, packet: Packet, fate: Fate) -> Delivery {
+        let mut pair = self.peers.get(packet.peer);
+        if held(pair.as_deref_mut(), |pair| &mut pair.reorder, &mut self.processes.reorder).next() {
+            self.counts.reordered += u64::from(packet.packets);
+            return Delivery { due: now, damage: fate.damage };
+        }
+        let due = if self.peers.is_empty() {
+            self.transmitter.pass(now.saturating_add(fate.delay), packet.bytes)
+        } else {
+            // Where delays differ by peer, the port's rate comes before them, as a network card's does. Behind them, a
+            // packet to a far peer would hold up those to near ones.
+            let sent = self.transmitter.pass(now, packet.bytes).saturating_add(fate.delay);
+            self.peers.get(packet.peer).map_or(sent, |pair| pair.transmit(sent, packet.bytes))
+        };
+        Delivery { due, damage: fate.damage }
+    }
+}
+
+impl Processes {
+    fn set(&mut self, asked: &LinkConditions) {
+        self.loss.set(asked);
+        self.corrupt.set(asked.corrupt);
+        self.duplicate.set(asked.duplicate);
+        self.reorder.set(asked);
+        self.delay.set(asked);
+    }
+}
+
+/// The process that holds for a packet: its pair's, or else the port's.
+fn held<'a, T>(
+    pair: Option<&'a mut Pair>,
+    of: impl FnOnce(&'a mut Pair) -> &'a mut Option<Box<T>>,
+    port: &'a mut T,
+) -> &'a mut T {
+    pair.and_then(|pair| of(pair).as_deref_mut()).unwrap_or(port)
+}

@@ -1,0 +1,229 @@
+//! A port: the device of one direction of one interface, and the link that its frames pass.
+
+use std::collections::VecDeque;
+use std::io;
+
+use slipway_sys::tap::{Tap, VnetHeader};
+
+use crate::clock::now;
+use crate::frame;
+use crate::link::{Delivery, Link, Packet};
+use crate::pool::Pool;
+use crate::spec::Spec;
+use crate::stats::{Lateness, PortStats};
+use crate::wheel::Wheel;
+
+/// A frame on its way, with the header that the device wants before it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) port: u32,
+    packet: Packet,
+    frame: Vec<u8>,
+}
+
+/// All frames on their way, of all ports.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) wheel: Wheel<Waiting>,
+    pub(crate) pool: Pool,
+}
+
+impl Store {
+    /// Forgets the frames of a port that is gone.
+    pub(crate) fn forget(&mut self, port: u32) {
+        let pool = &mut self.pool;
+        self.wheel.take(|waiting| waiting.port == port, |waiting| pool.give(waiting.frame));
+    }
+}
+
+/// How a read went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    Frame,
+    Nothing,
+    /// The device is gone.
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u32,
+    tap: Tap,
+    link: Link,
+    /// Due, but the device had no room.
+    outbox: VecDeque<Waiting>,
+    stats: PortStats,
+    late: Lateness,
+}
+
+impl Port {
+    /// # Errors
+    /// As [`set_segments`].
+    pub(crate) fn new(number: u32, tap: Tap, spec: &Spec) -> io::Result<Self> {
+        set_segments(&tap, spec)?;
+        let stats = PortStats { port: number, alive: true, ..PortStats::default() };
+        Ok(Self { number, tap, link: Link::new(spec), outbox: VecDeque::new(), stats, late: Lateness::default() })
+    }
+
+    /// # Errors
+    /// As [`set_segments`]; then nothing changed.
+    pub(crate) fn set(&mut self, spec: &Spec) -> io::Result<()> {
+        set_segments(&self.tap, spec)?;
+        self.link.set(spec);
+        Ok(())
+    }
+
+    pub(crate) fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    /// True while frames wait for the device.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    pub(crate) fn stats(&self) -> PortStats {
+        let (counts, (waiting, waiting_bytes)) = (self.link.counts(), self.link.waiting());
+        PortStats {
+            lost: counts.lost,
+            corrupted: counts.corrupted,
+            duplicated: counts.duplicated,
+            reordered: counts.reordered,
+            over_limit: counts.over_limit + self.stats.over_limit,
+            waiting,
+            waiting_bytes,
+            late: self.late.late(),
+            ..self.stats
+        }
+    }
+
+    /// Takes one frame from the device and sends it on its way, which may end here.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], store: &mut Store) -> Read {
+        let length = match self.tap.read(buffer) {
+            Ok(0) => return self.end(),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Read::Nothing,
+            Err(_) => return self.end(),
+        };
+        if let Some(read) = buffer.get_mut(..length) {
+            self.pass(now(), read, store);
+        }
+        Read::Frame
+    }
+
+    fn end(&mut self) -> Read {
+        self.stats.alive = false;
+        Read::Gone
+    }
+
+    fn pass(&mut self, now: u64, read: &mut [u8], store: &mut Store) {
+        let Some((header, frame)) = VnetHeader::parse(read) else { return };
+        let packets = u32::try_from(header.packets(frame)).unwrap_or(u32::MAX);
+        let packet = Packet { peer: self.link.peer(frame), bytes: frame::wire_bytes(&header, frame, packets), packets };
+        self.stats.received += u64::from(packets);
+        if packets > 1 && self.link.is_per_packet() {
+            self.stats.unsplit += u64::from(packets);
+        }
+        let verdict = self.link.pass(now, packet);
+        // A copy first, because the damage to the frame itself is done in place.
+        if let Some(copy) = verdict.copy {
+            self.keep(now, copy, packet, read, store);
+        }
+        let Some(delivery) = verdict.itself else { return };
+        if delivery.due > now || self.is_blocked() {
+            self.keep(now, delivery, packet, read, store);
+            return;
+        }
+        damage(read, packet, delivery);
+        match self.write(packet, read) {
+            Written::Gone => self.link.leave(packet),
+            Written::Blocked => self.block(packet, read, &mut store.pool),
+        }
+    }
+
+    /// Puts a copy of a frame where it waits.
+    fn keep(&mut self, now: u64, delivery: Delivery, packet: Packet, read: &[u8], store: &mut Store) {
+        let Some(mut frame) = store.pool.copy(read) else { return self.drop(packet) };
+        damage(&mut frame, packet, delivery);
+        let waiting = Waiting { port: self.number, packet, frame };
+        if delivery.due > now {
+            store.wheel.insert(delivery.due, waiting);
+        } else {
+            self.send(waiting, &mut store.pool);
+        }
+    }
+
+    fn block(&mut self, packet: Packet, read: &[u8], pool: &mut Pool) {
+        match pool.copy(read) {
+            Some(frame) => self.outbox.push_back(Waiting { port: self.number, packet, frame }),
+            None => self.drop(packet),
+        }
+    }
+
+    fn drop(&mut self, packet: Packet) {
+        self.stats.over_limit += u64::from(packet.packets);
+        self.link.leave(packet);
+    }
+
+    /// Sends a frame that has waited until `due`.
+    pub(crate) fn deliver(&mut self, due: u64, waiting: Waiting, pool: &mut Pool) {
+        self.late.add(now().saturating_sub(due));
+        self.send(waiting, pool);
+    }
+
+    fn send(&mut self, waiting: Waiting, pool: &mut Pool) {
+        if self.is_blocked() || self.write(waiting.packet, &waiting.frame) == Written::Blocked {
+            self.outbox.push_back(waiting);
+            return;
+        }
+        self.link.leave(waiting.packet);
+        pool.give(waiting.frame);
+    }
+
+    /// Sends what waits for the device, as far as it has room now.
+    pub(crate) fn flush(&mut self, pool: &mut Pool) {
+        while let Some(waiting) = self.outbox.pop_front() {
+            if self.write(waiting.packet, &waiting.frame) == Written::Blocked {
+                self.outbox.push_front(waiting);
+                return;
+            }
+            self.link.leave(waiting.packet);
+            pool.give(waiting.frame);
+        }
+    }
+
+    fn write(&mut self, packet: Packet, frame: &[u8]) -> Written {
+        match self.tap.write(frame) {
+            Ok(()) => self.stats.sent += u64::from(packet.packets),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::Blocked,
+            Err(_) => self.stats.refused += u64::from(packet.packets),
+        }
+        Written::Gone
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Written {
+    /// Out, or refused: no longer ours.
+    Gone,
+    Blocked,
+}
+
+/// A large segment is left as it is: its checksums are made when it is cut, and would cover the damage.
+fn damage(read: &mut [u8], packet: Packet, delivery: Delivery) {
+    if let (Some(place), 1) = (delivery.damage, packet.packets) {
+        frame::damage(read, place);
+    }
+}
+
+/// Has large segments cut where conditions are per packet. Before these hold, so that none slips through uncut.
+///
+/// # Errors
+/// As `ioctl(2)`. A descriptor that is no TAP device's has no segments to cut.
+fn set_segments(tap: &Tap, spec: &Spec) -> io::Result<()> {
+    match tap.set_offload(spec.takes_segments()) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Ok(()),
+        other => other,
+    }
+}

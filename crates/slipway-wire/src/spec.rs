@@ -1,0 +1,104 @@
+//! What a port is asked to do.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use slipway_lab::change::Keys as _;
+use slipway_lab::condition::LinkConditions;
+use slipway_lab::units::{Fraction, Rate, Seconds};
+
+/// Which way a port's frames go, seen from its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The node sends them: their peer is whom they are for.
+    Egress,
+    /// The node receives them: their peer is whom they are from.
+    Ingress,
+}
+
+/// The conditions of one direction of one interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Which way.
+    pub direction: Direction,
+    /// Every draw of the port derives from it.
+    pub seed: [u8; 32],
+    /// What holds for every frame.
+    pub all: LinkConditions,
+    /// What holds for the frames of some peers instead.
+    pub peers: Vec<Peer>,
+    /// The interface's, bytes.
+    pub mtu: u32,
+}
+
+/// What holds between the port's node and one other, over [`Spec::all`] key by key: keys that are not set are `all`'s.
+/// Only `rate` is in addition: the peer's frames pass a rate of their own, and the port's with all the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The other's, of both families. An address that several peers name is the last one's.
+    pub addresses: Vec<IpAddr>,
+    /// Every draw of the pair derives from it.
+    pub seed: [u8; 32],
+    /// What holds.
+    pub conditions: LinkConditions,
+}
+
+/// Segments pass whole where the largest, on the wire, takes less than this many nanoseconds: it comes at once where its
+/// packets would come one by one.
+const SEGMENT_NS: u64 = 500_000;
+/// Bits of the largest segment.
+const SEGMENT_BITS: u64 = 65_536 * 8;
+const NS: u64 = 1_000_000_000;
+
+impl Spec {
+    /// Whether segments larger than the MTU may pass whole: where nothing is drawn for each packet, and the rates are
+    /// high. Otherwise the kernel is to cut them before they come.
+    #[must_use]
+    pub fn takes_segments(&self) -> bool {
+        std::iter::once(&self.all)
+            .chain(self.peers.iter().map(|peer| &peer.conditions))
+            .all(|conditions| !is_per_packet(conditions) && is_fast(conditions.rate))
+    }
+
+    /// Packets that may wait: as asked or, where that is left out, what the pair needs that needs the most.
+    pub(crate) fn limit(&self) -> u32 {
+        let pairs = self.peers.iter().map(|peer| default_limit(&peer.conditions.over(&self.all), self.mtu));
+        self.all.limit.unwrap_or_else(|| pairs.fold(default_limit(&self.all, self.mtu), u32::max))
+    }
+}
+
+/// Whether something is drawn, or counted, for each packet by itself.
+pub(crate) fn is_per_packet(conditions: &LinkConditions) -> bool {
+    let set = |share: Option<Fraction>| share.is_some_and(|share| share.0 > 0.0);
+    conditions.loss.is_some()
+        || set(conditions.corrupt)
+        || set(conditions.duplicate)
+        || set(conditions.reorder)
+        || conditions.gap.is_some_and(|gap| gap > 0)
+}
+
+fn is_fast(rate: Option<Rate>) -> bool {
+    rate.is_none_or(|rate| rate.0 / NS.div_euclid(SEGMENT_NS) > SEGMENT_BITS)
+}
+
+/// Packets of netem's queue when nothing is said (`tc-netem(8)`, `limit`).
+const NETEM_LIMIT: u64 = 1000;
+/// What a link without a rate is taken to carry, for the size of its queue. Bits per second.
+const UNSHAPED: u64 = 10_000_000_000;
+
+/// How many packets may wait where `limit` is not set: netem's 1000, and those that are under way, because both netem and
+/// the wire count packets that are merely delayed as waiting.
+#[must_use]
+pub fn default_limit(conditions: &LinkConditions, mtu: u32) -> u32 {
+    let under_way = nanoseconds(conditions.delay).saturating_add(nanoseconds(conditions.jitter));
+    let rate = conditions.rate.map_or(UNSHAPED, |rate| rate.0.min(UNSHAPED));
+    let bits = u128::from(rate) * u128::from(under_way) / u128::from(NS);
+    let packets = u64::try_from(bits.div_ceil(u128::from(mtu.max(64)) * 8)).unwrap_or(u64::MAX);
+    u32::try_from(packets.saturating_add(NETEM_LIMIT)).unwrap_or(u32::MAX)
+}
+
+/// Nanoseconds of a duration; none is zero.
+pub(crate) fn nanoseconds(time: Option<Seconds>) -> u64 {
+    time.map_or(0, |time| u64::try_from(time.duration().as_nanos()).unwrap_or(u64::MAX))
+}
