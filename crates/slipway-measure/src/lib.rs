@@ -15,6 +15,7 @@
 //! | --- | --- |
 //! | [`probe`] | measuring jobs: what to run on which of two nodes, and readers of iperf3, `NetPIPE`, ping, and any command |
 //! | [`record`] | the format of `records.jsonl`, its writer and reader |
+//! | [`play`] | the format of `events.jsonl`: what playing a scenario did, and when |
 //! | [`stats`] | median, bootstrap interval, paired ratio; the method and its sources |
 //! | [`summary`] | figure × driver: rows, verdicts, Markdown |
 //! | [`report`] | one self-contained HTML page with SVG plots |
@@ -60,6 +61,7 @@
 //! are those of the machine that measured.
 
 pub mod format;
+pub mod play;
 pub mod probe;
 pub mod record;
 pub mod report;

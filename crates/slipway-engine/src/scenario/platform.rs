@@ -1,0 +1,77 @@
+//! What a player needs of the world.
+
+use std::io;
+
+use slipway_lab::scenario::{Action, Kill};
+use slipway_measure::play::Change;
+
+/// A lab as a player sees it: something that acts, tells what happens, and has a clock.
+pub trait Platform {
+    /// Nanoseconds of a clock that only goes forward.
+    fn now(&self) -> u64;
+
+    /// Waits until `until` on that clock (for ever where `None`) or until something happens, and says what has.
+    ///
+    /// # Errors
+    /// When the machine refuses to wait; there is no going on then.
+    fn wait(&mut self, until: Option<u64>) -> io::Result<Vec<Happening>>;
+
+    /// Begins `act` for event `number`. What cannot be done at once goes on beside and ends with
+    /// [`Happening::Finished`], so that nothing delays the events after it.
+    fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun;
+}
+
+/// What is asked of the platform.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act<'a> {
+    /// Puts a change of conditions, limits, cuts or partitions over those that hold.
+    Change(&'a Action),
+    /// Takes back the change that this event made, from wherever it lies among the others.
+    Undo(usize),
+    /// Ends nodes.
+    Kill(Vec<usize>, Kill),
+    /// Starts nodes.
+    Start(Vec<usize>),
+    /// Stops every process of nodes where it stands.
+    Freeze(Vec<usize>),
+    /// Lets frozen nodes go on.
+    Thaw(Vec<usize>),
+    /// Runs a program in nodes, without waiting for its end.
+    Run(Vec<usize>, &'a [String]),
+    /// Ends the programs that this event started.
+    EndPrograms(usize),
+}
+
+/// How far an act is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// It has taken effect.
+    Done,
+    /// It goes on beside.
+    UnderWay,
+    /// It could not be done.
+    Failed(String),
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Happening {
+    /// What was under way for an event has taken effect, or could not be done.
+    Finished(usize, Result<(), String>),
+    /// A program that an event started has ended, in a node, with a code as a shell says it.
+    ProgramEnded(usize, usize, u8),
+    /// A node has ended, and it was not the player.
+    NodeEnded(usize, Change),
+    /// A node runs again, and it was not the player.
+    NodeStarted(usize),
+    /// Somebody asks for the scenario's clock to stop.
+    Pause,
+    /// Somebody asks for it to go on.
+    Resume,
+    /// The job beside which it plays has ended.
+    JobEnded,
+    /// The playing is to end now. Why.
+    Stop(String),
+    /// How busy the machine was in the last second: the share of processor time that was not idle.
+    Load(f64),
+}

@@ -1,0 +1,383 @@
+//! The player on a platform that is only pretended, with a clock of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use slipway_lab::model::Lab;
+use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, Schedule};
+use slipway_lab::units::Seconds;
+use slipway_measure::play::{self, Change, Line};
+
+use super::{Act, Begun, Ends, Happening, Outcome, Part, Platform, Player};
+
+const NODES: usize = 4;
+
+/// What the world does beside the player.
+#[derive(Debug, Clone)]
+enum Chance {
+    Dies(usize),
+    Pauses,
+    Resumes,
+    Stops,
+    JobEnds,
+}
+
+/// A platform that keeps account of what it was asked for.
+#[derive(Debug, Default, Clone)]
+struct Pretended {
+    now: u64,
+    changes: BTreeSet<usize>,
+    programs: BTreeSet<usize>,
+    frozen: BTreeSet<usize>,
+    dead: BTreeSet<usize>,
+    /// What ends when, and what comes of it.
+    under_way: BTreeMap<(u64, usize), Pending>,
+    chances: Vec<(u64, Chance)>,
+    /// How long slow things take; the next is taken from the end.
+    durations: Vec<u64>,
+    /// Numbers of events that fail.
+    failing: BTreeSet<usize>,
+    /// Ended by SIGKILL, in a manner of speaking, at this time.
+    killed_at: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum Pending {
+    Killed(Vec<usize>),
+    Started(Vec<usize>),
+}
+
+const KILLED: &str = "killed";
+
+impl Platform for Pretended {
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn wait(&mut self, until: Option<u64>) -> std::io::Result<Vec<Happening>> {
+        let ends = self.under_way.keys().next().map(|(at, _)| *at);
+        let chance = self.chances.first().map(|(at, _)| *at);
+        let first = [until, ends, chance, self.killed_at].into_iter().flatten().min();
+        let Some(first) = first else { panic!("the player waits for ever: {self:?}") };
+        self.now = self.now.max(first);
+        if self.killed_at.is_some_and(|at| self.now >= at) {
+            return Err(std::io::Error::other(KILLED));
+        }
+        if ends.is_some_and(|at| at <= self.now) {
+            let ((_, number), pending) = self.under_way.pop_first().expect("looked at");
+            if self.failing.contains(&number) {
+                return Ok(vec![Happening::Finished(number, Err("pretended".to_owned()))]);
+            }
+            match pending {
+                Pending::Killed(nodes) => self.end(&nodes),
+                Pending::Started(nodes) => {
+                    for node in nodes {
+                        assert!(self.dead.remove(&node), "a node that runs is not started");
+                    }
+                }
+            }
+            return Ok(vec![Happening::Finished(number, Ok(()))]);
+        }
+        if chance.is_some_and(|at| at <= self.now) {
+            let happening = match self.chances.remove(0).1 {
+                Chance::Dies(node) if !self.dead.contains(&node) => {
+                    self.end(&[node]);
+                    Happening::NodeEnded(node, Change::Died)
+                }
+                Chance::Dies(_) => return Ok(Vec::new()),
+                Chance::Pauses => Happening::Pause,
+                Chance::Resumes => Happening::Resume,
+                Chance::Stops => Happening::Stop("interrupted".to_owned()),
+                Chance::JobEnds => Happening::JobEnded,
+            };
+            return Ok(vec![happening]);
+        }
+        Ok(Vec::new())
+    }
+
+    fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun {
+        self.now += 1;
+        let quick = !matches!(act, Act::Kill(..) | Act::Start(_));
+        if quick && self.failing.contains(&number) {
+            return Begun::Failed("pretended".to_owned());
+        }
+        let pending = match act {
+            Act::Change(_) => return done(self.changes.insert(number)),
+            Act::Undo(change) => return done(self.changes.remove(change)),
+            Act::Run(..) => return done(self.programs.insert(number)),
+            Act::EndPrograms(run) => return done(self.programs.remove(run)),
+            Act::Freeze(nodes) => {
+                self.frozen.extend(nodes);
+                return Begun::Done;
+            }
+            Act::Thaw(nodes) => {
+                self.frozen.retain(|node| !nodes.contains(node));
+                return Begun::Done;
+            }
+            Act::Kill(nodes, Kill::Hard | Kill::Soft) if !self.failing.contains(&number) => {
+                self.end(nodes);
+                return Begun::Done;
+            }
+            Act::Kill(nodes, _) => Pending::Killed(nodes.clone()),
+            Act::Start(nodes) => Pending::Started(nodes.clone()),
+        };
+        let duration = self.durations.pop().unwrap_or(1);
+        self.under_way.insert((self.now + duration, number), pending);
+        Begun::UnderWay
+    }
+}
+
+impl Pretended {
+    fn end(&mut self, nodes: &[usize]) {
+        self.dead.extend(nodes);
+        self.frozen.retain(|node| !nodes.contains(node));
+    }
+
+    fn alive(&self) -> Vec<bool> {
+        (0..NODES).map(|node| !self.dead.contains(&node)).collect()
+    }
+}
+
+/// Asked for twice, or never made: the player has lost count. What is done again after a crash is not new.
+fn done(_new: bool) -> Begun {
+    Begun::Done
+}
+
+fn lab() -> Lab {
+    let text = format!("lab: pretended\nnodes: {{n: {{count: {NODES}}}}}\n");
+    slipway_lab::parse("lab.yaml", &text, std::path::Path::new("/")).expect("a lab")
+}
+
+/// Plays, and gives what came of it and the log.
+fn play(schedule: &Schedule, ends: Ends, platform: &mut Pretended, log: &mut Vec<Line>) -> std::io::Result<Outcome> {
+    let lab = lab();
+    let part = Part { lab: &lab, schedule, ends, keep: false };
+    let past = log.clone();
+    let alive = platform.alive();
+    let mut write = |line: &Line| {
+        log.push(line.clone());
+        Ok(())
+    };
+    let player = Player::new(part, platform, alive, &mut write);
+    if past.is_empty() { player.play() } else { player.play_on(&past) }
+}
+
+fn events(log: &[Line]) -> Vec<&play::Event> {
+    log.iter().filter_map(|line| if let Line::Event(event) = line { Some(event) } else { None }).collect()
+}
+
+fn nodes() -> impl Strategy<Value = Vec<usize>> {
+    proptest::sample::subsequence((0..NODES).collect::<Vec<_>>(), 1..=NODES)
+}
+
+/// Any action; `number` is that of its event, for restores of what is before it.
+fn action(number: usize) -> BoxedStrategy<Action> {
+    let interfaces = || nodes().prop_map(|nodes| nodes.into_iter().map(|node| (node, 0)).collect::<Vec<_>>());
+    let link = interfaces().prop_map(|interfaces| Action::Link {
+        interfaces,
+        direction: Direction::Egress,
+        change: slipway_lab::change::Change::parse(&["delay=20ms"]).expect("right"),
+    });
+    let how = prop_oneof![Just(Kill::Soft), Just(Kill::Hard), Just(Kill::Graceful { grace: Seconds(0.1) })];
+    prop_oneof![
+        3 => link,
+        1 => interfaces().prop_map(|interfaces| Action::Cut { interfaces }),
+        1 => nodes().prop_map(|group| Action::Partition { groups: vec![group] }),
+        2 => (nodes(), how).prop_map(|(nodes, how)| Action::Kill { nodes, how }),
+        2 => nodes().prop_map(|nodes| Action::Start { nodes }),
+        2 => nodes().prop_map(|nodes| Action::Freeze { nodes }),
+        1 => nodes().prop_map(|nodes| Action::Thaw { nodes }),
+        1 => nodes().prop_map(|nodes| Action::Run { nodes, command: vec!["true".to_owned()] }),
+        4 => (0..number.max(1)).prop_map(|event| Action::Restore { event }),
+    ]
+    .boxed()
+}
+
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let events = (1..40usize).prop_flat_map(|count| {
+        let actions: Vec<_> = (0..count).map(action).collect();
+        (vec(0..2_000u64, count), actions)
+    });
+    (events, 0..3_000u64).prop_map(|((mut due, actions), length)| {
+        due.sort_unstable();
+        let last = due.last().copied().unwrap_or(0);
+        let events: Vec<Event> = due
+            .into_iter()
+            .zip(actions)
+            .enumerate()
+            .map(|(number, (due, action))| Event { number, due: Due(due), entry: 0, action })
+            .collect();
+        // A schedule has no restore of a restore, nor of itself.
+        let fits = |event: &Event| match event.action {
+            Action::Restore { event: other } => {
+                other < event.number && !matches!(events[other].action, Action::Restore { .. })
+            }
+            _ => true,
+        };
+        let mut events: Vec<Event> = events
+            .iter()
+            .map(|event| if fits(event) { event.clone() } else { Event { action: Action::Join, ..event.clone() } })
+            .collect();
+        events.sort_by_key(|event| event.number);
+        Schedule { seed: 1, length: Due(length.max(last)), events }
+    })
+}
+
+fn chance() -> impl Strategy<Value = Chance> {
+    prop_oneof![
+        4 => (0..NODES).prop_map(Chance::Dies),
+        2 => Just(Chance::Pauses),
+        2 => Just(Chance::Resumes),
+    ]
+}
+
+fn world() -> impl Strategy<Value = Pretended> {
+    let chances = vec((0..2_500u64, chance()), 0..8);
+    let durations = vec(0..500u64, 40);
+    let failing = proptest::collection::btree_set(0..40usize, 0..4);
+    let stop = proptest::option::weighted(0.3, 0..3_000u64);
+    (chances, durations, failing, stop).prop_map(|(mut chances, durations, failing, stop)| {
+        // Whatever was paused goes on at last, and the job beside it ends.
+        chances.extend([(3_000, Chance::Resumes), (4_000, Chance::JobEnds)]);
+        chances.extend(stop.map(|at| (at, Chance::Stops)));
+        chances.sort_by_key(|(at, _)| *at);
+        Pretended { chances, durations, failing, ..Pretended::default() }
+    })
+}
+
+/// Every event is accounted for once, nothing acts before it is due, and nothing is left.
+fn check(schedule: &Schedule, platform: &Pretended, log: &[Line]) {
+    let told = events(log);
+    let numbers: BTreeSet<usize> = told.iter().map(|event| event.number).collect();
+    assert_eq!(numbers.len(), told.len(), "an event is in the log twice");
+    assert_eq!(numbers.len(), schedule.events.len(), "an event is not in the log");
+    for event in told {
+        assert_eq!(event.due, schedule.events[event.number].due.0);
+        assert!(event.begun.is_none_or(|begun| begun >= event.due), "{event:?}");
+        assert!(event.done.is_none_or(|done| event.begun.is_some_and(|begun| begun <= done)), "{event:?}");
+        assert_eq!(event.late.is_some(), event.done.is_some(), "{event:?}");
+    }
+    assert!(matches!(log.last(), Some(Line::End(_))));
+    let failed: Vec<usize> = log
+        .iter()
+        .filter_map(|line| {
+            if let Line::Restored(restored) = line { restored.failed.as_ref().map(|_| restored.number) } else { None }
+        })
+        .collect();
+    let left = |left: &BTreeSet<usize>| {
+        left.iter().all(|number| failed.contains(number) || restore_failed(schedule, platform, *number))
+    };
+    assert!(left(&platform.changes) && left(&platform.programs), "{platform:?} after {log:#?}");
+    if platform.failing.is_empty() {
+        assert!(platform.frozen.is_empty(), "{platform:?} after {log:#?}");
+    }
+}
+
+/// True where the schedule's own restore of event `number` was made to fail.
+fn restore_failed(schedule: &Schedule, platform: &Pretended, number: usize) -> bool {
+    let restores = |event: &&Event| matches!(event.action, Action::Restore { event } if event == number);
+    schedule.events.iter().filter(restores).any(|event| platform.failing.contains(&event.number))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_log_accounts_for_everything_and_nothing_is_left(
+        schedule in schedule(),
+        mut platform in world(),
+        ends in prop_oneof![Just(Ends::WithScenario), Just(Ends::WithJob), Just(Ends::WithBoth)],
+    ) {
+        let mut log = Vec::new();
+        let outcome = play(&schedule, ends, &mut platform, &mut log).expect("played");
+        check(&schedule, &platform, &log);
+        let summary = &outcome.summary;
+        prop_assert_eq!(summary.done + summary.failed + summary.skipped, schedule.events.len());
+    }
+
+    #[test]
+    fn a_player_that_was_killed_goes_on(schedule in schedule(), platform in world(), at in 0..2_500u64) {
+        let mut platform = Pretended { killed_at: Some(at), ..platform };
+        platform.chances.retain(|(_, chance)| !matches!(chance, Chance::Stops));
+        let mut log = Vec::new();
+        // Killed, it restores nothing; what it had under way goes on without it.
+        let lab = lab();
+        let part = Part { lab: &lab, schedule: &schedule, ends: Ends::WithScenario, keep: true };
+        let alive = platform.alive();
+        let mut write = |line: &Line| { log.push(line.clone()); Ok(()) };
+        let killed = Player::new(part, &mut platform, alive, &mut write).play();
+        prop_assume!(killed.is_err());
+        platform.killed_at = None;
+        for (_, pending) in std::mem::take(&mut platform.under_way) {
+            match pending {
+                Pending::Killed(nodes) => platform.end(&nodes),
+                Pending::Started(nodes) => platform.dead.retain(|node| !nodes.contains(node)),
+            }
+        }
+        play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played on");
+        check(&schedule, &platform, &log);
+    }
+}
+
+fn event(number: usize, due: u64, action: Action) -> Event {
+    Event { number, due: Due(due), entry: 0, action }
+}
+
+fn of(events: Vec<Event>, length: u64) -> Schedule {
+    Schedule { seed: 1, length: Due(length), events }
+}
+
+#[test]
+fn a_graceful_kill_delays_nothing_but_its_own_node() {
+    let graceful = Kill::Graceful { grace: Seconds(1.0) };
+    let schedule = of(
+        vec![
+            event(0, 100, Action::Kill { nodes: vec![0], how: graceful }),
+            event(1, 110, Action::Start { nodes: vec![0] }),
+            event(2, 120, Action::Freeze { nodes: vec![1] }),
+        ],
+        130,
+    );
+    let mut platform = Pretended { durations: vec![10, 500], ..Pretended::default() };
+    let mut log = Vec::new();
+    play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played");
+    let order: Vec<(usize, Option<u64>)> = events(&log).iter().map(|event| (event.number, event.begun)).collect();
+    assert_eq!(order, [(2, Some(120)), (0, Some(100)), (1, Some(601))]);
+    assert!(platform.dead.is_empty());
+}
+
+#[test]
+fn the_clock_stands_still_while_it_is_paused() {
+    let schedule = of(vec![event(0, 100, Action::Join)], 100);
+    let chances = vec![(50, Chance::Pauses), (1_050, Chance::Resumes)];
+    let mut platform = Pretended { chances, ..Pretended::default() };
+    let mut log = Vec::new();
+    play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played");
+    assert_eq!((events(&log)[0].begun, platform.now), (Some(100), 1_102));
+    assert_eq!(log.iter().filter(|line| matches!(line, Line::Clock(clock) if clock.at == 50)).count(), 2);
+}
+
+#[test]
+fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
+    let schedule = of(vec![event(0, 100, Action::Kill { nodes: vec![2], how: Kill::Soft })], 100);
+    let mut platform = Pretended { chances: vec![(50, Chance::Dies(2))], ..Pretended::default() };
+    let mut log = Vec::new();
+    play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played");
+    assert!(log.iter().any(|line| matches!(line, Line::Node(news) if news.name == "n3" && news.at == 50)));
+    let expected = play::Outcome::Skipped { reason: "not running: n3".to_owned() };
+    assert_eq!(events(&log)[0].outcome, expected);
+}
+
+#[test]
+fn what_a_job_runs_under_holds_until_it_ends() {
+    let cut = Action::Cut { interfaces: vec![(0, 0)] };
+    let schedule = of(vec![event(0, 10, cut)], 10);
+    let mut platform = Pretended { chances: vec![(500, Chance::JobEnds)], ..Pretended::default() };
+    let mut log = Vec::new();
+    let outcome = play(&schedule, Ends::WithJob, &mut platform, &mut log).expect("played");
+    assert!(!outcome.stopped);
+    assert!(
+        log.iter().any(|line| matches!(line, Line::Restored(restored) if restored.number == 0 && restored.at >= 500))
+    );
+}
