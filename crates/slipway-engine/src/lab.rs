@@ -103,6 +103,12 @@ impl Running {
         Ok(Self { dir, lab, state, cgroups: Hierarchy::detect().ok() })
     }
 
+    /// Whether it still is: another process may take it down at any time.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.state.anchor.is_alive()
+    }
+
     /// The lab's folder.
     #[must_use]
     pub fn dir(&self) -> &LabDir {

@@ -433,6 +433,38 @@ fn a_node_whose_command_ignores_sigterm_is_stopped_and_started() {
 }
 
 #[test]
+fn an_up_whose_lab_was_taken_down_meanwhile_says_so() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let file = place.file("short", "nodes: {n: {count: 200}}\n");
+    let name = place.name("short");
+    let state = || -> serde_json::Value {
+        let bytes = std::fs::read(place.path().join("state").join(&name).join("state.json")).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    };
+    let up = place.slipway(["up".as_ref(), file.as_os_str()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let up = up.expect("slipway can be started");
+    // Its anchor goes on while it stands still.
+    await_that("the anchor is at work", || state()["anchor"].is_object());
+    kill_process(Pid::from_child(&up), Signal::STOP).expect("it runs");
+    await_that("the lab is up", || state()["ready"] == true);
+    let anchor = state()["anchor"]["pid"].clone();
+    let mut down = quietly(&mut place.slipway(["down", &name]));
+    let has_ended = || {
+        let stat = std::fs::read_to_string(format!("/proc/{anchor}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    await_that("the anchor has ended", has_ended);
+    kill_process(Pid::from_child(&up), Signal::CONT).expect("it is there");
+    let output = up.wait_with_output().expect("waited for");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("it came up and ended again\nHint: ") && output.stdout.is_empty(), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(down.wait().expect("waited for").success());
+    as_before(&place, &before, "after both");
+}
+
+#[test]
 fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
     for (driver, hosts) in [("bridge", 1), ("vxlan", 2)] {
         let place = Place::new();

@@ -46,6 +46,11 @@ pub enum UpError {
         /// What is left.
         undo: DownError,
     },
+    /// It came up, and its anchor has ended since.
+    #[error(
+        "keep lab `{0}` up: it came up and ended again\nHint: a `slipway down` at the same time does that; bring it up again"
+    )]
+    Ended(String),
     /// It came up but cannot be opened.
     #[error(transparent)]
     Open(#[from] LabError),
@@ -93,7 +98,10 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
-        Ok(()) => Ok(Running::open(root, &lab.name)?),
+        Ok(()) => match Running::open(root, &lab.name) {
+            Err(LabError::State(StateError::NotRunning(name))) => Err(UpError::Ended(name)),
+            opened => Ok(opened?),
+        },
         Err(failure) => match clean(&blueprint.dir).and_then(|()| Ok(blueprint.lock.remove()?)) {
             Ok(()) => Err(failure),
             Err(undo) => Err(UpError::Undo { failure: Box::new(failure), undo }),

@@ -61,7 +61,12 @@ impl Args {
         let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
         meter.finish();
         let running = outcome.map_err(|error| because(&file, error))?;
-        let up = Up { lab: file.name.clone(), seconds: started.elapsed().as_secs_f64(), nodes: running.rows()? };
+        let (seconds, nodes) = (started.elapsed().as_secs_f64(), running.rows());
+        // Last of all: what is said to be up was so a moment ago.
+        if !running.is_up() {
+            return Err(UpError::Ended(file.name).into());
+        }
+        let up = Up { lab: file.name.clone(), seconds, nodes: nodes? };
         context.tell(&up, |up| text(&file, up.seconds))?;
         Ok(Exit::Success)
     }
