@@ -6,6 +6,7 @@
 //! files are made anew, owners and set-user-id bits do not cross, and only files, folders and links are made.
 
 mod pack;
+mod stream;
 mod unpack;
 
 use std::ffi::OsString;
@@ -15,6 +16,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use stream::Counted;
 
 use crate::exec::{Entry, ExecError, Exit, Launcher, Program, Stdio};
 
@@ -85,16 +88,26 @@ pub struct Copied {
     pub skipped: u64,
 }
 
+/// Told how far a copy is, in bytes of the stream: how many have passed, of how many if that is known.
+pub type Progress<'a> = dyn FnMut(u64, Option<u64>) + 'a;
+
 /// Copies `from` in the node to `to` on this machine, as `cp -r` would: into `to` where that is a folder, else as `to`.
+/// How much there is to copy is the node's to know.
 ///
 /// # Errors
 /// All of [`CopyError`].
-pub fn out_of(launcher: &Launcher, entry: &Entry, from: &Path, to: &Path) -> Result<Copied, CopyError> {
+pub fn out_of(
+    launcher: &Launcher,
+    entry: &Entry,
+    from: &Path,
+    to: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Copied, CopyError> {
     let null = File::open("/dev/null").map_err(CopyError::io("open", Path::new("/dev/null")))?;
     let (ours, theirs) = pipe()?;
     let agent = Agent::start(launcher, entry, PACK, from, [null.as_fd(), theirs.as_fd()])?;
     drop((null, theirs));
-    let outcome = unpack::unpack(File::from(ours), to);
+    let outcome = unpack::unpack(Counted::new(File::from(ours), None, progress), to);
     agent.finish(outcome)
 }
 
@@ -102,12 +115,19 @@ pub fn out_of(launcher: &Launcher, entry: &Entry, from: &Path, to: &Path) -> Res
 ///
 /// # Errors
 /// All of [`CopyError`].
-pub fn into(launcher: &Launcher, entry: &Entry, from: &Path, to: &Path) -> Result<Copied, CopyError> {
+pub fn into(
+    launcher: &Launcher,
+    entry: &Entry,
+    from: &Path,
+    to: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<Copied, CopyError> {
     let null = File::options().write(true).open("/dev/null").map_err(CopyError::io("open", Path::new("/dev/null")))?;
     let (theirs, ours) = pipe()?;
     let agent = Agent::start(launcher, entry, UNPACK, to, [theirs.as_fd(), null.as_fd()])?;
     drop((null, theirs));
-    let outcome = pack::pack(from, io::BufWriter::new(File::from(ours)));
+    let stream = Counted::new(File::from(ours), Some(stream::length(from)), progress);
+    let outcome = pack::pack(from, io::BufWriter::new(stream));
     agent.finish(outcome)
 }
 

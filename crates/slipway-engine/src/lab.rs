@@ -3,9 +3,11 @@
 mod down;
 mod up;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -158,6 +160,12 @@ impl Running {
             return Err(StateError::NotRunning(self.lab.name.clone()).into());
         }
         Ok(opened.into())
+    }
+
+    /// What a node's root has from the lab, as paths in it: no change of the node's.
+    #[must_use]
+    pub fn furnished(&self, node: usize) -> BTreeSet<PathBuf> {
+        crate::node::rootfs::furnished(&self.lab.nodes[node])
     }
 
     /// All nodes, as they are now.

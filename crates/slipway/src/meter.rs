@@ -1,14 +1,34 @@
-//! How far `up` is: bars on a terminal, plain lines elsewhere.
+//! How far a command is: bars on a terminal, plain lines elsewhere.
 //!
-//! Bars are drawn as events come, never by a thread: the anchor is cloned from this process while it has one thread.
+//! Bars are drawn as events come, never by a thread: anchors and programs are cloned from this process, which takes one.
 
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use slipway_engine::lab::Progress;
+use slipway_engine::lab;
 use slipway_lab::units::Bytes;
 
 use crate::context::Global;
+
+/// How far what is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// A lab's coming up.
+    Up(lab::Progress),
+    /// A copy, bytes.
+    Copy {
+        /// So far.
+        done: u64,
+        /// In all, where that is known.
+        total: Option<u64>,
+    },
+}
+
+impl From<lab::Progress> for Progress {
+    fn from(progress: lab::Progress) -> Self {
+        Self::Up(progress)
+    }
+}
 
 /// Shows progress on standard error.
 pub(crate) struct Meter {
@@ -36,28 +56,30 @@ impl Meter {
     }
 
     /// Takes note of how far it is.
-    pub(crate) fn show(&mut self, progress: Progress) {
-        let (stage, done, total, template) = match progress {
-            Progress::Image { done, total } => {
-                ("unpacking images", done, total, "{msg} {wide_bar} {bytes}/{total_bytes}")
-            }
-            Progress::Nodes { done, total } => {
-                ("starting nodes", done as u64, total as u64, "{msg} {wide_bar} {pos}/{len}")
-            }
+    pub(crate) fn show(&mut self, progress: impl Into<Progress>) {
+        let progress = progress.into();
+        let (stage, template) = match progress {
+            Progress::Up(lab::Progress::Image { .. }) => ("unpacking images", "{msg} {wide_bar} {bytes}/{total_bytes}"),
+            Progress::Up(lab::Progress::Nodes { .. }) => ("starting nodes", "{msg} {wide_bar} {pos}/{len}"),
+            Progress::Copy { total: Some(_), .. } => ("copying", "{msg} {wide_bar} {bytes}/{total_bytes}"),
+            Progress::Copy { total: None, .. } => ("copying", "{msg} {spinner} {bytes}"),
         };
+        let (done, total) = progress.position();
         let fresh = self.stage.replace(stage) != Some(stage);
         match &self.way {
-            Way::Lines if fresh => eprintln!("{stage} ({})", amount(progress)),
+            Way::Lines if fresh => eprintln!("{stage}{}", progress.amount()),
             Way::Silent | Way::Lines => {}
             Way::Bar(bar) => {
                 if fresh {
                     bar.set_style(ProgressStyle::with_template(template).expect("the templates above are right"));
-                    bar.set_message(stage);
                 }
-                if bar.length() != Some(total) {
+                if let Some(total) = total.filter(|&total| bar.length() != Some(total)) {
                     bar.set_length(total);
                 }
-                bar.set_position(done);
+                if fresh {
+                    bar.set_message(stage);
+                }
+                bar.set_position(total.map_or(done, |total| done.min(total)));
             }
         }
     }
@@ -70,9 +92,24 @@ impl Meter {
     }
 }
 
-fn amount(progress: Progress) -> String {
-    match progress {
-        Progress::Image { total, .. } => crate::view::size(Bytes(total)),
-        Progress::Nodes { total, .. } => total.to_string(),
+impl Progress {
+    /// How far, of how much.
+    fn position(self) -> (u64, Option<u64>) {
+        match self {
+            Self::Up(lab::Progress::Image { done, total }) => (done, Some(total)),
+            Self::Up(lab::Progress::Nodes { done, total }) => (done as u64, Some(total as u64)),
+            Self::Copy { done, total } => (done, total),
+        }
+    }
+
+    /// In words, for a line; nothing where it is not known.
+    fn amount(self) -> String {
+        match self {
+            Self::Up(lab::Progress::Nodes { total, .. }) => format!(" ({total})"),
+            Self::Up(lab::Progress::Image { total, .. }) | Self::Copy { total: Some(total), .. } => {
+                format!(" ({})", crate::view::size(Bytes(total)))
+            }
+            Self::Copy { total: None, .. } => String::new(),
+        }
     }
 }

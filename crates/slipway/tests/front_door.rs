@@ -163,6 +163,27 @@ fn files_go_in_and_out() {
 }
 
 #[test]
+fn a_copy_shows_how_far_it_is() {
+    let place = Place::new();
+    let lab = place.up("far", TWO);
+    std::fs::write(place.path().join("big"), vec![7; 30 << 20]).expect("written");
+    let inside = format!("{}:n1:/scratch/big", lab.name);
+    let words = [["copy", "big", &inside], ["copy", &inside, "back"]];
+    for (words, of) in words.iter().zip(["/30.00 MiB", ""]) {
+        let output = place.slipway(words).output().expect("slipway can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("copying") && said.lines().count() == 1, "a plain line: {said:?}");
+        let mut at_terminal = Command::new("script");
+        place.furnish(&mut at_terminal);
+        let line = format!("{} {}", env!("CARGO_BIN_EXE_slipway"), words.join(" "));
+        let output = at_terminal.args(["-qec", &line, "/dev/null"]).output().expect("script (bsdutils) is installed");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.matches("copying").count() > 1 && shown.contains(of), "a bar that moves: {shown:?}");
+        assert!(shown.trim_end().ends_with("copied 1 file (30.0 MiB)"), "and then goes: {shown:?}");
+    }
+}
+
+#[test]
 fn a_saved_node_is_an_image() {
     let place = Place::new();
     let lab = place.up("first", TWO);
@@ -180,6 +201,29 @@ fn a_saved_node_is_an_image() {
         Some(1),
         "deleted stays so"
     );
+}
+
+#[test]
+fn a_saved_image_has_what_the_node_changed_and_nothing_of_the_labs() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path().join("root/bin")).expect("made");
+    std::fs::copy("/bin/busybox", place.path().join("root/bin/busybox")).expect("busybox-static is installed");
+    std::fs::write(place.path().join("data"), "secret").expect("written");
+    let mounts = "mounts: [\"./data:/srv/file:ro\", \"./root:/srv/folder\"]";
+    let text = format!(
+        "images: {{bare: ./root}}\nnodes:\n  bare: {{image: bare, {mounts}}}\n  full: {{sshd: true, {mounts}}}\n"
+    );
+    let lab = place.up("clean", &text);
+    for (node, shell) in [("bare", "/bin/busybox"), ("full", "/usr/bin/env")] {
+        lab.exec(node, [shell, "sh", "-c", "echo mine > /made; echo x > /tmp/x; echo x > /scratch/x"]);
+        place.run(["save", &lab.name, node, "saved.tar"]);
+        let listed = Command::new("tar").arg("-tf").arg(place.path().join("saved.tar")).output().expect("tar is there");
+        let listed = String::from_utf8(listed.stdout).expect("names");
+        // Folders that mount points were made in are the node's, and empty.
+        let mut files: Vec<_> = listed.lines().filter(|name| !["etc", "srv"].contains(name)).collect();
+        files.retain(|name| !name.starts_with("etc/ssh") || name.ends_with(".conf"));
+        assert_eq!(files, ["made"], "{node}");
+    }
 }
 
 #[test]

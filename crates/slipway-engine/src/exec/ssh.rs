@@ -43,6 +43,9 @@ Host *
     LogLevel ERROR
 ";
 
+/// Where a node has them, in its root.
+pub(crate) const SETTINGS: &str = "etc/ssh/ssh_config.d/00-slipway.conf";
+
 /// Makes the lab's keys and settings, where a node asks for a server.
 ///
 /// # Errors
@@ -85,9 +88,8 @@ fn make_key(path: &Path) -> Result<(), String> {
 
 /// What makes a node ready for the server, to be run to its end before it.
 pub(crate) fn setup() -> Program {
-    let script = "mkdir -p /run/sshd /etc/ssh/ssh_config.d && \
-                  cp /run/slipway/ssh/ssh_config /etc/ssh/ssh_config.d/00-slipway.conf";
-    Program { argv: ["/bin/sh", "-c", script].map(OsString::from).into(), ..Program::default() }
+    let script = format!("mkdir -p /run/sshd /etc/ssh/ssh_config.d && cp /run/slipway/ssh/ssh_config /{SETTINGS}");
+    Program { argv: ["/bin/sh", "-c", &script].map(OsString::from).into(), ..Program::default() }
 }
 
 /// The server of a node. It listens on the node's own addresses, since on driver `host` others share the rest with it.

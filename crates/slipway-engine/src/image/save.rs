@@ -4,7 +4,7 @@
 //! The directory was written by a container: nothing in it is followed, nothing but regular files is opened for
 //! reading, and it may change meanwhile (freeze the node for a picture of one moment).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
@@ -70,11 +70,12 @@ pub struct Saved {
 }
 
 /// Saves the upper directory of an overlay as a layer: `out` ends in `.tar.zst`, `.tar.gz` or `.tar`, and appears whole
-/// or not at all. Sockets are left out, as they mean nothing without their process.
+/// or not at all. Sockets are left out, as they mean nothing without their process, and so is what is in `without` (paths
+/// in the directory), with all below.
 ///
 /// # Errors
 /// All of [`SaveError`]; then `out` is what it was before.
-pub fn save(upper: BorrowedFd<'_>, out: &Path) -> Result<Saved, SaveError> {
+pub fn save(upper: BorrowedFd<'_>, without: &BTreeSet<PathBuf>, out: &Path) -> Result<Saved, SaveError> {
     let name = out.file_name().unwrap_or_default().as_bytes();
     let failed = |source| SaveError::Write { path: out.to_owned(), source };
     let folder = match out.parent() {
@@ -85,17 +86,17 @@ pub fn save(upper: BorrowedFd<'_>, out: &Path) -> Result<Saved, SaveError> {
     let target = BufWriter::new(file.as_file());
     let saved = if name.ends_with(b".tar.zst") {
         let mut encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?;
-        let saved = Layer::write(upper, &mut encoder, out)?;
+        let saved = Layer::write(upper, without, &mut encoder, out)?;
         encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
         saved
     } else if name.ends_with(b".tar.gz") {
         let mut encoder = GzEncoder::new(target, flate2::Compression::default());
-        let saved = Layer::write(upper, &mut encoder, out)?;
+        let saved = Layer::write(upper, without, &mut encoder, out)?;
         encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
         saved
     } else if name.ends_with(b".tar") {
         let mut target = target;
-        let saved = Layer::write(upper, &mut target, out)?;
+        let saved = Layer::write(upper, without, &mut target, out)?;
         target.flush().map_err(failed)?;
         saved
     } else {
@@ -141,7 +142,7 @@ struct Layer<'a, W: Write> {
 }
 
 impl<'a, W: Write> Layer<'a, W> {
-    fn write(upper: BorrowedFd<'_>, target: W, out: &'a Path) -> Result<Saved, SaveError> {
+    fn write(upper: BorrowedFd<'_>, without: &BTreeSet<PathBuf>, target: W, out: &'a Path) -> Result<Saved, SaveError> {
         let failed = |source| SaveError::Write { path: out.to_owned(), source };
         let mut layer = Self {
             tar: Builder::new(target),
@@ -160,6 +161,9 @@ impl<'a, W: Write> Layer<'a, W> {
                 continue;
             };
             let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
+            if without.contains(&path) {
+                continue;
+            }
             if let Some(fd) = layer.entry(&folder.fd, &name, &path)? {
                 if open.len() > MAX_DEPTH {
                     return Err(refused(&path, "is nested more than 500 directories deep"));

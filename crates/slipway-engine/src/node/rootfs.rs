@@ -4,6 +4,7 @@
 //! change of root, targets are resolved *after* it: whatever symbolic links an image holds, they cannot lead a mount
 //! out of the node.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,6 +18,7 @@ use slipway_sys::mount::{MountError, attach, detached, detached_fs, enter_root, 
 use slipway_sys::ns::in_first_user_namespace;
 
 use super::pieces;
+use crate::exec::ssh;
 use crate::image::Rootfs;
 use crate::state::LabDir;
 
@@ -80,6 +82,15 @@ struct Bind {
 pub(crate) fn upper(dir: &LabDir, node: &str) -> (PathBuf, PathBuf) {
     let base = dir.join("rw").join(node);
     (base.join("upper"), base.join("work"))
+}
+
+/// What a node has from its lab rather than from its image or its programs, as paths in its root: mount points, and the
+/// files that are written at its start.
+pub(crate) fn furnished(node: &Node) -> BTreeSet<PathBuf> {
+    let fixed = ["proc", "sys", "dev", "run", "tmp", "scratch", "etc/hosts", "etc/resolv.conf", "etc/hostname"];
+    let mounts = node.mounts.iter().filter_map(|mount| mount.target.strip_prefix("/").ok());
+    let ssh = node.sshd.then_some(Path::new(ssh::SETTINGS));
+    fixed.map(Path::new).into_iter().chain(mounts).chain(ssh).map(Path::to_owned).collect()
 }
 
 /// Whether an image lies on top of this machine's root, which then contains the image's own layers: overlayfs refuses

@@ -10,6 +10,7 @@ use slipway_lab::units::Bytes;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::meter::{Meter, Progress};
 use crate::{labs, view};
 
 /// Copy files and folders into a node or out of it
@@ -74,11 +75,15 @@ impl Args {
         }
         let entry = Entry::to(&running, node)?;
         let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
+        let mut meter = Meter::new(&context.global);
+        let mut show = |done, total| meter.show(Progress::Copy { done, total });
         let copied = if inwards {
-            into(&launcher, &entry, &outside, &path)?
+            into(&launcher, &entry, &outside, &path, &mut show)
         } else {
-            out_of(&launcher, &entry, &path, &outside)?
+            out_of(&launcher, &entry, &path, &outside, &mut show)
         };
+        meter.finish();
+        let copied = copied?;
         if copied.skipped > 0 {
             tracing::warn!("left out {}: sockets, FIFOs and devices are not copied", view::count(copied.skipped, "file"));
         }

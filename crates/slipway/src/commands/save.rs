@@ -17,7 +17,8 @@ use crate::{labs, view};
 #[command(override_usage = "slipway save [OPTIONS] [LAB] <NODE> <ARCHIVE>", after_help = "\
 The image holds what the node wrote, changed and deleted; in a lab file its
 `base` is the image that the node ran on. Bind mounts, /scratch, /tmp, /run and
-/dev are not of the root and stay out. For a picture of one moment, freeze the
+/dev are not of the root and stay out, and so are the files that each node has
+from its lab: /etc/hosts, /etc/hostname, /etc/resolv.conf. For a picture of one moment, freeze the
 node first.
 
 Examples:
@@ -60,7 +61,7 @@ impl Args {
             context.answer(&answer, |answer| format!("would save what {} changed in {shown}\n", answer.node))?;
             return Ok(Exit::Success);
         }
-        let saved = save(running.upper(index)?.as_fd(), &answer.file)?;
+        let saved = save(running.upper(index)?.as_fd(), &running.furnished(index), &answer.file)?;
         answer.saved = Some(saved);
         context.tell(&answer, |answer| {
             format!(
