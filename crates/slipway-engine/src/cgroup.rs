@@ -1,44 +1,132 @@
 //! A lab's control groups: the record of who is in a node, and its limits.
 
 use slipway_lab::condition::Cpu;
-use slipway_lab::model::{Lab, Node};
-use slipway_sys::cgroup::{CgroupError, Group, Hierarchy, Limits};
+use slipway_lab::model::{self, Lab};
+use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Group, Hierarchy, Limits};
 use slipway_sys::ns::in_first_user_namespace;
 
+use crate::disk::NodeDisk;
 use crate::state::LabDir;
 
 /// What a node's limits are to the kernel.
-pub(crate) fn limits(node: &Node) -> Limits {
-    Limits {
-        cpu: node.limits.cpu.map(cores),
-        cpuset: node.limits.cpuset.clone(),
-        memory: node.limits.memory.map(|bytes| bytes.0),
-        pids: node.limits.pids,
-        ..Limits::default()
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    /// Of its group.
+    pub(crate) group: Limits,
+    /// Of its block device, whoever uses it: where control groups count what is written back for the machine instead of for
+    /// the node (version 1), a device of the node's own is held to the limits itself.
+    pub(crate) device: Option<DiskLimits>,
+}
+
+impl Plan {
+    /// `disk` is what carries the node's `/scratch`, where that has to be known.
+    pub(crate) fn new(
+        asked: &model::Limits,
+        disk: Option<NodeDisk>,
+        hierarchy: &Hierarchy,
+    ) -> Result<Self, CgroupError> {
+        let limits = disk.map(|disk| DiskLimits {
+            device: disk.device,
+            read: asked.disk.read.map(|rate| rate.0),
+            write: asked.disk.write.map(|rate| rate.0),
+            read_iops: asked.disk.read_iops,
+            write_iops: asked.disk.write_iops,
+        });
+        let on_device = disk.is_some_and(|disk| disk.own) && hierarchy.limits_devices();
+        let group = Limits {
+            cpu: asked.cpu.map(cores).transpose()?,
+            cpu_period: asked.cpu_period.map(slipway_lab::units::Seconds::duration),
+            cpuset: asked.cpuset.clone(),
+            memory: asked.memory.map(|bytes| bytes.0),
+            memory_soft: asked.memory_soft.map(|bytes| bytes.0),
+            swap: asked.swap.map(|bytes| bytes.0),
+            pids: asked.pids,
+            disk: limits.filter(|_| !on_device),
+        };
+        Ok(Self { group, device: limits.filter(|_| on_device) })
     }
 }
 
 /// A processor's speed as a share of one core.
-fn cores(cpu: Cpu) -> f64 {
+fn cores(cpu: Cpu) -> Result<f64, CgroupError> {
     match cpu {
-        Cpu::Cores(cores) => cores.0,
-        Cpu::Megahertz(megahertz) => megahertz / crate::facts::megahertz(),
+        Cpu::Cores(cores) => Ok(cores.0),
+        Cpu::Megahertz(megahertz) => {
+            let nominal = crate::facts::megahertz();
+            if megahertz > nominal {
+                let reason = format!(
+                    "{megahertz} MHz is more than the {nominal} MHz of this machine's processors. Hint: a node of several cores is written `cpu: 2 cores`"
+                );
+                return Err(CgroupError::BadLimit { limit: "cpu", reason });
+            }
+            Ok(megahertz / nominal)
+        }
     }
 }
 
-/// Makes the lab's group. `None` where none may be made and no node asks for a limit: in a user namespace without
-/// delegation a lab still runs, and only freezing and the figures of `ps` are lost.
-pub(crate) fn make_group(lab: &Lab, dir: &LabDir) -> Result<Option<Group>, CgroupError> {
-    let limits: Vec<Limits> = lab.nodes.iter().map(limits).collect();
-    let made = Hierarchy::detect().and_then(|cgroups| cgroups.create_lab(dir.shared_name(), &limits));
-    match made {
-        Ok(group) => Ok(Some(group)),
-        Err(CgroupError::NoHierarchy | CgroupError::NoFreezer | CgroupError::Io { .. })
-            if limits.iter().all(|limits| *limits == Limits::default())
-                && !in_first_user_namespace().unwrap_or(true) =>
-        {
-            Ok(None)
+/// The control groups of a lab, as its anchor holds them.
+#[derive(Debug)]
+pub(crate) struct LabGroups {
+    hierarchy: Hierarchy,
+    lab: Group,
+    shared_name: String,
+    /// What each node begins with.
+    plans: Vec<Plan>,
+}
+
+impl LabGroups {
+    /// Makes the lab's group, and limits block devices that are its nodes' own. `None` where no group may be made and no
+    /// node asks for a limit: in a user namespace without delegation a lab still runs, and only freezing and the figures of
+    /// `ps` are lost. `disks` is what carries each node's `/scratch`, where that has to be known.
+    pub(crate) fn make(lab: &Lab, dir: &LabDir, disks: &[Option<NodeDisk>]) -> Result<Option<Self>, CgroupError> {
+        let make = || {
+            let hierarchy = Hierarchy::detect()?;
+            let plans: Vec<Plan> = lab
+                .nodes
+                .iter()
+                .zip(disks)
+                .map(|(node, disk)| Plan::new(&node.limits, *disk, &hierarchy))
+                .collect::<Result<_, _>>()?;
+            let group = hierarchy.create_lab(dir.shared_name(), plans.iter().map(|plan| &plan.group))?;
+            for limits in plans.iter().filter_map(|plan| plan.device) {
+                hierarchy.limit_device(&limits)?;
+            }
+            Ok(Self { hierarchy, lab: group, shared_name: dir.shared_name().to_owned(), plans })
+        };
+        match make() {
+            Ok(groups) => Ok(Some(groups)),
+            Err(CgroupError::NoHierarchy | CgroupError::NoFreezer | CgroupError::Io { .. })
+                if lab.nodes.iter().all(|node| node.limits == model::Limits::default())
+                    && !in_first_user_namespace().unwrap_or(true) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
-        Err(error) => Err(error),
     }
+
+    /// The group of a node: as it is, whatever has been changed in it since; made with the limits of the lab's file where
+    /// there is none yet.
+    pub(crate) fn node(&self, index: usize, name: &str) -> Result<Group, CgroupError> {
+        if !self.lab.has_node(name)? {
+            return self.lab.create_node(name, &self.plans[index].group);
+        }
+        let gone = || CgroupError::BadName(name.to_owned());
+        self.hierarchy.open_node(&self.shared_name, name)?.ok_or_else(gone)
+    }
+}
+
+/// The controllers that have to do with a change from one set of limits to another.
+pub(crate) fn changed(before: &Limits, after: &Limits) -> std::collections::BTreeSet<Controller> {
+    let memory = |limits: &Limits| (limits.memory, limits.memory_soft, limits.swap);
+    [
+        (Controller::Cpu, (before.cpu, before.cpu_period) != (after.cpu, after.cpu_period)),
+        (Controller::Cpuset, before.cpuset != after.cpuset),
+        (Controller::Memory, memory(before) != memory(after)),
+        (Controller::Pids, before.pids != after.pids),
+        (Controller::Io, before.disk != after.disk),
+    ]
+    .into_iter()
+    .filter_map(|(controller, changed)| changed.then_some(controller))
+    .collect()
 }

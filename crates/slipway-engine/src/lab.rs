@@ -1,6 +1,7 @@
 //! The lab from outside: bring it up, look at it, change a node, take it down.
 
 mod down;
+mod limits;
 mod up;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
 
 pub use down::{DownError, Removed, down, leftovers};
+pub use limits::{Resources, undo};
 pub use up::{Progress, UpError, up};
 
 use crate::anchor::control::{self, Answer, Request};
@@ -31,6 +33,9 @@ pub enum LabError {
     /// Control groups.
     #[error(transparent)]
     Cgroup(#[from] slipway_sys::cgroup::CgroupError),
+    /// A node's disk.
+    #[error(transparent)]
+    Disk(#[from] crate::disk::DiskError),
     /// The anchor cannot be reached.
     #[error(
         "ask the anchor of lab `{lab}`: {source}\nHint: its process is gone or stuck; `slipway down {lab}` removes what is left"
@@ -46,7 +51,7 @@ pub enum LabError {
     Refused(String),
     /// The machine gave the lab no control groups.
     #[error(
-        "freeze or thaw node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"
+        "freeze, thaw or limit node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"
     )]
     NoGroup(String),
     /// The node has no processes now.

@@ -8,6 +8,7 @@ mod anchor;
 mod cgroup;
 mod confine;
 pub mod copy;
+pub mod disk;
 pub mod exec;
 pub mod facts;
 pub mod image;

@@ -5,6 +5,8 @@
 //!   .locks/LAB               locked (flock(2)) for as long as the lab's anchor, or an `up` or `down`, lives
 //!   LAB/lab.json             the resolved lab
 //!       state.json           processes and what was chosen; replaced whole, never edited
+//!       disks.json           block devices of nodes that have one of their own
+//!       limits.json          what nodes may use now, where that has been changed
 //!       control              the anchor's socket
 //!       log/NODE.log         output of the node's own command
 //!       etc/                 files that nodes share: hosts, resolv.conf
@@ -26,9 +28,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Lab, Limits};
 use slipway_sys::process::ProcessId;
 
+use crate::disk::NodeDisk;
 use crate::network::Mechanism;
 
 /// What went wrong with the state folder.
@@ -267,6 +270,39 @@ impl LabDir {
     /// Replaces the state.
     pub fn write_state(&self, state: &State) -> Result<(), StateError> {
         self.write("state.json", state)
+    }
+
+    /// Reads which block device carries each node's `/scratch`, where nodes have one of their own.
+    pub(crate) fn read_disks(&self) -> Result<Vec<Option<NodeDisk>>, StateError> {
+        self.read("disks.json")
+    }
+
+    /// Writes that.
+    pub(crate) fn write_disks(&self, disks: &[Option<NodeDisk>]) -> Result<(), StateError> {
+        self.write("disks.json", &disks)
+    }
+
+    /// Reads what each node may use now; `None` where that has not been changed.
+    pub(crate) fn read_limits(&self) -> Result<Option<Vec<Limits>>, StateError> {
+        if self.join("limits.json").exists() { self.read("limits.json").map(Some) } else { Ok(None) }
+    }
+
+    /// Writes that.
+    pub(crate) fn write_limits(&self, limits: &[Limits]) -> Result<(), StateError> {
+        self.write("limits.json", &limits)
+    }
+
+    /// Waits until nobody else changes limits. For as long as the file is open, nobody does.
+    pub(crate) fn lock_limits(&self) -> Result<File, StateError> {
+        let path = self.join("lab.json");
+        let file = File::open(&path).map_err(StateError::io("open", &path))?;
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(StateError::io("lock", &path)(error.into())),
+            }
+        }
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {

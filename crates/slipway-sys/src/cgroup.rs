@@ -11,9 +11,12 @@
 //! this was measured; moves that follow closely are free), being born in the group waits for nothing.
 
 mod control;
+mod enforce;
 mod group;
 mod hierarchy;
+mod in_force;
 mod limits;
+mod settings;
 mod usage;
 
 use std::io;
@@ -23,7 +26,8 @@ use thiserror::Error;
 
 pub use group::Group;
 pub use hierarchy::{Controller, Hierarchy, Mode};
-pub use limits::Limits;
+pub use in_force::{InForce, Throttled};
+pub use limits::{DiskLimits, Limits, PERIOD};
 pub use usage::Usage;
 
 /// The folder, in every hierarchy, below which everything here happens.

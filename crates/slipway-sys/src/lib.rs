@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a lab is.
 
+pub mod block;
 pub mod bpf;
 pub mod caps;
 pub mod cgroup;

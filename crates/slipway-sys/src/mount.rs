@@ -39,6 +39,13 @@ pub fn mount_fs(fs: &str, target: &Path, flags: MountFlags, data: &str) -> Resul
     mount(fs, target, fs, flags, Some(data.as_c_str())).map_err(failed(fs, target))
 }
 
+/// Mounts the file system on a block device.
+pub fn mount_device(device: &Path, fs: &str, target: &Path, flags: MountFlags, data: &str) -> Result<(), MountError> {
+    let what = || format!("{} ({fs})", device.display());
+    let data = CString::new(data).map_err(|_| failed(what(), target)(rustix::io::Errno::INVAL))?;
+    mount(device, target, fs, flags, Some(data.as_c_str())).map_err(failed(what(), target))
+}
+
 /// Longest options of `mount(2)`: a page, ended by a zero byte.
 const LONGEST_OPTIONS: usize = 4095;
 

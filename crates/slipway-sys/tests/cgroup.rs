@@ -79,10 +79,11 @@ fn limits_reach_the_kernel() {
         let with = |controller: Controller| offered.contains(&controller);
         let limits = Limits {
             cpu: with(Controller::Cpu).then_some(0.2),
-            cpu_period: Duration::from_millis(20),
+            cpu_period: Some(Duration::from_millis(20)),
             cpuset: with(Controller::Cpuset).then(|| "0".to_owned()),
             memory: with(Controller::Memory).then_some(64 << 20),
             pids: with(Controller::Pids).then_some(7),
+            ..Limits::default()
         };
         let name = format!("limits-{}-{index}", std::process::id());
         let lab = hierarchy.create_lab(&name, [&limits]).expect("root may");

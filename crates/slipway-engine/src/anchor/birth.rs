@@ -16,7 +16,8 @@ use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
-use crate::cgroup::{limits, make_group};
+use crate::cgroup::LabGroups;
+use crate::disk;
 use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
 use crate::node::init::{Birth, Net, live};
@@ -33,7 +34,7 @@ const WINDOW: usize = 32;
 pub(super) struct Nodes {
     fabric: Fabric,
     /// `None` where this machine lets us make no control groups.
-    cgroup: Option<Group>,
+    groups: Option<LabGroups>,
     launcher: Launcher,
     slots: Vec<Slot>,
     pub(super) state: State,
@@ -57,11 +58,12 @@ impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
+        let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
         let state = State { networks: fabric.mechanisms().to_vec(), ..state };
         Ok(Self {
             fabric,
-            cgroup: make_group(lab, &blueprint.dir).map_err(|error| error.to_string())?,
+            groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             state,
@@ -182,11 +184,11 @@ impl Nodes {
         Ok(Unborn { index, link: ours })
     }
 
-    /// The node's control group, made if it is not there.
+    /// The node's control group, made if it is not there; a node that starts again has the limits that it had.
     fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, String> {
-        let node = &blueprint.lab.nodes[index];
-        let made = self.cgroup.as_ref().map(|lab| lab.create_node(&node.name, &limits(node))).transpose();
-        made.map_err(|error| of_node(blueprint, index, &error.to_string()))
+        let name = &blueprint.lab.nodes[index].name;
+        let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose();
+        group.map_err(|error| of_node(blueprint, index, &error.to_string()))
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.

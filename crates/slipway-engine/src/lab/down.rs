@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use serde::Serialize;
 use slipway_sys::cgroup::{CgroupError, Hierarchy};
 
-use super::up::scratch_of;
+use super::up::{scratch_of, scratch_root};
+use crate::disk;
 use crate::state::{LabDir, StateError, StateRoot};
 
 /// What could not be removed.
@@ -48,6 +49,8 @@ pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> 
         return Ok(None);
     }
     let dir = root.lab(name);
+    // Best effort here: what is left on a disk is written before its anchor ends, at whatever rate it may.
+    let _ = disk::lift(&dir, &scratch_of(&dir));
     let mut was_running = false;
     // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done. An `up` at
     // work may have an anchor when one looks again, and that would hold the lock for as long as the lab runs.
@@ -63,11 +66,16 @@ pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> 
     Ok(Some(Removed { lab: name.to_owned(), was_running }))
 }
 
-/// Names of all labs of which there is anything: a folder, a lock, control groups.
+/// Names of all labs of which there is anything: a folder, a lock, control groups, loop devices.
 pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
     let mut names = root.labs()?;
     if let Ok(cgroups) = Hierarchy::detect() {
         names.extend(cgroups.find_all()?.iter().filter_map(|name| root.own(name)).map(str::to_owned));
+    }
+    let scratch = scratch_root();
+    for (_, file) in slipway_sys::block::attached(&scratch).unwrap_or_default() {
+        let lab = file.strip_prefix(&scratch).ok().and_then(|file| file.iter().next()?.to_str());
+        names.extend(lab.and_then(|name| root.own(name)).map(str::to_owned));
     }
     names.sort_unstable();
     names.dedup();
@@ -93,8 +101,10 @@ fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
 pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let mut errors = Vec::new();
     let mut note = |result: Result<(), String>| errors.extend(result.err());
-    note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
     let scratch = scratch_of(dir);
+    note(disk::lift(dir, &scratch).map_err(|error| error.to_string()));
+    note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
+    note(disk::detach(&scratch).map_err(|error| format!("free loop devices of {}: {error}", scratch.display())));
     note(match fs::remove_dir_all(&scratch) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("remove {}: {error}", scratch.display())),
         _ => Ok(()),

@@ -155,9 +155,15 @@ fn wait(reports: &io::PipeReader, signals: &Taken) -> io::Result<Option<Signal>>
     }
 }
 
-/// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots. `SLIPWAY_SCRATCH` names another place.
+/// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots.
 pub(super) fn scratch_of(dir: &LabDir) -> PathBuf {
-    std::env::var_os("SLIPWAY_SCRATCH")
-        .map_or_else(|| Path::new("/var/lib/slipway/scratch").to_owned(), PathBuf::from)
-        .join(dir.shared_name())
+    scratch_root().join(dir.shared_name())
+}
+
+/// Where the labs of this machine have theirs. `SLIPWAY_SCRATCH` names another place.
+pub(super) fn scratch_root() -> PathBuf {
+    let named = std::env::var_os("SLIPWAY_SCRATCH");
+    let path = named.map_or_else(|| Path::new("/var/lib/slipway/scratch").to_owned(), PathBuf::from);
+    // As the kernel tells the path of a loop device's file.
+    path.canonicalize().unwrap_or(path)
 }

@@ -14,12 +14,12 @@ use super::hierarchy::check_name;
 use super::{CgroupError, Controller, Limits, Usage, failed, usage};
 
 /// How long freezing and ending may take. A process that takes longer hangs in the kernel.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a state that version 1 does not announce.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+pub(super) enum Version {
     V1,
     V2,
 }
@@ -27,7 +27,7 @@ enum Version {
 /// A hierarchy's share in the work.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    version: Version,
+    pub(super) version: Version,
     pub(super) controllers: BTreeSet<Controller>,
 }
 
@@ -73,20 +73,29 @@ impl Part {
 
 #[derive(Debug)]
 pub(super) struct Place {
-    part: Part,
-    folder: Folder,
+    pub(super) part: Part,
+    pub(super) folder: Folder,
 }
 
 /// A lab's or a node's control group. The processes in it are those of its membership record, the first place.
 #[derive(Debug)]
 pub struct Group {
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
 }
 
 impl Group {
     /// `places` begins with the membership record.
     pub(super) fn new(places: Vec<Place>) -> Self {
         Self { places }
+    }
+
+    /// Whether the lab whose group this is has one for this node, wherever its limits are.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn has_node(&self, node: &str) -> Result<bool, CgroupError> {
+        check_name(node)?;
+        self.record().map_or(Ok(false), |place| Ok(place.folder.child(node)?.is_some()))
     }
 
     /// Makes the group of a node below its lab's, in the membership record and where its limits need a controller.
@@ -106,10 +115,7 @@ impl Group {
             let child = folder.make(node)?.ok_or_else(gone)?;
             part.adopt(folder, &child)?;
             for &controller in &own {
-                match part.version {
-                    Version::V1 => limits.write_legacy(&child, controller)?,
-                    Version::V2 => limits.write_unified(&child, controller)?,
-                }
+                limits.write(&child, part.version, controller)?;
             }
             places.push(Part { version: part.version, controllers: own }.at(child));
         }
@@ -266,7 +272,7 @@ impl Group {
     }
 }
 
-fn pids(folder: &Folder) -> Result<Vec<i32>, CgroupError> {
+pub(super) fn pids(folder: &Folder) -> Result<Vec<i32>, CgroupError> {
     let mut found: Vec<i32> = folder.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect();
     for child in children(folder)? {
         found.extend(unless_gone(pids(&child))?);
@@ -366,7 +372,7 @@ fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) -> bool {
     !matches!(poll(descriptors, left.as_ref()), Ok(0))
 }
 
-fn stuck(folder: &Folder, action: &'static str) -> CgroupError {
+pub(super) fn stuck(folder: &Folder, action: &'static str) -> CgroupError {
     let left = pids(folder).unwrap_or_default().into_iter().take(10).collect();
     CgroupError::Stuck { action, path: folder.path().to_owned(), seconds: PATIENCE.as_secs(), left }
 }

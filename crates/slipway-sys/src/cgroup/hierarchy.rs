@@ -20,6 +20,8 @@ pub enum Controller {
     Cpuset,
     /// Stopping and resuming (version 1 only; part of the core in version 2).
     Freezer,
+    /// Block devices.
+    Io,
     /// Memory.
     Memory,
     /// How many processes.
@@ -27,18 +29,25 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 5] = [Self::Cpu, Self::Cpuset, Self::Freezer, Self::Memory, Self::Pids];
+    pub(super) const ALL: [Self; 6] = [Self::Cpu, Self::Cpuset, Self::Freezer, Self::Io, Self::Memory, Self::Pids];
 
-    /// The kernel's name.
+    /// The kernel's name in version 2.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Cpuset => "cpuset",
             Self::Freezer => "freezer",
+            Self::Io => "io",
             Self::Memory => "memory",
             Self::Pids => "pids",
         }
+    }
+
+    /// The kernel's name in version 1.
+    #[must_use]
+    pub fn legacy_name(self) -> &'static str {
+        if self == Self::Io { "blkio" } else { self.name() }
     }
 }
 
@@ -58,7 +67,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
     unified: Option<Unified>,
-    legacy: BTreeMap<Controller, PathBuf>,
+    pub(super) legacy: BTreeMap<Controller, PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +108,7 @@ impl Hierarchy {
         let mut legacy = BTreeMap::new();
         for mount in mounts(mountinfo).filter(|mount| mount.kind == "cgroup") {
             for controller in Controller::ALL {
-                if mount.options.split(',').any(|option| option == controller.name()) {
+                if mount.options.split(',').any(|option| option == controller.legacy_name()) {
                     legacy.entry(controller).or_insert_with(|| mount.path.clone());
                 }
             }
@@ -140,13 +149,7 @@ impl Hierarchy {
         check_name(lab)?;
         let mut needed = BTreeSet::new();
         for limits in limits {
-            limits.check()?;
-            for (controller, limit) in limits.needs() {
-                if !self.controllers().contains(&controller) {
-                    return Err(CgroupError::NoController { limit, reason: why_missing(controller) });
-                }
-                needed.insert(controller);
-            }
+            needed.append(&mut self.needed(limits)?);
         }
         let mut parts = Vec::new();
         for (mount, part) in self.parts(&needed) {
@@ -154,6 +157,22 @@ impl Hierarchy {
             parts.push(part.at(folder));
         }
         Ok(Group::new(parts))
+    }
+
+    /// What the limits take.
+    ///
+    /// # Errors
+    /// When a limit is impossible, or needs a controller that is missing here.
+    pub(super) fn needed(&self, limits: &Limits) -> Result<BTreeSet<Controller>, CgroupError> {
+        limits.check()?;
+        let (mut needed, offered) = (BTreeSet::new(), self.controllers());
+        for (controller, limit) in limits.needs() {
+            if !offered.contains(&controller) {
+                return Err(CgroupError::NoController { limit, reason: why_missing(controller) });
+            }
+            needed.insert(controller);
+        }
+        Ok(needed)
     }
 
     /// The lab's folders as they are; `None` when it has none.
@@ -217,11 +236,16 @@ impl Hierarchy {
 
     /// The hierarchies to use for these controllers: the membership record first, then one for each version 1 mount
     /// (several controllers may share one).
-    fn parts(&self, needed: &BTreeSet<Controller>) -> Vec<(PathBuf, Part)> {
+    pub(super) fn parts(&self, needed: &BTreeSet<Controller>) -> Vec<(PathBuf, Part)> {
         let mut parts: Vec<(PathBuf, Part)> = Vec::new();
         let mut wanted = needed.clone();
         if let Some(unified) = &self.unified {
-            let controllers = needed.intersection(&unified.controllers).copied().collect();
+            let mut controllers: BTreeSet<_> = needed.intersection(&unified.controllers).copied().collect();
+            // Buffered writes are counted for whom the page is: without the memory controller, for nobody
+            // (cgroup-v2.rst, "Writeback").
+            if controllers.contains(&Controller::Io) {
+                controllers.extend(unified.controllers.get(&Controller::Memory));
+            }
             parts.push((unified.path.clone(), Part::unified(controllers)));
         } else {
             wanted.insert(Controller::Freezer);
@@ -243,7 +267,7 @@ impl Hierarchy {
 
 /// Makes `slipway/<lab>` below a mount. Another lab that goes down may remove `slipway` between the two steps, having seen
 /// it empty; then both are made again, and as that lab is gone by then this ends.
-fn make_below(mount: &Path, lab: &str, part: &Part) -> Result<Folder, CgroupError> {
+pub(super) fn make_below(mount: &Path, lab: &str, part: &Part) -> Result<Folder, CgroupError> {
     loop {
         let root = Folder::open(mount)?.ok_or(CgroupError::NoHierarchy)?;
         part.prepare_children(&root)?;
@@ -265,7 +289,7 @@ pub(super) fn check_name(name: &str) -> Result<(), CgroupError> {
 }
 
 fn why_missing(controller: Controller) -> String {
-    let name = controller.name();
+    let name = controller.legacy_name();
     let state = fs::read_to_string("/proc/cgroups").ok().and_then(|table| {
         let line = table.lines().find(|line| line.split_whitespace().next() == Some(name))?;
         Some(line.split_whitespace().nth(3)? == "1")

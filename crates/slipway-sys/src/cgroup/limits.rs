@@ -3,31 +3,66 @@
 use std::fs;
 use std::time::Duration;
 
-use super::control::Folder;
+use serde::{Deserialize, Serialize};
+
 use super::{CgroupError, Controller};
+use crate::block::Device;
 
 /// Limits of one node; `None` is no limit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
     /// Processor time in cores: 0.5 is half of one.
     pub cpu: Option<f64>,
     /// Over which stretch of time `cpu` is counted, 1 ms to 1 s. A short one spreads the pauses of a limited program evenly,
-    /// a long one lets it run in bursts.
-    pub cpu_period: Duration,
+    /// a long one lets it run in bursts. `None`: [`PERIOD`], or as much longer as a small share takes.
+    pub cpu_period: Option<Duration>,
     /// Processors in the kernel's list form (`0-3,6`).
     pub cpuset: Option<String>,
-    /// Bytes. Swap does not add to it: a node that swaps measures the disk.
+    /// Bytes. Beyond it, programs are killed.
     pub memory: Option<u64>,
+    /// Bytes. Version 1 pushes a group back to it when the machine runs short (`memory.soft_limit_in_bytes`), version 2
+    /// whenever the group is beyond it (`memory.high`).
+    pub memory_soft: Option<u64>,
+    /// Bytes of swap beyond `memory`, which it takes. `None`: no swap where `memory` is given, since a node that swaps
+    /// measures the disk.
+    pub swap: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
+    /// What the group may do with one block device.
+    pub disk: Option<DiskLimits>,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { cpu: None, cpu_period: Duration::from_millis(100), cpuset: None, memory: None, pids: None }
+/// Limits on one block device; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskLimits {
+    /// Which. A whole device: the kernel does not count on partitions.
+    pub device: Device,
+    /// Bytes read in a second.
+    pub read: Option<u64>,
+    /// Bytes written in a second.
+    pub write: Option<u64>,
+    /// Reads in a second.
+    pub read_iops: Option<u32>,
+    /// Writes in a second.
+    pub write_iops: Option<u32>,
+}
+
+impl DiskLimits {
+    /// None yet.
+    #[must_use]
+    pub fn none(device: Device) -> Self {
+        Self { device, read: None, write: None, read_iops: None, write_iops: None }
+    }
+
+    /// Whether there is no limit.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::none(self.device)
     }
 }
 
+/// The period of a processor limit that names none: docs/benchmarks.md, "Processor limits by period".
+pub const PERIOD: Duration = Duration::from_millis(10);
 /// Shortest quota and bounds of the period that the kernel takes, µs (`kernel/sched/core.c`, `min_cfs_quota_period`).
 const SHORTEST_QUOTA: u128 = 1_000;
 const PERIODS: std::ops::RangeInclusive<u128> = 1_000..=1_000_000;
@@ -41,7 +76,9 @@ impl Limits {
             self.cpu.map(|_| (Controller::Cpu, "cpu")),
             self.cpuset.as_ref().map(|_| (Controller::Cpuset, "cpuset")),
             self.memory.map(|_| (Controller::Memory, "memory")),
+            self.memory_soft.map(|_| (Controller::Memory, "memory_soft")),
             self.pids.map(|_| (Controller::Pids, "pids")),
+            self.disk.filter(|disk| !disk.is_none()).map(|_| (Controller::Io, "disk")),
         ]
         .into_iter()
         .flatten()
@@ -50,6 +87,10 @@ impl Limits {
     /// Refuses what the kernel would.
     pub(super) fn check(&self) -> Result<(), CgroupError> {
         self.quota()?;
+        if self.swap.is_some() && self.memory.is_none() {
+            let reason = "swap is counted beyond memory, and memory has no limit. Hint: give memory one too".to_owned();
+            return Err(CgroupError::BadLimit { limit: "swap", reason });
+        }
         // Version 2 takes processors that are not there, and lets the group run on all instead.
         match (&self.cpuset, fs::read_to_string(ONLINE)) {
             (Some(wanted), Ok(online)) => check_cpuset(wanted, online.trim()),
@@ -57,66 +98,29 @@ impl Limits {
         }
     }
 
-    /// Writes one controller's limit into a fresh version 2 folder.
-    pub(super) fn write_unified(&self, folder: &Folder, controller: Controller) -> Result<(), CgroupError> {
-        match controller {
-            Controller::Cpu => match self.quota()? {
-                Some((quota, period)) => folder.write("cpu.max", &format!("{quota} {period}")),
-                None => Ok(()),
-            },
-            Controller::Cpuset => write_some(folder, "cpuset.cpus", self.cpuset.as_ref()),
-            Controller::Memory => {
-                write_some(folder, "memory.max", self.memory.as_ref())?;
-                if self.memory.is_some() && folder.has("memory.swap.max") {
-                    folder.write("memory.swap.max", "0")?;
-                }
-                Ok(())
-            }
-            Controller::Pids => write_some(folder, "pids.max", self.pids.as_ref()),
-            Controller::Freezer => Ok(()),
-        }
-    }
-
-    /// Writes one controller's limit into a fresh version 1 folder.
-    pub(super) fn write_legacy(&self, folder: &Folder, controller: Controller) -> Result<(), CgroupError> {
-        match controller {
-            Controller::Cpu => match self.quota()? {
-                Some((quota, period)) => {
-                    folder.write("cpu.cfs_period_us", &period.to_string())?;
-                    folder.write("cpu.cfs_quota_us", &quota.to_string())
-                }
-                None => Ok(()),
-            },
-            Controller::Cpuset => write_some(folder, "cpuset.cpus", self.cpuset.as_ref()),
-            Controller::Memory => {
-                write_some(folder, "memory.limit_in_bytes", self.memory.as_ref())?;
-                // Memory and swap together; there only where the kernel counts swap.
-                if self.memory.is_some() && folder.has("memory.memsw.limit_in_bytes") {
-                    write_some(folder, "memory.memsw.limit_in_bytes", self.memory.as_ref())?;
-                }
-                Ok(())
-            }
-            Controller::Pids => write_some(folder, "pids.max", self.pids.as_ref()),
-            Controller::Freezer => Ok(()),
-        }
-    }
-
     /// Quota and period, µs.
-    fn quota(&self) -> Result<Option<(u128, u128)>, CgroupError> {
+    pub(super) fn quota(&self) -> Result<Option<(u128, u128)>, CgroupError> {
         let bad = |reason: String| CgroupError::BadLimit { limit: "cpu", reason };
         let Some(cores) = self.cpu else {
             return Ok(None);
         };
-        let period = self.cpu_period.as_micros();
+        let asked = self.cpu_period.unwrap_or_else(|| {
+            let shortest = Duration::try_from_secs_f64(0.001 / cores).unwrap_or(Duration::MAX);
+            shortest.clamp(PERIOD, Duration::from_secs(1))
+        });
+        let period = asked.as_micros();
         if !PERIODS.contains(&period) {
             return Err(bad(format!("a period of {period} µs is outside the kernel's 1 ms to 1 s")));
         }
-        let quota = Duration::try_from_secs_f64(cores * self.cpu_period.as_secs_f64())
+        let quota = Duration::try_from_secs_f64(cores * asked.as_secs_f64())
             .map_err(|_| bad(format!("{cores} cores is not a quantity")))?
+            // Clear of the rounding of a product such as 0.07 × 100 ms.
+            .saturating_add(Duration::from_nanos(10))
             .as_micros();
         if quota < SHORTEST_QUOTA {
             return Err(bad(format!(
-                "{cores} cores is {quota} µs in each {period} µs, and the kernel counts no finer than 1000 µs. Hint: a longer period, at most 1 s"
+                "{cores} cores is {quota} µs in each {period} µs, and the kernel counts no finer than 1000 µs. Hint: {}",
+                if self.cpu_period.is_some() { "a longer period, at most 1 s" } else { "0.1 % of a core is the least" }
             )));
         }
         Ok(Some((quota, period)))
@@ -141,16 +145,12 @@ fn ranges(list: &str) -> impl Iterator<Item = Option<(u32, u32)>> {
     })
 }
 
-fn write_some(folder: &Folder, file: &str, value: Option<&impl ToString>) -> Result<(), CgroupError> {
-    value.map_or(Ok(()), |value| folder.write(file, &value.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn limits(cpu: f64, period_ms: u64) -> Limits {
-        Limits { cpu: Some(cpu), cpu_period: Duration::from_millis(period_ms), ..Limits::default() }
+        Limits { cpu: Some(cpu), cpu_period: Some(Duration::from_millis(period_ms)), ..Limits::default() }
     }
 
     #[test]
@@ -158,6 +158,24 @@ mod tests {
         assert_eq!(limits(0.5, 100).quota().expect("fine"), Some((50_000, 100_000)));
         assert_eq!(limits(2.25, 10).quota().expect("fine"), Some((22_500, 10_000)));
         assert_eq!(Limits::default().quota().expect("fine"), None);
+    }
+
+    #[test]
+    fn a_period_is_chosen_where_none_is_given() {
+        let chosen = |cpu| Limits { cpu: Some(cpu), ..Limits::default() }.quota();
+        let period = PERIOD.as_micros();
+        assert_eq!(chosen(1.0).expect("fine"), Some((period, period)));
+        assert_eq!(chosen(0.002).expect("fine"), Some((1_000, 500_000)));
+        assert!(chosen(0.000_5).expect_err("too small").to_string().contains("0.1 %"));
+        for not_a_quantity in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            chosen(not_a_quantity).expect_err("refused");
+        }
+    }
+
+    #[test]
+    fn swap_takes_memory() {
+        let limits = Limits { swap: Some(1), ..Limits::default() };
+        assert!(limits.check().expect_err("refused").to_string().contains("Hint"));
     }
 
     #[test]

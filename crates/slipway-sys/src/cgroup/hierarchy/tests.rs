@@ -35,9 +35,20 @@ fn version_1_records_membership_in_the_freezer() {
 fn version_2_is_one_folder() {
     let v2 = Hierarchy::parse(V2, "cpuset cpu io memory hugetlb pids rdma misc\n").expect("usable");
     assert_eq!(v2.mode(), Mode::V2);
-    let all = set([Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids]);
+    let all = set([Controller::Cpu, Controller::Cpuset, Controller::Io, Controller::Memory, Controller::Pids]);
     assert_eq!(v2.controllers(), all);
     assert_eq!(paths(&v2, &all), ["/sys/fs/cgroup"]);
+}
+
+#[test]
+fn disk_limits_of_version_2_count_memory_too() {
+    let v2 = Hierarchy::parse(V2, "cpu io memory pids\n").expect("usable");
+    let (_, part) = v2.parts(&set([Controller::Io])).remove(0);
+    assert_eq!(part.controllers, set([Controller::Io, Controller::Memory]));
+    assert!(!v2.limits_devices());
+    let v1 = Hierarchy::parse(&V1.replace("rw,freezer", "rw,freezer,blkio"), "").expect("usable");
+    assert_eq!(v1.controllers(), set([Controller::Cpu, Controller::Cpuset, Controller::Io]));
+    assert!(v1.limits_devices());
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Limits that change while a node runs.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use super::control::Folder;
+use super::group::{PATIENCE, Part, Version, pids, stuck};
+use super::hierarchy::{check_name, make_below};
+use super::{CgroupError, Controller, DiskLimits, Hierarchy, Limits, TOP};
+
+impl Hierarchy {
+    /// Replaces the limits of a node that has a group, as far as `which` has them. Its processes go on meanwhile, and from
+    /// the first file on that is written the new limit holds.
+    ///
+    /// A version 1 controller that the node had no folder in gets one, and the node's processes move there; memory that
+    /// they use already is not counted to it then.
+    ///
+    /// # Errors
+    /// When a limit is impossible, needs a controller that is missing here, or memory is to be less than what is in use:
+    /// then all is as before. When the kernel refuses.
+    pub fn set_limits(
+        &self,
+        lab: &str,
+        node: &str,
+        limits: &Limits,
+        which: &BTreeSet<Controller>,
+    ) -> Result<(), CgroupError> {
+        check_name(lab)?;
+        check_name(node)?;
+        let needed = self.needed(limits)?;
+        // Memory first: what is in use can refuse it.
+        let memory_first = which.iter().copied().filter(|&one| one == Controller::Memory);
+        for controller in memory_first.chain(which.iter().copied().filter(|&one| one != Controller::Memory)) {
+            let parts = self.parts(&BTreeSet::from([controller]));
+            let Some((mount, part)) = parts.into_iter().find(|(_, part)| part.controllers.contains(&controller)) else {
+                continue;
+            };
+            if needed.contains(&controller) {
+                let folder = node_folder(&mount, &part, lab, node)?;
+                limits.replace(&folder, part.version, controller)?;
+                if part.version == Version::V1 {
+                    self.gather(lab, node, &folder)?;
+                }
+            } else if let Some(folder) = Folder::open(&mount.join(TOP).join(lab).join(node))? {
+                limits.replace(&folder, part.version, controller)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Limits a block device for everybody who uses it, the kernel's own threads included, which write back what programs
+    /// have left in the page cache: version 1 holds the whole machine to what its root group says. False where that is not
+    /// to be had, since version 2 has no such file in its root; there, written back is counted to whom it belongs.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn limit_device(&self, limits: &DiskLimits) -> Result<bool, CgroupError> {
+        let Some(root) = self.legacy_root(Controller::Io)? else { return Ok(false) };
+        limits.legacy().iter().try_for_each(|setting| setting.write(&root))?;
+        Ok(true)
+    }
+
+    /// Whether [`Hierarchy::limit_device`] can.
+    #[must_use]
+    pub fn limits_devices(&self) -> bool {
+        self.legacy.contains_key(&Controller::Io)
+    }
+
+    /// What [`Hierarchy::limit_device`] has set; `None` where that is not to be had.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn device_limits(&self, device: crate::block::Device) -> Result<Option<DiskLimits>, CgroupError> {
+        Ok(self.legacy_root(Controller::Io)?.map(|root| DiskLimits::read_legacy(&root, device)))
+    }
+
+    fn legacy_root(&self, controller: Controller) -> Result<Option<Folder>, CgroupError> {
+        self.legacy.get(&controller).map_or(Ok(None), |mount| Folder::open(mount))
+    }
+
+    /// Moves every process of the node into `folder`. One that a process starts before it has moved itself shows in the
+    /// next look, and what it starts then is in the folder from its birth: so this ends.
+    fn gather(&self, lab: &str, node: &str, folder: &Folder) -> Result<(), CgroupError> {
+        let Some(record) = self.open_node(lab, node)? else { return Ok(()) };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let inside: BTreeSet<i32> = pids(folder)?.into_iter().collect();
+            let outside: Vec<i32> =
+                record.pids()?.into_iter().filter(|pid| *pid > 0 && !inside.contains(pid)).collect();
+            if outside.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(stuck(folder, "move every process of the node into"));
+            }
+            for pid in outside {
+                match folder.try_write("cgroup.procs", &pid.to_string()) {
+                    // It has ended.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    moved => moved.map_err(super::failed("move a process into", folder.path()))?,
+                }
+            }
+        }
+    }
+}
+
+/// The node's folder below a mount, made if it is not there.
+fn node_folder(mount: &Path, part: &Part, lab: &str, node: &str) -> Result<Folder, CgroupError> {
+    let lab = make_below(mount, lab, part)?;
+    let gone = || super::failed("make", &lab.path().join(node))(std::io::ErrorKind::NotFound.into());
+    let folder = lab.make(node)?.ok_or_else(gone)?;
+    part.adopt(&lab, &folder)?;
+    Ok(folder)
+}
