@@ -43,6 +43,10 @@ fn lab(path: &Path) -> Lab {
         images: vec![Image { name: "image".into(), source, base: None }],
         networks: Vec::new(),
         nodes: Vec::new(),
+        links: Vec::new(),
+        matrices: Vec::new(),
+        mechanism: slipway_lab::model::LinkMechanism::default(),
         job: None,
+        scenario: None,
     }
 }

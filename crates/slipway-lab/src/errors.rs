@@ -39,6 +39,10 @@ impl Report {
         self.0.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= Self::MOST
     }

@@ -11,6 +11,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Conditions, Cpu, Disk, LinkRule, MatrixFile};
+use crate::scenario::Scenario;
 use crate::units::{Bytes, Seconds};
 
 /// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
@@ -40,6 +41,9 @@ pub struct Lab {
     pub mechanism: LinkMechanism,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub job: Option<Job>,
+    /// What `slipway play` does to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Scenario>,
 }
 
 /// A virtual host: a network namespace of its own, joined to the others by the underlay.

@@ -102,13 +102,16 @@ const BYTE_RATE: &str = "`20MB/s` or `512KiB/s` (units: those of data, such as k
 const FRACTION: &str = "`0.5%` or `0.05%`";
 const RATE: &str = "`10mbit` or `1.5gbit` (units: bit, kbit, mbit, gbit, tbit, bits per second)";
 
+/// In characters. The smallest double, written out, is shorter.
+const LONGEST_NUMBER: usize = 400;
+
 /// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
 pub(crate) fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') || number.len() > 40 {
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') || number.len() > LONGEST_NUMBER {
         return Err(UnitError::NotANumber { text: text.into(), units });
     }
     match unit.trim_start() {
@@ -118,7 +121,9 @@ pub(crate) fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, 
 }
 
 pub(crate) fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
-    number.parse().map_err(|_| UnitError::NotANumber { text: number.into(), units })
+    // What is greater has no meaning for any quantity, and could not be multiplied.
+    let sensible = number.parse().ok().filter(|value| *value < 1e30);
+    sensible.ok_or_else(|| UnitError::NotANumber { text: number.into(), units })
 }
 
 impl FromStr for Cores {
@@ -290,10 +295,15 @@ impl fmt::Display for Seconds {
             s if s >= 1e-3 => (1e3, "ms"),
             _ => (1e6, "us"),
         };
-        // The smaller unit is for reading; where its number would not read back exactly, seconds do.
+        // The smaller unit is for reading: the shortest number that reads back exactly, and seconds where there is none.
         let scaled = self.0 * scale;
         #[expect(clippy::float_cmp, reason = "the question is whether the same value comes back")]
-        if scaled / scale == self.0 { write!(f, "{scaled}{unit}") } else { write!(f, "{}s", self.0) }
+        let exact = |near: &f64| near / scale == self.0;
+        let near = [scaled, scaled.next_down(), scaled.next_up()].into_iter().filter(exact);
+        match near.min_by_key(|near| near.to_string().len()) {
+            Some(shortest) => write!(f, "{shortest}{unit}"),
+            None => write!(f, "{}s", self.0),
+        }
     }
 }
 

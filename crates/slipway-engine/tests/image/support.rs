@@ -100,6 +100,7 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
         matrices: Vec::new(),
         mechanism: slipway_lab::model::LinkMechanism::default(),
         job: None,
+        scenario: None,
     }
 }
 

@@ -4,6 +4,7 @@
 mod condition;
 mod job;
 mod node;
+mod scenario;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,6 +15,9 @@ use serde::Deserialize;
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
+pub(crate) use self::scenario::{
+    Amount, Choice, Distribution, Event, How, Members, Number, Scenario, Selection, Set, Trace,
+};
 use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, LinkMechanism, MacvlanMode};
 use crate::shape::by_shape;
@@ -57,6 +61,8 @@ pub(crate) struct File {
     pub(crate) mechanism: Option<LinkMechanism>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub(crate) job: Option<Job>,
+    /// What happens to the lab while it runs, and when: `slipway play`.
+    pub(crate) scenario: Option<Scenario>,
 }
 
 /// Virtual hosts, each a network namespace of its own.

@@ -60,7 +60,12 @@ pub(super) fn links(
 }
 
 /// The index of a network that can have conditions.
-fn network(name: &Spanned<String>, replaced: Option<DriverKind>, lab: &Lab, report: &mut Report) -> Option<usize> {
+pub(super) fn network(
+    name: &Spanned<String>,
+    replaced: Option<DriverKind>,
+    lab: &Lab,
+    report: &mut Report,
+) -> Option<usize> {
     let Some(found) = lab.networks.iter().position(|network| network.name == name.value) else {
         let known: Vec<_> = lab.networks.iter().map(|network| &network.name).collect();
         report.add(name.at, "there is no such network", names::suggest(&name.value, &known));
@@ -127,7 +132,7 @@ fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec
 }
 
 /// Whether there are two different nodes that the rule is about, on a network that can have conditions.
-fn check_ends(
+pub(super) fn check_ends(
     from: &[usize],
     to: &[usize],
     network: Option<usize>,

@@ -14,13 +14,15 @@ mod node;
 mod place;
 mod program;
 mod route;
+mod scenario;
 
 use std::path::Path;
 
 use crate::de::Spanned;
-use crate::errors::{LabErrors, Report};
+use crate::errors::{LabErrors, Report, Span};
 use crate::file::File;
 use crate::model::{DriverKind, Lab};
+use crate::scenario::Scenario;
 use crate::tree::Tree;
 use crate::{de, names};
 
@@ -82,10 +84,36 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
         matrices: Vec::new(),
         mechanism: file.mechanism.unwrap_or_default(),
         job: None,
+        scenario: None,
     };
     link::links(file.links.as_deref().unwrap_or_default(), base_dir, overrides.driver, &mut lab, report);
     lab.job = file.job.as_ref().and_then(|written| job::job(written, &lab, report));
+    lab.scenario =
+        file.scenario.as_ref().map(|written| scenario::scenario(written, &lab, base_dir, overrides.driver, report));
     lab
+}
+
+/// Reads a scenario from a file of its own, for a lab.
+///
+/// `file` is its name, for messages. Relative paths in it are resolved against `base_dir`, which should be absolute. Nothing
+/// is read from disk.
+///
+/// # Errors
+/// Everything that is wrong with the file, at once.
+pub fn parse_scenario(file: &str, text: &str, base_dir: &Path, lab: &Lab) -> Result<Scenario, LabErrors> {
+    let mut report = Report::default();
+    let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(says_nothing) {
+        report.add(Span::default(), "the scenario is empty", "write `events:` and below it what happens");
+        return Err(report.finish(file, text));
+    }
+    let scenario = Tree::parse(text, &mut report)
+        .and_then(|tree| de::read(&tree, &mut report))
+        .map(|written| scenario::scenario(&written, lab, base_dir, None, &mut report));
+    match scenario {
+        Some(scenario) if report.is_empty() => Ok(scenario),
+        _ => Err(report.finish(file, text)),
+    }
 }
 
 fn lab_name(written: Option<&Spanned<String>>, file_name: &str, overrides: &Overrides, report: &mut Report) -> String {

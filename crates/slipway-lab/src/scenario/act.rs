@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::trace::{Recording, TraceError};
 use super::{Action, Kill};
 use crate::change::{Change, Keys};
-use crate::model::Lab;
+use crate::model::{DriverKind, Lab};
 
 impl<'a> Turn<'_, 'a> {
     pub(super) fn plan(&mut self) -> Result<(), PlanError> {
@@ -138,7 +138,8 @@ impl<'a> Turn<'_, 'a> {
             let mut groups: Vec<Vec<usize>> = pickers.iter_mut().map(Picker::pick).collect();
             if rest {
                 let taken: HashSet<usize> = groups.iter().flatten().copied().collect();
-                groups.push((0..lab.nodes.len()).filter(|node| !taken.contains(node)).collect());
+                let left = (0..lab.nodes.len()).filter(|node| !taken.contains(node) && has_link(lab, *node));
+                groups.push(left.collect());
             }
             vec![Action::Partition { groups }]
         })
@@ -252,6 +253,12 @@ fn changed<T: Keys>(key: &str, value: &str) -> Result<Change<T>, String> {
         Some(problem) => Err(problem.to_string()),
         None => Ok(change),
     }
+}
+
+/// Whether a node has an interface of its own, which those of driver host have not.
+fn has_link(lab: &Lab, node: usize) -> bool {
+    let mut interfaces = lab.nodes[node].interfaces.iter();
+    interfaces.any(|interface| lab.networks[interface.network].driver != DriverKind::Host)
 }
 
 /// `n1:eth0`.

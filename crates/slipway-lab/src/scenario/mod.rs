@@ -18,11 +18,14 @@ pub use self::model::{
     Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Port, Scenario, Selection, Setting, Timing,
     TraceFile,
 };
+pub(crate) use self::plan::nanoseconds;
 pub use self::plan::{MOST_EVENTS, PlanError};
 pub use self::schedule::{Action, Direction, Due, Event, Kill, Schedule};
 pub use self::table::Table;
 pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
 pub use crate::change::{LinkChange, NodeChange};
+
+pub use crate::resolve::parse_scenario as parse;
 
 /// The texts of the trace files that a scenario names ([`Scenario::files`]), read by the caller.
 pub type Traces = BTreeMap<PathBuf, String>;

@@ -265,7 +265,7 @@ fn undo(action: &Action, place: usize) -> Option<Action> {
 }
 
 /// `None` for what is never.
-pub(super) fn nanoseconds(seconds: Option<f64>) -> Option<u64> {
+pub(crate) fn nanoseconds(seconds: Option<f64>) -> Option<u64> {
     let nanoseconds = (seconds? * 1e9).round();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, and none is negative")]
     (nanoseconds < LONGEST).then_some(nanoseconds as u64)

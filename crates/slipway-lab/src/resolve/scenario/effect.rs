@@ -1,0 +1,190 @@
+//! What an entry does, and to whom.
+
+use super::Context;
+use super::amount::{Keyed, duration, setting};
+use super::target::{Whose, all_nodes, check_linked, links, some_nodes, some_ports};
+use super::trace::replay;
+use crate::de::Spanned;
+use crate::errors::{Report, Span};
+use crate::file::{Amount, Event, How, Selection as Written};
+use crate::resolve::link::network;
+use crate::resolve::program;
+use crate::scenario::{Direction, Effect, Generator, Kill, LinkAct, NodeAct, PairAct, Selection};
+use crate::units::Seconds;
+
+/// How long programs have to end where it is not said.
+const GRACE: Seconds = Seconds(10.0);
+/// The word for all nodes that no other side has.
+pub(super) const REST: &str = "rest";
+/// The word for what `heal` ends beside cuts.
+pub(super) const PARTITION: &str = "partition";
+
+pub(super) fn effect(event: &Event, at: Span, context: &Context, report: &mut Report) -> Option<Effect> {
+    let nodes = |written: &Option<Spanned<Written>>, act: NodeAct, report: &mut Report| {
+        written.as_ref().map(|written| Some(Effect::Nodes { on: some_nodes(written, context, report)?, act }))
+    };
+    let grace = grace(event);
+    let simple = [
+        (&event.stop, NodeAct::Kill(Kill::Graceful { grace })),
+        (&event.start, NodeAct::Start),
+        (&event.restart, NodeAct::Restart { grace }),
+        (&event.freeze, NodeAct::Freeze),
+        (&event.thaw, NodeAct::Thaw),
+    ];
+    for (written, act) in simple {
+        if let Some(effect) = nodes(written, act, report) {
+            return effect;
+        }
+    }
+    let ports = |written: &Spanned<Written>, act: LinkAct, report: &mut Report| {
+        let network = match &event.network {
+            Some(name) => Some(network(name, context.replaced, context.lab, report)?),
+            None => None,
+        };
+        Some(Effect::Links { on: some_ports(written, network, context, report)?, act })
+    };
+    if let Some(cut) = &event.cut {
+        return ports(cut, LinkAct::Cut, report);
+    }
+    if let Some(heal) = &event.heal {
+        let all = matches!(&heal.value, Written::Word(word) if word.value == PARTITION);
+        return if all { Some(Effect::Join) } else { ports(heal, LinkAct::Heal, report) };
+    }
+    if let Some(flap) = &event.flap {
+        let up = lasting(event.up.as_ref(), "up", at, context, report);
+        let down = lasting(event.down.as_ref(), "down", at, context, report);
+        return ports(flap, LinkAct::Flap { up: up?, down: down? }, report);
+    }
+    if let Some(kill) = &event.kill {
+        let on = some_nodes(kill, context, report)?;
+        let how = how(event, &on, context, report);
+        return Some(Effect::Nodes { on, act: NodeAct::Kill(how) });
+    }
+    if let Some(churn) = &event.churn {
+        let availability = lasting(event.availability.as_ref(), "availability", at, context, report);
+        let unavailability = lasting(event.unavailability.as_ref(), "unavailability", at, context, report);
+        let on = some_nodes(churn, context, report)?;
+        let how = how(event, &on, context, report);
+        let act = NodeAct::Churn { how, availability: availability?, unavailability: unavailability? };
+        return Some(Effect::Nodes { on, act });
+    }
+    if let Some(sides) = &event.partition {
+        return partition(sides, context, report);
+    }
+    if let Some(run) = &event.run {
+        let on = match &run.value.nodes {
+            Some(nodes) => some_nodes(nodes, context, report),
+            None => Some(all_nodes(context)),
+        };
+        let command = program::words(&run.value.command, report);
+        return Some(Effect::Nodes { on: on?, act: NodeAct::Run { command: command? } });
+    }
+    match (&event.set, &event.trace) {
+        (Some(set), _) => match setting(set, report)? {
+            Keyed::Node(setting) => {
+                Some(Effect::Nodes { on: only_nodes(event, at, context, report)?, act: NodeAct::Set(setting) })
+            }
+            Keyed::Link(setting) => Some(match links(event, at, context, report)? {
+                Whose::Ports(on) => Effect::Links { on, act: LinkAct::Set { direction: direction(event), setting } },
+                Whose::Pairs(pairs) => Effect::Pairs { pairs, act: PairAct::Set(setting) },
+            }),
+        },
+        (None, Some(trace)) => replay(trace, event, at, context, report),
+        (None, None) => None,
+    }
+}
+
+/// Nodes whose limits change.
+pub(super) fn only_nodes(event: &Event, at: Span, context: &Context, report: &mut Report) -> Option<Selection<usize>> {
+    let misplaced = event
+        .keys()
+        .into_iter()
+        .filter(|(key, _)| matches!(*key, "interfaces" | "network" | "between" | "from" | "to" | "direction"));
+    for (key, at) in misplaced {
+        report.add(at, format!("`{key}` is about links, and this is about nodes"), "write `nodes: n*`");
+    }
+    match &event.nodes {
+        Some(nodes) => some_nodes(nodes, context, report),
+        None => {
+            report.add(at, "it is not said whose this is", "add `nodes: n*`");
+            None
+        }
+    }
+}
+
+pub(super) fn direction(event: &Event) -> Direction {
+    event.direction.as_ref().map_or(Direction::Egress, |direction| direction.value)
+}
+
+pub(super) fn how(event: &Event, on: &Selection<usize>, context: &Context, report: &mut Report) -> Kill {
+    let how = event.how.as_ref();
+    let graceful = how.is_some_and(|how| how.value == How::Graceful);
+    if let Some(grace) = event.grace.as_ref().filter(|_| !graceful && event.stop.is_none()) {
+        report.add(grace.at, "only who is asked to end has time for it", "add `how: graceful`, or leave `grace` out");
+    }
+    match how.map(|how| how.value) {
+        Some(How::Graceful) => Kill::Graceful { grace: grace(event) },
+        Some(How::Hard) => {
+            // Its links cannot go silent where it uses its host's.
+            let at = how.map_or_else(Span::default, |how| how.at);
+            check_linked(&on.among, at, context, report);
+            Kill::Hard
+        }
+        Some(How::Soft) | None => Kill::Soft,
+    }
+}
+
+fn grace(event: &Event) -> Seconds {
+    event.grace.as_ref().map_or(GRACE, |grace| grace.value)
+}
+
+/// A duration that must be said, and may be without an end.
+fn lasting(
+    written: Option<&Spanned<Amount>>,
+    key: &str,
+    at: Span,
+    context: &Context,
+    report: &mut Report,
+) -> Option<Generator> {
+    let Some(written) = written else {
+        report.add(
+            at,
+            format!("`{key}` is missing"),
+            format!("add for example `{key}: {{exponential: {{mean: 60s}}}}`"),
+        );
+        return None;
+    };
+    let generator = duration(written, context, report)?;
+    if generator == Generator::Constant(0.0) {
+        report.add(written.at, "a time of nothing", "write a longer one");
+    }
+    Some(generator)
+}
+
+fn partition(sides: &Spanned<Vec<Spanned<Written>>>, context: &Context, report: &mut Report) -> Option<Effect> {
+    let mut selections = Vec::new();
+    let mut rest = false;
+    let mut side_of = vec![None; context.lab.nodes.len()];
+    for (i, written) in sides.value.iter().enumerate() {
+        if matches!(&written.value, Written::Word(word) if word.value == REST) {
+            rest = true;
+            continue;
+        }
+        let side = some_nodes(written, context, report)?;
+        check_linked(&side.among, written.at, context, report);
+        let twice = side.among.iter().find(|node| side_of[**node].replace(i).is_some_and(|other| other != i));
+        if let Some(node) = twice {
+            let message = format!("{} is on two sides", context.lab.nodes[*node].name);
+            report.add(written.at, message, "name each node on one side; one that is on none reaches all");
+        }
+        selections.push(side);
+    }
+    if selections.len() + usize::from(rest) < 2 {
+        if !report.touches(sides.whole) {
+            let help = "write two or more, such as `[[n1, n2], [n3]]` or `[n1, rest]`";
+            report.add(sides.at, "a partition has two sides at least", help);
+        }
+        return None;
+    }
+    Some(Effect::Partition { sides: selections, rest })
+}
