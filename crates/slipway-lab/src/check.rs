@@ -6,7 +6,7 @@ use crate::model::Limits;
 use crate::units::{Bytes, Cores, Fraction, Rate, Seconds};
 
 /// Nothing that an experiment waits for takes longer on its way.
-const LONGEST_DELAY: Seconds = Seconds(3600.0);
+pub(crate) const LONGEST_DELAY: Seconds = Seconds(3600.0);
 /// The kernel counts bytes per second in 64 bits and nanoseconds per byte; links end well before.
 const HIGHEST_RATE: Rate = Rate(1_000_000_000_000);
 /// No root file system runs a program in less.

@@ -7,8 +7,10 @@ mod de;
 mod errors;
 mod file;
 pub mod graph;
+pub mod matrix;
 pub mod model;
 mod names;
+mod pair;
 mod resolve;
 pub mod scenario;
 mod schema;
@@ -20,6 +22,7 @@ pub mod units;
 mod written;
 
 pub use errors::{LabError, LabErrors};
+pub use pair::PeerRule;
 pub use resolve::{Overrides, parse, parse_with};
 pub use schema::json_schema;
 pub use select::SelectError;

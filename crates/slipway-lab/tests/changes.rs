@@ -69,6 +69,22 @@ fn what_cannot_hold_together_is_refused() {
     assert!("rate=0bit".parse::<LinkChange>().unwrap().checked(&before).is_err());
 }
 
+/// However small or large, a value is written as what reads back.
+#[test]
+fn extreme_values_read_back() {
+    for number in ["0.000000000000000000000000000000000000001", "99999999999999999999", "0.1234567890123456789"] {
+        for word in [format!("delay={number}us"), format!("delay={number}h"), format!("jitter={number}ms")] {
+            let once = link(&word);
+            assert_eq!(link(&once.to_string()), once, "{word}");
+        }
+        let cpu: NodeChange = format!("cpu={number} GHz").parse().unwrap();
+        assert_eq!(cpu.to_string().parse::<NodeChange>(), Ok(cpu));
+    }
+    let small = link("loss=0.000000000000000000000000000000000000001%");
+    assert_eq!(link(&small.to_string()), small);
+    assert!(format!("delay={}h", "9".repeat(399)).parse::<LinkChange>().is_err());
+}
+
 #[test]
 fn natural_is_what_changes_no_packet() {
     for natural in ["", "delay=0s", "loss=0%", "corrupt=0% duplicate=0%", "limit=1000"] {

@@ -47,10 +47,6 @@ impl<'de, T: Value> Deserialize<'de> for Setting<T> {
 }
 
 impl<T: JsonSchema> JsonSchema for Setting<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
     fn schema_name() -> Cow<'static, str> {
         format!("{}OrNone", T::schema_name()).into()
     }
