@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 pub use vnet::VnetHeader;
 
+mod segment;
 mod vnet;
 
 const DEVICE: &str = "/dev/net/tun";

@@ -8,7 +8,7 @@ pub struct VnetHeader {
     pub flags: u8,
     /// What kind of large segment this is; [`Self::GSO_NONE`] for a packet.
     pub gso_type: u8,
-    /// Bytes that the kernel is to hold in one piece, at least the frame's headers. A hint: larger than the headers mostly.
+    /// Bytes that the kernel is to hold in one piece, at least the headers of a large segment. A hint.
     pub hdr_len: u16,
     /// Payload bytes of each packet that a large segment becomes.
     pub gso_size: u16,
@@ -67,15 +67,23 @@ impl VnetHeader {
     /// How many packets the frame becomes on a wire: one, unless it is a large segment.
     #[must_use]
     pub fn packets(&self, frame: &[u8]) -> usize {
-        let start = usize::from(self.csum_start);
-        let transport = match self.gso_type & !Self::GSO_ECN {
-            // The upper four bits: length in words of four bytes (RFC 9293, data offset).
-            Self::GSO_TCPV4 | Self::GSO_TCPV6 => frame.get(start + 12).map_or(20, |byte| usize::from(byte >> 4) * 4),
-            Self::GSO_UDP_L4 => 8,
-            _ => return 1,
-        };
-        let payload = frame.len().saturating_sub(start + transport);
+        let Some(headers) = self.headers(frame) else { return 1 };
+        let payload = frame.len().saturating_sub(headers);
         payload.div_ceil(usize::from(self.gso_size).max(1)).max(1)
+    }
+
+    /// Bytes of a large segment that each of its packets carries anew. `None` where it is none.
+    #[must_use]
+    pub fn headers(&self, frame: &[u8]) -> Option<usize> {
+        let transport = usize::from(self.csum_start);
+        match self.gso_type & !Self::GSO_ECN {
+            // The upper four bits: length in words of four bytes (RFC 9293, data offset).
+            Self::GSO_TCPV4 | Self::GSO_TCPV6 => {
+                frame.get(transport + 12).map(|byte| transport + usize::from(byte >> 4) * 4)
+            }
+            Self::GSO_UDP_L4 => Some(transport + 8),
+            _ => None,
+        }
     }
 
     /// Computes the checksum that was left to do. Needed before a frame is damaged on purpose: else the damage is summed
@@ -103,7 +111,7 @@ impl VnetHeader {
 }
 
 /// The sum of RFC 1071, not complemented.
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
+pub(super) fn ones_complement_sum(bytes: &[u8]) -> u16 {
     let (words, last) = bytes.as_chunks::<2>();
     let mut sum: u64 = words.iter().map(|&word| u64::from(u16::from_be_bytes(word))).sum();
     sum += last.first().map_or(0, |&byte| u64::from(byte) << 8);
