@@ -1,0 +1,481 @@
+//! The wire's own process: over socket pairs, which keep frames whole as a device does, and over TAP devices in namespaces
+//! made here. Needs root and /dev/net/tun. (No test harness: it would run threads, and the wire is cloned from a process
+//! that has one.)
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use slipway_lab::condition::{LinkConditions, Loss};
+use slipway_lab::units::{Fraction, Rate, Seconds};
+use slipway_sys::bpf::asm::{Cond, Helper, Insn, Operand, R0, R1, R2, R3, Size, skb};
+use slipway_sys::bpf::{BPF_F_INGRESS, Kind, Program, TC_ACT_OK};
+use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::netlink::{self, BpfFilter, Mac, Netlink, NewLink, Request, SetLink, Veth};
+use slipway_sys::ns::{create_net, with_net};
+use slipway_sys::process::{reap, wait_for_end};
+use slipway_sys::tap::{Tap, VnetHeader};
+use slipway_wire::{Direction, Peer, PortStats, Spec, Wire, WireError};
+
+fn main() {
+    for (name, test) in TESTS {
+        let begun = Instant::now();
+        test();
+        println!("{name}: ok, {:.1} s", begun.elapsed().as_secs_f64());
+    }
+}
+
+const TESTS: &[(&str, fn())] = &[
+    ("frames come back whole and in order", frames_come_back_whole_and_in_order),
+    ("the same seed loses the same frames", the_same_seed_loses_the_same_frames),
+    ("a delay holds back, and its change", a_delay_holds_back),
+    ("a port that is full holds up no other", a_port_that_is_full_holds_up_no_other),
+    ("hundreds of ports with hundreds of peers", hundreds_of_ports_with_hundreds_of_peers),
+    ("what is impossible is refused", what_is_impossible_is_refused),
+    ("the process has given up what it does not need", the_process_is_confined),
+    ("with its maker the wire ends", with_its_maker_the_wire_ends),
+    ("TCP over devices comes whole through a bad link", tcp_comes_whole_through_a_bad_link),
+    ("without the wire nothing passes", without_the_wire_nothing_passes),
+];
+
+fn start() -> Wire {
+    Wire::start(SingleThread::check().expect("one thread")).expect("root may")
+}
+
+fn spec(all: LinkConditions) -> Spec {
+    Spec { direction: Direction::Egress, seed: [7; 32], all, peers: Vec::new(), mtu: 1500 }
+}
+
+fn ms(milliseconds: f64) -> Option<Seconds> {
+    Some(Seconds(milliseconds / 1e3))
+}
+
+/// A port's device, and the world behind it.
+struct Pair {
+    world: OwnedFd,
+    device: OwnedFd,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (world, device) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
+        Self { world, device }
+    }
+
+    /// Attaches a device and gives the world's end.
+    fn attach(self, wire: &Wire, port: u32, spec: &Spec) -> OwnedFd {
+        wire.attach(port, &self.device, spec).expect("attaches");
+        self.world
+    }
+}
+
+/// A numbered frame behind an empty header.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![0; VnetHeader::LEN + 60];
+    frame.extend(number.to_be_bytes());
+    frame
+}
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(*frame.last_chunk().expect("a frame"))
+}
+
+fn take(world: &OwnedFd, flags: RecvFlags) -> Option<u32> {
+    let mut buffer = [0; 200];
+    match recv(world, &mut buffer[..], flags) {
+        Ok((length, _)) => Some(number(&buffer[..length])),
+        Err(rustix::io::Errno::AGAIN) => None,
+        Err(error) => panic!("receives: {error}"),
+    }
+}
+
+fn stats(wire: &Wire, port: u32) -> PortStats {
+    wire.stats().expect("answers").into_iter().find(|stats| stats.port == port).expect("the port is there")
+}
+
+/// Sends frames and gives the numbers of those that come back. A few at a time: a socket does not hold many.
+fn carry(wire: &Wire, port: u32, world: &OwnedFd, numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut came = Vec::new();
+    let mut sent = stats(wire, port).received;
+    let numbers: Vec<u32> = numbers.collect();
+    for some in numbers.chunks(50) {
+        for &number in some {
+            send(world, &frame(number), SendFlags::empty()).expect("sends");
+        }
+        sent += some.len() as u64;
+        // The wire answers between frames, so it is asked until it has them all.
+        while Some(stats(wire, port)).is_some_and(|stats| stats.received < sent || stats.waiting > 0) {}
+        came.extend(std::iter::from_fn(|| take(world, RecvFlags::DONTWAIT)));
+    }
+    came
+}
+
+fn frames_come_back_whole_and_in_order() {
+    let wire = start();
+    let world = Pair::new().attach(&wire, 5, &spec(LinkConditions::default()));
+    assert!(carry(&wire, 5, &world, 0..1000).into_iter().eq(0..1000));
+    let delayed = LinkConditions { delay: ms(1.0), rate: Some(Rate(1_000_000_000)), ..Default::default() };
+    wire.set(5, &spec(delayed)).expect("sets");
+    assert!(carry(&wire, 5, &world, 0..1000).into_iter().eq(0..1000));
+    let stats = stats(&wire, 5);
+    assert_eq!((stats.received, stats.sent, stats.waiting_bytes, stats.late.count), (2000, 2000, 0, 1000));
+    println!("    {:?}, late: {:?} ns", wire.scheduling(), stats.late);
+    wire.stop().expect("stops");
+}
+
+fn the_same_seed_loses_the_same_frames() {
+    let wire = start();
+    let lossy = LinkConditions {
+        loss: Some(Loss::Random(Fraction(0.02))),
+        duplicate: Some(Fraction(0.01)),
+        delay: ms(0.2),
+        ..Default::default()
+    };
+    let runs = [(1, [7; 32]), (2, [7; 32]), (3, [8; 32])].map(|(port, seed)| {
+        let world = Pair::new().attach(&wire, port, &Spec { seed, ..spec(lossy.clone()) });
+        let came = carry(&wire, port, &world, 0..20_000);
+        let stats = stats(&wire, port);
+        assert_eq!(came.len() as u64, stats.sent);
+        let came: BTreeSet<u32> = came.into_iter().collect();
+        let lost = 20_000 - came.len();
+        // 2.576 standard deviations of 400 lost: the 99 % interval.
+        assert!((349..=451).contains(&lost), "{lost} lost");
+        came
+    });
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0], runs[2]);
+    wire.stop().expect("stops");
+}
+
+fn a_delay_holds_back() {
+    let wire = start();
+    let world = Pair::new().attach(&wire, 0, &spec(LinkConditions { delay: ms(30.0), ..Default::default() }));
+    let begun = Instant::now();
+    send(&world, &frame(1), SendFlags::empty()).expect("sends");
+    while stats(&wire, 0).waiting == 0 {}
+    // Set to nothing, the link lets the next frame overtake; what waits stays due when it was.
+    wire.set(0, &spec(LinkConditions::default())).expect("sets");
+    send(&world, &frame(2), SendFlags::empty()).expect("sends");
+    assert_eq!(take(&world, RecvFlags::empty()), Some(2));
+    assert_eq!(take(&world, RecvFlags::empty()), Some(1));
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    wire.stop().expect("stops");
+}
+
+fn a_port_that_is_full_holds_up_no_other() {
+    let wire = start();
+    let all = LinkConditions { duplicate: Some(Fraction(1.0)), ..Default::default() };
+    let full = Pair::new().attach(&wire, 0, &spec(all));
+    let mut sent = 0;
+    // Nobody takes what comes out of it, twice as much as goes in, until no more goes in.
+    while send(&full, &frame(sent), SendFlags::DONTWAIT).is_ok() {
+        sent += 1;
+        while stats(&wire, 0).received < u64::from(sent) {}
+        if stats(&wire, 0).waiting > 100 {
+            break;
+        }
+    }
+    assert!(stats(&wire, 0).waiting > 0, "it is full");
+    let free = Pair::new().attach(&wire, 1, &spec(LinkConditions::default()));
+    assert!(carry(&wire, 1, &free, 0..100).into_iter().eq(0..100));
+    // Once there is room, everything comes, in order.
+    let came: Vec<u32> = (0..2 * sent).map(|_| take(&full, RecvFlags::empty()).expect("comes")).collect();
+    assert!(came.into_iter().eq((0..sent).flat_map(|number| [number, number])));
+    wire.stop().expect("stops");
+}
+
+fn hundreds_of_ports_with_hundreds_of_peers() {
+    let wire = start();
+    let peers = |from: u16| {
+        let address = |number: u16| IpAddr::from([10, 64, (number >> 8) as u8, (number & 0xff) as u8]);
+        let peer = |number: u16| Peer {
+            addresses: vec![address(number), format!("fd53::{number:x}").parse().expect("an address")],
+            seed: [3; 32],
+            conditions: LinkConditions { delay: ms(f64::from(number ^ from) / 100.0), ..Default::default() },
+        };
+        (0..500).map(peer).collect()
+    };
+    let mut worlds = Vec::new();
+    for port in 0..200 {
+        let spec = Spec { peers: peers(port), ..spec(LinkConditions::default()) };
+        worlds.push(Pair::new().attach(&wire, port.into(), &spec));
+    }
+    assert_eq!(
+        wire.stats().expect("answers").iter().map(|stats| stats.port).collect::<Vec<_>>(),
+        (0..200).collect::<Vec<_>>()
+    );
+    let status = std::fs::read_to_string(format!("/proc/{}/status", wire.pid().as_raw_nonzero())).expect("it runs");
+    let memory = status.lines().find(|line| line.starts_with("RssAnon")).expect("said");
+    println!("    200 ports, 500 peers each: {memory}");
+
+    // A frame from an IPv4 header on: the delay is that of its destination.
+    let mut to_peer = frame(0)[..VnetHeader::LEN].to_vec();
+    to_peer.extend([0; 12]);
+    to_peer.extend([8, 0]);
+    to_peer.extend([0; 16]);
+    to_peer.extend([10, 64, 1, 0xf3]);
+    let begun = Instant::now();
+    send(&worlds[0], &to_peer, SendFlags::empty()).expect("sends");
+    take(&worlds[0], RecvFlags::empty()).expect("comes");
+    assert!(begun.elapsed() >= Duration::from_micros(4990));
+    wire.detach(0).expect("detaches");
+    assert_eq!(recv(&worlds[0], &mut [0; 10][..], RecvFlags::empty()).expect("the other end is closed").0, 0);
+    wire.stop().expect("stops");
+}
+
+fn what_is_impossible_is_refused() {
+    let wire = start();
+    let all = spec(LinkConditions::default());
+    let pair = Pair::new();
+    wire.attach(1, &pair.device, &all).expect("attaches");
+    for (refused, why) in [
+        (wire.attach(1, &pair.device, &all), "the port is in use"),
+        (wire.set(2, &all), "there is no such port"),
+        (wire.detach(2), "there is no such port"),
+    ] {
+        assert!(matches!(&refused, Err(WireError::Refused(account)) if account.contains(why)), "{refused:?}");
+    }
+    assert!(carry(&wire, 1, &pair.world, 0..10).into_iter().eq(0..10), "the port is as it was");
+    // An end that closes is a device that is gone: the port says so, until it is detached.
+    drop(pair);
+    while stats(&wire, 1).alive {}
+    wire.detach(1).expect("detaches");
+    assert_eq!(wire.stats().expect("answers"), []);
+    wire.stop().expect("stops");
+}
+
+fn the_process_is_confined() {
+    let wire = start();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", wire.pid().as_raw_nonzero())).expect("it runs");
+    let value = |key: &str| {
+        let line = status.lines().find(|line| line.starts_with(key)).expect("said");
+        line.split_whitespace().nth(1).expect("a value").to_owned()
+    };
+    assert_eq!(value("Name:"), "slipway-wire");
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(value(set).trim_start_matches('0'), "", "{set}");
+    }
+    assert_eq!((value("NoNewPrivs:").as_str(), value("Seccomp:").as_str()), ("1", "2"));
+    let open = std::fs::read_dir(format!("/proc/{}/fd", wire.pid().as_raw_nonzero())).expect("listed").count();
+    assert_eq!(open, 6, "standard streams, control, epoll, timer");
+    let pidfd = wire.pidfd().try_clone_to_owned().expect("a copy");
+    pidfd_send_signal(&pidfd, Signal::KILL).expect("ends it");
+    assert!(wait_for_end(&pidfd, Duration::from_secs(10)).expect("waits"));
+    assert!(matches!(wire.stats(), Err(WireError::Gone)));
+    wire.stop().expect("is collected");
+}
+
+fn with_its_maker_the_wire_ends() {
+    let ((told, tell), (held, hold)) = (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+    let (mut told, mut tell, mut held) = (told, tell, held);
+    match clone(SingleThread::check().expect("one thread"), nix::sched::CloneFlags::empty()).expect("forks") {
+        Cloned::Child => {
+            drop((told, hold));
+            let wire = start();
+            tell.write_all(&wire.pid().as_raw_nonzero().get().to_be_bytes()).expect("tells");
+            let _ = held.read(&mut [0]);
+            // Not dropped, as by a crash.
+            std::mem::forget(wire);
+            std::process::exit(0)
+        }
+        Cloned::Parent { pidfd, .. } => {
+            drop((tell, held));
+            let mut pid = [0; 4];
+            told.read_exact(&mut pid).expect("is told");
+            let pid = rustix::process::Pid::from_raw(i32::from_be_bytes(pid)).expect("a pid");
+            let wire = pidfd_open(pid, PidfdFlags::empty()).expect("it runs");
+            drop(hold);
+            reap(&pidfd).expect("the maker ends");
+            assert!(wait_for_end(&wire, Duration::from_secs(10)).expect("waits"), "so does the wire");
+        }
+    }
+}
+
+const ETH0: u32 = 10;
+const NEAR: &str = "10.64.0.1";
+const FAR: &str = "10.64.0.2";
+const NEAR_MAC: Mac = [2, 0, 0, 0, 0, 1];
+const FAR_MAC: Mac = [2, 0, 0, 0, 0, 2];
+/// Tells a packet that comes back from the wire from one that is to go there.
+const BACK: i32 = 0x51_1b;
+
+/// Lets packets with the mark pass, and takes the mark from them; sends the others to the device.
+fn gate(tap: u32) -> Program {
+    let program = [
+        Insn::Load(Size::Word, R2, R1, skb::MARK),
+        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(BACK), "back"),
+        Insn::Mov(R1, Operand::Imm(tap.cast_signed())),
+        Insn::Mov(R2, Operand::Imm(0)),
+        Insn::Call(Helper::Redirect),
+        Insn::Exit,
+        Insn::Label("back"),
+        Insn::Mov(R2, Operand::Imm(0)),
+        Insn::Store(Size::Word, R1, skb::MARK, Operand::Of(R2)),
+        Insn::Mov(R0, Operand::Imm(TC_ACT_OK)),
+        Insn::Exit,
+    ];
+    Program::load(Kind::SchedCls, "gate", &program).expect("the verifier takes it")
+}
+
+/// Marks packets, and gives them back to `eth0`.
+fn back(flags: i32) -> Program {
+    let program = [
+        Insn::Mov(R3, Operand::Imm(BACK)),
+        Insn::Store(Size::Word, R1, skb::MARK, Operand::Of(R3)),
+        Insn::Mov(R1, Operand::Imm(ETH0.cast_signed())),
+        Insn::Mov(R2, Operand::Imm(flags)),
+        Insn::Call(Helper::Redirect),
+        Insn::Exit,
+    ];
+    Program::load(Kind::SchedCls, "back", &program).expect("the verifier takes it")
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Two namespaces joined by a veth pair; both directions of the near one's `eth0` pass a TAP device each.
+struct Path {
+    near: OwnedFd,
+    far: OwnedFd,
+    netlink: Netlink,
+    /// For what is sent, and for what is received.
+    taps: [Tap; 2],
+}
+
+impl Path {
+    fn new() -> Self {
+        let [near, far] = [(); 2].map(|()| create_net().expect("these tests need root, to make network namespaces"));
+        let open = |net: &OwnedFd| with_net(net.as_fd(), Netlink::open).expect("enters").expect("a socket opens");
+        let (mut netlink, mut beyond) = (open(&near), open(&far));
+        let link =
+            NewLink { name: "eth0".into(), index: Some(ETH0), mac: Some(NEAR_MAC), up: true, ..NewLink::default() };
+        let peer = netlink::Peer {
+            name: "eth0".into(),
+            index: Some(ETH0),
+            mac: Some(FAR_MAC),
+            net: Some(far.as_fd()),
+            ..netlink::Peer::default()
+        };
+        netlink.run(&[Request::AddVeth(Veth { link, peer })]).expect("makes a pair");
+        beyond
+            .run(&[Request::SetLink(SetLink { index: ETH0, up: Some(true), ..SetLink::default() })])
+            .expect("goes up");
+        for (netlink, own, other, mac) in [(&mut netlink, NEAR, FAR, FAR_MAC), (&mut beyond, FAR, NEAR, NEAR_MAC)] {
+            let own = Request::AddAddress { index: ETH0, address: address(own), prefix: 24, subnet_route: true };
+            let other = Request::AddNeighbour { index: ETH0, address: address(other), mac };
+            netlink.run(&[own, other]).expect("an address and a neighbour");
+        }
+        netlink.run(&[Request::AddClsact(ETH0)]).expect("places for programs");
+        let directions =
+            [(netlink::Direction::Egress, "eth0-out", 0), (netlink::Direction::Ingress, "eth0-in", BPF_F_INGRESS)];
+        let taps = directions.map(|(direction, name, flags)| {
+            let tap = with_net(near.as_fd(), || Tap::create(name)).expect("enters").expect("root may make one");
+            let index = netlink.link(name).expect("it is there").index;
+            let (gate, back) = (gate(index), back(flags));
+            let set = SetLink { index, up: Some(true), tx_queue_len: Some(4096), ..SetLink::default() };
+            let ingress = netlink::Direction::Ingress;
+            let returned = BpfFilter { index, direction: ingress, program: back.as_fd(), name: "back" };
+            let gated = BpfFilter { index: ETH0, direction, program: gate.as_fd(), name: "gate" };
+            let requests = [
+                Request::AddClsact(index),
+                Request::AddBpfFilter(returned),
+                Request::SetLink(set),
+                Request::AddBpfFilter(gated),
+            ];
+            netlink.run(&requests).expect("the kernel takes them");
+            tap
+        });
+        Self { near, far, netlink, taps }
+    }
+
+    fn near<T>(&self, action: impl FnOnce() -> T) -> T {
+        with_net(self.near.as_fd(), action).expect("enters")
+    }
+
+    fn far<T>(&self, action: impl FnOnce() -> T) -> T {
+        with_net(self.far.as_fd(), action).expect("enters")
+    }
+}
+
+fn tcp_comes_whole_through_a_bad_link() {
+    let bad = LinkConditions {
+        delay: ms(2.0),
+        jitter: ms(0.5),
+        loss: Some(Loss::Random(Fraction(0.005))),
+        corrupt: Some(Fraction(0.005)),
+        duplicate: Some(Fraction(0.01)),
+        reorder: Some(Fraction(0.01)),
+        ..Default::default()
+    };
+    // Whole segments, rates at which they are cut, and every accident.
+    for (name, all) in [
+        ("delay alone", LinkConditions { delay: ms(2.0), ..Default::default() }),
+        ("100 Mbit/s", LinkConditions { rate: Some(Rate(100_000_000)), ..Default::default() }),
+        ("every accident", bad),
+    ] {
+        let path = Path::new();
+        let wire = start();
+        for (port, (tap, direction)) in (0..).zip(path.taps.iter().zip([Direction::Egress, Direction::Ingress])) {
+            wire.attach(port, tap, &Spec { direction, ..spec(all.clone()) }).expect("attaches");
+        }
+        let listener = path.far(|| TcpListener::bind((address(FAR), 0))).expect("binds");
+        let to = listener.local_addr().expect("bound");
+        let mut sender = path.near(|| TcpStream::connect(to)).expect("connects");
+        // Repeats only after 251 bytes, a prime: a packet that is lost, doubled or swapped shows.
+        let sent: Vec<u8> = (0..4_000_000u32).map(|i| (i % 251) as u8).collect();
+        let expected = sent.clone();
+        let receiving = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            listener.accept().expect("accepts").0.read_to_end(&mut received).expect("reads");
+            received
+        });
+        sender.write_all(&sent).expect("writes");
+        drop(sender);
+        assert!(receiving.join().expect("ends") == expected, "{name}: what was sent came");
+        for stats in wire.stats().expect("answers") {
+            println!("    {name}: {stats:?}");
+            assert!(stats.alive && stats.received > 0 && stats.unsplit == 0, "{stats:?}");
+            assert_eq!(stats.refused, 0, "{stats:?}");
+        }
+        wire.stop().expect("stops");
+    }
+}
+
+fn without_the_wire_nothing_passes() {
+    let Path { near, far, mut netlink, taps } = Path::new();
+    let wire = start();
+    for (port, tap) in (0..).zip(taps) {
+        // The only descriptor of the device is the wire's now.
+        wire.attach(port, tap, &spec(LinkConditions { delay: ms(5.0), ..Default::default() })).expect("attaches");
+    }
+    let bind = |net: &OwnedFd, own| {
+        with_net(net.as_fd(), || UdpSocket::bind((address(own), 0))).expect("enters").expect("binds")
+    };
+    let (near, far) = (bind(&near, NEAR), bind(&far, FAR));
+    let to = far.local_addr().expect("bound");
+    let begun = Instant::now();
+    let mut buffer = [0; 10];
+    near.send_to(b"there", to).expect("sends");
+    let (length, from) = far.recv_from(&mut buffer).expect("comes");
+    far.send_to(&buffer[..length], from).expect("sends back");
+    assert_eq!(near.recv(&mut buffer).expect("comes back"), 5);
+    assert!(begun.elapsed() >= Duration::from_millis(10), "5 ms each way");
+    println!("    echo over 5 ms each way: {:?}", begun.elapsed());
+
+    wire.stop().expect("stops");
+    assert!(netlink.link("eth0-out").is_err(), "the device went with the wire");
+    let before = netlink.link("eth0").expect("there").counters.tx_packets;
+    for _ in 0..10 {
+        // The kernel may tell the sender that it dropped the packet, or not.
+        let _ = near.send_to(b"lost", to);
+    }
+    assert_eq!(netlink.link("eth0").expect("there").counters.tx_packets, before);
+    assert_eq!(poll(&mut [PollFd::new(&far, PollFlags::IN)], Some(&rustix::time::Timespec::default())), Ok(0));
+}
