@@ -40,7 +40,8 @@ pub(super) fn options(netem: &Netem) -> Vec<u8> {
     match netem.loss {
         Loss::Random(_) => {}
         Loss::GilbertElliott { p, r, one_minus_h, one_minus_k } => {
-            nested_loss(&mut bytes, LOSS_GE, &numbers([p, r, one_minus_h, one_minus_k].map(scaled)));
+            // The kernel takes h, the share that survives the bad state, but 1-k, the share lost in the good one.
+            nested_loss(&mut bytes, LOSS_GE, &numbers([p, r, 1.0 - one_minus_h, one_minus_k].map(scaled)));
         }
         Loss::FourState { p13, p31, p32, p23, p14 } => {
             // The kernel's structure has p14 before p23.
@@ -162,10 +163,10 @@ mod tests {
             assert_eq!(words(&bytes[..24])[2], 0, "no random loss besides");
             attributes(&bytes).pop().expect("last")
         };
-        let (kind, value) = model(Loss::GilbertElliott { p: 1.0, r: 0.0, one_minus_h: 0.5, one_minus_k: 0.25 });
+        let (kind, value) = model(Loss::GilbertElliott { p: 1.0, r: 0.0, one_minus_h: 0.75, one_minus_k: 0.125 });
         assert_eq!(kind, 0x8005);
         // Length 20, kind 2 (NETEM_LOSS_GE).
-        assert_eq!(words(&value), [0x0002_0014, u32::MAX, 0, 0x8000_0000, 0x4000_0000]);
+        assert_eq!(words(&value), [0x0002_0014, u32::MAX, 0, 0x4000_0000, 0x2000_0000]);
         let (kind, value) = model(Loss::FourState { p13: 1.0, p31: 0.5, p32: 0.25, p23: 0.125, p14: 0.0 });
         assert_eq!(kind, 0x8005);
         // Length 24, kind 1 (NETEM_LOSS_GI), p14 before p23.
