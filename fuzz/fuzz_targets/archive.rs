@@ -34,19 +34,6 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn lab(path: &Path) -> Lab {
     let source = ImageSource::Path { path: path.to_owned(), reference: None };
-    Lab {
-        name: "fuzz".into(),
-        seed: 0,
-        hosts: Vec::new(),
-        machine: false,
-        underlay: None,
-        images: vec![Image { name: "image".into(), source, base: None }],
-        networks: Vec::new(),
-        nodes: Vec::new(),
-        links: Vec::new(),
-        matrices: Vec::new(),
-        mechanism: slipway_lab::model::LinkMechanism::default(),
-        job: None,
-        scenario: None,
-    }
+    let lab = slipway_lab::parse("fuzz.yaml", "nodes: {n: }", Path::new("/")).expect("a lab");
+    Lab { images: vec![Image { name: "image".into(), source, base: None }], ..lab }
 }

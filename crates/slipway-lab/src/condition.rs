@@ -118,7 +118,8 @@ pub struct Conditions {
 }
 
 /// Conditions between nodes: they hold for packets from any of `from` to any of `to`, over the sender's egress conditions
-/// key by key. A later rule holds over an earlier one, key by key.
+/// key by key. A later rule holds over an earlier one, key by key. Only `rate` is in addition: what a pair sends passes
+/// the sender's interface, and its rate, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkRule {
     /// Indices into the lab's nodes.
