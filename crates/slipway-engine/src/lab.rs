@@ -1,7 +1,9 @@
 //! The lab from outside: bring it up, look at it, change a node, take it down.
 
 mod down;
+mod end;
 mod limits;
+mod links;
 mod up;
 
 use std::collections::BTreeSet;
@@ -9,9 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
 use serde::Serialize;
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{Group, Hierarchy, Usage};
@@ -209,34 +209,6 @@ impl Running {
     /// Lets frozen nodes go on.
     pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
         nodes.iter().try_for_each(|&node| Ok(self.need_group(node)?.thaw()?))
-    }
-
-    /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
-    /// Files and links are kept for [`start`](Self::start).
-    pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
-        let deadline = std::time::Instant::now() + grace;
-        let mut programs = Vec::new();
-        for &node in nodes {
-            let init = self.state.nodes[node].init;
-            let pids = self.group(node)?.map(|group| group.pids()).transpose()?.unwrap_or_default();
-            for pid in pids.into_iter().filter(|&pid| init.is_none_or(|init| init.pid != pid)).filter_map(Pid::from_raw)
-            {
-                // One that ends between the listing and here is one less to wait for.
-                if let Ok(program) = ProcessId::of(pid)
-                    && let Ok(Some(pidfd)) = program.open()
-                {
-                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::TERM);
-                    programs.push(pidfd);
-                }
-            }
-        }
-        for pidfd in &programs {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if !slipway_sys::process::wait_for_end(pidfd, left).map_err(|source| self.anchor_error(source))? {
-                break;
-            }
-        }
-        self.ask(&Request::Halt(nodes.to_vec()))
     }
 
     /// Starts nodes that are stopped or dead, with the files and links that they had.

@@ -6,6 +6,7 @@
 
 mod anchor;
 mod cgroup;
+pub mod condition;
 mod confine;
 pub mod copy;
 pub mod disk;
@@ -17,4 +18,5 @@ pub mod lab;
 pub mod network;
 mod node;
 pub mod probe;
+pub mod scenario;
 pub mod state;

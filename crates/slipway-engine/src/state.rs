@@ -7,6 +7,7 @@
 //!       state.json           processes and what was chosen; replaced whole, never edited
 //!       disks.json           block devices of nodes that have one of their own
 //!       limits.json          what nodes may use now, where that has been changed
+//!       conditions.json      how links are, written when somebody asks
 //!       control              the anchor's socket
 //!       log/NODE.log         output of the node's own command
 //!       etc/                 files that nodes share: hosts, resolv.conf
@@ -31,6 +32,7 @@ use sha2::{Digest as _, Sha256};
 use slipway_lab::model::{Lab, Limits};
 use slipway_sys::process::ProcessId;
 
+use crate::condition::LinkReport;
 use crate::disk::NodeDisk;
 use crate::network::Mechanism;
 
@@ -303,6 +305,16 @@ impl LabDir {
                 Err(error) => return Err(StateError::io("lock", &path)(error.into())),
             }
         }
+    }
+
+    /// Reads how links were when that was last asked.
+    pub(crate) fn read_links(&self) -> Result<LinkReport, StateError> {
+        self.read("conditions.json")
+    }
+
+    /// Writes down how links are.
+    pub(crate) fn write_links(&self, report: &LinkReport) -> Result<(), StateError> {
+        self.write("conditions.json", report)
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {

@@ -52,6 +52,14 @@ commands! {
     "Measuring" {
         compare Compare,
     }
+    "Conditions" {
+        set Set,
+        cut Cut,
+        heal Heal,
+        partition Partition,
+        join Join,
+        restore Restore,
+    }
     "Nodes" {
         stop Stop,
         start Start,

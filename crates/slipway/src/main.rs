@@ -9,6 +9,7 @@ mod failure;
 mod labs;
 mod meter;
 mod stamp;
+mod targets;
 mod user;
 mod view;
 

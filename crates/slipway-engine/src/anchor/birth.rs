@@ -17,6 +17,7 @@ use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
 use crate::cgroup::LabGroups;
+use crate::condition::{Around, LinkAction, Links};
 use crate::disk;
 use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
@@ -37,6 +38,7 @@ pub(super) struct Nodes {
     groups: Option<LabGroups>,
     launcher: Launcher,
     slots: Vec<Slot>,
+    links: Links,
     pub(super) state: State,
 }
 
@@ -58,6 +60,8 @@ impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
+        let mut links = Links::default();
+        links.check(lab)?;
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
         let state = State { networks: fabric.mechanisms().to_vec(), ..state };
@@ -66,6 +70,7 @@ impl Nodes {
             groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
+            links,
             state,
         })
     }
@@ -106,6 +111,8 @@ impl Nodes {
             self.state.nodes[index].status = NodeStatus::Running;
             ready(done + 1)?;
         }
+        // In force before the first packet passes.
+        self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
         // Not before all nodes are there: a command may talk to any of them.
         which.iter().try_for_each(|&index| self.start_programs(blueprint, index))
@@ -239,13 +246,75 @@ impl Nodes {
     pub(super) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
         let which: Vec<usize> =
             self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
-        let silenced = which
-            .iter()
-            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
-            .map_err(|error| error.to_string());
+        let silenced = self.silence(blueprint, &which);
         self.kill(blueprint, &which);
         blueprint.write(&self.state)?;
         silenced
+    }
+
+    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let mut nodes = which.iter();
+        nodes
+            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Ends every process in `which` as a crash would. `hard`: links silent first, so that nobody hears of it.
+    pub(super) fn crash(&mut self, blueprint: &Blueprint, which: &[usize], hard: bool) -> Result<(), String> {
+        let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
+        let which: Vec<usize> = self.known(which)?.filter(running).collect();
+        if hard {
+            if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
+                let name = &blueprint.lab.nodes[index].name;
+                return Err(format!(
+                    "kill node {name} silently: on driver host its links are its host's\nHint: kill it softly, or choose another driver"
+                ));
+            }
+            self.silence(blueprint, &which)?;
+        }
+        self.kill(blueprint, &which);
+        for &index in &which {
+            self.state.nodes[index].status = NodeStatus::Dead;
+        }
+        blueprint.write(&self.state)
+    }
+
+    /// Changes links.
+    pub(super) fn change_links(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        number: Option<usize>,
+        action: LinkAction,
+    ) -> Result<(), String> {
+        self.with_links(alone, blueprint, |links, around| links.change(around, number, action))
+    }
+
+    /// Lifts an overlay of links' conditions.
+    pub(super) fn lift(&mut self, alone: SingleThread, blueprint: &Blueprint, number: usize) -> Result<(), String> {
+        self.with_links(alone, blueprint, |links, around| links.lift(around, number))
+    }
+
+    /// Makes all links what the lab file says.
+    pub(super) fn restore_links(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<(), String> {
+        self.with_links(alone, blueprint, Links::restore)
+    }
+
+    /// Writes down how links are now.
+    pub(super) fn report_links(&mut self, blueprint: &Blueprint) -> Result<(), String> {
+        let report = self.links.report(&blueprint.lab);
+        blueprint.dir.write_links(&report).map_err(|error| error.to_string())
+    }
+
+    fn with_links(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let slots = &self.slots;
+        let net = |node: usize| slots[node].net.as_ref().map(|net: &OwnedFd| net.as_fd());
+        act(&mut self.links, &Around { alone, lab: &blueprint.lab, net: &net })
     }
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
@@ -288,6 +357,9 @@ impl Nodes {
     /// Notes that a child ended: a node's init, and so the node, or a node's command.
     pub(super) fn ended(&mut self, blueprint: &Blueprint, pid: i32) {
         let is = |process: Option<ProcessId>| process.is_some_and(|process| process.pid == pid);
+        if self.links.ended(pid) {
+            return;
+        }
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
             self.slots[index].pidfd = None;
             self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };

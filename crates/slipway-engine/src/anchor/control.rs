@@ -10,17 +10,33 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::condition::LinkAction;
+
 /// Longest message either way, bytes. A request names nodes by number, so ten thousand of them fit.
 const LONGEST: usize = 256 * 1024;
 
 /// What an anchor can be asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Give these nodes, stopped or dead, a new init.
     Start(Vec<usize>),
     /// Silence these nodes' links, then end every process in them. Files and links stay.
     Halt(Vec<usize>),
+    /// End every process in these nodes, as a crash would: silently where `hard`, so that no packet leaves any more; else the
+    /// kernel closes their connections, and goes on to answer for them.
+    Kill {
+        nodes: Vec<usize>,
+        hard: bool,
+    },
+    /// Change links: for good, or as the overlay of this number until it is lifted.
+    Links(Option<usize>, LinkAction),
+    /// Lift an overlay.
+    Lift(usize),
+    /// Make all links what the lab file says.
+    Restore,
+    /// Write down how links are now.
+    Report,
 }
 
 /// How it went.
@@ -35,16 +51,27 @@ pub(crate) enum Answer {
 pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, 16)?;
+    // A scenario's player asks without waiting for answers.
+    listen(&socket, 4096)?;
     Ok(socket)
 }
 
 /// Asks the anchor, and waits for its answer.
 pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
+    answer(&begin(path, request)?)
+}
+
+/// Asks the anchor. The socket is readable once it has answered.
+pub(crate) fn begin(path: &Path, request: &Request) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     send(&socket, &serde_json::to_vec(request)?, SendFlags::NOSIGNAL)?;
-    Ok(serde_json::from_slice(&receive(&socket)?)?)
+    Ok(socket)
+}
+
+/// The anchor's answer, waited for.
+pub(crate) fn answer(socket: &OwnedFd) -> io::Result<Answer> {
+    Ok(serde_json::from_slice(&receive(socket)?)?)
 }
 
 /// Takes one request, has it done, answers.

@@ -1,0 +1,27 @@
+//! Conditions of links, made real.
+//!
+//! Everything is done inside the node's own network namespace, the same for every driver that gives it an interface. Three
+//! parts, of which an interface has what it needs and no more:
+//!
+//! - the **gate** ([`gate`]): BPF programs at the interface that drop (cuts, partitions) or send packets by way of the wire;
+//! - the **wire** (`slipway_wire`): one process per lab that delays, drops and paces frames, reached through a TAP device for
+//!   each direction;
+//! - the kernel's own queueing disciplines (**netem**, **tbf**), where it has them and they do what is asked.
+//!
+//! [`live`] is what is asked for now, [`choose`] which part serves it, [`links`] keeps the kernel in step. ADR 0009 says why.
+
+mod choose;
+mod gate;
+mod inside;
+mod links;
+mod live;
+mod plan;
+mod probe;
+mod report;
+mod seed;
+
+pub use choose::Mechanism;
+pub(crate) use links::{Around, Links};
+pub use live::{Groups, LinkAction, Pair, Place};
+pub use probe::LinkMeans;
+pub use report::{DirectionReport, InterfaceReport, LinkReport, PeerReport, WireState};

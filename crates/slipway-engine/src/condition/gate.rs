@@ -1,0 +1,382 @@
+//! The gate: a BPF program on an interface's egress and one on its ingress, which decide for every packet whether it is
+//! dropped, goes by way of the wire, or passes.
+//!
+//! What they decide by is in two maps that a lab's gates share, so that a change of conditions is a write to memory. Each
+//! program knows its own entry by a number that is part of its code.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use slipway_lab::scenario::Direction;
+use slipway_sys::bpf::asm::{
+    AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Size, skb,
+};
+use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program, TC_ACT_SHOT};
+
+use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
+use Operand::{Imm, Of};
+
+/// What packets that come back from the wire on their way in are marked with. Nobody else's packet has it there: a mark is
+/// gone when a packet enters another namespace (`skb_scrub_packet`, net/core/skbuff.c). On their way out they are told
+/// by the device that they came in by instead, because a program in a node may set any mark (`SO_MARK`, socket(7)).
+const MARK: i32 = 0x511b;
+/// As an action: on to the next filter, where there is one (`include/uapi/linux/pkt_cls.h`).
+const TC_ACT_UNSPEC: i32 = -1;
+
+/// Partitions that can hold at once.
+pub(super) const LANES: usize = 8;
+
+/// A node's group in each of the partitions that hold; 0 is none.
+pub(super) type Side = [u16; LANES];
+
+/// Bytes of [`Entry`].
+const ENTRY: usize = 8 + SIDE;
+/// Bytes of [`Side`].
+const SIDE: usize = 2 * LANES;
+/// Bytes of an address: IPv6, or IPv4 within it (RFC 4291, 2.5.5.2).
+const ADDRESS: usize = 16;
+
+/// What a gate decides by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Drops everything.
+    pub(super) cut: bool,
+    /// Interface index of the tap by which packets go to the wire; 0 for none.
+    pub(super) tap: u32,
+    /// The node's own groups.
+    pub(super) side: Side,
+}
+
+/// The maps of a lab's gates.
+#[derive(Debug)]
+pub(super) struct Gates {
+    entries: Map,
+    /// Groups by the other end's address.
+    sides: Map,
+}
+
+impl Gates {
+    /// Makes the maps, for so many gates and addresses.
+    pub(super) fn new(gates: usize, addresses: usize) -> io::Result<Self> {
+        let most = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        Ok(Self {
+            entries: Map::create(MapKind::Array, "slipway_gates", 4, ENTRY, most(gates))?,
+            sides: Map::create(MapKind::Hash, "slipway_sides", ADDRESS, SIDE, most(addresses))?,
+        })
+    }
+
+    /// Changes what a gate decides by. Flag and tap change together.
+    pub(super) fn set(&self, gate: u32, entry: Entry) -> io::Result<()> {
+        let mut value = [0; ENTRY];
+        value[..4].copy_from_slice(&u32::from(entry.cut).to_ne_bytes());
+        value[4..8].copy_from_slice(&entry.tap.to_ne_bytes());
+        value[8..].copy_from_slice(&side_bytes(entry.side));
+        self.entries.update(&gate.to_ne_bytes(), &value)
+    }
+
+    /// Changes the groups of whoever has this address.
+    pub(super) fn set_side(&self, address: IpAddr, side: Side) -> io::Result<()> {
+        let key = address_key(address);
+        if side == Side::default() {
+            return self.sides.delete(&key).map(drop);
+        }
+        self.sides.update(&key, &side_bytes(side))
+    }
+
+    /// Loads the program of a gate.
+    pub(super) fn program(&self, gate: u32, direction: Direction) -> Result<Program, LoadError> {
+        Program::load(Kind::SchedCls, "slipway_gate", &self.code(gate, direction))
+    }
+
+    /// Registers: R6 context, R7 entry, R8 and R9 scratch. Stack: key of a lookup.
+    fn code(&self, gate: u32, direction: Direction) -> Vec<Insn<'_>> {
+        let key = -16;
+        let (ipv4, ipv6, arp) = match direction {
+            // Destination, or the address that is asked for.
+            Direction::Egress => (14 + 16, 14 + 24, 14 + 24),
+            // Source, or the address that asks.
+            Direction::Ingress => (14 + 12, 14 + 8, 14 + 14),
+        };
+        let mut code = vec![
+            Mov(R6, Of(R1)),
+            Store(Size::Word, R10, key, Imm(gate.cast_signed())),
+            LoadMap(R1, &self.entries),
+            Mov(R2, Of(R10)),
+            Alu(AluOp::Add, R2, Imm(key.into())),
+            Call(Helper::MapLookupElem),
+            JumpIf(Cond::Eq, R0, Imm(0), "drop"),
+            Mov(R7, Of(R0)),
+            Load(Size::Word, R8, R7, 0),
+            JumpIf(Cond::Ne, R8, Imm(0), "drop"),
+            // In no group of any partition, as nearly always: nothing to look up.
+            Load(Size::Double, R8, R7, 8),
+            Load(Size::Double, R9, R7, 16),
+            Mov(R1, Of(R8)),
+            Alu(AluOp::Or, R1, Of(R9)),
+            JumpIf(Cond::Eq, R1, Imm(0), "reachable"),
+            // The other end's address. What has none is judged by nothing.
+            Store(Size::Double, R10, key, Imm(0)),
+            Store(Size::Double, R10, key + 8, Imm(0)),
+            Store(Size::Half, R10, key + 10, Imm(0xffff)),
+            Mov(R3, Of(R10)),
+            Alu(AluOp::Add, R3, Imm(i32::from(key) + 12)),
+            Mov(R4, Imm(4)),
+            Mov(R2, Imm(ipv4)),
+            Load(Size::Word, R1, R6, skb::PROTOCOL),
+            JumpIf(Cond::Eq, R1, Imm(network_order(0x0800)), "load"),
+            Mov(R2, Imm(arp)),
+            JumpIf(Cond::Eq, R1, Imm(network_order(0x0806)), "load"),
+            JumpIf(Cond::Ne, R1, Imm(network_order(0x86dd)), "reachable"),
+            Mov(R2, Imm(ipv6)),
+            Alu(AluOp::Add, R3, Imm(-12)),
+            Mov(R4, Imm(16)),
+            Label("load"),
+            Mov(R1, Of(R6)),
+            Call(Helper::SkbLoadBytes),
+            JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+            LoadMap(R1, &self.sides),
+            Mov(R2, Of(R10)),
+            Alu(AluOp::Add, R2, Imm(key.into())),
+            Call(Helper::MapLookupElem),
+            JumpIf(Cond::Eq, R0, Imm(0), "reachable"),
+        ];
+        for half in 0..2 {
+            // R8 and R9 hold our groups, R1 theirs: four of 16 bits in each.
+            let ours = if half == 0 { R8 } else { R9 };
+            code.push(Load(Size::Double, R1, R0, half * 8));
+            for lane in 0..4 {
+                let next = NEXT[usize::from(half.unsigned_abs()) * 4 + lane];
+                code.extend([
+                    Mov(R2, Of(R1)),
+                    Alu(AluOp::And, R2, Imm(0xffff)),
+                    JumpIf(Cond::Eq, R2, Imm(0), next),
+                    Mov(R5, Of(ours)),
+                    Alu(AluOp::And, R5, Imm(0xffff)),
+                    JumpIf(Cond::Eq, R5, Imm(0), next),
+                    JumpIf(Cond::Ne, R2, Of(R5), "drop"),
+                    Label(next),
+                    Alu(AluOp::Rsh, R1, Imm(16)),
+                    Alu(AluOp::Rsh, ours, Imm(16)),
+                ]);
+            }
+        }
+        code.push(Label("reachable"));
+        code.push(Load(Size::Word, R8, R7, 4));
+        match direction {
+            Direction::Egress => code.extend([
+                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
+                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
+            ]),
+            Direction::Ingress => code.extend([
+                Load(Size::Word, R1, R6, skb::MARK),
+                JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
+                Mov(R1, Imm(0)),
+                Store(Size::Word, R6, skb::MARK, Of(R1)),
+                Jump("pass"),
+                Label("fresh"),
+            ]),
+        }
+        code.extend([
+            JumpIf(Cond::Eq, R8, Imm(0), "pass"),
+            Mov(R1, Of(R8)),
+            Mov(R2, Imm(0)),
+            Call(Helper::Redirect),
+            Exit,
+            Label("pass"),
+            Mov(R0, Imm(TC_ACT_UNSPEC)),
+            Exit,
+            Label("drop"),
+            Mov(R0, Imm(TC_ACT_SHOT)),
+            Exit,
+        ]);
+        code
+    }
+}
+
+/// Labels of the lanes' ends.
+const NEXT: [&str; LANES] = ["lane1", "lane2", "lane3", "lane4", "lane5", "lane6", "lane7", "lane8"];
+
+/// Loads the program of a tap: what comes from the wire goes on to `interface`, as sent or as received by it.
+pub(super) fn return_program(interface: u32, direction: Direction) -> Result<Program, LoadError> {
+    let mut code = Vec::new();
+    let flags = match direction {
+        Direction::Egress => 0,
+        Direction::Ingress => {
+            code.extend([Mov(R2, Imm(MARK)), Store(Size::Word, R1, skb::MARK, Of(R2))]);
+            BPF_F_INGRESS
+        }
+    };
+    code.extend([Mov(R1, Imm(interface.cast_signed())), Mov(R2, Imm(flags)), Call(Helper::Redirect), Exit]);
+    Program::load(Kind::SchedCls, "slipway_return", &code)
+}
+
+/// An `EtherType` as the context has it: two bytes in network order, read as one number of the processor's.
+fn network_order(ethertype: u16) -> i32 {
+    ethertype.to_be().into()
+}
+
+fn address_key(address: IpAddr) -> [u8; ADDRESS] {
+    match address {
+        IpAddr::V4(ipv4) => Ipv4Addr::to_ipv6_mapped(&ipv4).octets(),
+        IpAddr::V6(ipv6) => ipv6.octets(),
+    }
+}
+
+fn side_bytes(side: Side) -> [u8; SIDE] {
+    let mut bytes = [0; SIDE];
+    for (to, group) in bytes.chunks_exact_mut(2).zip(side) {
+        to.copy_from_slice(&group.to_ne_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TC_ACT_REDIRECT: i32 = 7;
+    const PASS: (i32, u32) = (TC_ACT_UNSPEC, 0);
+    const DROP: (i32, u32) = (TC_ACT_SHOT, 0);
+    const WIRE: (i32, u32) = (TC_ACT_REDIRECT, 0);
+
+    /// A frame from `from` to `to`, with nothing in it that a gate does not look at.
+    fn frame(from: &str, to: &str) -> Vec<u8> {
+        let mut frame = vec![0; 14];
+        match (from.parse(), to.parse()) {
+            (Ok(IpAddr::V4(from)), Ok(IpAddr::V4(to))) => {
+                frame[12..].copy_from_slice(&[0x08, 0x00]);
+                frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0]);
+                frame.extend(from.octets());
+                frame.extend(to.octets());
+            }
+            (Ok(IpAddr::V6(from)), Ok(IpAddr::V6(to))) => {
+                frame[12..].copy_from_slice(&[0x86, 0xdd]);
+                frame.extend([0x60, 0, 0, 0, 0, 0, 59, 64]);
+                frame.extend(from.octets());
+                frame.extend(to.octets());
+            }
+            _ => unreachable!("tests name two addresses of one kind"),
+        }
+        frame
+    }
+
+    fn arp(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1, 0, 0, 0, 0, 0, 0]);
+        frame.extend(from);
+        frame.extend([0; 6]);
+        frame.extend(to);
+        frame
+    }
+
+    struct Bench {
+        gates: Gates,
+        egress: Program,
+        ingress: Program,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let gates = Gates::new(2, 8).expect("these tests need root, to make BPF maps");
+            let load = |gate, direction| gates.program(gate, direction).expect("the verifier takes it");
+            let (egress, ingress) = (load(0, Direction::Egress), load(1, Direction::Ingress));
+            Self { gates, egress, ingress }
+        }
+
+        fn set(&self, entry: Entry) {
+            for gate in 0..2 {
+                self.gates.set(gate, entry).expect("there are two");
+            }
+        }
+
+        /// What becomes of a frame to `to` on its way out, and of one from there on its way in.
+        fn both(&self, to: &str) -> [(i32, u32); 2] {
+            let me = if to.contains(':') { "fd00::1" } else { "10.0.0.1" };
+            [outcome(&self.egress, &frame(me, to), 0), outcome(&self.ingress, &frame(to, me), 0)]
+        }
+    }
+
+    fn outcome(program: &Program, frame: &[u8], mark: u32) -> (i32, u32) {
+        let outcome = program.run(frame, mark).expect("runs");
+        (outcome.action, outcome.mark)
+    }
+
+    fn side(groups: &[u16]) -> Side {
+        let mut side = Side::default();
+        side[..groups.len()].copy_from_slice(groups);
+        side
+    }
+
+    #[test]
+    fn what_has_no_conditions_passes_and_what_is_cut_does_not() {
+        let bench = Bench::new();
+        assert_eq!(bench.both("10.0.0.2"), [PASS; 2]);
+        bench.set(Entry { tap: 9, ..Entry::default() });
+        assert_eq!(bench.both("10.0.0.2"), [WIRE; 2]);
+        bench.set(Entry { cut: true, tap: 9, ..Entry::default() });
+        assert_eq!(bench.both("fd00::2"), [DROP; 2]);
+    }
+
+    #[test]
+    fn what_comes_back_from_the_wire_passes_without_its_mark() {
+        let bench = Bench::new();
+        bench.set(Entry { tap: 9, ..Entry::default() });
+        let frame = frame("10.0.0.2", "10.0.0.1");
+        assert_eq!(outcome(&bench.ingress, &frame, MARK.cast_unsigned()), PASS);
+        assert_eq!(outcome(&bench.ingress, &frame, 5), (TC_ACT_REDIRECT, 5), "a mark of somebody else's");
+        assert_eq!(outcome(&bench.egress, &frame, MARK.cast_unsigned()).0, TC_ACT_REDIRECT, "a node may set any mark");
+        bench.set(Entry { cut: true, ..Entry::default() });
+        assert_eq!(outcome(&bench.ingress, &frame, MARK.cast_unsigned()).0, TC_ACT_SHOT, "what is under way is lost too");
+    }
+
+    #[test]
+    fn partitions_part_groups_in_every_lane() {
+        let bench = Bench::new();
+        for lane in 0..LANES {
+            let of = |group| {
+                let mut side = Side::default();
+                side[lane] = group;
+                side
+            };
+            bench.set(Entry { side: of(1), ..Entry::default() });
+            for (address, group) in [("10.0.0.2", 1), ("10.0.0.3", 0xffff), ("fd00::3", 2), ("fd00::2", 1)] {
+                bench.gates.set_side(address.parse().expect("an address"), of(group)).expect("set");
+            }
+            assert_eq!((bench.both("10.0.0.2"), bench.both("fd00::2")), ([PASS; 2], [PASS; 2]), "lane {lane}");
+            assert_eq!((bench.both("10.0.0.3"), bench.both("fd00::3")), ([DROP; 2], [DROP; 2]), "lane {lane}");
+            assert_eq!(bench.both("10.0.0.4"), [PASS; 2], "in no group");
+            let ask = arp([10, 0, 0, 1], [10, 0, 0, 3]);
+            assert_eq!(outcome(&bench.egress, &ask, 0), DROP);
+            let asked = arp([10, 0, 0, 3], [10, 0, 0, 1]);
+            assert_eq!(outcome(&bench.ingress, &asked, 0), DROP);
+            bench.gates.set_side("10.0.0.3".parse().expect("an address"), Side::default()).expect("joined");
+            assert_eq!(bench.both("10.0.0.3"), [PASS; 2]);
+        }
+    }
+
+    #[test]
+    fn partitions_add_up() {
+        let bench = Bench::new();
+        bench.set(Entry { side: side(&[1, 1]), ..Entry::default() });
+        let set = |groups: &[u16]| {
+            bench.gates.set_side("10.0.0.2".parse().expect("an address"), side(groups)).expect("set");
+            bench.both("10.0.0.2")[0]
+        };
+        assert_eq!([set(&[1, 1]), set(&[0, 1]), set(&[1, 2]), set(&[2, 0])], [PASS, PASS, DROP, DROP]);
+    }
+
+    #[test]
+    fn a_frame_too_short_for_its_kind_does_not_get_around_a_partition() {
+        let bench = Bench::new();
+        bench.set(Entry { side: side(&[1]), ..Entry::default() });
+        let short = &frame("10.0.0.1", "10.0.0.3")[..20];
+        assert_eq!(outcome(&bench.egress, short, 0), DROP);
+    }
+
+    #[test]
+    fn the_way_back_is_loaded() {
+        for direction in [Direction::Egress, Direction::Ingress] {
+            return_program(2, direction).expect("the verifier takes it");
+        }
+    }
+}

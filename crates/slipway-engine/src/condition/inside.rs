@@ -1,0 +1,174 @@
+//! An interface from within its node's network namespace: what the kernel is asked to put there.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use slipway_lab::condition::{self, LinkConditions};
+use slipway_lab::scenario::Direction;
+use slipway_lab::units::{Fraction, Seconds};
+use slipway_sys::bpf::Program;
+use slipway_sys::netlink::{
+    self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, Qdisc, ReplaceQdisc, Request, SetLink, Tbf,
+};
+use slipway_sys::ns::with_net;
+use slipway_sys::tap::Tap;
+use slipway_wire::default_limit;
+
+use super::gate::return_program;
+
+/// Frames that may wait for the wire to read them. At 10 Gb/s of full packets it may so be away for 5 ms.
+const TAP_QUEUE: u32 = 4096;
+/// Bytes that Ethernet adds to a packet, as queueing disciplines count them.
+const ETHERNET: u32 = 14;
+/// Packets that one large segment may stand for where nothing is said (`GSO_MAX_SEGS`, include/linux/netdevice.h).
+const GSO_MAX_SEGS: u32 = 65_535;
+
+/// What is in the place of an interface's own queue.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shape {
+    qdisc: Qdisc,
+    /// Large segments are cut into packets first, because something is drawn for each.
+    cut: bool,
+}
+
+impl Shape {
+    /// A rate alone.
+    pub(super) fn tbf(conditions: &LinkConditions, mtu: u32) -> Self {
+        let packet = mtu + ETHERNET;
+        let rate = conditions.rate.map_or(u64::MAX, |rate| (rate.0 / 8).max(1));
+        // What goes in a millisecond: then the rate holds over any longer time, and fast links need not cut large segments.
+        let burst = u32::try_from(rate / 1000).unwrap_or(u32::MAX).max(2 * packet);
+        let limit = conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)).saturating_mul(packet);
+        Self { qdisc: Qdisc::Tbf(Tbf { rate, burst, limit }), cut: false }
+    }
+
+    /// Everything that netem can do.
+    pub(super) fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
+        let share = |fraction: Option<Fraction>| fraction.map_or(0.0, |fraction| fraction.0);
+        let time = |seconds: Option<Seconds>| seconds.map(Seconds::duration).unwrap_or_default();
+        let [a, b, c, d, e, f, g, h, ..] = seed;
+        let netem = Netem {
+            limit: conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)),
+            delay: time(conditions.delay),
+            jitter: time(conditions.jitter),
+            distribution: conditions.distribution.and_then(|shape| match shape {
+                condition::Distribution::Uniform => None,
+                condition::Distribution::Normal => Some(netlink::Distribution::Normal),
+                condition::Distribution::Pareto => Some(netlink::Distribution::Pareto),
+                condition::Distribution::Paretonormal => Some(netlink::Distribution::ParetoNormal),
+            }),
+            delay_correlation: share(conditions.delay_correlation),
+            loss: loss(conditions.loss),
+            loss_correlation: share(conditions.loss_correlation),
+            duplicate: share(conditions.duplicate),
+            corrupt: share(conditions.corrupt),
+            reorder: share(conditions.reorder),
+            reorder_correlation: share(conditions.reorder_correlation),
+            gap: conditions.gap.unwrap_or(1),
+            rate: conditions.rate.map(|rate| (rate.0 / 8).max(1)),
+            seed: Some(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            ..Netem::default()
+        };
+        let cut = conditions.loss.is_some() || netem.corrupt + netem.duplicate + netem.reorder > 0.0;
+        Self { qdisc: Qdisc::Netem(netem), cut }
+    }
+}
+
+fn loss(asked: Option<condition::Loss>) -> netlink::Loss {
+    match asked {
+        None => netlink::Loss::Random(0.0),
+        Some(condition::Loss::Random(share)) => netlink::Loss::Random(share.0),
+        Some(condition::Loss::GilbertElliott { p, r, one_minus_h, one_minus_k }) => {
+            netlink::Loss::GilbertElliott { p: p.0, r: r.0, one_minus_h: one_minus_h.0, one_minus_k: one_minus_k.0 }
+        }
+        Some(condition::Loss::FourState { p13, p31, p32, p23, p14 }) => {
+            netlink::Loss::FourState { p13: p13.0, p31: p31.0, p32: p32.0, p23: p23.0, p14: p14.0 }
+        }
+    }
+}
+
+/// An interface, entered.
+pub(super) struct Inside<'a> {
+    net: BorrowedFd<'a>,
+    netlink: Netlink,
+    name: &'a str,
+    index: u32,
+    pub(super) mtu: u32,
+}
+
+impl<'a> Inside<'a> {
+    /// Finds the interface `name` in the namespace `net`.
+    pub(super) fn enter(net: BorrowedFd<'a>, name: &'a str) -> Result<Self, String> {
+        let opened = with_net(net, Netlink::open).and_then(|socket| socket);
+        let mut netlink = opened.map_err(|error| format!("enter its network namespace: {error}"))?;
+        let link = netlink.link(name).map_err(|error| error.to_string())?;
+        Ok(Self { net, netlink, name, index: link.index, mtu: link.mtu })
+    }
+
+    /// Runs programs on what it sends and receives.
+    pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), String> {
+        let index = self.index;
+        let filter = |direction, program| gate_filter(index, direction, program);
+        self.run(&[
+            Request::AddClsact(index),
+            filter(netlink::Direction::Egress, egress),
+            filter(netlink::Direction::Ingress, ingress),
+        ])
+    }
+
+    /// Runs none any more.
+    pub(super) fn detach(&mut self) -> Result<(), String> {
+        self.run(&[Request::DeleteClsact(self.index)])
+    }
+
+    /// Makes the tap by which packets of a direction go to the wire and come back. Gives its interface index too.
+    pub(super) fn make_tap(&mut self, direction: Direction) -> Result<(Tap, u32), String> {
+        let name = match direction {
+            Direction::Egress => format!("{}-out", self.name),
+            Direction::Ingress => format!("{}-in", self.name),
+        };
+        let made = with_net(self.net, || Tap::create(&name)).and_then(|tap| tap);
+        let tap = made.map_err(|error| format!("make {name}: {error}"))?;
+        let index = self.netlink.link(&name).map_err(|error| error.to_string())?.index;
+        let back = return_program(self.index, direction).map_err(|error| error.to_string())?;
+        self.run(&[
+            Request::SetLink(SetLink {
+                index,
+                mtu: Some(self.mtu),
+                tx_queue_len: Some(TAP_QUEUE),
+                addr_gen_mode: Some(AddrGenMode::None),
+                ..SetLink::default()
+            }),
+            Request::AddClsact(index),
+            gate_filter(index, netlink::Direction::Ingress, &back),
+            Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() }),
+        ])?;
+        Ok((tap, index))
+    }
+
+    /// Changes what is in the place of its own queue.
+    pub(super) fn reshape(&mut self, from: Option<&Shape>, to: Option<&Shape>) -> Result<(), String> {
+        let index = self.index;
+        let cuts = |shape: Option<&Shape>| shape.is_some_and(|shape| shape.cut);
+        let mut requests = Vec::new();
+        if cuts(from) != cuts(to) {
+            let most = if cuts(to) { 1 } else { GSO_MAX_SEGS };
+            requests.push(Request::SetLink(SetLink { index, gso_max_segs: Some(most), ..SetLink::default() }));
+        }
+        requests.push(match to {
+            Some(shape) => {
+                let qdisc = shape.qdisc.clone();
+                Request::ReplaceQdisc(ReplaceQdisc { index, parent: Handle::ROOT, handle: 1, qdisc })
+            }
+            None => Request::DeleteQdisc { index, parent: Handle::ROOT },
+        });
+        self.run(&requests)
+    }
+
+    fn run(&mut self, requests: &[Request<'_>]) -> Result<(), String> {
+        self.netlink.run(requests).map_err(|error| error.to_string())
+    }
+}
+
+fn gate_filter(index: u32, direction: netlink::Direction, program: &Program) -> Request<'_> {
+    Request::AddBpfFilter(BpfFilter { index, direction, program: program.as_fd(), name: "slipway" })
+}

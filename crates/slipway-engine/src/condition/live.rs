@@ -1,0 +1,320 @@
+//! What holds on a running lab's links: the lab file's conditions, changes by hand over them, and over those the changes
+//! that hold for a time (overlays), in the order of their numbers. Values only; nothing here touches the kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use slipway_lab::change::{Keys as _, LinkChange};
+use slipway_lab::condition::LinkConditions;
+use slipway_lab::scenario::Direction;
+
+/// A node and the position of one of its interfaces.
+pub type Place = (usize, usize);
+
+/// Something that happens to links. Nodes and networks are indices into the lab.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkAction {
+    /// Changes conditions of interfaces.
+    Link {
+        /// Which.
+        interfaces: Vec<Place>,
+        /// Of which direction.
+        direction: Direction,
+        /// What changes.
+        change: LinkChange,
+    },
+    /// Changes conditions of what some nodes send to others. A key that is cleared is again that of the sender's interface.
+    Pair(Pair),
+    /// Nothing passes these interfaces any more, either way; nobody is told.
+    Cut {
+        /// Which.
+        interfaces: Vec<Place>,
+    },
+    /// Ends cuts.
+    Heal {
+        /// Which.
+        interfaces: Vec<Place>,
+    },
+    /// Nodes of different groups no longer reach each other.
+    Partition {
+        /// The groups. A node in none of them reaches all.
+        groups: Groups,
+    },
+    /// Ends every partition.
+    Join,
+}
+
+/// The groups of a partition, as indices of nodes.
+pub type Groups = Vec<Vec<usize>>;
+
+/// A change of what some nodes send to others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Senders.
+    pub from: Vec<usize>,
+    /// Receivers.
+    pub to: Vec<usize>,
+    /// The network; `None` for all that both are on.
+    pub network: Option<usize>,
+    /// What changes.
+    pub change: LinkChange,
+}
+
+impl Pair {
+    /// Whether it is about what this node sends on this network.
+    pub(crate) fn is_from(&self, node: usize, network: usize) -> bool {
+        self.network.is_none_or(|only| only == network) && self.from.binary_search(&node).is_ok()
+    }
+}
+
+impl LinkAction {
+    /// The same, its lists in order: they are searched for every interface that anything else changes.
+    fn sorted(mut self) -> Self {
+        match &mut self {
+            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => {
+                interfaces.sort_unstable();
+            }
+            Self::Pair(pair) => {
+                pair.from.sort_unstable();
+                pair.to.sort_unstable();
+            }
+            Self::Partition { .. } | Self::Join => {}
+        }
+        self
+    }
+
+    /// The interfaces that it names.
+    pub(crate) fn interfaces(&self) -> &[Place] {
+        match self {
+            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => interfaces,
+            Self::Pair(_) | Self::Partition { .. } | Self::Join => &[],
+        }
+    }
+}
+
+/// Every change since the lab came up that still holds.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Live {
+    links: BTreeMap<(usize, usize, Direction), LinkChange>,
+    pairs: Vec<Pair>,
+    cut: BTreeSet<Place>,
+    partitions: Vec<Groups>,
+    overlays: BTreeMap<usize, LinkAction>,
+    /// Which overlays there are about an interface: a scenario may lay thousands, of which few concern any one.
+    about: BTreeMap<Place, BTreeSet<usize>>,
+}
+
+impl Live {
+    /// Makes a change that holds until another takes it back.
+    pub(crate) fn change(&mut self, action: LinkAction) {
+        match action.sorted() {
+            LinkAction::Link { interfaces, direction, change } => {
+                for (node, slot) in interfaces {
+                    let held = self.links.entry((node, slot, direction)).or_default();
+                    *held = after(held, &change);
+                }
+            }
+            LinkAction::Pair(mut pair) => {
+                let same = |held: &Pair| held.from == pair.from && held.to == pair.to && held.network == pair.network;
+                if let Some(at) = self.pairs.iter().position(same) {
+                    pair.change = after(&self.pairs.remove(at).change, &pair.change);
+                }
+                self.pairs.push(pair);
+            }
+            LinkAction::Cut { interfaces } => self.cut.extend(interfaces),
+            LinkAction::Heal { interfaces } => self.cut.retain(|&place| !has(&interfaces, place)),
+            LinkAction::Partition { groups } => {
+                if !self.partitions.contains(&groups) {
+                    self.partitions.push(groups);
+                }
+            }
+            LinkAction::Join => self.partitions.clear(),
+        }
+    }
+
+    /// Makes a change that holds until it is lifted. One that was laid under this number before is lifted.
+    pub(crate) fn lay(&mut self, number: usize, action: LinkAction) {
+        self.lift(number);
+        let action = action.sorted();
+        for &place in action.interfaces() {
+            self.about.entry(place).or_default().insert(number);
+        }
+        self.overlays.insert(number, action);
+    }
+
+    /// Ends a change that was laid over the others; gives it back.
+    pub(crate) fn lift(&mut self, number: usize) -> Option<LinkAction> {
+        let action = self.overlays.remove(&number)?;
+        for place in action.interfaces() {
+            if let Some(about) = self.about.get_mut(place) {
+                about.remove(&number);
+            }
+        }
+        Some(action)
+    }
+
+    /// The numbers of overlays that hold.
+    pub(crate) fn overlays(&self) -> Vec<usize> {
+        self.overlays.keys().copied().collect()
+    }
+
+    fn laid_over(&self, place: Place) -> impl Iterator<Item = &LinkAction> {
+        let numbers = self.about.get(&place).into_iter().flatten();
+        numbers.filter_map(|number| self.overlays.get(number))
+    }
+
+    /// The conditions of an interface where the lab file's are `base`.
+    pub(crate) fn conditions(&self, base: &LinkConditions, place: Place, direction: Direction) -> LinkConditions {
+        let held = self.links.get(&(place.0, place.1, direction));
+        let now = held.map_or_else(|| base.clone(), |change| change.apply(base));
+        self.laid_over(place).fold(now, |now, action| match action {
+            LinkAction::Link { direction: of, change, .. } if *of == direction => change.apply(&now),
+            _ => now,
+        })
+    }
+
+    /// Whether an interface is cut.
+    pub(crate) fn is_cut(&self, place: Place) -> bool {
+        self.laid_over(place).fold(self.cut.contains(&place), |cut, action| match action {
+            LinkAction::Cut { .. } => true,
+            LinkAction::Heal { .. } => false,
+            _ => cut,
+        })
+    }
+
+    /// Changes of pairs, in the order in which they hold over each other.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        let laid = self.overlays.values().filter_map(|action| match action {
+            LinkAction::Pair(pair) => Some(pair),
+            _ => None,
+        });
+        self.pairs.iter().chain(laid)
+    }
+
+    /// The partitions that hold, each once.
+    pub(crate) fn partitions(&self) -> Vec<Groups> {
+        let mut now = self.partitions.clone();
+        for action in self.overlays.values() {
+            match action {
+                LinkAction::Partition { groups } if !now.contains(groups) => now.push(groups.clone()),
+                LinkAction::Join => now.clear(),
+                _ => {}
+            }
+        }
+        now
+    }
+}
+
+fn has(sorted: &[Place], place: Place) -> bool {
+    sorted.binary_search(&place).is_ok()
+}
+
+/// One change after another, as one.
+fn after(first: &LinkChange, second: &LinkChange) -> LinkChange {
+    let set = second.apply(&first.set);
+    let named: Vec<&str> = second.set.words().into_iter().map(|(key, _)| key).collect();
+    let mut clear: Vec<String> = first.clear.iter().filter(|key| !named.contains(&key.as_str())).cloned().collect();
+    clear.extend(second.clear.iter().filter(|key| !first.clear.contains(key)).cloned());
+    LinkChange { set, clear }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn link(words: &str) -> LinkAction {
+        let change = words.parse().expect("a change");
+        LinkAction::Link { interfaces: vec![(0, 0)], direction: Direction::Egress, change }
+    }
+
+    fn now(live: &Live, base: &str) -> String {
+        let base = base.parse::<LinkChange>().expect("conditions").set;
+        live.conditions(&base, (0, 0), Direction::Egress).to_string()
+    }
+
+    #[test]
+    fn setting_one_key_leaves_the_others() {
+        let mut live = Live::default();
+        live.change(link("delay=20ms"));
+        live.change(link("loss=0.5%"));
+        assert_eq!(now(&live, "rate=10mbit"), "delay=20ms loss=0.5% rate=10mbit");
+        live.change(link("rate=none delay=none"));
+        assert_eq!(now(&live, "rate=10mbit delay=1s"), "loss=0.5%");
+        live.change(link("rate=1gbit"));
+        assert_eq!(now(&live, "rate=10mbit delay=1s"), "loss=0.5% rate=1gbit");
+        assert_eq!(live.conditions(&LinkConditions::default(), (0, 0), Direction::Ingress), LinkConditions::default());
+    }
+
+    #[test]
+    fn an_overlay_holds_until_it_is_lifted_whatever_happens_beneath() {
+        let mut live = Live::default();
+        live.lay(7, link("delay=50ms"));
+        live.lay(9, link("delay=90ms"));
+        live.change(link("delay=20ms"));
+        assert_eq!(now(&live, ""), "delay=90ms");
+        live.lift(9);
+        assert_eq!(now(&live, ""), "delay=50ms");
+        live.lift(7);
+        assert_eq!(now(&live, ""), "delay=20ms");
+        assert_eq!(live.lift(7), None);
+    }
+
+    #[test]
+    fn pairs_hold_one_way_and_on_their_network() {
+        let mut live = Live::default();
+        let pair = |words: &str| {
+            let change = words.parse().expect("a change");
+            LinkAction::Pair(Pair { from: vec![1, 0], to: vec![2], network: Some(1), change })
+        };
+        live.change(pair("delay=20ms"));
+        live.lay(1, pair("loss=1%"));
+        live.change(pair("delay=30ms rate=1mbit"));
+        let words: Vec<String> = live.pairs().map(|pair| pair.change.to_string()).collect();
+        assert_eq!(words, ["delay=30ms rate=1mbit", "loss=1%"], "one change of the same pair, then what is laid over it");
+        let first = live.pairs().next().expect("two");
+        assert!(first.is_from(0, 1) && !first.is_from(2, 1) && !first.is_from(0, 0));
+    }
+
+    #[test]
+    fn cuts_and_partitions_end_as_they_began() {
+        let mut live = Live::default();
+        live.change(LinkAction::Cut { interfaces: vec![(0, 0), (1, 0)] });
+        live.lay(3, LinkAction::Heal { interfaces: vec![(1, 0)] });
+        assert_eq!(((live.is_cut((0, 0))), live.is_cut((1, 0)), live.is_cut((2, 0))), (true, false, false));
+        live.lift(3);
+        live.change(LinkAction::Heal { interfaces: vec![(0, 0)] });
+        assert_eq!((live.is_cut((0, 0)), live.is_cut((1, 0))), (false, true));
+        let groups = vec![vec![0], vec![1, 2]];
+        live.change(LinkAction::Partition { groups: groups.clone() });
+        live.lay(4, LinkAction::Partition { groups: groups.clone() });
+        assert_eq!(live.partitions(), [groups.clone()]);
+        live.change(LinkAction::Join);
+        assert_eq!(live.partitions(), [groups], "the overlay still holds");
+    }
+
+    fn words() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            "delay=[1-9]ms".boxed(), "loss=[1-9]%".boxed(), "rate=[1-9]mbit".boxed(),
+            Just("delay=none".to_owned()).boxed(), Just("rate=none".to_owned()).boxed(),
+        ];
+        proptest::collection::vec(word, 0..4).prop_map(|words| {
+            let mut seen = BTreeSet::new();
+            let once = words.into_iter().filter(|word| seen.insert(word.split('=').next().map(str::to_owned)));
+            once.collect::<Vec<_>>().join(" ")
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn changes_one_after_the_other_are_their_sum(base in words(), changes in proptest::collection::vec(words(), 0..6)) {
+            let base = base.parse::<LinkChange>().expect("words").set;
+            let changes: Vec<LinkChange> = changes.iter().map(|words| words.parse().expect("words")).collect();
+            let one_by_one = changes.iter().fold(base.clone(), |now, change| change.apply(&now));
+            let sum = changes.iter().fold(LinkChange::default(), |sum, change| after(&sum, change));
+            prop_assert_eq!(sum.apply(&base), one_by_one);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What an interface is to be like, from the lab file, the changes since, and what this machine has. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use slipway_lab::change::Keys as _;
+use slipway_lab::condition::{LinkConditions, LinkRule};
+use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::scenario::Direction;
+
+use super::choose::{Choice, Unable, Wanted, choose};
+use super::gate::{LANES, Side};
+use super::live::{Groups, Live, Place};
+use super::probe::LinkMeans;
+
+/// Both directions, in the order of everything that is kept for each.
+pub(super) const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
+
+/// What an interface is to be like.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Plan {
+    pub(super) cut: bool,
+    pub(super) side: Side,
+    /// Egress, then ingress.
+    pub(super) ways: [Way; 2],
+}
+
+/// What one direction of it is to be like.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Way {
+    pub(super) all: LinkConditions,
+    /// Conditions of what is sent to some nodes, by node; what they do not name is as in `all`.
+    pub(super) peers: BTreeMap<usize, LinkConditions>,
+    pub(super) choice: Choice,
+}
+
+/// The partitions that hold, each in a place of its own for as long as it does.
+pub(super) type Lanes = [Option<Groups>; LANES];
+
+/// Plans an interface.
+pub(super) fn plan(
+    lab: &Lab,
+    live: &Live,
+    lanes: &Lanes,
+    means: &LinkMeans,
+    place: Place,
+) -> Result<Plan, Unable> {
+    let (cut, side) = (live.is_cut(place), side(lanes, place.0));
+    let parted = cut || side != Side::default();
+    let way = |direction| {
+        let interface = &lab.nodes[place.0].interfaces[place.1];
+        let (base, peers) = match direction {
+            Direction::Egress => (&interface.conditions.egress, peers(lab, live, place)),
+            Direction::Ingress => (&interface.conditions.ingress, BTreeMap::new()),
+        };
+        let all = live.conditions(base, place, direction);
+        let pairs = peers.values().any(|peer| peer.over(&all) != all);
+        let choice = choose(lab.mechanism, means, Wanted { direction, all: &all, pairs, parted })?;
+        Ok(Way { all, peers: if pairs { peers } else { BTreeMap::new() }, choice })
+    };
+    let [egress, ingress] = BOTH;
+    Ok(Plan { cut, side, ways: [way(egress)?, way(ingress)?] })
+}
+
+/// Conditions of what an interface sends to other nodes of its network, those that have any.
+fn peers(lab: &Lab, live: &Live, (node, slot): Place) -> BTreeMap<usize, LinkConditions> {
+    let network = lab.nodes[node].interfaces[slot].network;
+    let is_peer = |peer: &usize| *peer != node && addresses(lab, *peer, network).next().is_some();
+    let mut peers: BTreeMap<usize, LinkConditions> = rules(lab, node, network);
+    for pair in live.pairs().filter(|pair| pair.is_from(node, network)) {
+        for &peer in pair.to.iter().filter(|peer| is_peer(peer)) {
+            let held = peers.entry(peer).or_default();
+            *held = pair.change.apply(held);
+        }
+    }
+    peers.retain(|_, conditions| !conditions.words().is_empty());
+    peers
+}
+
+/// The lab file's rules for what a node sends on a network, by receiver.
+fn rules(lab: &Lab, node: usize, network: usize) -> BTreeMap<usize, LinkConditions> {
+    let mut rules = BTreeMap::<usize, LinkConditions>::new();
+    let of = |rule: &&LinkRule| rule.network.is_none_or(|only| only == network) && rule.from.contains(&node);
+    for rule in lab.links.iter().filter(of) {
+        for &peer in rule.to.iter().filter(|&&peer| peer != node && addresses(lab, peer, network).next().is_some()) {
+            let held = rules.entry(peer).or_default();
+            *held = rule.conditions.over(held);
+        }
+    }
+    rules
+}
+
+/// A node's addresses on a network.
+pub(super) fn addresses(lab: &Lab, node: usize, network: usize) -> impl Iterator<Item = IpAddr> {
+    let there = lab.nodes[node].interfaces.iter().filter(move |interface| interface.network == network);
+    there.flat_map(|interface| {
+        std::iter::once(interface.ipv4.into()).chain(interface.ipv6.map(IpAddr::from))
+    })
+}
+
+/// Whether conditions can be set on a node's interfaces: on driver `host` it has none of its own.
+pub(super) fn has_interfaces(lab: &Lab, node: usize) -> bool {
+    lab.nodes[node].interfaces.iter().all(|interface| lab.networks[interface.network].driver != DriverKind::Host)
+}
+
+/// A node's group in each partition.
+pub(super) fn side(lanes: &Lanes, node: usize) -> Side {
+    let mut side = Side::default();
+    for (group, lane) in side.iter_mut().zip(lanes) {
+        let found = lane.iter().flatten().position(|group| group.contains(&node));
+        *group = found.map_or(0, |at| u16::try_from(at + 1).unwrap_or(u16::MAX));
+    }
+    side
+}
+
+/// Gives the partitions `wanted` places. One that holds already keeps its own, so that it parts its groups throughout.
+/// `None` where they are too many.
+pub(super) fn arrange(now: &Lanes, mut wanted: Vec<Groups>) -> Option<Lanes> {
+    let mut lanes = now.clone();
+    for lane in &mut lanes {
+        match lane.as_ref().and_then(|groups| wanted.iter().position(|one| one == groups)) {
+            Some(at) => drop(wanted.remove(at)),
+            None => *lane = None,
+        }
+    }
+    for groups in wanted {
+        *lanes.iter_mut().find(|lane| lane.is_none())? = Some(groups);
+    }
+    Some(lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_stays_stays_where_it_is() {
+        let groups = |n: usize| vec![vec![n], vec![n + 1]];
+        let lanes = arrange(&Lanes::default(), vec![groups(0), groups(5)]).expect("two fit");
+        assert_eq!((side(&lanes, 1)[..2].to_vec(), side(&lanes, 5)[..2].to_vec()), (vec![2, 0], vec![0, 1]));
+        let lanes = arrange(&lanes, vec![groups(8), groups(5)]).expect("two fit");
+        assert_eq!((side(&lanes, 8)[0], side(&lanes, 5)[1], side(&lanes, 1)[0]), (1, 1, 0));
+        assert!(arrange(&lanes, (0..=LANES).map(groups).collect()).is_none(), "one too many");
+    }
+}

@@ -1,0 +1,89 @@
+//! What this machine has to make conditions of links with. Tried in a namespace that is thrown away.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use serde::{Deserialize, Serialize};
+use slipway_sys::bpf::Program;
+use slipway_sys::netlink::{
+    BpfFilter, Direction, Handle, Netem, Netlink, NetlinkError, NewLink, Peer, Qdisc, ReplaceQdisc, Request, Tbf, Veth,
+};
+use slipway_sys::ns::{create_net, with_net};
+use slipway_sys::tap::Tap;
+
+use super::gate::return_program;
+
+/// Each mechanism, or what it lacks here, with a hint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkMeans {
+    /// BPF programs at interfaces: cuts and partitions, and the way to the wire.
+    pub gate: Result<(), String>,
+    /// Slipway's own wire.
+    pub wire: Result<(), String>,
+    /// The kernel's netem, on what a node sends.
+    pub netem: Result<(), String>,
+    /// The same on what it receives.
+    pub netem_ingress: Result<(), String>,
+    /// The kernel's token bucket.
+    pub tbf: Result<(), String>,
+}
+
+const DEVICE: u32 = 100;
+
+impl LinkMeans {
+    /// Tries them all.
+    #[must_use]
+    pub fn probe() -> Self {
+        match create_net().and_then(|net| with_net(net.as_fd(), || Ok(Self::here(&mut Netlink::open()?)))?) {
+            Ok(means) => means,
+            Err(error) => {
+                let no = || Err(format!("no network namespace can be made: {error}. Hint: run slipway as root"));
+                Self { gate: no(), wire: no(), netem: no(), netem_ingress: no(), tbf: no() }
+            }
+        }
+    }
+
+    fn here(netlink: &mut Netlink) -> Self {
+        let link = NewLink { name: "veth".to_owned(), index: Some(DEVICE), ..NewLink::default() };
+        let peer = Peer { name: "peer".to_owned(), ..Peer::default() };
+        let made = netlink.run(&[Request::AddVeth(Veth { link, peer })]);
+        let mut qdisc = |qdisc: Qdisc| {
+            let kind = qdisc.kind();
+            let replace = ReplaceQdisc { index: DEVICE, parent: Handle::ROOT, handle: 1, qdisc };
+            netlink.run(&[Request::ReplaceQdisc(replace)]).map_err(|error| missing(&error, kind))
+        };
+        let tbf = qdisc(Qdisc::Tbf(Tbf { rate: 125_000, burst: 4096, limit: 65_536 }));
+        let netem = qdisc(Qdisc::Netem(Netem::default()));
+        let gate = made.map_err(|error| error.to_string()).and_then(|()| gate(netlink));
+        let wire = gate.clone().and_then(|()| tap());
+        let netem_ingress = Err("what a node receives does not pass a queue in it".to_owned());
+        Self { gate, wire, netem, netem_ingress, tbf }
+    }
+}
+
+fn gate(netlink: &mut Netlink) -> Result<(), String> {
+    let program: Program = return_program(1, slipway_lab::scenario::Direction::Ingress).map_err(|error| {
+        let text = error.to_string();
+        format!("{}. Hint: it takes the machine's root", text.lines().next().unwrap_or_default())
+    })?;
+    let filter =
+        BpfFilter { index: DEVICE, direction: Direction::Ingress, program: program.as_fd(), name: "slipway" };
+    let tried = netlink.run(&[Request::AddClsact(DEVICE), Request::AddBpfFilter(filter)]);
+    tried.map_err(|error| missing(&error, "clsact or BPF filter"))
+}
+
+fn tap() -> Result<(), String> {
+    Tap::create("tap").map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{error}. Hint: it takes the machine's root"),
+        _ => error.to_string(),
+    })
+}
+
+fn missing(error: &NetlinkError, what: &str) -> String {
+    match error {
+        NetlinkError::Refused(refused) if refused.iter().any(|one| one.error.kind() == io::ErrorKind::NotFound) => {
+            format!("the kernel has no {what}. Hint: modprobe sch_{what}, or boot a kernel that has it")
+        }
+        error => format!("a trial failed to {error}"),
+    }
+}

@@ -1,0 +1,55 @@
+//! The end of nodes: asked for, forced, or as a crash would have it.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use slipway_lab::scenario::Kill;
+use slipway_sys::process::ProcessId;
+
+use super::{LabError, Running};
+use crate::anchor::control::Request;
+
+impl Running {
+    /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
+    /// Files and links are kept for [`start`](Self::start).
+    pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+        self.ask_to_end(nodes, grace)?;
+        self.ask(&Request::Halt(nodes.to_vec()))
+    }
+
+    /// Ends nodes as a scenario does: by being asked to and in the end forced, by force, or so that nobody hears of it.
+    /// Files and links are kept for [`start`](Self::start).
+    pub fn kill(&self, nodes: &[usize], how: Kill) -> Result<(), LabError> {
+        if let Kill::Graceful { grace } = how {
+            self.ask_to_end(nodes, grace.duration())?;
+        }
+        self.ask(&Request::Kill { nodes: nodes.to_vec(), hard: how == Kill::Hard })
+    }
+
+    /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.
+    fn ask_to_end(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+        let deadline = Instant::now() + grace;
+        let mut programs = Vec::new();
+        for &node in nodes {
+            let init = self.state.nodes[node].init;
+            let pids = self.group(node)?.map(|group| group.pids()).transpose()?.unwrap_or_default();
+            for pid in pids.into_iter().filter(|&pid| init.is_none_or(|init| init.pid != pid)).filter_map(Pid::from_raw)
+            {
+                // One that ends between the listing and here is one less to wait for.
+                if let Ok(program) = ProcessId::of(pid)
+                    && let Ok(Some(pidfd)) = program.open()
+                {
+                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::TERM);
+                    programs.push(pidfd);
+                }
+            }
+        }
+        for pidfd in &programs {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !slipway_sys::process::wait_for_end(pidfd, left).map_err(|source| self.anchor_error(source))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

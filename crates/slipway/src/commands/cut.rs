@@ -1,0 +1,103 @@
+//! `slipway cut`, and what it shares with the other commands that change links and ask no more than which.
+
+use serde::Serialize;
+use slipway_engine::condition::{LinkAction, Place};
+use slipway_engine::lab::Running;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::targets::{self, Target};
+
+/// Cut links: nothing passes any more, and nobody is told
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "slipway cut [OPTIONS] [LAB] <TARGET>...",
+    after_help = "\
+A TARGET is all interfaces of a node (`n1`) or one of them (`n1:eth0`). Packets
+are lost both ways, those under way too, and the interface stays up: it is as if
+the cable were cut somewhere behind the switch. `slipway heal` ends it.
+
+Examples:
+  slipway cut demo n1:eth0
+  slipway cut demo 'n*'"
+)]
+pub(crate) struct Args {
+    /// Lab (name or file; may be left out where one runs), then nodes, groups or patterns, also as n1:eth0
+    #[arg(value_names = ["LAB", "TARGET"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, words) = targets::lab_and_words(&context.root, &self.words)?;
+        if words.is_empty() {
+            let name = &running.lab.name;
+            return Err(Failure::usage(format!(
+                "cut links of lab `{name}`: none is named\nHint: name nodes or interfaces, as in `slipway cut {name} n1:eth0`"
+            )));
+        }
+        let interfaces = places(&running, words)?;
+        let done = Done::new("cut", "cut", &running, &interfaces, self.dry_run);
+        done.make(context, || Ok(running.change_links(LinkAction::Cut { interfaces })?))
+    }
+}
+
+/// The interfaces that words name, whole.
+pub(super) fn places(running: &Running, words: &[String]) -> Result<Vec<Place>, Failure> {
+    let mut places = Vec::new();
+    for word in words {
+        match targets::target(&running.lab, word)? {
+            Target::Interfaces { nodes, interface, direction: None } => {
+                places.extend(targets::interfaces(&running.lab, &nodes, interface.as_deref(), None)?);
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "cut or heal `{word}`: a link is cut both ways, for all\nHint: one way: `slipway set '{word}' loss=100%`"
+                )));
+            }
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    Ok(places)
+}
+
+/// What is done to which interfaces.
+#[derive(Serialize)]
+pub(super) struct Done {
+    lab: String,
+    action: &'static str,
+    #[serde(skip)]
+    participle: &'static str,
+    interfaces: Vec<String>,
+    dry_run: bool,
+}
+
+impl Done {
+    /// `action` is a verb, `participle` what the links are afterwards.
+    pub(super) fn new(
+        action: &'static str,
+        participle: &'static str,
+        running: &Running,
+        places: &[Place],
+        DryRun { dry_run }: DryRun,
+    ) -> Self {
+        let interfaces = places.iter().map(|&place| targets::named(&running.lab, place)).collect();
+        Self { lab: running.lab.name.clone(), action, participle, interfaces, dry_run }
+    }
+
+    /// Does it, unless it is only to be said, and says so.
+    pub(super) fn make(&self, context: &Context, act: impl FnOnce() -> Result<(), Failure>) -> Result<Exit, Failure> {
+        let interfaces = self.interfaces.join(", ");
+        if self.dry_run {
+            context.answer(self, |done| format!("would {} {interfaces} of lab {}\n", done.action, done.lab))?;
+        } else {
+            act()?;
+            context.tell(self, |done| format!("{} {interfaces} of lab {}\n", done.participle, done.lab))?;
+        }
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,204 @@
+//! `slipway set`
+
+use serde::Serialize;
+use slipway_engine::condition::{LinkAction, Pair};
+use slipway_engine::lab::Running;
+use slipway_lab::change::{Keys, LinkChange, NodeChange};
+use slipway_lab::model::Limits;
+use slipway_lab::scenario::Direction;
+
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs;
+use crate::targets::{self, Target};
+
+/// Set conditions of links, or what nodes may use, while the lab runs
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "slipway set [OPTIONS] [LAB] <TARGET>... <KEY=VALUE>...",
+    after_help = "\
+A TARGET is what a node sends through its interfaces (`n1`), through one of them
+(`n1:eth0`), what it receives (`n1:eth0/ingress`), or what some nodes send to
+others (`n1->n2`, in quotes). Nodes may be names, groups and patterns, also as
+n1,n2. Keys that are not named stay as they are; `none` takes one away.
+
+Keys of links, as in tc-netem(8):
+  delay=20ms jitter=2ms distribution=normal delay_correlation=25%
+  loss=0.5%  loss='gemodel 1% 10%'  loss_correlation=25%
+  corrupt=0.1% duplicate=0.1% reorder=1% reorder_correlation=25% gap=5
+  rate=100mbit limit=1000
+Keys of nodes:
+  cpu=50% cpu='2 cores' cpu='1200 MHz' cpu_period=10ms
+  memory=512MiB memory_soft=256MiB swap=1GiB pids=100
+  disk.read=20MB/s disk.write=20MB/s disk.read_iops=500 disk.write_iops=500
+
+Examples:
+  slipway set demo n1:eth0 delay=20ms loss=0.5%
+  slipway set demo n1:eth0 delay=none            loss stays
+  slipway set demo 'n*' --ingress rate=10mbit
+  slipway set demo 'site1->site2' delay=80ms     one way
+  slipway set demo n1 cpu=50% memory=1GiB"
+)]
+pub(crate) struct Args {
+    /// Lab (name or file; may be left out where one runs), then targets and keys
+    #[arg(value_names = ["LAB", "TARGET", "KEY=VALUE"], num_args = 1.., required = true)]
+    words: Vec<String>,
+    /// Of what the nodes receive, where a target does not say it
+    #[arg(long)]
+    ingress: bool,
+    /// Only on this network
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<String>,
+    /// Only of what the nodes send to these
+    #[arg(long, value_name = "NODES", conflicts_with = "ingress")]
+    to: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+/// What is set, and on what.
+#[derive(Serialize)]
+struct Set {
+    lab: String,
+    /// As they can be written on the command line.
+    targets: Vec<String>,
+    change: String,
+    dry_run: bool,
+    /// What does not hold as one might think.
+    notes: Vec<String>,
+}
+
+enum Change {
+    Link(LinkChange),
+    Node(NodeChange),
+}
+
+/// One request to the lab.
+enum Step {
+    Link(LinkAction),
+    Node(Vec<usize>, NodeChange),
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, words) = targets::lab_and_words(&context.root, &self.words)?;
+        let (keys, words): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.contains('='));
+        let name = &running.lab.name;
+        if words.is_empty() {
+            return Err(Failure::usage(format!(
+                "set conditions: it is not said of what\nHint: name nodes or interfaces, as in `slipway set {name} n1:eth0 delay=20ms`"
+            )));
+        }
+        let change = change(&keys, name)?;
+        let steps = self.steps(&running, &words, &change)?;
+        let mut set = Set {
+            lab: name.clone(),
+            targets: steps.iter().flat_map(|step| step.targets(&running)).collect(),
+            change: change.to_string(),
+            dry_run: self.dry_run.dry_run,
+            notes: Vec::new(),
+        };
+        let what = |set: &Set| format!("{} for {} of lab {}", set.change, set.targets.join(", "), set.lab);
+        if self.dry_run.dry_run {
+            context.answer(&set, |set| format!("would set {}\n", what(set)))?;
+            return Ok(Exit::Success);
+        }
+        for step in steps {
+            match step {
+                Step::Link(action) => running.change_links(action)?,
+                Step::Node(nodes, change) => set.notes.extend(running.set_node(&nodes, &change)?),
+            }
+        }
+        context.tell(&set, |set| {
+            let notes: Vec<String> = set.notes.iter().map(|note| format!("note: {note}\n")).collect();
+            format!("set {}\n{}", what(set), notes.concat())
+        })?;
+        Ok(Exit::Success)
+    }
+
+    fn steps(&self, running: &Running, words: &[&String], change: &Change) -> Result<Vec<Step>, Failure> {
+        let lab = &running.lab;
+        let network = targets::network(lab, self.network.as_deref())?;
+        let receivers = self.to.as_ref().map(|to| lab.select(&[to])).transpose()?;
+        let mut steps = Vec::new();
+        for word in words {
+            let target = targets::target(lab, word)?;
+            steps.push(match (target, change) {
+                (Target::Interfaces { nodes, interface: None, direction: None }, Change::Node(change)) => {
+                    Step::Node(nodes, change.clone())
+                }
+                (_, Change::Node(change)) => {
+                    return Err(Failure::usage(format!(
+                        "set {change} for `{word}`: that is of nodes, not of links\nHint: name nodes alone, such as n1"
+                    )));
+                }
+                (Target::Pair { from, to }, Change::Link(change)) if receivers.is_none() => {
+                    Step::Link(LinkAction::Pair(Pair { from, to, network, change: change.clone() }))
+                }
+                (Target::Interfaces { nodes, interface: None, direction: None }, Change::Link(change))
+                    if receivers.is_some() =>
+                {
+                    let to = receivers.clone().unwrap_or_default();
+                    Step::Link(LinkAction::Pair(Pair { from: nodes, to, network, change: change.clone() }))
+                }
+                (Target::Interfaces { nodes, interface, direction }, Change::Link(change)) if receivers.is_none() => {
+                    let interfaces = targets::interfaces(lab, &nodes, interface.as_deref(), network)?;
+                    let otherwise = if self.ingress { Direction::Ingress } else { Direction::Egress };
+                    let direction = direction.unwrap_or(otherwise);
+                    Step::Link(LinkAction::Link { interfaces, direction, change: change.clone() })
+                }
+                _ => {
+                    return Err(Failure::usage(format!(
+                        "set conditions for `{word}` with --to: it names the senders\nHint: name nodes alone, such as n1, or write `n1->n2` without --to"
+                    )));
+                }
+            });
+        }
+        Ok(steps)
+    }
+}
+
+/// Reads the keys: of links, or of nodes.
+fn change(words: &[&String], lab: &str) -> Result<Change, Failure> {
+    let of = |names: &[&str], word: &str| word.split('=').next().is_some_and(|key| names.contains(&key));
+    let nodes = words.iter().filter(|word| of(Limits::NAMES, word) || word.starts_with("disk.")).count();
+    let wrong = |error: slipway_lab::change::WordError| {
+        Failure::usage(format!("set conditions: {error}\nHint: `slipway set --help` lists the keys"))
+    };
+    match nodes {
+        _ if words.is_empty() => Err(Failure::usage(format!(
+            "set conditions: no key is named\nHint: name what is to change, as in `slipway set {lab} n1:eth0 delay=20ms`"
+        ))),
+        0 => Ok(Change::Link(LinkChange::parse(words).map_err(wrong)?)),
+        all if all == words.len() => Ok(Change::Node(NodeChange::parse(words).map_err(wrong)?)),
+        _ => Err(Failure::usage(
+            "set conditions: some of these keys are of links, others of nodes\nHint: write a `slipway set` for each",
+        )),
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Link(change) => change.fmt(f),
+            Self::Node(change) => change.fmt(f),
+        }
+    }
+}
+
+impl Step {
+    fn targets(&self, running: &Running) -> Vec<String> {
+        let lab = &running.lab;
+        match self {
+            Self::Link(LinkAction::Link { interfaces, direction, .. }) => {
+                let end = if *direction == Direction::Ingress { "/ingress" } else { "" };
+                interfaces.iter().map(|&place| format!("{}{end}", targets::named(lab, place))).collect()
+            }
+            Self::Link(LinkAction::Pair(pair)) => vec![targets::pair_named(lab, pair)],
+            Self::Link(_) => Vec::new(),
+            Self::Node(nodes, _) => labs::names(lab, nodes),
+        }
+    }
+}
+
