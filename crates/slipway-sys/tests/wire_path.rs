@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use slipway_sys::bpf::asm::{Cond, Helper, Insn, Operand, R0, R1, R2, R3, Size, skb};
 use slipway_sys::bpf::{BPF_F_INGRESS, Kind, Program, TC_ACT_OK};
 use slipway_sys::netlink::{
-    AddrGenMode, BpfFilter, Direction, Mac, Netlink, NewLink, Offload, Peer, Request, SetLink, Veth,
+    AddrGenMode, BpfFilter, Direction, Handle, Mac, Netlink, NewLink, Offload, Peer, Qdisc, ReplaceQdisc, Request,
+    SetLink, Tbf, Veth,
 };
 use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::tap::{FRAME_BYTES, Tap, VnetHeader};
@@ -278,6 +279,30 @@ fn large_segments_can_be_cut_on_the_way() {
     for seen in transfers(true, Carriage::Cut) {
         assert!(seen.largest > 10 * MTU, "{seen:?}");
     }
+}
+
+/// So that a queueing discipline below it draws for each packet, whatever connection it belongs to.
+#[test]
+fn a_token_bucket_of_one_packet_cuts_large_segments_for_its_child() {
+    let mut pair = Pair::new();
+    let frame = u32::try_from(MTU + ETHERNET).expect("fits");
+    let qdisc = Qdisc::Tbf(Tbf { rate: 100_000_000_000, burst: frame, limit: 1 << 30 });
+    let child = Qdisc::Tbf(Tbf { rate: 100_000_000_000, burst: 1 << 20, limit: 1 << 30 });
+    let below = Handle { major: 1, minor: 1 };
+    pair.netlink
+        .run(&[
+            Request::ReplaceQdisc(ReplaceQdisc { index: ETH0, parent: Handle::ROOT, handle: 1, qdisc }),
+            Request::ReplaceQdisc(ReplaceQdisc { index: ETH0, parent: below, handle: 2, qdisc: child }),
+        ])
+        .expect("the kernel takes them");
+    let (listener, at) = pair.far(|| listen(address(FAR)));
+    transfer(listener, pair.near(|| TcpStream::connect(at)).expect("connects"));
+    let found = pair.netlink.qdiscs(ETH0).expect("lists");
+    let child = found.iter().find(|qdisc| qdisc.handle.major == 2).expect("it is there");
+    assert_eq!(child.drops, 0);
+    assert!(child.bytes > 8_000_000, "{child:?}");
+    let passed = pair.netlink.link("eth0").expect("there").counters;
+    assert!(passed.tx_bytes / passed.tx_packets <= u64::from(frame), "{passed:?}");
 }
 
 #[test]
