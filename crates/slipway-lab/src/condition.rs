@@ -122,9 +122,9 @@ pub struct Conditions {
 /// the sender's interface, and its rate, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkRule {
-    /// Indices into the lab's nodes.
+    /// Senders: indices into the lab's nodes, ascending.
     pub from: Vec<usize>,
-    /// Indices into the lab's nodes.
+    /// Receivers: indices into the lab's nodes, ascending.
     pub to: Vec<usize>,
     /// Index into the lab's networks. `None`: every network that both are on.
     pub network: Option<usize>,

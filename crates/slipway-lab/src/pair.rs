@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::change::Keys;
-use crate::condition::LinkConditions;
+use crate::condition::{LinkConditions, LinkRule};
 use crate::matrix::Matrix;
 use crate::model::{Interface, Lab};
 
@@ -44,7 +44,8 @@ impl Lab {
         for (peer, delay) in of_here.flat_map(|(_, matrix)| matrix.from(node)) {
             rules.entry(peer).or_default().delay = Some(delay);
         }
-        for rule in self.links.iter().filter(|rule| here(rule.network) && rule.from.contains(&node)) {
+        let is_about = |rule: &&LinkRule| here(rule.network) && rule.from.binary_search(&node).is_ok();
+        for rule in self.links.iter().filter(is_about) {
             for peer in &rule.to {
                 let held = rules.entry(*peer).or_default();
                 *held = rule.conditions.over(held);

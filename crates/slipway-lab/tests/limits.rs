@@ -53,3 +53,25 @@ fn the_largest_lab() {
     assert_eq!(lab.nodes[9_999].routes.len(), 2 * 127);
     assert!(slipway_lab::graph::svg(&lab).len() > 10_000);
 }
+
+#[test]
+fn rules_without_end_are_refused() {
+    let rules = |count, rule: &str| {
+        format!("nodes: {{n: {{count: 10000}}}}\nlinks:\n{}", lines(count, |_| format!("  - {rule}\n")))
+    };
+    let everybody = refusal(&rules(1000, "{between: [n, n], delay: 1s}"));
+    let many = refusal(&rules(20_000, "{from: n1, to: n2, jitter: 1s, delay: 1s}"));
+    for errors in [everybody, many] {
+        assert_eq!(errors.errors().len(), 1, "{}", errors.plain());
+        assert!(errors.errors()[0].message.contains("more rules than a lab can have"), "{}", errors.plain());
+    }
+}
+
+/// Every rule needs what only the first one says.
+#[test]
+fn as_many_rules_as_may_be() {
+    let rules = lines(1999, |i| format!("  - {{from: 'n*', to: n{}, jitter: 1ms}}\n", i % 900 + 1));
+    let text = format!("nodes: {{n: {{count: 900}}}}\nlinks:\n  - {{between: [n, n], delay: 1s}}\n{rules}");
+    let lab = parse("rules.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+    assert_eq!(lab.links.len(), 2000);
+}

@@ -1,6 +1,6 @@
 //! Matrices of delays, and what follows from them and from rules for one sender.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -126,8 +126,8 @@ fn five_hundred_nodes() {
     }
 }
 
-fn some_rules() -> impl Strategy<Value = Vec<(HashSet<usize>, HashSet<usize>, String)>> {
-    let nodes = || proptest::collection::hash_set(0usize..6, 1..4);
+fn some_rules() -> impl Strategy<Value = Vec<(BTreeSet<usize>, BTreeSet<usize>, String)>> {
+    let nodes = || proptest::collection::btree_set(0usize..6, 1..4);
     let what = prop::sample::select(vec!["delay=1ms", "delay=2ms loss=1%", "rate=1mbit", "loss=2% corrupt=1%"]);
     proptest::collection::vec((nodes(), nodes(), what.prop_map(str::to_owned)), 0..6)
 }

@@ -154,6 +154,25 @@ fn right_lab() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Keys that need no other, some of them with `none`.
+fn some_conditions() -> impl Strategy<Value = Map<String, Value>> {
+    let values = [
+        ("delay", vec![json!("20ms"), json!("1.5s"), json!("none")]),
+        (
+            "loss",
+            vec![json!("0.05%"), json!("gemodel 1% 10% 70% 0.1%"), json!("state 1% 10% 5% 50% 0.1%"), json!("none")],
+        ),
+        ("corrupt", vec![json!("1%"), json!("none")]),
+        ("duplicate", vec![json!("2%"), json!("none")]),
+        ("rate", vec![json!("10mbit"), json!("1gbit"), json!("none")]),
+        ("limit", vec![json!(5), json!(1000), json!("none")]),
+    ];
+    let key = |(key, values): (&'static str, Vec<Value>)| {
+        proptest::option::of(prop::sample::select(values)).prop_map(move |value| Some((key.to_owned(), value?)))
+    };
+    values.map(key).to_vec().prop_map(|keys| keys.into_iter().flatten().collect())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -205,6 +224,23 @@ proptest! {
                 prop_assert!(!node.interfaces.iter().any(|interface| to_own(interface.network)));
             }
         }
+        let written = serde_json::to_string(&lab).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Lab>(&written).unwrap(), lab);
+    }
+
+    /// What holds at an interface is the node's, key by key over the network's.
+    #[test]
+    fn conditions_hold_key_by_key(of_network in some_conditions(), of_node in some_conditions()) {
+        let file = json!({
+            "networks": {"net": {"conditions": of_network}},
+            "nodes": {"n": {"networks": {"net": {"conditions": of_node}}}},
+        });
+        let lab = parse(&file.to_string()).unwrap();
+        let held = serde_json::to_value(&lab.nodes[0].interfaces[0].conditions.egress).unwrap();
+        let mut expected = of_network;
+        expected.extend(of_node);
+        expected.retain(|_, value| value != "none");
+        prop_assert_eq!(held, Value::Object(expected));
         let written = serde_json::to_string(&lab).unwrap();
         prop_assert_eq!(serde_json::from_str::<Lab>(&written).unwrap(), lab);
     }

@@ -1,5 +1,6 @@
 //! Conditions between nodes.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use super::condition::refuse_on_host;
@@ -12,6 +13,11 @@ use crate::file::Link as Written;
 use crate::model::{DriverKind, Lab};
 use crate::names;
 
+/// More rules than people write; what a program writes about many pairs is a matrix.
+const MOST_RULES: usize = 2000;
+/// Nodes that all rules name together, so that a short file cannot become a lab beyond memory.
+const MOST_ENDS: usize = 2_000_000;
+
 /// Sets the lab's rules and matrices.
 pub(super) fn links(
     written: &[Spanned<Written>],
@@ -21,7 +27,8 @@ pub(super) fn links(
     report: &mut Report,
 ) {
     let mut rules = Vec::new();
-    for entry in written {
+    let mut named = 0;
+    for (number, entry) in written.iter().enumerate() {
         let link = &entry.value;
         let network = match &link.network {
             None => None,
@@ -38,15 +45,13 @@ pub(super) fn links(
         if !check_ends(&from, &to, network, replaced, at, lab, report) {
             continue;
         }
-        let change = link.change();
-        for key in &change.change.clear {
-            let help = "leave it out; a rule only adds to the conditions of the sender's interface";
-            report.add(change.place(key).unwrap_or(entry.at), format!("`{key}: none` says nothing here"), help);
+        named += (from.len() + to.len()) * if link.between.is_some() { 2 } else { 1 };
+        if number >= MOST_RULES || named > MOST_ENDS {
+            let message = format!("more rules than a lab can have ({MOST_RULES}, naming {MOST_ENDS} nodes in all)");
+            report.add(at, message, "write conditions of whole networks as theirs, and delays as a `matrix`");
+            break;
         }
-        let conditions = change.change.set.clone();
-        if change.places.is_empty() && !report.touches(entry.whole) {
-            report.add(entry.at, "a rule without a condition", "add one, such as `delay: 20ms`");
-        }
+        let conditions = conditions(entry, report);
         let both = link.between.is_some() && from != to;
         let back =
             both.then(|| LinkRule { from: to.clone(), to: from.clone(), network, conditions: conditions.clone() });
@@ -57,6 +62,19 @@ pub(super) fn links(
     for (number, (rule, entry)) in rules.iter().enumerate() {
         check(number, rule, entry, lab, report);
     }
+}
+
+/// What a rule sets; there is nothing that it could take away.
+fn conditions(entry: &Spanned<Written>, report: &mut Report) -> LinkConditions {
+    let written = entry.value.change();
+    for key in &written.change.clear {
+        let help = "leave it out; a rule only adds to the conditions of the sender's interface";
+        report.add(written.place(key).unwrap_or(entry.at), format!("`{key}: none` says nothing here"), help);
+    }
+    if written.places.is_empty() && !report.touches(entry.whole) {
+        report.add(entry.at, "a rule without a condition", "add one, such as `delay: 20ms`");
+    }
+    written.change.set
 }
 
 /// The index of a network that can have conditions.
@@ -121,7 +139,10 @@ fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec
         }
     };
     let mut select = |name: &Spanned<String>| match lab.select(&[&name.value]) {
-        Ok(nodes) => Some(nodes),
+        Ok(mut nodes) => {
+            nodes.sort_unstable();
+            Some(nodes)
+        }
         Err(error) => {
             report.add(name.at, error.to_string(), error.help());
             None
@@ -146,11 +167,8 @@ pub(super) fn check_ends(
         report.add(at, message, "name two nodes or groups");
         return false;
     }
-    let on = |nodes: &[usize], network: usize| {
-        let is_on = |node: &&usize| lab.nodes[**node].interfaces.iter().any(|i| i.network == network);
-        nodes.iter().filter(is_on).copied().collect::<Vec<_>>()
-    };
-    let joins = |network: &usize| match (on(from, *network).as_slice(), on(to, *network).as_slice()) {
+    let (senders, receivers) = (two_of_each(from, lab), two_of_each(to, lab));
+    let joins = |network: &usize| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
         ([], _) | (_, []) => false,
         ([a], [b]) => a != b,
         _ => true,
@@ -176,12 +194,27 @@ pub(super) fn check_ends(
     }
 }
 
+/// Of every network, the first two of `nodes` that are on it.
+fn two_of_each(nodes: &[usize], lab: &Lab) -> Vec<Vec<usize>> {
+    let mut found = vec![Vec::new(); lab.networks.len()];
+    for node in nodes {
+        for interface in &lab.nodes[*node].interfaces {
+            if found[interface.network].len() < 2 {
+                found[interface.network].push(*node);
+            }
+        }
+    }
+    found
+}
+
 /// What a rule alone cannot be, and what it cannot be over what holds beneath it.
 fn check(number: usize, rule: &LinkRule, entry: &Spanned<Written>, lab: &Lab, report: &mut Report) {
     let places = entry.value.change();
-    let beneath = beneath(number, rule, lab);
+    let problems = rule.conditions.problems();
+    // Where nothing is needed, nobody looks for it.
+    let beneath = if problems.iter().any(|p| p.needs.is_some()) { beneath(number, rule, lab) } else { Vec::new() };
     let holds = |needed: &'static str| beneath.iter().all(|under| under.words().iter().any(|(key, _)| *key == needed));
-    for problem in rule.conditions.problems() {
+    for problem in problems {
         if problem.needs.is_some_and(holds) {
             continue;
         }
@@ -201,7 +234,6 @@ fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
         }
         kinds.push(interface.conditions.egress.clone());
     }
-    let meets = |a: &[usize], b: &[usize]| a.iter().any(|node| b.contains(node));
     let about_same = |earlier: &&LinkRule| meets(&earlier.from, &rule.from) && meets(&earlier.to, &rule.to);
     for under in &mut kinds {
         if !lab.matrices.is_empty() {
@@ -212,4 +244,16 @@ fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
         }
     }
     kinds
+}
+
+/// Whether two ascending lists have a node in common.
+fn meets(mut a: &[usize], mut b: &[usize]) -> bool {
+    while let ([first, rest_of_a @ ..], [second, rest_of_b @ ..]) = (a, b) {
+        match first.cmp(second) {
+            Ordering::Equal => return true,
+            Ordering::Less => a = rest_of_a,
+            Ordering::Greater => b = rest_of_b,
+        }
+    }
+    false
 }
