@@ -100,7 +100,7 @@ impl Wire {
         let mut chunks = spec.peers.chunks(PEERS).peekable();
         let peers = chunks.next().unwrap_or_default().to_vec();
         let first = Spec { direction: spec.direction, seed: spec.seed, all: spec.all.clone(), peers, mtu: spec.mtu };
-        self.done(&Request::Set { port, spec: first, more: chunks.peek().is_some() }, None)?;
+        self.done(&Request::Set { port, spec: Box::new(first), more: chunks.peek().is_some() }, None)?;
         while let Some(peers) = chunks.next() {
             self.done(&Request::Peers { port, peers: peers.to_vec(), more: chunks.peek().is_some() }, None)?;
         }

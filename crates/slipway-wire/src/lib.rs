@@ -21,6 +21,7 @@ mod random;
 mod shuttle;
 mod spec;
 mod stats;
+mod transmitter;
 pub mod wheel;
 
 use serde::{Deserialize, Serialize};

@@ -6,12 +6,14 @@
 use std::net::IpAddr;
 
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::units::Rate;
 
 use crate::frame;
 use crate::peers::{Pair, Peers};
-use crate::process::{Chance, Delays, Losses, Reorder, Transmitter};
+use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
 use crate::spec::{Direction, Spec, is_per_packet};
+use crate::transmitter::Transmitter;
 
 /// What the model knows of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,18 @@ pub struct Delivery {
     pub due: u64,
     /// Which bit is turned over, as a share of the frame's bits.
     pub damage: Option<f64>,
+    way: Way,
+}
+
+/// How `due` came about, for when a rate changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    /// Ahead of the others.
+    Ahead,
+    /// Delayed, and at the port's transmitter from `from` on.
+    DelayThenRate { from: u64 },
+    /// At the port's transmitter from `from` until `sent`, delayed, and then at its pair's.
+    RateThenDelay { from: u64, sent: u64, delay: u64 },
 }
 
 /// What becomes of a packet: at most a copy, and itself. Each that is there counts as waiting until [`Link::leave`].
@@ -70,6 +84,8 @@ pub struct Link {
     peers: Peers,
     limit: Queue,
     per_packet: bool,
+    /// The port's, and those of the peers in their order.
+    rates: Vec<Option<Rate>>,
     counts: Counts,
 }
 
@@ -145,20 +161,58 @@ impl Link {
             peers: Peers::default(),
             limit: Queue::default(),
             per_packet: false,
+            rates: Vec::new(),
             counts: Counts::default(),
         };
-        link.set(spec);
+        link.set(0, spec, []);
         link
     }
 
-    /// Changes conditions. Random streams, loss models that stay the same and what waits go on; the seed stays the first.
-    pub fn set(&mut self, spec: &Spec) {
+    /// Whether conditions have other rates than those that hold, and so change when waiting packets are due.
+    #[must_use]
+    pub fn changes_rates(&self, spec: &Spec) -> bool {
+        !rates(spec).eq(self.rates.iter().copied())
+    }
+
+    /// Changes conditions at `now`. Random streams, loss models that stay the same and what waits go on; the seed stays
+    /// the first.
+    ///
+    /// Where rates change, `waiting` is to be all that waits, in the order in which it came: it is then due as the new
+    /// rates have it. netem leaves it as it was; a link that was slow for a moment would stay slow until the last packet
+    /// of that moment is through.
+    pub fn set<'a>(&mut self, now: u64, spec: &Spec, waiting: impl IntoIterator<Item = (Packet, &'a mut Delivery)>) {
+        let had_pairs = !self.peers.is_empty();
+        let changes_rates = self.changes_rates(spec);
         self.direction = spec.direction;
         self.processes.set(&spec.all);
         self.transmitter.set(spec.all.rate);
         self.limit.set(spec.limit(), spec.mtu);
         self.peers.set(spec);
         self.per_packet = is_per_packet(&spec.all) || spec.peers.iter().any(|peer| is_per_packet(&peer.conditions));
+        self.rates = rates(spec).collect();
+        // Between a link with pairs and one without, the rate's place differs: what waits stays due when it was.
+        if changes_rates && had_pairs != self.peers.is_empty() {
+            self.transmitter.clear();
+            self.peers.clear();
+            for (packet, delivery) in waiting {
+                self.again(now, packet, delivery);
+            }
+        }
+    }
+
+    fn again(&mut self, now: u64, packet: Packet, delivery: &mut Delivery) {
+        match &mut delivery.way {
+            Way::Ahead => {}
+            Way::DelayThenRate { from } => {
+                delivery.due = self.transmitter.again(now, *from, delivery.due, packet.bytes);
+            }
+            Way::RateThenDelay { from, sent, delay } => {
+                *sent = self.transmitter.again(now, *from, *sent, packet.bytes);
+                let from = sent.saturating_add(*delay);
+                let pair = self.peers.get(packet.peer);
+                delivery.due = pair.map_or(from, |pair| pair.again(now, from, delivery.due, packet.bytes));
+            }
+        }
     }
 
     /// The peer of a frame, if it is one that has conditions of its own.
@@ -265,21 +319,27 @@ impl Link {
     }
 
     fn schedule(&mut self, now: u64, packet: Packet, fate: Fate) -> Delivery {
-        let mut pair = self.peers.get(packet.peer);
-        if held(pair.as_deref_mut(), |pair| &mut pair.reorder, &mut self.processes.reorder).next() {
+        let pair = self.peers.get(packet.peer);
+        let (due, way) = if held(pair, |pair| &mut pair.reorder, &mut self.processes.reorder).next() {
             self.counts.reordered += u64::from(packet.packets);
-            return Delivery { due: now, damage: fate.damage };
-        }
-        let due = if self.peers.is_empty() {
-            self.transmitter.pass(now.saturating_add(fate.delay), packet.bytes)
+            (now, Way::Ahead)
+        } else if self.peers.is_empty() {
+            let from = now.saturating_add(fate.delay);
+            (self.transmitter.pass(from, packet.bytes), Way::DelayThenRate { from })
         } else {
             // Where delays differ by peer, the port's rate comes before them, as a network card's does. Behind them, a
             // packet to a far peer would hold up those to near ones.
-            let sent = self.transmitter.pass(now, packet.bytes).saturating_add(fate.delay);
-            self.peers.get(packet.peer).map_or(sent, |pair| pair.transmit(sent, packet.bytes))
+            let sent = self.transmitter.pass(now, packet.bytes);
+            let from = sent.saturating_add(fate.delay);
+            let due = self.peers.get(packet.peer).map_or(from, |pair| pair.pass(from, packet.bytes));
+            (due, Way::RateThenDelay { from: now, sent, delay: fate.delay })
         };
-        Delivery { due, damage: fate.damage }
+        Delivery { due, damage: fate.damage, way }
     }
+}
+
+fn rates(spec: &Spec) -> impl Iterator<Item = Option<Rate>> {
+    std::iter::once(spec.all.rate).chain(spec.peers.iter().map(|peer| peer.conditions.rate))
 }
 
 impl Processes {

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use slipway_lab::change::Keys as _;
 
 use crate::link::{PeerIndex, Queue};
-use crate::process::{Chance, Delays, Losses, Reorder, Transmitter};
+use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
 use crate::spec::{Peer, Spec};
+use crate::transmitter::Transmitter;
 
 /// What holds for one peer; where a process is missing, the port's holds.
 #[derive(Debug, Default)]
@@ -44,6 +45,13 @@ impl Peers {
         self.pairs.get_mut(peer?.0 as usize)
     }
 
+    /// As [`Transmitter::clear`].
+    pub(crate) fn clear(&mut self) {
+        for transmitter in self.pairs.iter_mut().filter_map(|pair| pair.transmitter.as_mut()) {
+            transmitter.clear();
+        }
+    }
+
     pub(crate) fn set(&mut self, spec: &Spec) {
         let before = std::mem::take(&mut self.indices);
         let mut named = vec![false; self.pairs.len()];
@@ -70,8 +78,14 @@ impl Peers {
 }
 
 impl Pair {
-    pub(crate) fn transmit(&mut self, from: u64, bytes: u32) -> u64 {
+    /// As [`Transmitter::pass`].
+    pub(crate) fn pass(&mut self, from: u64, bytes: u32) -> u64 {
         self.transmitter.as_mut().map_or(from, |transmitter| transmitter.pass(from, bytes))
+    }
+
+    /// As [`Transmitter::again`].
+    pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, bytes: u32) -> u64 {
+        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.again(now, from, done, bytes))
     }
 
     fn set(&mut self, peer: &Peer, spec: &Spec) {

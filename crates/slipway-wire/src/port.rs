@@ -18,6 +18,7 @@ use crate::wheel::Wheel;
 pub(crate) struct Waiting {
     pub(crate) port: u32,
     packet: Packet,
+    delivery: Delivery,
     frame: Vec<u8>,
 }
 
@@ -31,8 +32,13 @@ pub(crate) struct Store {
 impl Store {
     /// Forgets the frames of a port that is gone.
     pub(crate) fn forget(&mut self, port: u32) {
-        let pool = &mut self.pool;
-        self.wheel.take(|waiting| waiting.port == port, |waiting| pool.give(waiting.frame));
+        for waiting in self.take(port) {
+            self.pool.give(waiting.frame);
+        }
+    }
+
+    fn take(&mut self, port: u32) -> Vec<Waiting> {
+        self.wheel.take(|waiting| waiting.port == port)
     }
 }
 
@@ -67,9 +73,13 @@ impl Port {
 
     /// # Errors
     /// As [`set_segments`]; then nothing changed.
-    pub(crate) fn set(&mut self, spec: &Spec) -> io::Result<()> {
+    pub(crate) fn set(&mut self, spec: &Spec, store: &mut Store) -> io::Result<()> {
         set_segments(&self.tap, spec)?;
-        self.link.set(spec);
+        let mut waiting = if self.link.changes_rates(spec) { store.take(self.number) } else { Vec::new() };
+        self.link.set(now(), spec, waiting.iter_mut().map(|waiting| (waiting.packet, &mut waiting.delivery)));
+        for waiting in waiting {
+            store.wheel.insert(waiting.delivery.due, waiting);
+        }
         Ok(())
     }
 
@@ -138,7 +148,7 @@ impl Port {
         damage(read, packet, delivery);
         match self.write(packet, read) {
             Written::Gone => self.link.leave(packet),
-            Written::Blocked => self.block(packet, read, &mut store.pool),
+            Written::Blocked => self.block(packet, delivery, read, &mut store.pool),
         }
     }
 
@@ -146,7 +156,7 @@ impl Port {
     fn keep(&mut self, now: u64, delivery: Delivery, packet: Packet, read: &[u8], store: &mut Store) {
         let Some(mut frame) = store.pool.copy(read) else { return self.drop(packet) };
         damage(&mut frame, packet, delivery);
-        let waiting = Waiting { port: self.number, packet, frame };
+        let waiting = Waiting { port: self.number, packet, delivery, frame };
         if delivery.due > now {
             store.wheel.insert(delivery.due, waiting);
         } else {
@@ -154,9 +164,9 @@ impl Port {
         }
     }
 
-    fn block(&mut self, packet: Packet, read: &[u8], pool: &mut Pool) {
+    fn block(&mut self, packet: Packet, delivery: Delivery, read: &[u8], pool: &mut Pool) {
         match pool.copy(read) {
-            Some(frame) => self.outbox.push_back(Waiting { port: self.number, packet, frame }),
+            Some(frame) => self.outbox.push_back(Waiting { port: self.number, packet, delivery, frame }),
             None => self.drop(packet),
         }
     }

@@ -254,37 +254,3 @@ fn quantile(shape: Distribution, deviate: f64) -> f64 {
         Distribution::Paretonormal => 0.25 * deviate.clamp(-CUT, CUT) + 0.75 * pareto(),
     }
 }
-
-/// A transmitter that sends one packet after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Transmitter {
-    /// Bits per second; 0 is no limit.
-    rate: u64,
-    /// When the last packet will have been sent, nanoseconds.
-    free: u64,
-    /// What was rounded off `free`, in nanoseconds times `rate`: small packets at high rates last a few nanoseconds only.
-    rest: u64,
-}
-
-impl Transmitter {
-    pub(crate) fn set(&mut self, rate: Option<slipway_lab::units::Rate>) {
-        self.rate = rate.map_or(0, |rate| rate.0);
-        self.rest = 0;
-    }
-
-    /// When a packet that comes at `from` will have been sent.
-    pub(crate) fn pass(&mut self, from: u64, bytes: u32) -> u64 {
-        if self.rate == 0 {
-            return from;
-        }
-        if from > self.free {
-            (self.free, self.rest) = (from, 0);
-        }
-        let work = u128::from(bytes) * 8 * 1_000_000_000 + u128::from(self.rest);
-        let (took, rest) = (work / u128::from(self.rate), work % u128::from(self.rate));
-        self.free = self.free.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
-        // A remainder is less than the rate, which is a u64.
-        self.rest = u64::try_from(rest).unwrap_or(0);
-        self.free
-    }
-}

@@ -29,7 +29,7 @@ pub(crate) enum Request {
     /// Take over the descriptor that comes along.
     Attach { port: u32 },
     /// The port's conditions, as far as they fit; peers follow where `more`, and only then anything changes.
-    Set { port: u32, spec: Spec, more: bool },
+    Set { port: u32, spec: Box<Spec>, more: bool },
     /// Peers of the conditions begun.
     Peers { port: u32, peers: Vec<Peer>, more: bool },
     /// Close the port.

@@ -36,7 +36,7 @@ pub(crate) struct Shuttle<'a> {
     /// Devices without conditions yet: nothing is read from them.
     attached: BTreeMap<u32, Tap>,
     /// Conditions of which peers are still to come.
-    begun: Option<(u32, Spec)>,
+    begun: Option<(u32, Box<Spec>)>,
     ports: BTreeMap<u32, Port>,
     store: Store,
     frame: Box<[u8]>,
@@ -91,7 +91,7 @@ impl<'a> Shuttle<'a> {
 
     /// Sets the timer. How long to wait: for an event, or not at all.
     fn rest(&mut self) -> io::Result<Option<rustix::time::Timespec>> {
-        let next = self.store.wheel.next();
+        let next = self.store.wheel.next_due();
         if next.is_some_and(|next| next <= now()) {
             return Ok(Some(timespec(0)));
         }
@@ -132,7 +132,7 @@ impl<'a> Shuttle<'a> {
                 }
             }
         }
-        if port.is_blocked() != was_blocked { self.watch(number) } else { Ok(()) }
+        if port.is_blocked() == was_blocked { Ok(()) } else { self.watch(number) }
     }
 
     /// Waits for a port's frames and, where some wait for it, for its room.
@@ -203,7 +203,7 @@ impl<'a> Shuttle<'a> {
 
     fn set(&mut self, number: u32, spec: &Spec) -> io::Result<()> {
         if let Some(port) = self.ports.get_mut(&number) {
-            return port.set(spec);
+            return port.set(spec, &mut self.store);
         }
         let tap = self.attached.remove(&number).ok_or_else(|| io::Error::other("there is no such port"))?;
         let port = Port::new(number, tap, spec)?;

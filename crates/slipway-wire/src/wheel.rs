@@ -109,7 +109,7 @@ impl<T> Wheel<T> {
     }
 
     /// When to look again: nothing is due before. Exact for what is due within half a millisecond.
-    pub fn next(&mut self) -> Option<u64> {
+    pub fn next_due(&mut self) -> Option<u64> {
         while self.near.is_empty() {
             let first = self.first_slot()?;
             if first.level > 0 {
@@ -120,8 +120,8 @@ impl<T> Wheel<T> {
         self.near.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Takes out every value that `of` is true for, in no order. Looks at all.
-    pub fn take(&mut self, mut of: impl FnMut(&T) -> bool, mut into: impl FnMut(T)) {
+    /// Takes out every value that `of` is true for, in the order in which they came. Looks at all.
+    pub fn take(&mut self, mut of: impl FnMut(&T) -> bool) -> Vec<T> {
         let near = std::mem::take(&mut self.near).into_iter().map(|Reverse((.., index))| index);
         let mut all: Vec<u32> = near.collect();
         for level in &mut self.levels {
@@ -134,13 +134,13 @@ impl<T> Wheel<T> {
             }
             level.occupied = 0;
         }
-        for index in all {
-            if self.entries[index as usize].value.as_ref().is_some_and(&mut of) {
-                self.release(index).into_iter().for_each(&mut into);
-            } else {
-                self.file(index);
-            }
+        let (mut taken, kept): (Vec<u32>, Vec<u32>) =
+            all.into_iter().partition(|&index| self.entries[index as usize].value.as_ref().is_some_and(&mut of));
+        for index in kept {
+            self.file(index);
         }
+        taken.sort_unstable_by_key(|&index| self.entries[index as usize].number);
+        taken.into_iter().filter_map(|index| self.release(index)).collect()
     }
 
     fn release(&mut self, index: u32) -> Option<T> {
@@ -250,9 +250,7 @@ mod tests {
                         model.push((now + after, number));
                     }
                     Step::TakeOdd => {
-                        let mut taken = Vec::new();
-                        wheel.take(|number| number % 2 == 1, |number| taken.push(number));
-                        taken.sort_unstable();
+                        let taken = wheel.take(|number| number % 2 == 1);
                         let mut odd: Vec<u64> = model.iter().map(|(_, number)| *number).filter(|n| n % 2 == 1).collect();
                         odd.sort_unstable();
                         prop_assert_eq!(taken, odd);
@@ -264,14 +262,14 @@ mod tests {
                         let due = model.partition_point(|(due, _)| *due <= now);
                         for expected in model.drain(..due) {
                             // A loop that sleeps until it is told to look must not oversleep.
-                            prop_assert!(wheel.next().is_some_and(|next| next <= expected.0));
+                            prop_assert!(wheel.next_due().is_some_and(|next| next <= expected.0));
                             prop_assert_eq!(wheel.pop(now), Some(expected));
                         }
                         prop_assert_eq!(wheel.pop(now), None);
                     }
                 }
                 prop_assert_eq!(wheel.len(), model.len());
-                prop_assert_eq!(wheel.next().is_none(), model.is_empty());
+                prop_assert_eq!(wheel.next_due().is_none(), model.is_empty());
             }
         }
     }
@@ -280,9 +278,9 @@ mod tests {
     fn what_is_near_is_told_exactly() {
         let mut wheel = Wheel::new(0);
         wheel.insert(400_123, ());
-        assert_eq!(wheel.next(), Some(400_123));
+        assert_eq!(wheel.next_due(), Some(400_123));
         wheel.insert(100_001, ());
-        assert_eq!(wheel.next(), Some(100_001));
+        assert_eq!(wheel.next_due(), Some(100_001));
     }
 
     #[test]
@@ -292,7 +290,7 @@ mod tests {
         let mut looks = 0;
         let mut now = 0;
         while wheel.pop(now).is_none() {
-            now = wheel.next().expect("one waits");
+            now = wheel.next_due().expect("one waits");
             looks += 1;
         }
         assert_eq!(now, 7 << 50);

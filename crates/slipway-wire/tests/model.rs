@@ -16,10 +16,12 @@ fn spec(all: LinkConditions) -> Spec {
     Spec { direction: Direction::Egress, seed: [7; 32], all, peers: Vec::new(), mtu: 1500 }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "conditions are optional")]
 fn share(percent: f64) -> Option<Fraction> {
     Some(Fraction(percent / 100.0))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "conditions are optional")]
 fn ms(milliseconds: f64) -> Option<Seconds> {
     Some(Seconds(milliseconds / 1e3))
 }
@@ -32,7 +34,9 @@ fn packet(bytes: u32) -> Packet {
 fn pass(link: &mut Link, now: u64, packet: Packet) -> Vec<Delivery> {
     let verdict = link.pass(now, packet);
     let out: Vec<Delivery> = verdict.copy.into_iter().chain(verdict.itself).collect();
-    out.iter().for_each(|_| link.leave(packet));
+    for _ in &out {
+        link.leave(packet);
+    }
     out
 }
 
@@ -101,13 +105,13 @@ fn correlated_loss_keeps_its_share() {
 #[test]
 fn gilbert_elliott_has_its_share_and_its_bursts() {
     let (p, r, bad, good) = (0.01, 0.1, 0.7, 0.001);
-    let loss = Loss::GilbertElliott {
+    let model = Loss::GilbertElliott {
         p: Fraction(p),
         r: Fraction(r),
         one_minus_h: Fraction(bad),
         one_minus_k: Fraction(good),
     };
-    let lost = losses(LinkConditions { loss: Some(loss), ..Default::default() }, 10 * PACKETS);
+    let lost = losses(LinkConditions { loss: Some(model), ..Default::default() }, 10 * PACKETS);
     let in_bad = p / (p + r);
     let (expected, share) = (in_bad * bad + (1.0 - in_bad) * good, count(&lost) / f64::from(10 * PACKETS));
     assert!((share / expected - 1.0).abs() < 0.03, "{share} of {expected}");
@@ -120,8 +124,8 @@ fn gilbert_elliott_has_its_share_and_its_bursts() {
 
 #[test]
 fn four_states_have_their_share_and_their_lengths() {
-    let loss = "state 1% 30% 20% 60% 0.5%".parse().expect("a model");
-    let lost = losses(LinkConditions { loss: Some(loss), ..Default::default() }, 10 * PACKETS);
+    let model = "state 1% 30% 20% 60% 0.5%".parse().expect("a model");
+    let lost = losses(LinkConditions { loss: Some(model), ..Default::default() }, 10 * PACKETS);
     // In balance: 4 is entered by p14 of 1 and left at once; 2 and 3 exchange by p32 and p23; 3 and 1 by p13 and p31.
     let (good, alone, bad) = (1.0, 0.005, 0.01 / 0.3);
     let between = bad * 0.2 / 0.6;
@@ -211,6 +215,39 @@ fn a_packet_waits_behind_those_before_it_and_an_idle_link_saves_nothing_up() {
     assert_eq!(due(SECOND), SECOND + 12 * MS);
 }
 
+/// The times of packets of 1000 bytes that came at 0 and wait while the rate changes at 2.5 ms, microseconds.
+fn retimed(mut before: Spec, rate: Option<u64>, packets: &[u8]) -> Vec<u64> {
+    let mut link = Link::new(&before);
+    let mut waiting: Vec<(Packet, Delivery)> = packets
+        .iter()
+        .map(|&number| {
+            let packet = to(&link, number, 1000);
+            (packet, link.pass(0, packet).itself.expect("none is lost"))
+        })
+        .collect();
+    before.all.rate = rate.map(Rate);
+    link.set(5 * MS / 2, &before, waiting.iter_mut().map(|(packet, delivery)| (*packet, delivery)));
+    let next = to(&link, packets[0], 1000);
+    waiting.push((next, link.pass(5 * MS / 2, next).itself.expect("none is lost")));
+    waiting.into_iter().map(|(_, delivery)| delivery.due / 1000).collect()
+}
+
+#[test]
+fn what_waits_follows_a_change_of_the_rate() {
+    let all = |delay| LinkConditions { delay: ms(delay), rate: Some(Rate(8_000_000)), ..Default::default() };
+    // 1000 bytes last 1 ms, and then 0.1, 10 ms, or no time. Half of the third is sent when the change comes.
+    let queue = |rate| retimed(spec(all(0.0)), rate, &[9; 5]);
+    assert_eq!(queue(Some(80_000_000)), [1000, 2000, 2550, 2650, 2750, 2850]);
+    assert_eq!(queue(Some(800_000)), [1000, 2000, 7500, 17_500, 27_500, 37_500]);
+    assert_eq!(queue(None), [1000, 2000, 2500, 2500, 2500, 2500]);
+    // All are still on their way to the transmitter.
+    assert_eq!(retimed(spec(all(5.0)), Some(80_000_000), &[9; 3]), [5100, 5200, 5300, 7600]);
+    // Through the port's rate first, then delayed.
+    let peers = vec![peer(2, LinkConditions { delay: ms(20.0), ..Default::default() })];
+    let pairs = Spec { peers, ..spec(all(0.0)) };
+    assert_eq!(retimed(pairs, Some(80_000_000), &[2, 9, 2, 2]), [21_000, 2000, 22_550, 22_650, 22_750]);
+}
+
 #[test]
 fn every_fifth_packet_overtakes() {
     let all = LinkConditions { delay: ms(10.0), gap: Some(5), ..Default::default() };
@@ -276,7 +313,7 @@ fn the_same_seed_gives_the_same_link_and_another_seed_another() {
     };
     let story = |seed: u8| {
         let mut link = Link::new(&Spec { seed: [seed; 32], ..spec(all.clone()) });
-        let line = |number: u64| {
+        let told = |number: u64| {
             let now = number * MS / 10;
             let out = pass(&mut link, now, packet(1000));
             let words: Vec<String> = out
@@ -287,7 +324,7 @@ fn the_same_seed_gives_the_same_link_and_another_seed_another() {
                 .collect();
             if words.is_empty() { "lost".to_owned() } else { words.join(", copy of ") }
         };
-        (0..20).map(line).collect::<Vec<_>>().join("\n")
+        (0..20).map(told).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(story(1), story(1));
     assert_ne!(story(1), story(2));
@@ -358,10 +395,11 @@ fn a_change_leaves_what_it_does_not_name() {
         let mut lost = Vec::new();
         for number in 0..200 {
             if change && number == 100 {
-                link.set(&Spec {
-                    peers: peers(9.0),
-                    ..spec(LinkConditions { corrupt: share(1.0), ..Default::default() })
-                });
+                link.set(
+                    0,
+                    &Spec { peers: peers(9.0), ..spec(LinkConditions { corrupt: share(1.0), ..Default::default() }) },
+                    [],
+                );
             }
             let packet = to(&link, 2, 100);
             lost.push(pass(&mut link, 0, packet).is_empty());
@@ -373,7 +411,7 @@ fn a_change_leaves_what_it_does_not_name() {
     let mut link = Link::new(&Spec { peers: peers(1.0), ..spec(LinkConditions::default()) });
     let waits = to(&link, 2, 100);
     while link.pass(0, waits).itself.is_none() {}
-    link.set(&spec(LinkConditions::default()));
+    link.set(0, &spec(LinkConditions::default()), []);
     assert_eq!(link.peer_at(addresses(2)[0]), None);
     link.leave(waits);
     assert_eq!(link.waiting(), (0, 0));
@@ -427,7 +465,7 @@ fn fraction() -> impl Strategy<Value = Option<Fraction>> {
 
 fn any_conditions() -> impl Strategy<Value = LinkConditions> {
     let times = || proptest::option::of(prop_oneof![0.0..0.1, 0.0..1e30].prop_map(Seconds));
-    let shape = prop_oneof![
+    let distribution = prop_oneof![
         Just(Distribution::Uniform),
         Just(Distribution::Normal),
         Just(Distribution::Pareto),
@@ -450,7 +488,7 @@ fn any_conditions() -> impl Strategy<Value = LinkConditions> {
             p14
         }),
     ];
-    let delay = (times(), times(), proptest::option::of(shape), fraction());
+    let delay = (times(), times(), proptest::option::of(distribution), fraction());
     let losses = (proptest::option::of(loss), fraction());
     let others = (fraction(), fraction(), fraction(), fraction(), proptest::option::of(0u32..10));
     let queue = (proptest::option::of(any::<u64>().prop_map(Rate)), proptest::option::of(0u32..50));
@@ -486,7 +524,7 @@ proptest! {
         let (mut came, mut out) = (0, 0);
         for (number, (pause, bytes, packets, other)) in packets.into_iter().enumerate() {
             if number == 50 {
-                link.set(&after);
+                link.set(now, &after, waiting.iter_mut().map(|(packet, delivery)| (*packet, delivery)));
             }
             now += pause;
             let packet = Packet { packets, ..to(&link, other, bytes) };
@@ -496,7 +534,7 @@ proptest! {
                 prop_assert!(delivery.due >= now);
                 prop_assert!(delivery.damage.is_none_or(|place| (0.0..1.0).contains(&place)));
                 out += u64::from(packets);
-                waiting.push(packet);
+                waiting.push((packet, delivery));
             }
         }
         // A copy that is dropped counts as dropped, and never was counted as a copy.
@@ -504,7 +542,8 @@ proptest! {
         prop_assert!(out + counts.lost + counts.over_limit >= came + counts.duplicated);
         prop_assert!(out <= came + counts.duplicated);
         prop_assert_eq!(link.waiting().0, out);
-        for packet in waiting {
+        for (packet, delivery) in waiting {
+            prop_assert!(delivery.due > 0);
             link.leave(packet);
         }
         prop_assert_eq!(link.waiting(), (0, 0));

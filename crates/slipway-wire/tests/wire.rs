@@ -34,6 +34,7 @@ const TESTS: &[(&str, fn())] = &[
     ("frames come back whole and in order", frames_come_back_whole_and_in_order),
     ("the same seed loses the same frames", the_same_seed_loses_the_same_frames),
     ("a delay holds back, and its change", a_delay_holds_back),
+    ("a rate that rises lets go what waits", a_rate_that_rises_lets_go_what_waits),
     ("a port that is full holds up no other", a_port_that_is_full_holds_up_no_other),
     ("hundreds of ports with hundreds of peers", hundreds_of_ports_with_hundreds_of_peers),
     ("what is impossible is refused", what_is_impossible_is_refused),
@@ -51,6 +52,7 @@ fn spec(all: LinkConditions) -> Spec {
     Spec { direction: Direction::Egress, seed: [7; 32], all, peers: Vec::new(), mtu: 1500 }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "conditions are optional")]
 fn ms(milliseconds: f64) -> Option<Seconds> {
     Some(Seconds(milliseconds / 1e3))
 }
@@ -168,6 +170,20 @@ fn a_delay_holds_back() {
     wire.stop().expect("stops");
 }
 
+fn a_rate_that_rises_lets_go_what_waits() {
+    let wire = start();
+    // Each frame lasts a minute.
+    let slow = LinkConditions { rate: Some(Rate(8)), ..Default::default() };
+    let world = Pair::new().attach(&wire, 0, &spec(slow));
+    for number in 0..100 {
+        send(&world, &frame(number), SendFlags::empty()).expect("sends");
+    }
+    while stats(&wire, 0).waiting < 100 {}
+    wire.set(0, &spec(LinkConditions { rate: Some(Rate(1_000_000_000)), ..Default::default() })).expect("sets");
+    assert!((0..100).all(|number| take(&world, RecvFlags::empty()) == Some(number)));
+    wire.stop().expect("stops");
+}
+
 fn a_port_that_is_full_holds_up_no_other() {
     let wire = start();
     let all = LinkConditions { duplicate: Some(Fraction(1.0)), ..Default::default() };
@@ -272,25 +288,25 @@ fn the_process_is_confined() {
 }
 
 fn with_its_maker_the_wire_ends() {
-    let ((told, tell), (held, hold)) = (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
-    let (mut told, mut tell, mut held) = (told, tell, held);
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut until, end) = std::io::pipe().expect("a pipe");
     match clone(SingleThread::check().expect("one thread"), nix::sched::CloneFlags::empty()).expect("forks") {
         Cloned::Child => {
-            drop((told, hold));
+            drop((told, end));
             let wire = start();
             tell.write_all(&wire.pid().as_raw_nonzero().get().to_be_bytes()).expect("tells");
-            let _ = held.read(&mut [0]);
+            let _ = until.read(&mut [0]);
             // Not dropped, as by a crash.
             std::mem::forget(wire);
             std::process::exit(0)
         }
         Cloned::Parent { pidfd, .. } => {
-            drop((tell, held));
+            drop((tell, until));
             let mut pid = [0; 4];
             told.read_exact(&mut pid).expect("is told");
             let pid = rustix::process::Pid::from_raw(i32::from_be_bytes(pid)).expect("a pid");
             let wire = pidfd_open(pid, PidfdFlags::empty()).expect("it runs");
-            drop(hold);
+            drop(end);
             reap(&pidfd).expect("the maker ends");
             assert!(wait_for_end(&wire, Duration::from_secs(10)).expect("waits"), "so does the wire");
         }

@@ -1,0 +1,62 @@
+//! The rate of a link.
+
+use slipway_lab::units::Rate;
+
+const SECOND: u128 = 1_000_000_000;
+
+/// A transmitter that sends one packet after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Transmitter {
+    /// Bits per second; 0 is no limit.
+    rate: u64,
+    /// The rate before the last [`Self::set`].
+    rate_before: u64,
+    /// When the last packet will have been sent, nanoseconds.
+    free: u64,
+    /// What was rounded off `free`, in nanoseconds times `rate`: small packets at high rates last a few nanoseconds only.
+    rest: u64,
+}
+
+impl Transmitter {
+    /// Changes the rate.
+    pub(crate) fn set(&mut self, rate: Option<Rate>) {
+        self.rate_before = self.rate;
+        self.rate = rate.map_or(0, |rate| rate.0);
+    }
+
+    /// Forgets the packets before, all of which are to pass [`Self::again`].
+    pub(crate) fn clear(&mut self) {
+        (self.free, self.rest) = (0, 0);
+    }
+
+    /// When a packet that comes at `from` will have been sent.
+    pub(crate) fn pass(&mut self, from: u64, bytes: u32) -> u64 {
+        if self.rate == 0 {
+            return from;
+        }
+        if from > self.free {
+            (self.free, self.rest) = (from, 0);
+        }
+        let work = u128::from(bytes) * 8 * SECOND + u128::from(self.rest);
+        let (lasts, rest) = (work / u128::from(self.rate), work % u128::from(self.rate));
+        self.free = self.free.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX));
+        // A remainder is less than the rate, which is a u64.
+        self.rest = u64::try_from(rest).unwrap_or(0);
+        self.free
+    }
+
+    /// When a packet will have been sent that by the rate before would have been at `done`. What is sent of it already
+    /// stays sent: a rate that changes more often than a packet lasts would otherwise never let one through.
+    pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, bytes: u32) -> u64 {
+        if done <= now {
+            return done;
+        }
+        let lasted = (u128::from(bytes) * 8 * SECOND).checked_div(self.rate_before.into()).unwrap_or(0);
+        if u128::from(done - now) >= lasted {
+            return self.pass(from.max(now), bytes);
+        }
+        let left = (u128::from(done - now) * u128::from(self.rate_before)).checked_div(self.rate.into()).unwrap_or(0);
+        (self.free, self.rest) = (now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX)), 0);
+        self.free
+    }
+}
