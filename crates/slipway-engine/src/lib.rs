@@ -20,3 +20,4 @@ mod node;
 pub mod probe;
 pub mod scenario;
 pub mod state;
+pub mod verify;

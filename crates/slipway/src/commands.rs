@@ -59,12 +59,14 @@ commands! {
         partition Partition,
         join Join,
         restore Restore,
+        verify Verify,
     }
     "Nodes" {
         stop Stop,
         start Start,
         freeze Freeze,
         thaw Thaw,
+        kill Kill,
     }
     "This machine" {
         doctor Doctor,

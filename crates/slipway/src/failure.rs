@@ -11,7 +11,9 @@ use slipway_engine::image::{ImageError, SaveError};
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
+use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
+use slipway_engine::verify::VerifyError;
 use slipway_lab::{LabErrors, SelectError};
 use slipway_sys::cgroup::CgroupError;
 
@@ -143,6 +145,28 @@ impl From<LabError> for Failure {
     }
 }
 
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Lab(error) => error.into(),
+            VerifyError::NoRoute { .. } => Self::usage(&error),
+            error @ VerifyError::Io { .. } => Self::new(Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        let exit = match error {
+            ScenarioError::Lab(error) => return error.into(),
+            ScenarioError::NotPlaying(_) | ScenarioError::NothingLeft { .. } => Exit::NotFound,
+            ScenarioError::Io { ref source, .. } => exit_of(source),
+            _ => Exit::Failed,
+        };
+        Self::new(exit, &error)
+    }
+}
+
 impl From<JobError> for Failure {
     fn from(error: JobError) -> Self {
         match error {
@@ -158,6 +182,7 @@ impl From<UpError> for Failure {
             UpError::State(error) => error.into(),
             UpError::Open(error) => error.into(),
             UpError::Image(error) => error.into(),
+            UpError::Matrix(error) => Self::usage(error),
             // As a shell says that a signal ended a program.
             UpError::Interrupted(signal) => Self::new(Exit::Program(128 + signal as u8), &error),
             error => Self::new(Exit::Failed, &error),

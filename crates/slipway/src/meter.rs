@@ -22,6 +22,8 @@ pub(crate) enum Progress {
         /// In all, where that is known.
         total: Option<u64>,
     },
+    /// Measuring, per mille.
+    Measuring(u16),
 }
 
 impl From<lab::Progress> for Progress {
@@ -63,6 +65,7 @@ impl Meter {
             Progress::Up(lab::Progress::Nodes { .. }) => ("starting nodes", "{msg} {wide_bar} {pos}/{len}"),
             Progress::Copy { total: Some(_), .. } => ("copying", "{msg} {wide_bar} {bytes}/{total_bytes}"),
             Progress::Copy { total: None, .. } => ("copying", "{msg} {spinner} {bytes}"),
+            Progress::Measuring(_) => ("measuring", "{msg} {wide_bar} {percent} %"),
         };
         let (done, total) = progress.position();
         let fresh = self.stage.replace(stage) != Some(stage);
@@ -99,6 +102,7 @@ impl Progress {
             Self::Up(lab::Progress::Image { done, total }) => (done, Some(total)),
             Self::Up(lab::Progress::Nodes { done, total }) => (done as u64, Some(total as u64)),
             Self::Copy { done, total } => (done, total),
+            Self::Measuring(done) => (done.into(), Some(1000)),
         }
     }
 
@@ -109,7 +113,7 @@ impl Progress {
             Self::Up(lab::Progress::Image { total, .. }) | Self::Copy { total: Some(total), .. } => {
                 format!(" ({})", crate::view::size(Bytes(total)))
             }
-            Self::Copy { total: None, .. } => String::new(),
+            Self::Copy { total: None, .. } | Self::Measuring(_) => String::new(),
         }
     }
 }
