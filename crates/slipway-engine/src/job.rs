@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Job, Lab};
 use slipway_sys::cgroup::{CgroupError, Group};
 
@@ -71,7 +71,7 @@ impl JobError {
 }
 
 /// What ended a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
     /// Its programs did.
@@ -83,7 +83,7 @@ pub enum Ended {
 }
 
 /// A job that has ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The job's exit code: that of the first program to fail, 124 after a timeout, 128 and the signal's number after one.
     pub code: u8,
@@ -100,7 +100,7 @@ pub struct Outcome {
 }
 
 /// A program that has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// Where.
     pub node: String,

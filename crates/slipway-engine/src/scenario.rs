@@ -1,16 +1,31 @@
 //! Scenarios, played: events take effect on a running lab when they are due, and a log says when they really did.
 //!
 //! [`Player`] is the order of things, and knows no lab: it acts through a [`Platform`], which tests replace by one with a
-//! clock of their own. [`Stage`] is the platform of a running lab.
+//! clock of their own. [`Stage`] is the platform of a running lab. The player has one thread and never waits for an
+//! act: requests to the anchor are heard when they are answered, and what takes its time goes on in processes beside it.
 
+mod ask;
+mod beside;
+mod door;
 mod effects;
+mod folder;
+mod limits;
+mod load;
+mod perform;
 mod platform;
 mod player;
+mod stage;
+mod watch;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
+pub use beside::JobFailure;
+pub use door::Knock;
+pub use folder::{Claim, Folder, Kept, ScenarioError, Standing, Status};
+pub use perform::{Beside, Performance, Restored, play, play_on, restore};
 pub use platform::{Act, Begun, Happening, Platform};
 pub use player::{Ends, Outcome, Part, Player};
+pub use stage::Stage;
 pub use words::{kind, nodes, what};

@@ -26,7 +26,8 @@ pub struct Part<'a> {
 }
 
 /// When a playing is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ends {
     /// With the scenario.
     WithScenario,

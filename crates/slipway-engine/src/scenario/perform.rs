@@ -1,0 +1,194 @@
+//! A scenario played on a running lab, from the first line of its log to the last; and a lab put back as it was.
+
+use std::time::SystemTime;
+
+use slipway_lab::change::{Change, Keys as _, NodeChange};
+use slipway_lab::model::{Job, Limits};
+use slipway_measure::play::{Begin, End, Line, Summary};
+
+use super::beside::JobFailure;
+use super::folder::{Claim, Folder, Kept, Log, ScenarioError};
+use super::player::{Ends, Outcome, Part, Player};
+use super::stage::Stage;
+use super::words::wall;
+use crate::job;
+use crate::lab::{LabError, Running};
+use crate::state::StateRoot;
+
+/// A job beside the scenario, and where its lines go.
+pub struct Beside<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// Called in a process of its own.
+    pub line: &'a mut dyn FnMut(job::Line<'_>),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Performance {
+    /// Of the scenario.
+    pub played: Outcome,
+    /// Of the job, where there was one.
+    pub job: Option<Result<job::Outcome, JobFailure>>,
+    /// The signal that ended it before its time, by number.
+    pub signal: Option<u8>,
+}
+
+/// Plays a scenario on a running lab. `begin` is the log's first line, but for its time. Each line of the log goes to
+/// `show` too.
+///
+/// The caller must have one thread, and have made `kept.folder`.
+///
+/// # Errors
+/// When it cannot be begun, or its log cannot be written; then what was changed is taken back.
+pub fn play(
+    root: &StateRoot,
+    running: Running,
+    claim: Claim,
+    kept: &Kept,
+    begin: Begin,
+    beside: Option<Beside<'_>>,
+    show: &mut dyn FnMut(&Line),
+) -> Result<Performance, ScenarioError> {
+    let folder = Folder::of(running.dir());
+    folder.begin(kept)?;
+    let lab = running.lab.clone();
+    let mut stage = Stage::open(root, running, claim, kept.limits.clone(), kept.folder.clone())?;
+    if let Some(Beside { job, line }) = beside {
+        stage.start_job(job, line)?;
+    }
+    let first = Line::Begin(Begin { started: wall(SystemTime::now()), ..begin });
+    let mut log = Log::begin(&folder, &kept.folder, &first)?;
+    show(&first);
+    let part = Part { lab: &lab, schedule: &kept.schedule, ends: kept.ends, keep: kept.keep };
+    let alive = stage.alive();
+    let mut write = |line: &Line| {
+        show(line);
+        log.write(line)
+    };
+    let played = Player::new(part, &mut stage, alive, &mut write).play();
+    finish(stage, played)
+}
+
+/// Goes on with a scenario whose player was killed. A job beside it ended with its player.
+///
+/// # Errors
+/// As [`play`], and where there is nothing to go on with.
+pub fn play_on(
+    root: &StateRoot,
+    running: Running,
+    claim: Claim,
+    show: &mut dyn FnMut(&Line),
+) -> Result<Performance, ScenarioError> {
+    let folder = Folder::of(running.dir());
+    let (kept, past) = folder.interrupted()?;
+    let lab = running.lab.clone();
+    let mut log = Log::go_on(&folder, &kept.folder)?;
+    let mut stage = Stage::open(root, running, claim, kept.limits, kept.folder)?;
+    for event in past.events() {
+        if let Some(event) = kept.schedule.events.get(event.number) {
+            stage.remember(event.number, &event.action);
+        }
+    }
+    let part = Part { lab: &lab, schedule: &kept.schedule, ends: Ends::WithScenario, keep: kept.keep };
+    let alive = stage.alive();
+    let mut write = |line: &Line| {
+        show(line);
+        log.write(line)
+    };
+    let played = Player::new(part, &mut stage, alive, &mut write).play_on(&past.lines);
+    finish(stage, played)
+}
+
+fn finish(mut stage: Stage, played: std::io::Result<Outcome>) -> Result<Performance, ScenarioError> {
+    let job = stage.end_job()?;
+    let played = played.map_err(ScenarioError::io("play the scenario"))?;
+    Ok(Performance { played, job, signal: stage.signal() })
+}
+
+/// What was put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Restored {
+    /// Nodes whose limits had been changed.
+    pub limits: Vec<usize>,
+    /// Nodes that were frozen.
+    pub thawed: Vec<usize>,
+    /// Nodes that were stopped or dead, where they were to be started.
+    pub started: Vec<usize>,
+    /// True where a scenario had been interrupted, and now is over.
+    pub scenario: bool,
+}
+
+/// Puts a lab back to what its file says: conditions, cuts, partitions, limits; frozen nodes go on. With `nodes`, those that
+/// are stopped or dead are started.
+///
+/// # Errors
+/// When a scenario is being played, or something cannot be put back; what could be is.
+pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError> {
+    let folder = Folder::of(running.dir());
+    let _claim = folder.claim()?;
+    let mut restored = Restored::default();
+    for event in folder.programs() {
+        if let Some(process) = folder.program(event) {
+            process.signal(rustix::process::Signal::TERM).map_err(ScenarioError::io("end a scenario's programs"))?;
+        }
+    }
+    let links = running.restore_links();
+    for (node, model) in running.lab.nodes.iter().enumerate() {
+        if let Some(change) = back(&running.limits(node)?, &model.limits) {
+            running.set_node(&[node], &change)?;
+            restored.limits.push(node);
+        }
+    }
+    let rows = running.rows()?;
+    let in_state = |states: &[&str]| {
+        let fits = |row: &(usize, &crate::lab::NodeRow)| states.contains(&row.1.status.as_str());
+        rows.iter().enumerate().filter(fits).map(|(node, _)| node).collect::<Vec<usize>>()
+    };
+    restored.thawed = in_state(&["frozen"]);
+    running.thaw(&restored.thawed)?;
+    if nodes {
+        restored.started = in_state(&["stopped", "dead"]);
+        running.start(&restored.started)?;
+    }
+    links?;
+    if let Ok((kept, past)) = folder.interrupted() {
+        let summary = Summary::of(past.lines.iter(), Vec::new());
+        let (at, why) = (past.position(), "put back after its player was killed".to_owned());
+        let end = Line::End(End { at, finished: wall(SystemTime::now()), why, summary });
+        let mut log = Log::go_on(&folder, &kept.folder)?;
+        log.write(&end).map_err(ScenarioError::io("end the scenario's log"))?;
+        restored.scenario = true;
+    }
+    Ok(restored)
+}
+
+/// The change that makes `now` what the file says; `None` where it is.
+fn back(now: &Limits, file: &Limits) -> Option<NodeChange> {
+    if now == file {
+        return None;
+    }
+    let mut set = file.clone();
+    let fixed = |key: &str| Limits::FIXED.iter().any(|(fixed, _)| *fixed == key);
+    let wanted = file.words();
+    let had = now.words();
+    let mut clear = Vec::new();
+    for &key in Limits::NAMES {
+        let value =
+            |words: &[(&str, String)]| words.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
+        match (value(&had), value(&wanted)) {
+            (had, wanted) if had == wanted || fixed(key) => set.clear(key),
+            (_, None) => clear.push(key.to_owned()),
+            _ => {}
+        }
+    }
+    // No change names it: see `Keys`.
+    set.cpuset = None;
+    Some(Change { set, clear })
+}
+
+impl From<crate::state::StateError> for ScenarioError {
+    fn from(error: crate::state::StateError) -> Self {
+        Self::Lab(LabError::State(error))
+    }
+}

@@ -1,0 +1,543 @@
+//! The platform of a running lab: what a player's acts come to there, and what happens meanwhile.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::Signal as Number;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+use slipway_lab::model::{Job, Limits};
+use slipway_lab::scenario::{Action, Kill};
+use slipway_measure::play::Change;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::process::ProcessId;
+use slipway_sys::signals::Taken;
+
+use super::ask::Asked;
+use super::beside::{Beside, Bond, JobFailure, News, Teller};
+use super::door::{Door, Knock};
+use super::folder::{Claim, Folder, ScenarioError};
+use super::limits::Layers;
+use super::load::Ticks;
+use super::platform::{Act, Begun, Happening, Platform};
+use super::watch::Watch;
+use crate::anchor::control::Request;
+use crate::condition::{LinkAction, Pair};
+use crate::job::{self, Outcome};
+use crate::lab::Running;
+use crate::state::{NodeStatus, StateRoot};
+
+/// Between two looks at how busy the machine is, nanoseconds.
+const LOOK_AGAIN: u64 = 1_000_000_000;
+
+/// A running lab, to be played on.
+#[derive(Debug)]
+pub struct Stage {
+    root: StateRoot,
+    running: Running,
+    folder: Folder,
+    /// Where output of programs goes.
+    output: PathBuf,
+    alone: SingleThread,
+    signals: Taken,
+    /// The signal that ended the playing.
+    signal: Option<Number>,
+    timer: OwnedFd,
+    anchor: Option<OwnedFd>,
+    watch: Watch,
+    asked: Vec<(Purpose, Asked)>,
+    beside: Vec<Helper>,
+    /// Events that wait for the programs of another to end: which, and of which.
+    ending: Vec<(usize, usize)>,
+    job: Option<Beside>,
+    outcome: Option<Result<Outcome, JobFailure>>,
+    limits: Layers,
+    ticks: Option<Ticks>,
+    look: u64,
+    /// What a player only may hold: gone in processes beside it.
+    own: Option<(Claim, Door)>,
+}
+
+/// A process beside the player that does something for an event.
+#[derive(Debug)]
+struct Helper {
+    event: usize,
+    process: Beside,
+    /// It has said how it went.
+    told: bool,
+}
+
+/// Why the anchor was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// For an event.
+    Event(usize),
+    /// To know what became of a node that has ended: once it answers, it has seen to that.
+    Look(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Time,
+    Signal,
+    Anchor,
+    Watch,
+    Door,
+    Asked(usize),
+    Beside(usize),
+    Job,
+}
+
+impl Stage {
+    /// Takes the lab for playing. `before` is what nodes might use before the scenario, `output` the folder for what
+    /// programs print.
+    ///
+    /// The caller must have one thread. `SIGINT`, `SIGTERM` and `SIGHUP` end the playing from now on.
+    ///
+    /// # Errors
+    /// When somebody else plays on the lab, or the machine refuses.
+    pub fn open(
+        root: &StateRoot,
+        running: Running,
+        claim: Claim,
+        before: Vec<Limits>,
+        output: PathBuf,
+    ) -> Result<Self, ScenarioError> {
+        let folder = Folder::of(running.dir());
+        let prepare = || {
+            let alone = SingleThread::check()?;
+            let door = Door::open(&folder.join("door"))?;
+            let signals = Taken::new(&[Number::SIGINT, Number::SIGTERM, Number::SIGHUP])?;
+            let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+            let anchor = running.state.anchor.open()?;
+            let mut watch = Watch::new(running.lab.nodes.len())?;
+            watch.refresh(&running.state)?;
+            Ok::<_, io::Error>((alone, door, signals, timer, anchor, watch))
+        };
+        let (alone, door, signals, timer, anchor, watch) = prepare().map_err(ScenarioError::io("prepare to play"))?;
+        // Where it may not, it plays as others run, and lateness tells.
+        let _ = slipway_sys::sched::set_fifo(1);
+        Ok(Self {
+            root: root.clone(),
+            folder,
+            output,
+            alone,
+            signals,
+            signal: None,
+            timer,
+            anchor,
+            watch,
+            asked: Vec::new(),
+            beside: Vec::new(),
+            ending: Vec::new(),
+            job: None,
+            outcome: None,
+            limits: Layers::over(before),
+            ticks: Ticks::now(),
+            look: monotonic() + LOOK_AGAIN,
+            own: Some((claim, door)),
+            running,
+        })
+    }
+
+    /// The lab.
+    #[must_use]
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Notes a change of limits that an earlier player made.
+    pub(super) fn remember(&mut self, number: usize, action: &Action) {
+        if let Action::Node { nodes, change } = action {
+            self.limits.lay(number, nodes, change);
+        }
+    }
+
+    /// The signal that ended the playing, by number.
+    #[must_use]
+    pub fn signal(&self) -> Option<u8> {
+        // Named signals are small numbers.
+        self.signal.and_then(|signal| u8::try_from(signal as i32).ok())
+    }
+
+    /// Which nodes run now.
+    #[must_use]
+    pub fn alive(&self) -> Vec<bool> {
+        (0..self.running.lab.nodes.len()).map(|node| self.running.init(node).is_ok()).collect()
+    }
+
+    /// Starts a job beside the player. Its lines go to `line`, in a process of its own.
+    ///
+    /// # Errors
+    /// When there can be no more processes. That the job itself fails is told when it has.
+    pub fn start_job(&mut self, job: &Job, line: &mut dyn FnMut(job::Line<'_>)) -> Result<(), ScenarioError> {
+        let output = self.output.clone();
+        let started = self.beside(Bond::Tied, |running, teller| {
+            let outcome = running.map_err(|account| JobFailure { account, code: 125 }).and_then(|running| {
+                job::run(&running, job, &output, line)
+                    .map_err(|error| JobFailure { account: error.to_string(), code: error.code() })
+            });
+            teller.tell(&News::Job(outcome));
+        });
+        self.job = Some(started.map_err(ScenarioError::io("start the job"))?);
+        Ok(())
+    }
+
+    /// Ends the job if it still runs, and says what came of it. `None` where there was none.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn end_job(&mut self) -> Result<Option<Result<Outcome, JobFailure>>, ScenarioError> {
+        if let Some(job) = &self.job {
+            job.signal(Signal::TERM);
+        }
+        while self.job.is_some() {
+            self.hear_job().map_err(ScenarioError::io("wait for the job"))?;
+        }
+        Ok(self.outcome.take())
+    }
+
+    fn hear_job(&mut self) -> io::Result<Option<Happening>> {
+        let Some(job) = &mut self.job else { return Ok(None) };
+        let (news, ended) = job.hear()?;
+        for news in news {
+            if let News::Job(outcome) = news {
+                self.outcome = Some(outcome);
+            }
+        }
+        if !ended {
+            return Ok(None);
+        }
+        self.job = None;
+        self.outcome.get_or_insert_with(|| {
+            Err(JobFailure { account: "run the job: its process was killed".to_owned(), code: 125 })
+        });
+        Ok(Some(Happening::JobEnded))
+    }
+
+    /// Has something done in a process beside this one, which opens the lab for itself.
+    fn beside(&mut self, bond: Bond, work: impl FnOnce(Result<Running, String>, &mut Teller)) -> io::Result<Beside> {
+        let alone = self.alone;
+        let (root, name) = (self.root.clone(), self.running.lab.name.clone());
+        let own = &mut self.own;
+        Beside::start(alone, bond, |teller| {
+            // This process's copies: the lock is to be free when the player has ended, and its door closed.
+            *own = None;
+            work(Running::open(&root, &name).map_err(|error| error.to_string()), teller);
+        })
+    }
+
+    /// As [`beside`](Self::beside), for an event.
+    fn beside_for(
+        &mut self,
+        number: usize,
+        bond: Bond,
+        work: impl FnOnce(Result<Running, String>, &mut Teller),
+    ) -> Begun {
+        match self.beside(bond, work) {
+            Ok(process) => {
+                self.beside.push(Helper { event: number, process, told: false });
+                Begun::UnderWay
+            }
+            Err(error) => Begun::Failed(format!("start a process beside the player: {error}")),
+        }
+    }
+
+    fn ask(&mut self, purpose: Purpose, request: &Request) -> Begun {
+        match Asked::ask(&self.running.dir().control(), request) {
+            Ok(asked) => {
+                self.asked.push((purpose, asked));
+                Begun::UnderWay
+            }
+            Err(error) => Begun::Failed(format!("ask the lab's anchor: {error}")),
+        }
+    }
+
+    fn kill(&mut self, number: usize, nodes: Vec<usize>, how: Kill) -> Begun {
+        if let Err(error) = self.watch.forget(&nodes) {
+            return Begun::Failed(error.to_string());
+        }
+        match how {
+            Kill::Soft | Kill::Hard => {
+                self.ask(Purpose::Event(number), &Request::Kill { nodes, hard: matches!(how, Kill::Hard) })
+            }
+            Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
+                let killed = running.and_then(|running| running.kill(&nodes, how).map_err(|error| error.to_string()));
+                teller.tell(&News::Finished(killed));
+            }),
+        }
+    }
+
+    fn run(&mut self, number: usize, nodes: &[usize], command: &[String]) -> Begun {
+        let output = self.output.join(format!("event-{number}"));
+        let job = Job {
+            command: command.to_vec(),
+            mpi: None,
+            ranks: None,
+            nodes: nodes.to_vec(),
+            timeout: None,
+            workdir: None,
+            env: std::collections::BTreeMap::new(),
+            figure: None,
+        };
+        let begun = self.beside_for(number, Bond::Free, |running, teller| {
+            teller.tell(&News::Finished(running.as_ref().map(drop).map_err(Clone::clone)));
+            let Ok(running) = running else { return };
+            let ended = match job::run(&running, &job, &output, &mut |_| {}) {
+                Ok(outcome) => outcome.programs.into_iter().map(|ran| (ran.node, ran.code)).collect(),
+                Err(error) => {
+                    // Its words belong with what the programs say.
+                    let _ = std::fs::write(output.join("failure"), format!("failed to {error}\n"));
+                    let code = error.code();
+                    job.nodes.iter().map(|&node| (running.lab.nodes[node].name.clone(), code)).collect()
+                }
+            };
+            teller.tell(&News::Ended(ended));
+        });
+        if let Some(Helper { process, .. }) = self.beside.last().filter(|_| begun == Begun::UnderWay)
+            && let Ok(id) = ProcessId::of(process.pid())
+            && let Err(error) = self.folder.note_program(number, id)
+        {
+            process.signal(Signal::TERM);
+            return Begun::Failed(format!("note which process runs the programs: {error}"));
+        }
+        begun
+    }
+
+    fn end_programs(&mut self, number: usize, of: usize) -> Begun {
+        if let Some(helper) = self.beside.iter().find(|helper| helper.event == of) {
+            helper.process.signal(Signal::TERM);
+            self.ending.push((number, of));
+            return Begun::UnderWay;
+        }
+        // Ended by now, or started by a player that was killed.
+        match self.folder.program(of).map(|process| process.signal(Signal::TERM)) {
+            Some(Err(error)) => Begun::Failed(format!("end the programs: {error}")),
+            _ => Begun::Done,
+        }
+    }
+
+    /// Conditions and limits.
+    fn change(&mut self, number: usize, action: &Action) -> Begun {
+        if let Action::Node { nodes, change } = action {
+            return match self.running.set_node(nodes, change) {
+                Ok(_) => {
+                    self.limits.lay(number, nodes, change);
+                    Begun::Done
+                }
+                Err(error) => Begun::Failed(error.to_string()),
+            };
+        }
+        match on_links(action) {
+            Some(action) => self.ask(Purpose::Event(number), &Request::Links(Some(number), action)),
+            None => Begun::Failed("change what is no condition".to_owned()),
+        }
+    }
+
+    fn undo(&mut self, number: usize, change: usize) -> Begun {
+        let Some(back) = self.limits.lift(change) else {
+            return self.ask(Purpose::Event(number), &Request::Lift(change));
+        };
+        let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
+        done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
+    }
+
+    /// Reads how the nodes are, and says which run that did not.
+    fn refresh(&mut self) -> io::Result<Vec<Happening>> {
+        match self.running.dir().read_state() {
+            Ok(state) => self.running.state = state,
+            // Taken down meanwhile: its anchor's end says so.
+            Err(_) => return Ok(Vec::new()),
+        }
+        Ok(self.watch.refresh(&self.running.state)?.into_iter().map(Happening::NodeStarted).collect())
+    }
+
+    fn look_around(&mut self) -> io::Result<Vec<Happening>> {
+        self.look = monotonic() + LOOK_AGAIN;
+        let mut happened = self.refresh()?;
+        let (before, now) = (self.ticks, Ticks::now());
+        self.ticks = now;
+        happened.extend(before.zip(now).and_then(|(before, now)| now.busy_since(before)).map(Happening::Load));
+        Ok(happened)
+    }
+
+    /// Everything that has happened since, once anything has.
+    fn poll(&self) -> io::Result<Vec<Token>> {
+        let mut on: Vec<(BorrowedFd<'_>, Token)> = vec![
+            (self.timer.as_fd(), Token::Time),
+            (self.signals.as_fd(), Token::Signal),
+            (self.watch.as_fd(), Token::Watch),
+        ];
+        on.extend(self.anchor.iter().map(|anchor| (anchor.as_fd(), Token::Anchor)));
+        on.extend(self.own.iter().map(|(_, door)| (door.as_fd(), Token::Door)));
+        on.extend(self.job.iter().map(|job| (job.as_fd(), Token::Job)));
+        on.extend(self.asked.iter().enumerate().map(|(at, (_, asked))| (asked.as_fd(), Token::Asked(at))));
+        on.extend(self.beside.iter().enumerate().map(|(at, helper)| (helper.process.as_fd(), Token::Beside(at))));
+        let mut polled: Vec<PollFd<'_>> =
+            on.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        match poll(&mut polled, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happened = polled.iter().zip(&on).filter(|(polled, _)| !polled.revents().is_empty());
+        Ok(happened.map(|(_, (_, token))| *token).collect())
+    }
+
+    fn hear_beside(&mut self, at: usize) -> io::Result<Vec<Happening>> {
+        let helper = &mut self.beside[at];
+        let number = helper.event;
+        let (news, ended) = helper.process.hear()?;
+        helper.told |= news.iter().any(|news| matches!(news, News::Finished(_)));
+        let mut happened = Vec::new();
+        for news in news {
+            match news {
+                News::Finished(result) => {
+                    happened.extend(self.refresh()?);
+                    happened.push(Happening::Finished(number, result));
+                }
+                News::Ended(programs) => {
+                    let known = |name: &str| self.running.lab.nodes.iter().position(|node| node.name == name);
+                    let ended = |(name, code): (String, u8)| Some(Happening::ProgramEnded(number, known(&name)?, code));
+                    happened.extend(programs.into_iter().filter_map(ended));
+                }
+                News::Job(_) => {}
+            }
+        }
+        if ended {
+            if !self.beside.remove(at).told {
+                let killed = "its process beside the player was killed".to_owned();
+                happened.push(Happening::Finished(number, Err(killed)));
+            }
+            let (over, waiting) = self.ending.iter().partition(|(_, of)| *of == number);
+            self.ending = waiting;
+            happened.extend(over.into_iter().map(|(number, _): (usize, usize)| Happening::Finished(number, Ok(()))));
+        }
+        Ok(happened)
+    }
+
+    fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
+        let (purpose, asked) = self.asked.remove(at);
+        let answer = asked.answer();
+        let mut happened = self.refresh()?;
+        match purpose {
+            Purpose::Event(number) => happened.push(Happening::Finished(number, answer)),
+            Purpose::Look(node) => {
+                let change = match self.running.state.nodes[node].status {
+                    NodeStatus::Stopped => Change::Stopped,
+                    NodeStatus::Dead => Change::Died,
+                    // Ended and started again since.
+                    NodeStatus::Running => return Ok(happened),
+                };
+                happened.push(Happening::NodeEnded(node, change));
+            }
+        }
+        Ok(happened)
+    }
+
+    fn hear(&mut self, token: Token) -> io::Result<Vec<Happening>> {
+        match token {
+            Token::Time => {
+                // The timer stays readable until it is set again, which every wait does.
+                if monotonic() >= self.look { self.look_around() } else { Ok(Vec::new()) }
+            }
+            Token::Signal => {
+                let signal = self.signals.take()?;
+                Ok(signal
+                    .map(|signal| Happening::Stop(format!("interrupted by {}", signal.as_str())))
+                    .into_iter()
+                    .collect())
+            }
+            Token::Anchor => {
+                self.anchor = None;
+                Ok(vec![Happening::Stop("the lab was taken down".to_owned())])
+            }
+            Token::Watch => {
+                for node in self.watch.ended()? {
+                    // A request that changes nothing; it is answered after what came before it.
+                    self.ask(Purpose::Look(node), &Request::Start(Vec::new()));
+                }
+                Ok(Vec::new())
+            }
+            Token::Door => {
+                let knock = self.own.as_ref().map(|(_, door)| door.hear()).transpose()?.flatten();
+                Ok(knock
+                    .map(|knock| match knock {
+                        Knock::Pause => Happening::Pause,
+                        Knock::Resume => Happening::Resume,
+                    })
+                    .into_iter()
+                    .collect())
+            }
+            Token::Job => Ok(self.hear_job()?.into_iter().collect()),
+            Token::Asked(at) => self.hear_anchor(at),
+            Token::Beside(at) => self.hear_beside(at),
+        }
+    }
+}
+
+impl Platform for Stage {
+    fn now(&self) -> u64 {
+        monotonic()
+    }
+
+    fn wait(&mut self, until: Option<u64>) -> io::Result<Vec<Happening>> {
+        let until = until.map_or(self.look, |until| until.min(self.look));
+        // Zero would disarm the timer.
+        let value = Duration::from_nanos(until.max(1));
+        let value = Timespec::try_from(value).map_err(io::Error::other)?;
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        let mut happened = Vec::new();
+        // From the end: hearing one may take it off its list.
+        for token in self.poll()?.into_iter().rev() {
+            happened.extend(self.hear(token)?);
+        }
+        Ok(happened)
+    }
+
+    fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun {
+        match act {
+            Act::Change(action) => self.change(number, action),
+            Act::Undo(change) => self.undo(number, *change),
+            Act::Kill(nodes, how) => self.kill(number, nodes.clone(), *how),
+            Act::Start(nodes) => self.ask(Purpose::Event(number), &Request::Start(nodes.clone())),
+            Act::Freeze(nodes) => done(self.running.freeze(nodes)),
+            Act::Thaw(nodes) => done(self.running.thaw(nodes)),
+            Act::Run(nodes, command) => self.run(number, nodes, command),
+            Act::EndPrograms(of) => self.end_programs(number, *of),
+        }
+    }
+}
+
+fn done(result: Result<(), crate::lab::LabError>) -> Begun {
+    result.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
+}
+
+/// The part of an action that is about links.
+fn on_links(action: &Action) -> Option<LinkAction> {
+    Some(match action {
+        Action::Link { interfaces, direction, change } => {
+            LinkAction::Link { interfaces: interfaces.clone(), direction: *direction, change: change.clone() }
+        }
+        Action::Pair { from, to, network, change } => {
+            LinkAction::Pair(Pair { from: from.clone(), to: to.clone(), network: *network, change: change.clone() })
+        }
+        Action::Cut { interfaces } => LinkAction::Cut { interfaces: interfaces.clone() },
+        Action::Heal { interfaces } => LinkAction::Heal { interfaces: interfaces.clone() },
+        Action::Partition { groups } => LinkAction::Partition { groups: groups.clone() },
+        Action::Join => LinkAction::Join,
+        _ => return None,
+    })
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which is never negative.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
