@@ -13,8 +13,7 @@ use crate::state::LabDir;
 pub(crate) struct Plan {
     /// Of its group.
     pub(crate) group: Limits,
-    /// Of its block device, whoever uses it: where control groups count what is written back for the machine instead of for
-    /// the node (version 1), a device of the node's own is held to the limits itself.
+    /// Of the block device that is its own.
     pub(crate) device: Option<DiskLimits>,
 }
 
@@ -32,7 +31,7 @@ impl Plan {
             read_iops: asked.disk.read_iops,
             write_iops: asked.disk.write_iops,
         });
-        let on_device = disk.is_some_and(|disk| disk.own) && hierarchy.limits_devices();
+        let device = limits.filter(|_| disk.is_some_and(|disk| disk.own));
         let group = Limits {
             cpu: asked.cpu.map(cores).transpose()?,
             cpu_period: asked.cpu_period.map(slipway_lab::units::Seconds::duration),
@@ -41,11 +40,33 @@ impl Plan {
             memory_soft: asked.memory_soft.map(|bytes| bytes.0),
             swap: asked.swap.map(|bytes| bytes.0),
             pids: asked.pids,
-            disk: limits.filter(|_| !on_device),
+            // Not twice.
+            disk: limits.filter(|_| device.is_none() || !hierarchy.limits_devices()),
         };
-        Ok(Self { group, device: limits.filter(|_| on_device) })
+        Ok(Self { group, device })
+    }
+
+    /// Holds the device to its limits, where it is the node's own.
+    pub(crate) fn limit_device(&self, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
+        self.device.map_or(Ok(()), |limits| limit_own_device(&limits, hierarchy))
     }
 }
+
+/// Holds a node's own device to limits: where control groups count what the kernel writes back for the machine instead of
+/// for the node (version 1), whoever uses it. A tenth of a second of writes may wait in the page cache, so that a program
+/// feels the disk's pace as it writes, and the machine's page cache does not fill with what a slow disk has yet to take.
+pub(crate) fn limit_own_device(limits: &DiskLimits, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
+    hierarchy.limit_device(limits)?;
+    let rate = limits.write.or(limits.write_iops.map(|writes| u64::from(writes) * PAGE));
+    // Where the kernel cannot (before Linux 6.2), `Running::resources` says so.
+    let _ = limits.device.limit_waiting(rate.map(|rate| (rate / 10).max(LEAST_WAITING)));
+    Ok(())
+}
+
+/// The least that the kernel writes, bytes.
+const PAGE: u64 = 4096;
+/// With less, the kernel's estimate of a device's pace is too coarse.
+const LEAST_WAITING: u64 = 1 << 20;
 
 /// A processor's speed as a share of one core.
 fn cores(cpu: Cpu) -> Result<f64, CgroupError> {
@@ -88,9 +109,7 @@ impl LabGroups {
                 .map(|(node, disk)| Plan::new(&node.limits, *disk, &hierarchy))
                 .collect::<Result<_, _>>()?;
             let group = hierarchy.create_lab(dir.shared_name(), plans.iter().map(|plan| &plan.group))?;
-            for limits in plans.iter().filter_map(|plan| plan.device) {
-                hierarchy.limit_device(&limits)?;
-            }
+            plans.iter().try_for_each(|plan| plan.limit_device(&hierarchy))?;
             Ok(Self { hierarchy, lab: group, shared_name: dir.shared_name().to_owned(), plans })
         };
         match make() {

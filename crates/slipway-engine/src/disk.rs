@@ -20,6 +20,7 @@ use slipway_sys::block::{Device, LoopDevice, attached, free};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Hierarchy, Limits};
 use slipway_sys::mount::{MountError, mount_device};
 
+use crate::cgroup::limit_own_device;
 use crate::state::{LabDir, StateError};
 
 /// What carries a node's `/scratch`.
@@ -163,7 +164,8 @@ fn begin(path: &Path, size: Bytes) -> Result<(PathBuf, Child), DiskError> {
     let mut mkfs = Command::new("mkfs.ext4");
     // It lives where a user's PATH may not lead.
     mkfs.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
-    mkfs.args(["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"]).arg(path);
+    mkfs.args(["-q", "-F", "-b", "4096", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"])
+        .arg(path);
     mkfs.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok((path.to_owned(), mkfs.spawn().map_err(DiskError::NoMkfs)?))
 }
@@ -208,7 +210,7 @@ pub(crate) fn lift(dir: &LabDir, scratch: &Path) -> Result<(), CgroupError> {
             let limits = Limits { disk: Some(unlimited), ..Limits::default() };
             hierarchy.set_limits(dir.shared_name(), &node.name, &limits, &[Controller::Io].into())?;
         }
-        hierarchy.limit_device(&unlimited)?;
+        limit_own_device(&unlimited, &hierarchy)?;
     }
     Ok(())
 }

@@ -45,6 +45,30 @@ impl Device {
         Statistics::parse(&fs::read_to_string(self.folder().join("stat")).ok()?)
     }
 
+    /// Bounds what may wait in the page cache to be written to the device, bytes: whoever writes more waits for it. Counted
+    /// for this device alone, however much memory is free (`Documentation/ABI/testing/sysfs-class-bdi`).
+    ///
+    /// # Errors
+    /// `ENOENT` before Linux 6.2.
+    pub fn limit_waiting(self, most: Option<u64>) -> io::Result<()> {
+        let (file, value) = match most {
+            Some(bytes) => ("max_bytes", bytes),
+            None => ("max_ratio", 100),
+        };
+        fs::write(self.waiting(file), value.to_string())?;
+        fs::write(self.waiting("strict_limit"), if most.is_some() { "1" } else { "0" })
+    }
+
+    /// Whether [`Device::limit_waiting`] can.
+    #[must_use]
+    pub fn limits_waiting(self) -> bool {
+        self.waiting("strict_limit").exists()
+    }
+
+    fn waiting(self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/class/bdi/{self}/{file}"))
+    }
+
     /// The device's folder in sysfs.
     fn folder(self) -> PathBuf {
         PathBuf::from(format!("/sys/dev/block/{self}"))

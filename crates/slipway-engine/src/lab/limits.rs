@@ -116,13 +116,23 @@ impl Running {
 
     fn notes(&self, node: usize, limits: &Limits) -> Vec<String> {
         let Disk { size, write, write_iops, .. } = limits.disk;
-        let shared = size.is_none() && (write.is_some() || write_iops.is_some());
-        if !shared || !self.cgroups.as_ref().is_some_and(Hierarchy::limits_devices) {
+        let name = &self.lab.nodes[node].name;
+        if write.is_none() && write_iops.is_none() {
+            return Vec::new();
+        }
+        if size.is_some() {
+            let known = self.dir.read_disks().ok().and_then(|disks| disks.get(node).copied().flatten());
+            let waits = known.is_some_and(|disk| !disk.device.limits_waiting());
+            return waits
+                .then(|| format!("{name}: this kernel (before 6.2) has no limit for what waits in the page cache, so a program sees the disk's pace only at fsync or once memory fills"))
+                .into_iter()
+                .collect();
+        }
+        if !self.cgroups.as_ref().is_some_and(Hierarchy::limits_devices) {
             return Vec::new();
         }
         vec![format!(
-            "{}: only writes past the page cache (O_DIRECT, fsync) are held to the disk limits, since control groups version 1 do not count what the kernel writes back later; give `disk` a `size` to have all held",
-            self.lab.nodes[node].name
+            "{name}: only writes past the page cache (O_DIRECT, fsync) are held to the disk limits, since control groups version 1 do not count what the kernel writes back later; give `disk` a `size` to have all held"
         )]
     }
 
@@ -158,11 +168,7 @@ impl Running {
         let late = (limits.memory.is_some() || limits.memory_soft.is_some()) && !group.counts_memory();
         let which = changed(&step.before.group, limits);
         hierarchy.set_limits(self.dir.shared_name(), name, limits, &which)?;
-        if step.before.device != step.after.device
-            && let Some(limits) = step.after.device
-        {
-            hierarchy.limit_device(&limits)?;
-        }
+        step.after.limit_device(hierarchy)?;
         Ok(late.then(|| {
             format!("{name}: memory in use so far is not counted to the limit that it has now; give it one in the lab file to have all counted")
         }))
