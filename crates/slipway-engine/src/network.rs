@@ -17,6 +17,7 @@ mod macvlan;
 mod node;
 mod ovs;
 mod site;
+mod solicit;
 mod sriov;
 mod switch;
 mod vxlan;

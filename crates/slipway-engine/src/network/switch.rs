@@ -4,7 +4,8 @@
 //! leaf bridges below a root bridge. Bridges stay down, and forward nothing, until the network is opened.
 //!
 //! Where a network is too large for every node to know every other (see [`super::node`]), the bridge answers ARP itself
-//! from its own neighbour table, instead of asking every port.
+//! from its own neighbour table, instead of asking every port, and neighbour solicitations go to their target alone
+//! ([`super::solicit`]).
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use super::driver::{End, Port, Unsupported, hosts_of, members, mtu, settle, swit
 use super::error::NetworkError;
 use super::node::knows_all;
 use super::site::Sites;
+use super::solicit::Solicit;
 
 /// Nodes on one bridge: the kernel's 1,023 ports, less some for what joins it to others.
 const LEAF_PORTS: usize = 1000;
@@ -26,6 +28,8 @@ pub(super) struct Switches {
     switches: BTreeMap<(usize, usize), Switch>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
+    /// By network, where nodes do not know all others.
+    solicits: BTreeMap<usize, Solicit>,
 }
 
 /// One network's switch on one host.
@@ -53,6 +57,9 @@ impl Switches {
     /// Makes the bridges of a network on each of its hosts. Returns them as `HOST: DEVICE`.
     pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
         let mut devices = Vec::new();
+        if !knows_all(lab, network) && lab.networks[network].ipv6.is_some() {
+            self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
+        }
         for host in hosts_of(lab, network) {
             let switch = Switch::build(lab, network, host, sites, &mut devices)?;
             self.switches.insert((network, host), switch);
@@ -111,6 +118,7 @@ impl Switches {
                 requests.push(answer(index));
                 requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             }
+            requests.extend(self.solicits.get(&network).into_iter().flat_map(|solicit| solicit.on(index)));
             self.ports.insert(port, index);
         }
         for (host, requests) in by_host {

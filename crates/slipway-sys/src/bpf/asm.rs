@@ -136,6 +136,9 @@ pub enum Operand {
 pub enum Helper {
     /// (map, address of the key) → address of the value, or 0.
     MapLookupElem = 1,
+    /// (context, offset into the packet, address to copy from, bytes, 0) → 0, or negative where the packet is shorter. The
+    /// verifier forgets what it knew of addresses in the packet.
+    SkbStoreBytes = 9,
     /// (device, flags) → the action to return. Flags: 0 sends the packet out of the device, [`super::BPF_F_INGRESS`] lets the
     /// device receive it.
     Redirect = 23,
