@@ -61,6 +61,11 @@ commands! {
         restore Restore,
         verify Verify,
     }
+    "Scenarios" {
+        play Play,
+        pause Pause,
+        resume Resume,
+    }
     "Nodes" {
         stop Stop,
         start Start,

@@ -15,17 +15,20 @@ pub(crate) enum Exit {
     Unable,
     /// There is no such lab or node, or it does not run.
     NotFound,
+    /// It did, but the machine could not keep up, and that was to be told (`play --strict`).
+    Strained,
     /// As the program that slipway ran ended, or 125 to 127 where it did not come to run.
     Program(u8),
 }
 
 impl Exit {
-    const OWN: [(Self, &str); 5] = [
+    const OWN: [(Self, &str); 6] = [
         (Self::Success, "done"),
         (Self::Failed, "failed"),
         (Self::Usage, "the arguments or the lab file are wrong; nothing was done"),
         (Self::Unable, "this machine cannot: a privilege, driver or package is missing"),
         (Self::NotFound, "no such lab or node, or it does not run"),
+        (Self::Strained, "done, but the machine could not keep up (`play --strict`)"),
     ];
 
     /// What the shell sees.
@@ -36,6 +39,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Unable => 3,
             Self::NotFound => 4,
+            Self::Strained => 5,
             Self::Program(code) => code,
         }
     }

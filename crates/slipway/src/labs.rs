@@ -9,6 +9,7 @@ use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
 use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
+use slipway_lab::scenario::Scenario;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -53,11 +54,26 @@ impl Source {
 
     /// Of its text, hexadecimal.
     pub(crate) fn sha256(&self) -> String {
-        Sha256::digest(&self.text).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex(&Sha256::digest(&self.text))
     }
+
+    /// The scenario that it describes, for a lab.
+    pub(crate) fn scenario(&self, lab: &Lab) -> Result<Scenario, Failure> {
+        Ok(slipway_lab::scenario::parse(&self.shown, &self.text, &self.folder, lab)?)
+    }
+
+    /// Whether it is a lab's file rather than a scenario's.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.text.lines().any(|line| line.starts_with("nodes:"))
+    }
+}
+
+/// Bytes, hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// Reads a lab file and the lab in it; the current folder's where none is named.

@@ -35,6 +35,18 @@ Examples:
 pub(crate) struct Args {
     /// Lab (name or file) [default: the only one that runs]
     lab: Option<String>,
+    #[command(flatten)]
+    program: Program,
+    /// Folder for what the programs print; it must not exist [default: ./slipway-run-LAB-TIME]
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+/// A program to run over nodes, as written; or the lab file's own, with some of it changed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Program {
     /// Launch as an MPI program, with this implementation: openmpi or mpich
     #[arg(long, value_name = "MPI", value_parser = mpi, requires = "argv")]
     mpi: Option<Mpi>,
@@ -53,11 +65,6 @@ pub(crate) struct Args {
     /// Ended after this long
     #[arg(long, value_name = "TIME")]
     timeout: Option<Seconds>,
-    /// Folder for what the programs print; it must not exist [default: ./slipway-run-LAB-TIME]
-    #[arg(short, long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
-    #[command(flatten)]
-    dry_run: DryRun,
     /// The program and its arguments [default: the lab file's job]
     #[arg(last = true, value_name = "PROGRAM")]
     argv: Vec<String>,
@@ -92,7 +99,7 @@ impl Args {
 
     /// Brings the lab up, runs, takes it down whatever came of it.
     fn in_passing(&self, context: &Context, model: &Lab) -> Result<Exit, Failure> {
-        let job = self.job(model)?;
+        let job = self.program.job(model)?;
         if self.dry_run.dry_run {
             return dry(context, model, &job);
         }
@@ -105,45 +112,11 @@ impl Args {
     }
 
     fn in_lab(&self, context: &Context, running: &Running) -> Result<Exit, Failure> {
-        let job = self.job(&running.lab)?;
+        let job = self.program.job(&running.lab)?;
         if self.dry_run.dry_run {
             return dry(context, &running.lab, &job);
         }
         self.launch(context, running, &job)
-    }
-
-    /// The lab's own job, or the one on the command line; what is said there comes before what the file says.
-    fn job(&self, lab: &Lab) -> Result<Job, Failure> {
-        let mut job = match (&lab.job, self.argv.is_empty()) {
-            (_, false) => Job {
-                command: self.argv.clone(),
-                mpi: self.mpi,
-                ranks: None,
-                nodes: (0..lab.nodes.len()).collect(),
-                timeout: None,
-                workdir: None,
-                env: BTreeMap::new(),
-                figure: None,
-            },
-            (Some(job), true) => job.clone(),
-            (None, true) => {
-                return Err(Failure::usage(format!(
-                    "run the job of lab `{}`: its file has none\nHint: add a `job:` to it, or give a program after `--`",
-                    lab.name
-                )));
-            }
-        };
-        if self.ranks.is_some() && job.mpi.is_none() {
-            return Err(Failure::usage("start ranks of a plain program\nHint: add --mpi openmpi or --mpi mpich; leave -n out to run it once on every node"));
-        }
-        if let Some(on) = &self.on {
-            job.nodes = lab.select(&[on])?;
-        }
-        job.ranks = self.ranks.or(job.ranks);
-        job.timeout = self.timeout.or(job.timeout);
-        job.workdir = self.workdir.clone().or(job.workdir);
-        job.env.extend(super::exec::environment(&self.env)?);
-        Ok(job)
     }
 
     fn launch(&self, context: &Context, running: &Running, job: &Job) -> Result<Exit, Failure> {
@@ -171,16 +144,61 @@ impl Args {
     }
 }
 
+impl Program {
+    /// Whether a program is named.
+    pub(super) fn is_named(&self) -> bool {
+        !self.argv.is_empty()
+    }
+
+    /// The lab's own job, or the one on the command line; what is said there comes before what the file says.
+    pub(super) fn job(&self, lab: &Lab) -> Result<Job, Failure> {
+        let mut job = match (&lab.job, self.argv.is_empty()) {
+            (_, false) => Job {
+                command: self.argv.clone(),
+                mpi: self.mpi,
+                ranks: None,
+                nodes: (0..lab.nodes.len()).collect(),
+                timeout: None,
+                workdir: None,
+                env: BTreeMap::new(),
+                figure: None,
+            },
+            (Some(job), true) => job.clone(),
+            (None, true) => {
+                return Err(Failure::usage(format!(
+                    "run the job of lab `{}`: its file has none\nHint: add a `job:` to it, or give a program after `--`",
+                    lab.name
+                )));
+            }
+        };
+        if self.ranks.is_some() && job.mpi.is_none() {
+            return Err(Failure::usage(
+                "start ranks of a plain program\nHint: add --mpi openmpi or --mpi mpich; leave -n out to run it once on every node",
+            ));
+        }
+        if let Some(on) = &self.on {
+            job.nodes = lab.select(&[on])?;
+        }
+        job.ranks = self.ranks.or(job.ranks);
+        job.timeout = self.timeout.or(job.timeout);
+        job.workdir = self.workdir.clone().or(job.workdir);
+        job.env.extend(super::exec::environment(&self.env)?);
+        Ok(job)
+    }
+}
+
 fn dry(context: &Context, lab: &Lab, job: &Job) -> Result<Exit, Failure> {
     context.answer(job, |job| {
-        let way = job.mpi.map_or_else(|| "on each of".to_owned(), |mpi| format!("with {} over", format!("{mpi:?}").to_lowercase()));
+        let way = job
+            .mpi
+            .map_or_else(|| "on each of".to_owned(), |mpi| format!("with {} over", format!("{mpi:?}").to_lowercase()));
         format!("would run {} {way} {}\n", job.command.join(" "), labs::names(lab, &job.nodes).join(", "))
     })?;
     Ok(Exit::Success)
 }
 
 /// Passes a line on. On a terminal, control characters are made visible: what a node prints must not steer it.
-fn show(line: Line<'_>, tagged: bool) -> io::Result<()> {
+pub(super) fn show(line: Line<'_>, tagged: bool) -> io::Result<()> {
     let to_terminal = match line.stream {
         Stream::Stdout => io::stdout().is_terminal(),
         Stream::Stderr => io::stderr().is_terminal(),
@@ -204,7 +222,7 @@ fn show(line: Line<'_>, tagged: bool) -> io::Result<()> {
     }
 }
 
-fn last_words(outcome: &Outcome, folder: &str) -> String {
+pub(super) fn last_words(outcome: &Outcome, folder: &str) -> String {
     let how = match outcome.ended {
         Ended::Itself => format!("ended with code {}", outcome.code),
         Ended::Timeout => "ended: its time was over".to_owned(),

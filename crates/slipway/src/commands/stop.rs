@@ -39,7 +39,7 @@ impl Args {
     }
 }
 
-fn seconds(text: &str) -> Result<Seconds, String> {
+pub(super) fn seconds(text: &str) -> Result<Seconds, String> {
     text.parse().map_err(|error: slipway_lab::units::UnitError| error.to_string())
 }
 

@@ -1,0 +1,63 @@
+//! `slipway kill`
+
+use clap::ValueEnum;
+use slipway_lab::scenario::Kill;
+use slipway_lab::units::Seconds;
+
+use super::stop::{Chosen, Done, seconds};
+use crate::context::{Context, DryRun};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// End nodes as failures do: gracefully, softly or hard
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "slipway kill [OPTIONS] [LAB] <NODE>...",
+    after_help = "\
+graceful  every program gets SIGTERM and the time of --grace; then as soft
+soft      every process is ended at once; the kernel closes their connections,
+          so that peers see resets
+hard      the links go silent first, so that no packet leaves; then as soft:
+          peers see nothing at all
+
+Files and links are kept: `slipway start` brings the node back.
+
+Examples:
+  slipway kill demo n3
+  slipway kill demo n1,n2 --how hard
+  slipway kill demo 'n*' --how graceful --grace 1min
+
+Units of --grace: us, ms, s, min, h"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// How they end
+    #[arg(long, value_name = "HOW", default_value = "soft")]
+    how: How,
+    /// How long programs may take to end where that is graceful
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
+    grace: Seconds,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum How {
+    Graceful,
+    Soft,
+    Hard,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (running, nodes) = self.chosen.open(context)?;
+        let how = match self.how {
+            How::Graceful => Kill::Graceful { grace: self.grace },
+            How::Soft => Kill::Soft,
+            How::Hard => Kill::Hard,
+        };
+        let done = Done::new("kill", "killed", &running, &nodes, self.dry_run);
+        done.make(context, || Ok(running.kill(&nodes, how)?))
+    }
+}

@@ -1,0 +1,305 @@
+//! `slipway play`
+
+mod show;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use slipway_engine::facts::Facts;
+use slipway_engine::image::Store;
+use slipway_engine::job::{Ended, Outcome};
+use slipway_engine::lab::{self, Running};
+use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
+use slipway_lab::model::{Job, Lab};
+use slipway_lab::scenario::{Scenario, Schedule, Traces};
+use slipway_measure::play::{Begin, FORMAT, Line, Summary};
+
+use super::run::{self, Program};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::{labs, stamp};
+use show::Show;
+
+/// Play a scenario on a lab: conditions change and nodes fail as written
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "slipway play [OPTIONS] [LAB] [SCENARIO] [-- PROGRAM...]",
+    after_help = "\
+The scenario is the lab file's own, or that of a file of its own. Every event is
+logged with when it was due and when it took effect, in events.jsonl of the
+run's folder. With a program after `--`, or --job for the lab file's own, the
+scenario is played while that runs.
+
+When the playing is over, what the scenario changed is taken back; nodes that it
+ended stay as they are. Ctrl-C ends it early. `slipway pause` holds it.
+
+Where LAB is a file whose lab is not up, it is brought up for the playing and
+taken down after it.
+
+Examples:
+  slipway play --plan demo.yaml                  the schedule; nothing is touched
+  slipway play demo churn.yaml --seed 7
+  slipway play demo churn.yaml --strict -- ./program
+  slipway play demo --job                        the file's scenario beside its job
+  slipway play demo --resume                     after the player was killed"
+)]
+pub(crate) struct Args {
+    /// Lab (name or file; may be left out where one runs), and scenario file [default: the lab file's own scenario]
+    #[arg(value_names = ["LAB", "SCENARIO"], num_args = 0..=2)]
+    words: Vec<String>,
+    /// Draw with this seed instead of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print the schedule, and play nothing
+    #[arg(long, conflicts_with_all = ["resume", "job", "argv"])]
+    plan: bool,
+    /// Play while the lab file's own job runs
+    #[arg(long)]
+    job: bool,
+    /// When it is over: with the job, with the scenario, or with the later of both [default: with the job, if there is one]
+    #[arg(long, value_name = "WHEN")]
+    until: Option<Until>,
+    /// Leave conditions as the scenario left them
+    #[arg(long)]
+    keep: bool,
+    /// Fail where the machine could not keep up: events late, processors saturated
+    #[arg(long)]
+    strict: bool,
+    /// Go on with a scenario whose player was killed
+    #[arg(long, conflicts_with_all = ["seed", "job", "until", "keep", "out", "argv"])]
+    resume: bool,
+    /// Folder for the log and what programs print; it must not exist [default: ./slipway-play-LAB-TIME]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    program: Program,
+}
+
+/// When a playing is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Until {
+    /// With the job.
+    Job,
+    /// With the scenario; the job is ended.
+    Scenario,
+    /// With the later of the two.
+    Both,
+}
+
+/// A scenario with what it is from.
+struct Part {
+    lab: Lab,
+    /// The lab's file, where it was named and its lab is not up.
+    to_bring_up: bool,
+    schedule: Schedule,
+    /// The file that says what happens.
+    shown: String,
+    sha256: String,
+}
+
+#[derive(Serialize)]
+struct Played {
+    lab: String,
+    folder: PathBuf,
+    why: String,
+    #[serde(flatten)]
+    summary: Summary,
+    job: Option<Outcome>,
+    log: Vec<Line>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if self.resume {
+            return self.resume(context);
+        }
+        let part = self.part(context)?;
+        if self.plan {
+            context.answer(&part.schedule, |schedule| schedule.table(&part.lab).to_string())?;
+            return Ok(Exit::Success);
+        }
+        labs::need_privilege()?;
+        let job = (self.job || self.program.is_named()).then(|| self.program.job(&part.lab)).transpose()?;
+        if job.is_none() && self.until.is_some_and(|until| until != Until::Scenario) {
+            return Err(Failure::usage(
+                "play until the job has ended: there is none\nHint: name a program after `--`, or add --job for the lab file's own",
+            ));
+        }
+        if !part.to_bring_up {
+            let running = Running::open(&context.root, &part.lab.name)?;
+            return self.perform(context, running, &part, job.as_ref());
+        }
+        let mut meter = Meter::new(&context.global);
+        let up = lab::up(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
+        meter.finish();
+        let outcome = self.perform(context, up?, &part, job.as_ref());
+        lab::down(&context.root, &part.lab.name)?;
+        outcome
+    }
+
+    /// What is to be played, without a look at what runs where a file says all.
+    fn part(&self, context: &Context) -> Result<Part, Failure> {
+        let (lab, scenario) = match self.words.as_slice() {
+            [] => (None, None),
+            [word] if labs::is_file(word) && !labs::source(Some(word.as_ref()))?.has_nodes() => (None, Some(word)),
+            [lab, rest @ ..] => (Some(lab), rest.first()),
+        };
+        let from_file =
+            lab.filter(|word| labs::is_file(word)).map(|file| labs::source(Some(file.as_ref()))).transpose()?;
+        let (lab, to_bring_up) = match &from_file {
+            Some(source) => {
+                let written = source.lab()?;
+                let is_up = context.root.lab(&written.name).exists() && !self.plan;
+                if is_up {
+                    let running = labs::running(&context.root, Some(&written.name))?;
+                    same_places(&running.lab, &written)?;
+                }
+                (written, !is_up)
+            }
+            None => (labs::running(&context.root, lab.map(String::as_str))?.lab, false),
+        };
+        let (scenario, folder, shown, sha256) = if let Some(file) = scenario {
+            let source = labs::source(Some(file.as_ref()))?;
+            (source.scenario(&lab)?, Some(file.as_str()), file.clone(), source.sha256())
+        } else {
+            let scenario = lab.scenario.clone().ok_or_else(|| {
+                Failure::usage(format!(
+                    "find a scenario: the file of lab `{}` has none\nHint: add a `scenario:` to it, or name a scenario's file",
+                    lab.name
+                ))
+            })?;
+            let sha256 = from_file.as_ref().map_or_else(String::new, labs::Source::sha256);
+            (scenario, None, format!("lab {}", lab.name), sha256)
+        };
+        let schedule = plan(&lab, &scenario, self.seed, folder.unwrap_or("the lab file"))?;
+        Ok(Part { lab, to_bring_up, schedule, shown, sha256 })
+    }
+
+    fn perform(&self, context: &Context, running: Running, part: &Part, job: Option<&Job>) -> Result<Exit, Failure> {
+        let name = running.lab.name.clone();
+        let claim = Folder::of(running.dir()).claim()?;
+        let limits = (0..running.lab.nodes.len()).map(|node| running.limits(node)).collect::<Result<_, _>>()?;
+        let folder = stamp::folder(self.out.as_deref(), "play", &name)?;
+        let ends = match (self.until, job) {
+            (Some(Until::Scenario), _) | (None, None) => Ends::WithScenario,
+            (Some(Until::Both), _) => Ends::WithBoth,
+            (Some(Until::Job) | None, _) => Ends::WithJob,
+        };
+        let schedule = part.schedule.clone();
+        let absolute = std::path::absolute(&folder).map_err(Failure::io("find the current folder"))?;
+        let kept = Kept { schedule, ends, keep: self.keep, limits, folder: absolute };
+        let begin = begin(part, &running)?;
+        let quiet = context.global.json;
+        let tagged = job.is_some_and(|job| job.mpi.is_none() && job.nodes.len() > 1);
+        let mut unheard = None;
+        let mut line = |line: slipway_engine::job::Line<'_>| {
+            if !quiet && unheard.is_none() {
+                unheard = run::show(line, tagged).err();
+            }
+        };
+        let beside = job.map(|job| Beside { job, line: &mut line });
+        let mut show = Show::new(&context.global, job.is_some());
+        let performed =
+            scenario::play(&context.root, running, claim, &kept, begin, beside, &mut |line| show.line(line));
+        show.finish();
+        self.answer(context, &name, folder, performed?, show.into_log())
+    }
+
+    fn resume(&self, context: &Context) -> Result<Exit, Failure> {
+        let running = labs::running(&context.root, self.words.first().map(String::as_str))?;
+        let name = running.lab.name.clone();
+        let scenario = Folder::of(running.dir());
+        let claim = scenario.claim()?;
+        let (kept, _) = scenario.interrupted()?;
+        let mut show = Show::new(&context.global, false);
+        let performed = scenario::play_on(&context.root, running, claim, &mut |line| show.line(line));
+        show.finish();
+        self.answer(context, &name, kept.folder, performed?, show.into_log())
+    }
+
+    fn answer(
+        &self,
+        context: &Context,
+        lab: &str,
+        folder: PathBuf,
+        performed: Performance,
+        log: Vec<Line>,
+    ) -> Result<Exit, Failure> {
+        let Performance { played, job, signal } = performed;
+        for alarm in &played.summary.alarms {
+            tracing::warn!("{alarm}");
+        }
+        let job = match job.transpose() {
+            Err(JobFailure { account, code }) => return Err(Failure::new(Exit::Program(code), &account)),
+            Ok(job) => job,
+        };
+        if !context.global.json && !context.global.quiet {
+            if let Some(job) = &job {
+                eprintln!("{}", run::last_words(job, &folder.display().to_string()));
+            }
+            eprintln!("{}", show::last_words(&played, &folder));
+        }
+        let exit = match (signal, &job) {
+            (Some(signal), _) => Exit::Program(signal.saturating_add(128)),
+            // Ended by the scenario's end, as was asked.
+            (None, Some(job)) if job.code != 0 && !matches!(job.ended, Ended::Signal(_)) => Exit::Program(job.code),
+            _ if played.stopped || played.summary.failed > 0 => Exit::Failed,
+            _ if self.strict && !played.summary.alarms.is_empty() => Exit::Strained,
+            _ => Exit::Success,
+        };
+        if context.global.json {
+            let (why, summary) = (played.why, played.summary);
+            context.answer(&Played { lab: lab.to_owned(), folder, why, summary, job, log }, |_| String::new())?;
+        }
+        Ok(exit)
+    }
+}
+
+/// A schedule names nodes by number, so the file must still mean the lab that runs.
+fn same_places(running: &Lab, written: &Lab) -> Result<(), Failure> {
+    let places = |lab: &Lab| -> Vec<(String, usize)> {
+        lab.nodes.iter().map(|node| (node.name.clone(), node.interfaces.len())).collect()
+    };
+    if places(running) == places(written) {
+        return Ok(());
+    }
+    let name = &written.name;
+    Err(Failure::usage(format!(
+        "play on lab `{name}`: its file has other nodes by now than the lab that runs\nHint: `slipway down {name}`, then play again"
+    )))
+}
+
+fn plan(lab: &Lab, scenario: &Scenario, seed: Option<u64>, shown: &str) -> Result<Schedule, Failure> {
+    let mut traces: Traces = BTreeMap::new();
+    for path in scenario.files() {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("read {}, which the scenario names: {error}", path.display())))?;
+        traces.insert(path.to_owned(), text);
+    }
+    scenario.plan(lab, seed, &traces).map_err(|error| Failure::usage(format!("plan the scenario of {shown}: {error}")))
+}
+
+fn begin(part: &Part, running: &Running) -> Result<Begin, Failure> {
+    let written = |what: &'static str| move |error: serde_json::Error| Failure::io(what)(error.into());
+    let schedule = serde_json::to_vec(&part.schedule).map_err(written("write the schedule down"))?;
+    Ok(Begin {
+        format: FORMAT.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab: running.lab.name.clone(),
+        nodes: running.lab.nodes.iter().map(|node| node.name.clone()).collect(),
+        scenario: part.shown.clone(),
+        scenario_sha256: part.sha256.clone(),
+        schedule_sha256: labs::hex(&Sha256::digest(schedule)),
+        seed: part.schedule.seed,
+        events: part.schedule.events.len(),
+        length: part.schedule.length.0,
+        command: std::env::args().collect(),
+        machine: serde_json::to_value(Facts::gather()).map_err(written("record the machine"))?,
+        started: String::new(),
+    })
+}
