@@ -105,6 +105,13 @@ pub type LinkChange = Change<LinkConditions>;
 /// A change of what a node may use: its processor time, memory, disk and processes.
 pub type NodeChange = Change<Limits>;
 
+/// Whether a `key=value` word is about what a node may use, and not about a link.
+#[must_use]
+pub fn is_of_nodes(word: &str) -> bool {
+    let key = word.split('=').next().unwrap_or(word);
+    Limits::NAMES.contains(&key) || key.starts_with("disk.")
+}
+
 /// The word for no value.
 pub(crate) const NONE: &str = "none";
 

@@ -1,4 +1,4 @@
-//! Comparing drivers: the same lab under each, the same jobs in each, round after round.
+//! Comparing: the same lab under each driver and each setting, the same jobs in each, round after round.
 //!
 //! All labs are up at once and idle but for the one that is measured, so that nothing of bringing up or down falls into
 //! a measurement, and every driver meets the same minutes of the machine's life.
@@ -31,6 +31,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs::Source;
+use crate::setting::Setting;
 use crate::stamp;
 
 /// What is compared, and how.
@@ -40,17 +41,27 @@ pub(crate) struct Plan {
     /// The lab's own name.
     pub(crate) name: String,
     pub(crate) drivers: Vec<DriverKind>,
+    /// What each lab is put under in turn; at least one, which may be nothing.
+    pub(crate) settings: Vec<Setting>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) repeat: u32,
     pub(crate) warm_up: u32,
     pub(crate) seed: u64,
     /// For each program.
     pub(crate) timeout: Duration,
-    /// Index of the node that measures.
-    pub(crate) client: usize,
+    /// The nodes that measure, each in turn.
+    pub(crate) clients: Vec<Client>,
     /// Index of the node that serves; the first on another host where `None`, else the last.
     pub(crate) server: Option<usize>,
     pub(crate) out: Option<PathBuf>,
+}
+
+/// A node that measures.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Index.
+    pub(crate) node: usize,
+    pub(crate) name: String,
 }
 
 /// Something to measure.
@@ -71,6 +82,16 @@ pub(crate) struct Done {
     pub(crate) failed: bool,
 }
 
+/// One of the things compared.
+#[derive(Debug, Clone, Copy)]
+struct Way<'a> {
+    /// Index of its driver, and so of its lab.
+    site: usize,
+    /// What the lab is put under.
+    setting: &'a Setting,
+    client: &'a Client,
+}
+
 impl Task {
     fn probe(&self) -> &Probe {
         match self {
@@ -82,11 +103,32 @@ impl Task {
 impl Plan {
     /// What a round measures, in words.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let each = |driver: &DriverKind| {
-            let driver = *driver;
-            self.tasks.iter().map(move |task| format!("  {} under driver {driver}", task.probe().name()))
-        };
-        self.drivers.iter().flat_map(each).collect()
+        let each = |way: String| self.tasks.iter().map(move |task| format!("  {} under {way}", task.probe().name()));
+        self.ways().iter().map(|way| self.label(way)).flat_map(each).collect()
+    }
+
+    /// All that is compared, each with the index of its driver.
+    fn ways(&self) -> Vec<Way<'_>> {
+        let settings =
+            (0..self.drivers.len()).flat_map(|site| self.settings.iter().map(move |setting| (site, setting)));
+        settings
+            .flat_map(|(site, setting)| self.clients.iter().map(move |client| Way { site, setting, client }))
+            .collect()
+    }
+
+    /// What records and reports call a way: what tells it from the others.
+    fn label(&self, way: &Way<'_>) -> String {
+        let mut words = Vec::new();
+        if self.drivers.len() > 1 || (self.settings.len() == 1 && self.clients.len() == 1) {
+            words.push(self.drivers[way.site].to_string());
+        }
+        if self.settings.len() > 1 {
+            words.push(way.setting.name.clone());
+        }
+        if self.clients.len() > 1 {
+            words.push(format!("from {}", way.client.name));
+        }
+        words.join(", ")
     }
 
     fn lab(&self, driver: DriverKind) -> Result<Lab, Failure> {
@@ -94,8 +136,8 @@ impl Plan {
         self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
     }
 
-    fn server(&self, lab: &Lab) -> usize {
-        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[self.client].host);
+    fn server(&self, lab: &Lab, client: usize) -> usize {
+        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[client].host);
         self.server.or_else(elsewhere).unwrap_or(lab.nodes.len() - 1)
     }
 }
@@ -115,7 +157,6 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
 
 /// A lab that is up, or why it is not. A driver that this machine cannot run is said so in the report; the others go on.
 struct Site {
-    driver: DriverKind,
     lab: Result<Running, String>,
 }
 
@@ -128,7 +169,7 @@ fn bring_up(context: &Context, labs: &[(DriverKind, Lab)]) -> Result<Vec<Site>, 
         if let Err(why) = &up {
             say(context, &format!("leaving out driver {driver}: {why}"));
         }
-        sites.push(Site { driver: *driver, lab: up });
+        sites.push(Site { lab: up });
     }
     if sites.iter().all(|site| site.lab.is_err()) {
         let why = sites.iter().find_map(|site| site.lab.as_ref().err()).map_or("", String::as_str);
@@ -143,22 +184,28 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
     let written = || Failure::io(format!("write {}", records.display()));
     let file = File::create(&records).map_err(written())?;
     let mut writer = Writer::begin(file, &begin(plan, sites)?).map_err(written())?;
-    let mut order: Vec<&Site> = sites.iter().collect();
+    let mut order = plan.ways();
     let mut draw = ChaCha8Rng::seed_from_u64(plan.seed);
     let rounds = plan.warm_up + plan.repeat;
     let mut failed = false;
     for round in 1..=rounds {
         for task in &plan.tasks {
             order.shuffle(&mut draw);
-            for site in &order {
+            for way in &order {
+                let site = &sites[way.site];
                 // One that could not be brought up is recorded once.
                 if site.lab.is_err() && round > 1 {
                     continue;
                 }
                 let started = Instant::now();
-                let mut measurement = blank(round, round <= plan.warm_up, site, task);
+                let mut measurement = blank(round, round <= plan.warm_up, plan.label(way), site, task);
                 let outcome = match &site.lab {
-                    Ok(lab) => take(plan, task, lab, &launcher, interrupt, &folder.join("output")),
+                    Ok(lab) => way
+                        .setting
+                        .hold(lab, || {
+                            take(plan, way.client.node, task, lab, &launcher, interrupt, &folder.join("output"))
+                        })
+                        .unwrap_or_else(|error| Err(Stop::Failed(error.to_string()))),
                     Err(why) => Err(Stop::Failed(why.clone())),
                 };
                 measurement.seconds = started.elapsed().as_secs_f64();
@@ -183,7 +230,10 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
                         news
                     }
                 };
-                say(context, &format!("round {round}/{rounds}: {} under {}: {news}", measurement.job, site.driver));
+                say(
+                    context,
+                    &format!("round {round}/{rounds}: {} under {}: {news}", measurement.job, measurement.driver),
+                );
                 writer.measurement(&measurement).map_err(written())?;
             }
         }
@@ -199,6 +249,7 @@ enum Stop {
 
 fn take(
     plan: &Plan,
+    client: usize,
     task: &Task,
     lab: &Running,
     launcher: &Launcher,
@@ -206,8 +257,8 @@ fn take(
     folder: &Path,
 ) -> Result<Vec<Sample>, Stop> {
     let Task::Probe(probe) = task else { return job(lab, task.probe(), plan.timeout, folder) };
-    let server = plan.server(&lab.lab);
-    let between = Between { lab, server, client: plan.client, timeout: plan.timeout, interrupt };
+    let server = plan.server(&lab.lab, client);
+    let between = Between { lab, server, client, timeout: plan.timeout, interrupt };
     between.measure(launcher, probe).map_err(|error| match error {
         ProbeError::Interrupted => {
             let signal = interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT);
@@ -256,7 +307,7 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
 fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
     let machine =
         serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
-    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab));
+    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
         let steps = address.map(|address| task.probe().steps(address)).unwrap_or_default();
@@ -268,7 +319,7 @@ fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         lab: plan.name.clone(),
         lab_sha256: plan.source.sha256(),
-        drivers: plan.drivers.iter().map(ToString::to_string).collect(),
+        drivers: plan.ways().iter().map(|way| plan.label(way)).collect(),
         jobs: jobs.collect(),
         repeat: plan.repeat,
         warm_up: plan.warm_up,
@@ -279,7 +330,7 @@ fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
     })
 }
 
-fn blank(round: u32, warm_up: bool, site: &Site, task: &Task) -> Measurement {
+fn blank(round: u32, warm_up: bool, label: String, site: &Site, task: &Task) -> Measurement {
     let mechanism = match &site.lab {
         Ok(lab) => {
             lab.state.networks.iter().map(|network| network.probed.mechanism.as_str()).collect::<Vec<_>>().join("; ")
@@ -289,7 +340,7 @@ fn blank(round: u32, warm_up: bool, site: &Site, task: &Task) -> Measurement {
     Measurement {
         round,
         warm_up,
-        driver: site.driver.to_string(),
+        driver: label,
         job: task.probe().name().to_owned(),
         mechanism,
         started: stamp::now(),

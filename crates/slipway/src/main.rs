@@ -3,11 +3,13 @@
 mod cli;
 mod commands;
 mod comparison;
+mod conditions;
 mod context;
 mod exit;
 mod failure;
 mod labs;
 mod meter;
+mod setting;
 mod stamp;
 mod targets;
 mod user;

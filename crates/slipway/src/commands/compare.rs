@@ -3,18 +3,19 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use slipway_lab::model::{DriverKind, Figure, Pick};
+use slipway_lab::model::{DriverKind, Figure, Lab, Pick};
 use slipway_lab::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
 use slipway_measure::summary::{HEADINGS, Summary};
 
-use crate::comparison::{self, Plan, Task};
+use crate::comparison::{self, Client, Plan, Task};
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::setting::Setting;
 use crate::{labs, view};
 
-/// Measure what each network costs, side by side
+/// Measure what each network, or each condition, costs, side by side
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The lab is brought up once per driver, as LAB-DRIVER. Each round measures every job under every driver, in an order drawn
@@ -31,6 +32,7 @@ Examples:
   slipway compare lab.yaml
   slipway compare lab.yaml --drivers host,bridge,vxlan --jobs iperf3,job --repeat 10
   slipway compare lab.yaml --regex 'sec: ([0-9.]+)' --unit s -- openssl speed -seconds 1 md5
+  slipway compare lab.yaml --drivers bridge --jobs job --under 'as it is:' --under 'far: delay=20ms loss=0.1%'
   slipway compare lab.yaml --jobs ping --json | jq .figures")]
 pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
@@ -56,9 +58,12 @@ pub(crate) struct Args {
     /// Ended after this long, each program
     #[arg(long, default_value = "10min", value_name = "TIME")]
     timeout: Seconds,
-    /// The node that measures [default: the first]
-    #[arg(long, value_name = "NODE")]
-    client: Option<String>,
+    /// Put all links and nodes under these conditions, as in `slipway set`; several are compared with each other
+    #[arg(long, value_name = "[NAME:] KEY=VALUE…")]
+    under: Vec<Setting>,
+    /// The node that measures; several are compared with each other [default: the first]
+    #[arg(long, value_delimiter = ',', value_name = "NODE,…")]
+    client: Vec<String>,
     /// The node that serves [default: the first on another host, else the last]
     #[arg(long, value_name = "NODE")]
     server: Option<String>,
@@ -122,7 +127,8 @@ impl Args {
         let lab = source.lab()?;
         let jobs = self.tasks(&lab)?;
         let plan = Plan {
-            client: self.client.as_deref().map_or(Ok(0), |word| labs::one(&lab, word))?,
+            clients: self.clients(&lab)?,
+            settings: self.settings()?,
             server: self.server.as_deref().map(|word| labs::one(&lab, word)).transpose()?,
             source,
             name: lab.name.clone(),
@@ -135,7 +141,9 @@ impl Args {
             out: self.out,
         };
         if self.dry_run.dry_run {
-            context.answer(&plan.describe(), |steps| format!("would measure, in each of {} rounds:\n{}", self.warm_up + self.repeat, steps.join("\n") + "\n"))?;
+            context.answer(&plan.describe(), |steps| {
+                format!("would measure, in each of {} rounds:\n{}", self.warm_up + self.repeat, steps.join("\n") + "\n")
+            })?;
             return Ok(Exit::Success);
         }
         let done = comparison::run(context, &plan)?;
@@ -143,7 +151,38 @@ impl Args {
         Ok(if done.failed { Exit::Failed } else { Exit::Success })
     }
 
-    fn tasks(&self, lab: &slipway_lab::model::Lab) -> Result<Vec<Task>, Failure> {
+    fn clients(&self, lab: &Lab) -> Result<Vec<Client>, Failure> {
+        let client = |node: usize| Client { node, name: lab.nodes[node].name.clone() };
+        match self.client.as_slice() {
+            [] => Ok(vec![client(0)]),
+            words => words.iter().map(|word| labs::one(lab, word).map(client)).collect(),
+        }
+    }
+
+    fn settings(&self) -> Result<Vec<Setting>, Failure> {
+        if self.under.is_empty() {
+            return Ok(vec![Setting::default()]);
+        }
+        if self.drivers.contains(&DriverKind::Host) && self.under.iter().any(Setting::is_of_links) {
+            return Err(Failure::usage(
+                "compare under conditions of links: driver host has none\nHint: leave it out, as in --drivers bridge,vxlan",
+            ));
+        }
+        let twice = self
+            .under
+            .iter()
+            .enumerate()
+            .find(|(at, one)| self.under[..*at].iter().any(|other| other.name == one.name));
+        match twice {
+            Some((_, one)) => Err(Failure::usage(format!(
+                "compare under `{}`: it is here twice\nHint: give each --under a name of its own, as in --under 'far: delay=20ms'",
+                one.name
+            ))),
+            None => Ok(self.under.clone()),
+        }
+    }
+
+    fn tasks(&self, lab: &Lab) -> Result<Vec<Task>, Failure> {
         let mut names = self.jobs.clone();
         if names.is_empty() && self.argv.is_empty() {
             names.extend(Probe::BUILTIN.map(str::to_owned));

@@ -3,8 +3,7 @@
 use serde::Serialize;
 use slipway_engine::condition::{LinkAction, Pair};
 use slipway_engine::lab::Running;
-use slipway_lab::change::{Keys, LinkChange, NodeChange};
-use slipway_lab::model::Limits;
+use slipway_lab::change::{LinkChange, NodeChange, is_of_nodes};
 use slipway_lab::scenario::Direction;
 
 use crate::context::{Context, DryRun};
@@ -161,8 +160,7 @@ impl Args {
 
 /// Reads the keys: of links, or of nodes.
 fn change(words: &[&String], lab: &str) -> Result<Change, Failure> {
-    let of = |names: &[&str], word: &str| word.split('=').next().is_some_and(|key| names.contains(&key));
-    let nodes = words.iter().filter(|word| of(Limits::NAMES, word) || word.starts_with("disk.")).count();
+    let nodes = words.iter().filter(|word| is_of_nodes(word)).count();
     let wrong = |error: slipway_lab::change::WordError| {
         Failure::usage(format!("set conditions: {error}\nHint: `slipway set --help` lists the keys"))
     };
