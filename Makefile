@@ -56,6 +56,7 @@ doc: ## build the documentation of the crates; warnings are errors
 
 bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
 	cargo bench --package slipway --bench bench --locked
+	cargo test --package slipway --test programs --locked -- --ignored mpich_of_today
 
 man: build ## write the manual pages to target/man
 	$(SLIPWAY) man $(TARGET)/man

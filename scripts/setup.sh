@@ -30,6 +30,7 @@ TEST=(
   iproute2           # links and namespaces by hand, for comparison
   util-linux         # nsenter, unshare, mount
   procps             # ps in nodes
+  tcpdump            # what is really on the wire
   ethtool            # whether offloads are as asked
   libopenmpi-dev     # mpicc.openmpi, for the MPI programs of tests
   libmpich-dev       # mpicc.mpich
@@ -57,8 +58,8 @@ TEST=(
 # What `make bench` compares with, and programs too large for every test run.
 BENCH=(
   mininet            # the same networks, made by another tool
+  python3-pip        # fetches MPICH for the example `mpich`, by its hash
   bridge-utils       # brctl, which mininet's `--switch lxbr` calls
-  tcpdump            # what is really on the wire
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
 )

@@ -84,7 +84,9 @@ pub(crate) fn interfaces(
         }
     }
     if places.is_empty() {
-        return Err(Failure::usage("choose interfaces: these nodes have none there\nHint: `slipway inspect` shows them"));
+        return Err(Failure::usage(
+            "choose interfaces: these nodes have none there\nHint: `slipway inspect` shows them",
+        ));
     }
     places.sort_unstable();
     places.dedup();

@@ -148,6 +148,26 @@ fn netpipe_over_mpich_crosses_the_network() {
     assert!(ran.least_sent() > 1_000_000, "it went past the network: {}", ran.answer);
 }
 
+/// What Debian's MPICH cannot be held to: the example with a newer one, twenty times in a row.
+#[test]
+#[ignore = "fetches MPICH 5 from PyPI; `make bench` runs it"]
+fn mpich_of_today_exchanges_over_four_nodes() {
+    let place = Place::new();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mpich");
+    let here = place.path().join("mpich");
+    std::fs::create_dir(&here).expect("made");
+    for file in ["run.sh", "requirements.txt", "exchange.c", "lab.yaml"] {
+        std::fs::copy(example.join(file), here.join(file)).expect("the example is there");
+    }
+    let slipway = Path::new(env!("CARGO_BIN_EXE_slipway")).parent().expect("it is in a folder");
+    let path = std::env::var("PATH").expect("there is a PATH");
+    let mut run = Command::new(here.join("run.sh"));
+    place.furnish(&mut run);
+    let output = run.arg("20").env("PATH", format!("{}:{path}", slipway.display())).output().expect("started");
+    let sums = String::from_utf8_lossy(&output.stdout).matches("4 ranks add up to 6").count();
+    assert!(output.status.success() && sums == 20, "{}", told(&output));
+}
+
 #[test]
 fn an_mpi_jobs_code_is_its_failing_ranks() {
     let place = Place::new();

@@ -25,10 +25,7 @@ pub(crate) enum Request {
     Halt(Vec<usize>),
     /// End every process in these nodes, as a crash would: silently where `hard`, so that no packet leaves any more; else the
     /// kernel closes their connections, and goes on to answer for them.
-    Kill {
-        nodes: Vec<usize>,
-        hard: bool,
-    },
+    Kill { nodes: Vec<usize>, hard: bool },
     /// Change links: for good, or as the overlay of this number until it is lifted.
     Links(Option<usize>, LinkAction),
     /// Lift an overlay.

@@ -75,7 +75,9 @@ pub(super) enum Unable {
     )]
     Pairs,
     /// Neither netem nor the wire runs here.
-    #[error("set conditions on {direction}: the wire cannot run here: {wire}\nHint: `slipway doctor` says what this machine has")]
+    #[error(
+        "set conditions on {direction}: the wire cannot run here: {wire}\nHint: `slipway doctor` says what this machine has"
+    )]
     Nothing {
         /// Of which direction.
         direction: &'static str,

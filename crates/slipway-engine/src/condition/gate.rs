@@ -163,10 +163,9 @@ impl Gates {
         code.push(Label("reachable"));
         code.push(Load(Size::Word, R8, R7, 4));
         match direction {
-            Direction::Egress => code.extend([
-                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
-                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
-            ]),
+            Direction::Egress => {
+                code.extend([Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX), JumpIf(Cond::Eq, R1, Of(R8), "pass")])
+            }
             Direction::Ingress => code.extend([
                 Load(Size::Word, R1, R6, skb::MARK),
                 JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
@@ -326,7 +325,11 @@ mod tests {
         assert_eq!(outcome(&bench.ingress, &frame, 5), (TC_ACT_REDIRECT, 5), "a mark of somebody else's");
         assert_eq!(outcome(&bench.egress, &frame, MARK.cast_unsigned()).0, TC_ACT_REDIRECT, "a node may set any mark");
         bench.set(Entry { cut: true, ..Entry::default() });
-        assert_eq!(outcome(&bench.ingress, &frame, MARK.cast_unsigned()).0, TC_ACT_SHOT, "what is under way is lost too");
+        assert_eq!(
+            outcome(&bench.ingress, &frame, MARK.cast_unsigned()).0,
+            TC_ACT_SHOT,
+            "what is under way is lost too"
+        );
     }
 
     #[test]

@@ -105,7 +105,9 @@ impl Links {
         }
         if let Some(&node) = nodes.iter().find(|&&node| !has_interfaces(lab, node)) {
             let name = &lab.nodes[node].name;
-            return Err(format!("change links of {name}: on driver host it has none of its own\nHint: choose another driver"));
+            return Err(format!(
+                "change links of {name}: on driver host it has none of its own\nHint: choose another driver"
+            ));
         }
         if let LinkAction::Partition { groups } = action {
             let mut seen = BTreeSet::new();

@@ -273,7 +273,11 @@ mod tests {
         live.lay(1, pair("loss=1%"));
         live.change(pair("delay=30ms rate=1mbit"));
         let words: Vec<String> = live.pairs().map(|pair| pair.change.to_string()).collect();
-        assert_eq!(words, ["delay=30ms rate=1mbit", "loss=1%"], "one change of the same pair, then what is laid over it");
+        assert_eq!(
+            words,
+            ["delay=30ms rate=1mbit", "loss=1%"],
+            "one change of the same pair, then what is laid over it"
+        );
         let first = live.pairs().next().expect("two");
         assert!(first.is_from(0, 1) && !first.is_from(2, 1) && !first.is_from(0, 0));
     }
@@ -297,8 +301,11 @@ mod tests {
 
     fn words() -> impl Strategy<Value = String> {
         let word = prop_oneof![
-            "delay=[1-9]ms".boxed(), "loss=[1-9]%".boxed(), "rate=[1-9]mbit".boxed(),
-            Just("delay=none".to_owned()).boxed(), Just("rate=none".to_owned()).boxed(),
+            "delay=[1-9]ms".boxed(),
+            "loss=[1-9]%".boxed(),
+            "rate=[1-9]mbit".boxed(),
+            Just("delay=none".to_owned()).boxed(),
+            Just("rate=none".to_owned()).boxed(),
         ];
         proptest::collection::vec(word, 0..4).prop_map(|words| {
             let mut seen = BTreeSet::new();

@@ -38,13 +38,7 @@ pub(super) struct Way {
 pub(super) type Lanes = [Option<Groups>; LANES];
 
 /// Plans an interface.
-pub(super) fn plan(
-    lab: &Lab,
-    live: &Live,
-    lanes: &Lanes,
-    means: &LinkMeans,
-    place: Place,
-) -> Result<Plan, Unable> {
+pub(super) fn plan(lab: &Lab, live: &Live, lanes: &Lanes, means: &LinkMeans, place: Place) -> Result<Plan, Unable> {
     let (cut, side) = (live.is_cut(place), side(lanes, place.0));
     let parted = cut || side != Side::default();
     let way = |direction| {
@@ -93,9 +87,7 @@ fn rules(lab: &Lab, node: usize, network: usize) -> BTreeMap<usize, LinkConditio
 /// A node's addresses on a network.
 pub(super) fn addresses(lab: &Lab, node: usize, network: usize) -> impl Iterator<Item = IpAddr> {
     let there = lab.nodes[node].interfaces.iter().filter(move |interface| interface.network == network);
-    there.flat_map(|interface| {
-        std::iter::once(interface.ipv4.into()).chain(interface.ipv6.map(IpAddr::from))
-    })
+    there.flat_map(|interface| std::iter::once(interface.ipv4.into()).chain(interface.ipv6.map(IpAddr::from)))
 }
 
 /// Whether conditions can be set on a node's interfaces: on driver `host` it has none of its own.

@@ -66,8 +66,7 @@ fn gate(netlink: &mut Netlink) -> Result<(), String> {
         let text = error.to_string();
         format!("{}. Hint: it takes the machine's root", text.lines().next().unwrap_or_default())
     })?;
-    let filter =
-        BpfFilter { index: DEVICE, direction: Direction::Ingress, program: program.as_fd(), name: "slipway" };
+    let filter = BpfFilter { index: DEVICE, direction: Direction::Ingress, program: program.as_fd(), name: "slipway" };
     let tried = netlink.run(&[Request::AddClsact(DEVICE), Request::AddBpfFilter(filter)]);
     tried.map_err(|error| missing(&error, "clsact or BPF filter"))
 }

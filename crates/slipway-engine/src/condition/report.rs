@@ -104,11 +104,7 @@ fn interface(lab: &Lab, (node, slot): Place, made: &Interface, stats: &BTreeMap<
         DirectionReport {
             asked: asked.clone(),
             now: way.all.clone(),
-            peers: way
-                .peers
-                .iter()
-                .map(|(&node, peer)| PeerReport { node, conditions: peer.over(&way.all) })
-                .collect(),
+            peers: way.peers.iter().map(|(&node, peer)| PeerReport { node, conditions: peer.over(&way.all) }).collect(),
             mechanism: way.choice.mechanism,
             why: way.choice.why.to_owned(),
             statistics: stats.get(&port(made.number, BOTH[at])).cloned(),

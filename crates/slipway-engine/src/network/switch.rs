@@ -25,7 +25,7 @@ const LEAF_PORTS: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     /// By network and host.
-    switches: BTreeMap<(usize, usize), Switch>,
+    by_host: BTreeMap<(usize, usize), Switch>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
     /// By network, where nodes do not know all others.
@@ -62,7 +62,7 @@ impl Switches {
         }
         for host in hosts_of(lab, network) {
             let switch = Switch::build(lab, network, host, sites, &mut devices)?;
-            self.switches.insert((network, host), switch);
+            self.by_host.insert((network, host), switch);
         }
         Ok(devices)
     }
@@ -76,7 +76,7 @@ impl Switches {
         sites: &mut Sites,
         index: u32,
     ) -> Result<(), NetworkError> {
-        let switch = &self.switches[&(network, host)];
+        let switch = &self.by_host[&(network, host)];
         let mut requests =
             vec![Request::SetLink(SetLink { index, master: Some(switch.bridges[0]), ..SetLink::default() })];
         if !knows_all(lab, network) {
@@ -106,7 +106,7 @@ impl Switches {
         let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
-            let switch = &self.switches[&(network, host)];
+            let switch = &self.by_host[&(network, host)];
             let index = sites.hosts[host].index();
             let master = Some(switch.bridges[switch.places[&port]]);
             let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
@@ -138,7 +138,7 @@ impl Switches {
             settle(&sites.hosts[host].netlink, &port.name(lab))?;
         }
         for host in hosts_of(lab, network) {
-            let bridges = &self.switches[&(network, host)].bridges;
+            let bridges = &self.by_host[&(network, host)].bridges;
             let up = |&index: &u32| Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() });
             let requests: Vec<_> = bridges.iter().map(up).collect();
             sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
