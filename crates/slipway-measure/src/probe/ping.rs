@@ -64,10 +64,12 @@ struct Times {
     deviation: Option<f64>,
 }
 
-/// `rtt min/avg/max/mdev = 0.005/0.042/0.467/0.044 ms` (iputils), `round-trip min/avg/max = 0.1/0.2/0.3 ms` (`BusyBox`).
+/// `rtt min/avg/max/mdev = 0.005/0.042/0.467/0.044 ms` (iputils; with `, pipe 3` where several were under way at once),
+/// `round-trip min/avg/max = 0.1/0.2/0.3 ms` (`BusyBox`).
 fn times(line: &str) -> Option<Times> {
     let (_, values) = line.split_once("min/avg/max").and_then(|(_, rest)| rest.split_once("= "))?;
-    let values: Option<Vec<f64>> = values.strip_suffix(" ms")?.split('/').map(finite).collect();
+    let (values, _) = values.split_once(" ms")?;
+    let values: Option<Vec<f64>> = values.split('/').map(finite).collect();
     match values?[..] {
         [least, average, greatest] => Some(Times { least, average, greatest, deviation: None }),
         [least, average, greatest, deviation] => Some(Times { least, average, greatest, deviation: Some(deviation) }),
@@ -99,6 +101,14 @@ mod tests {
         let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
         assert_eq!(values, [0.042, 0.005, 0.467, 0.044, 0.0]);
         assert_eq!(samples.iter().filter(|sample| sample.headline).count(), 1);
+    }
+
+    #[test]
+    fn a_long_way_with_several_under_way_is_read() {
+        let text = b"5 packets transmitted, 5 received, 0% packet loss, time 40ms\nrtt min/avg/max/mdev = 20.1/20.2/20.3/0.1 ms, pipe 3\n";
+        let values: Vec<f64> =
+            Ping::default().read(&[output(text, b"", 0)]).unwrap().iter().map(|sample| sample.value).collect();
+        assert_eq!(values, [20.2, 20.1, 20.3, 0.1, 0.0]);
     }
 
     #[test]
