@@ -60,7 +60,7 @@ impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
-        let mut links = Links::default();
+        let mut links = Links::new(blueprint.matrices.clone());
         links.check(lab)?;
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use slipway_lab::scenario::Direction;
 use slipway_sys::bpf::asm::{
     AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Size, skb,
 };
-use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program, TC_ACT_SHOT};
+use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program};
 
 use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
 use Operand::{Imm, Of};
@@ -20,6 +20,9 @@ use Operand::{Imm, Of};
 /// gone when a packet enters another namespace (`skb_scrub_packet`, net/core/skbuff.c). On their way out they are told
 /// by the device that they came in by instead, because a program in a node may set any mark (`SO_MARK`, socket(7)).
 const MARK: i32 = 0x511b;
+/// As an action: drop the packet, and say to its sender that it was sent. Told otherwise (`TC_ACT_SHOT`), the kernel lets
+/// programs know (`ENOBUFS`), and TCP tries again every half second without ever giving up (`tcp_retransmit_timer`).
+const TC_ACT_STOLEN: i32 = 4;
 /// As an action: on to the next filter, where there is one (`include/uapi/linux/pkt_cls.h`).
 const TC_ACT_UNSPEC: i32 = -1;
 
@@ -185,7 +188,7 @@ impl Gates {
             Mov(R0, Imm(TC_ACT_UNSPEC)),
             Exit,
             Label("drop"),
-            Mov(R0, Imm(TC_ACT_SHOT)),
+            Mov(R0, Imm(TC_ACT_STOLEN)),
             Exit,
         ]);
         code
@@ -235,7 +238,7 @@ mod tests {
 
     const TC_ACT_REDIRECT: i32 = 7;
     const PASS: (i32, u32) = (TC_ACT_UNSPEC, 0);
-    const DROP: (i32, u32) = (TC_ACT_SHOT, 0);
+    const DROP: (i32, u32) = (TC_ACT_STOLEN, 0);
     const WIRE: (i32, u32) = (TC_ACT_REDIRECT, 0);
 
     /// A frame from `from` to `to`, with nothing in it that a gate does not look at.
@@ -327,7 +330,7 @@ mod tests {
         bench.set(Entry { cut: true, ..Entry::default() });
         assert_eq!(
             outcome(&bench.ingress, &frame, MARK.cast_unsigned()).0,
-            TC_ACT_SHOT,
+            TC_ACT_STOLEN,
             "what is under way is lost too"
         );
     }
@@ -372,7 +375,7 @@ mod tests {
     fn a_frame_too_short_for_its_kind_does_not_get_around_a_partition() {
         let bench = Bench::new();
         bench.set(Entry { side: side(&[1]), ..Entry::default() });
-        let short = &frame("10.0.0.1", "10.0.0.3")[..20];
+        let short = &arp([10, 0, 0, 1], [10, 0, 0, 3])[..40];
         assert_eq!(outcome(&bench.egress, short, 0), DROP);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
+use slipway_lab::matrix::Matrix;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction;
 use slipway_sys::clone::SingleThread;
@@ -12,7 +13,7 @@ use super::choose::{Mechanism, loses_all};
 use super::gate::{Entry, Gates, Side};
 use super::inside::{Inside, Shape};
 use super::live::{LinkAction, Live, Place};
-use super::plan::{BOTH, Lanes, Plan, Way, addresses, arrange, has_interfaces, plan, side};
+use super::plan::{BOTH, Basis, Lanes, Plan, Way, addresses, arrange, has_interfaces, plan, side};
 use super::probe::LinkMeans;
 use super::report::WireState;
 use super::seed::seed;
@@ -20,6 +21,7 @@ use super::seed::seed;
 /// Everything the anchor holds of a lab's links.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
+    matrices: Vec<Matrix>,
     pub(super) live: Live,
     pub(super) lanes: Lanes,
     means: Option<LinkMeans>,
@@ -66,6 +68,11 @@ pub(crate) struct Around<'a> {
 }
 
 impl Links {
+    /// Links on which nothing has been done yet. `matrices` are the lab's, read.
+    pub(crate) fn new(matrices: Vec<Matrix>) -> Self {
+        Self { matrices, ..Self::default() }
+    }
+
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
     pub(crate) fn check(&mut self, lab: &Lab) -> Result<(), String> {
         every_place(lab, 0..lab.nodes.len()).into_iter().try_for_each(|place| self.plan(lab, place).map(drop))
@@ -193,8 +200,8 @@ impl Links {
 
     fn plan(&mut self, lab: &Lab, place: Place) -> Result<Plan, String> {
         let means = self.means.get_or_insert_with(LinkMeans::probe);
-        plan(lab, &self.live, &self.lanes, means, place)
-            .map_err(|unable| format!("set conditions of {}: {unable}", name(lab, place)))
+        let basis = Basis { lab, matrices: &self.matrices, live: &self.live, lanes: &self.lanes, means };
+        plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", name(lab, place)))
     }
 
     /// Brings the kernel in step at these places. All are tried; the first failure is told.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use slipway_lab::change::Keys as _;
-use slipway_lab::condition::{LinkConditions, LinkRule};
-use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::condition::LinkConditions;
+use slipway_lab::matrix::Matrix;
+use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_lab::scenario::Direction;
 
 use super::choose::{Choice, Unable, Wanted, choose};
@@ -37,57 +38,57 @@ pub(super) struct Way {
 /// The partitions that hold, each in a place of its own for as long as it does.
 pub(super) type Lanes = [Option<Groups>; LANES];
 
+/// What an interface is planned from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Basis<'a> {
+    pub(super) lab: &'a Lab,
+    pub(super) matrices: &'a [Matrix],
+    pub(super) live: &'a Live,
+    pub(super) lanes: &'a Lanes,
+    pub(super) means: &'a LinkMeans,
+}
+
 /// Plans an interface.
-pub(super) fn plan(lab: &Lab, live: &Live, lanes: &Lanes, means: &LinkMeans, place: Place) -> Result<Plan, Unable> {
-    let (cut, side) = (live.is_cut(place), side(lanes, place.0));
+pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
+    let Basis { lab, live, .. } = basis;
+    let (cut, side) = (live.is_cut(place), side(basis.lanes, place.0));
     let parted = cut || side != Side::default();
     let way = |direction| {
-        let interface = &lab.nodes[place.0].interfaces[place.1];
         let (base, peers) = match direction {
-            Direction::Egress => (&interface.conditions.egress, peers(lab, live, place)),
-            Direction::Ingress => (&interface.conditions.ingress, BTreeMap::new()),
+            Direction::Egress => peers(basis, place),
+            Direction::Ingress => (&lab.nodes[place.0].interfaces[place.1].conditions.ingress, BTreeMap::new()),
         };
         let all = live.conditions(base, place, direction);
         let pairs = peers.values().any(|peer| peer.over(&all) != all);
-        let choice = choose(lab.mechanism, means, Wanted { direction, all: &all, pairs, parted })?;
+        let choice = choose(lab.mechanism, basis.means, Wanted { direction, all: &all, pairs, parted })?;
         Ok(Way { all, peers: if pairs { peers } else { BTreeMap::new() }, choice })
     };
     let [egress, ingress] = BOTH;
     Ok(Plan { cut, side, ways: [way(egress)?, way(ingress)?] })
 }
 
-/// Conditions of what an interface sends to other nodes of its network, those that have any.
-fn peers(lab: &Lab, live: &Live, (node, slot): Place) -> BTreeMap<usize, LinkConditions> {
-    let network = lab.nodes[node].interfaces[slot].network;
-    let is_peer = |peer: &usize| *peer != node && addresses(lab, *peer, network).next().is_some();
-    let mut peers: BTreeMap<usize, LinkConditions> = rules(lab, node, network);
-    for pair in live.pairs().filter(|pair| pair.is_from(node, network)) {
-        for &peer in pair.to.iter().filter(|peer| is_peer(peer)) {
+/// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.
+fn peers<'a>(basis: Basis<'a>, place: Place) -> (&'a LinkConditions, BTreeMap<usize, LinkConditions>) {
+    let Basis { lab, live, .. } = basis;
+    let network = lab.nodes[place.0].interfaces[place.1].network;
+    let is_peer = |peer: usize| peer != place.0 && addresses(lab, peer, network).next().is_some();
+    let (base, rules) = lab.egress_rules(basis.matrices, place);
+    let mut peers: BTreeMap<usize, LinkConditions> =
+        rules.into_iter().map(|rule| (rule.node, rule.conditions)).collect();
+    for pair in live.pairs().filter(|pair| pair.is_from(place.0, network)) {
+        for &peer in pair.to.iter().filter(|&&peer| is_peer(peer)) {
             let held = peers.entry(peer).or_default();
             *held = pair.change.apply(held);
         }
     }
     peers.retain(|_, conditions| !conditions.words().is_empty());
-    peers
-}
-
-/// The lab file's rules for what a node sends on a network, by receiver.
-fn rules(lab: &Lab, node: usize, network: usize) -> BTreeMap<usize, LinkConditions> {
-    let mut rules = BTreeMap::<usize, LinkConditions>::new();
-    let of = |rule: &&LinkRule| rule.network.is_none_or(|only| only == network) && rule.from.contains(&node);
-    for rule in lab.links.iter().filter(of) {
-        for &peer in rule.to.iter().filter(|&&peer| peer != node && addresses(lab, peer, network).next().is_some()) {
-            let held = rules.entry(peer).or_default();
-            *held = rule.conditions.over(held);
-        }
-    }
-    rules
+    (base, peers)
 }
 
 /// A node's addresses on a network.
 pub(super) fn addresses(lab: &Lab, node: usize, network: usize) -> impl Iterator<Item = IpAddr> {
     let there = lab.nodes[node].interfaces.iter().filter(move |interface| interface.network == network);
-    there.flat_map(|interface| std::iter::once(interface.ipv4.into()).chain(interface.ipv6.map(IpAddr::from)))
+    there.flat_map(Interface::addresses)
 }
 
 /// Whether conditions can be set on a node's interfaces: on driver `host` it has none of its own.

@@ -14,6 +14,7 @@ use slipway_sys::signals::Taken;
 use super::down::{DownError, clean};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
+use crate::condition::{MatrixError, read_matrices};
 use crate::image::{ImageError, Store};
 use crate::state::{LabDir, StateError, StateRoot};
 
@@ -23,6 +24,9 @@ pub enum UpError {
     /// The state folder, or the lab is up already.
     #[error(transparent)]
     State(#[from] StateError),
+    /// A matrix of delays cannot be had.
+    #[error(transparent)]
+    Matrix(#[from] MatrixError),
     /// An image cannot be had.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -86,6 +90,7 @@ pub enum Progress {
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
+    let matrices = read_matrices(lab)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = root.try_lock(&lab.name)?;
@@ -95,7 +100,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
         clean(&dir).map_err(UpError::Leftover)?;
     }
     let scratch = scratch_of(&dir);
-    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, lock };
+    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, matrices, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
 use slipway_engine::state::State;
@@ -12,7 +13,7 @@ use slipway_lab::units::Bytes;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::{conditions, labs, view};
 
 /// Show everything about a lab, or about one node
 #[derive(Debug, clap::Args)]
@@ -37,6 +38,8 @@ struct WholeLab<'a> {
     folder: PathBuf,
     state: &'a State,
     nodes: Vec<NodeRow>,
+    /// Links that differ from the machine's own.
+    links: LinkReport,
 }
 
 #[derive(Serialize)]
@@ -48,6 +51,8 @@ struct OneNode<'a> {
     networks: Vec<&'a Network>,
     mechanisms: Vec<&'a Mechanism>,
     now: NodeRow,
+    /// Its links, as far as they differ from the machine's own.
+    links: LinkReport,
     /// All of its processes, by their numbers on the machine.
     pids: Vec<i32>,
 }
@@ -73,6 +78,7 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
         folder: running.dir().path().to_owned(),
         state: &running.state,
         nodes: running.rows()?,
+        links: running.links()?,
     };
     context.answer(&answer, |answer| {
         let facts = [
@@ -81,13 +87,16 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
             ("folder", answer.folder.display().to_string()),
             ("seed", answer.lab.seed.to_string()),
         ];
-        format!("{}\n{}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
+        let links = conditions::of_lab(answer.lab, &answer.links);
+        format!("{}\n{}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
     })
 }
 
 fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure> {
     let lab = &running.lab;
     let node = &lab.nodes[index];
+    let mut links = running.links()?;
+    links.interfaces.retain(|interface| interface.node == index);
     let networks: Vec<&Network> = node.interfaces.iter().map(|interface| &lab.networks[interface.network]).collect();
     let answer = OneNode {
         lab: &lab.name,
@@ -101,6 +110,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
             .filter(|how| networks.iter().any(|network| network.name == how.network))
             .collect(),
         networks,
+        links,
         now: running.row(index)?,
         pids: running.group(index)?.map(|group| group.pids()).transpose()?.unwrap_or_default(),
     };
@@ -110,6 +120,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
             ("status", status(answer)),
         ];
         facts.extend(view::node(lab, node, &running.state.networks));
+        facts.extend(conditions::of_node(lab, &answer.links, index));
         view::facts(&facts)
     })
 }

@@ -10,14 +10,16 @@ use slipway_lab::units::Bytes;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::{conditions, labs, view};
 
 /// List running labs, or the nodes of one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A lab is `up`, `changing` (being brought up or down) or `broken` (a crash left
 it; `slipway down` removes it). A node is `running`, `frozen`, `stopped` (by
-`slipway stop`) or `dead` (its init ended; `slipway start` revives it).
+`slipway stop`) or `dead` (killed, or its init ended; `slipway start` revives
+it). Its links may have `conditions`, be `cut`, or `parted` by a partition, or
+`silent` because the process that carries frames has died.
 
 Units: CPU is processor time in seconds; MEMORY is in KiB, MiB or GiB, in which
 pages that processes share count for each unless the node has a memory limit.
@@ -50,7 +52,15 @@ struct LabRow {
 #[derive(Serialize)]
 struct Nodes {
     lab: String,
-    nodes: Vec<NodeRow>,
+    nodes: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    row: NodeRow,
+    /// How its links differ from the machine's own.
+    links: Vec<&'static str>,
 }
 
 impl Args {
@@ -58,7 +68,10 @@ impl Args {
         labs::need_privilege()?;
         if let Some(word) = &self.lab {
             let running = labs::running(&context.root, Some(word))?;
-            let nodes = Nodes { lab: running.lab.name.clone(), nodes: running.rows()? };
+            let links = running.links()?;
+            let in_short = |(index, row)| Row { row, links: conditions::in_short(&links, index) };
+            let nodes = running.rows()?.into_iter().enumerate().map(in_short).collect();
+            let nodes = Nodes { lab: running.lab.name.clone(), nodes };
             context.answer(&nodes, nodes_text)?;
         } else {
             let names = context.root.labs()?;
@@ -102,8 +115,8 @@ fn labs_text(labs: &Labs) -> String {
 fn nodes_text(nodes: &Nodes) -> String {
     let dash = || "-".to_owned();
     view::table(
-        ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "ADDRESSES"],
-        nodes.nodes.iter().map(|node| {
+        ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "LINKS", "ADDRESSES"],
+        nodes.nodes.iter().map(|Row { row: node, links }| {
             let used = |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
             [
                 node.name.clone(),
@@ -114,6 +127,7 @@ fn nodes_text(nodes: &Nodes) -> String {
                 used(&|usage| format!("{:.2} s", usage.cpu_ns as f64 / 1e9)),
                 used(&|usage| view::size(Bytes(usage.memory))),
                 used(&|usage| usage.pids.to_string()),
+                if links.is_empty() { dash() } else { links.join(",") },
                 node.addresses.join(" "),
             ]
         }),

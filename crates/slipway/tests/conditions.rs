@@ -1,0 +1,367 @@
+//! Conditions of links, through the command itself, on real namespaces. Times have lower bounds only: how late a busy machine
+//! is says nothing about them.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+
+use common::{Inventory, Lab, Place, entries, told};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const TWO: &str = "nodes: {n: {count: 2}}\n";
+
+/// Round-trip times of pings that were answered, milliseconds, by their sequence numbers.
+#[track_caller]
+fn ping(lab: &Lab<'_>, from: &str, to: &str, options: &[&str]) -> Vec<(u32, f64)> {
+    let words = ["ping", "-n"].into_iter().chain(options.iter().copied()).chain([to]);
+    let output = lab.program(from, words).output().expect("slipway can be started");
+    // 1: some were not answered.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", told(&output));
+    assert!(output.stderr.is_empty(), "a lost packet is lost silently: {}", told(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let word =
+        |line: &str, key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key)).map(str::to_owned);
+    let answers = text.lines().filter(|line| !line.contains("DUP!"));
+    answers
+        .filter_map(|line| Some((word(line, "icmp_seq=")?.parse().ok()?, word(line, "time=")?.parse().ok()?)))
+        .collect()
+}
+
+/// The shortest of three.
+#[track_caller]
+fn shortest(lab: &Lab<'_>, from: &str, to: &str) -> f64 {
+    let times = ping(lab, from, to, &["-c3", "-i0.2", "-W2"]);
+    assert_eq!(times.len(), 3, "{from} reaches {to}: {times:?}");
+    times.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min)
+}
+
+/// One interface of `slipway inspect`.
+#[track_caller]
+fn link(lab: &Lab<'_>, node: &str, slot: usize) -> Value {
+    let answer = lab.place.json(["inspect", &lab.name, node]);
+    let links = answer["links"]["interfaces"].as_array().expect("a list").clone();
+    links.into_iter().find(|link| link["slot"] == slot).unwrap_or(Value::Null)
+}
+
+fn set<'a>(lab: &'a Lab<'_>, words: &[&'a str]) -> String {
+    lab.place.run(["set", &lab.name].into_iter().chain(words.iter().copied()))
+}
+
+/// The process that carries the lab's frames.
+fn wire_of(lab: &Lab<'_>) -> Option<i32> {
+    let anchor = lab.place.json(["inspect", &lab.name])["state"]["anchor"]["pid"].as_i64().expect("a pid");
+    let of = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_child = |pid: &i32| {
+        let stat = of(*pid);
+        stat.contains("(slipway-wire)")
+            && stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok()) == Some(anchor)
+    };
+    let mut pids = entries("/proc".as_ref()).filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+    pids.find(is_child)
+}
+
+#[test]
+fn every_driver_delays_cuts_and_heals() {
+    for driver in ["bridge", "ovs", "macvlan", "vxlan"] {
+        for hosts in ["", "hosts: 2\n"] {
+            let place = Place::new();
+            let lab = place.up("drivers", &format!("{hosts}networks: {{net: {driver}}}\n{TWO}"));
+            let what = format!("{driver} {hosts}");
+            let before = shortest(&lab, "n1", "n2");
+            assert!(before < 20.0, "{what}: {before} ms without any delay");
+            set(&lab, &["n1:eth0", "delay=20ms"]);
+            assert!(shortest(&lab, "n1", "n2") >= 20.0, "{what}: what n1 sends");
+            set(&lab, &["n1:eth0/ingress", "delay=15ms"]);
+            assert!(shortest(&lab, "n1", "n2") >= 35.0, "{what}: what n1 receives, too");
+            assert!(shortest(&lab, "n2", "ip6-n1") >= 35.0, "{what}: both ways, IPv6 too");
+            place.run(["cut", &lab.name, "n2:eth0"]);
+            assert!(ping(&lab, "n1", "n2", &["-c2", "-i0.2", "-W1"]).is_empty(), "{what}: cut");
+            assert_eq!(lab.row("n2")["links"], serde_json::json!(["cut"]), "{what}");
+            place.run(["heal", &lab.name]);
+            assert!(shortest(&lab, "n1", "n2") >= 35.0, "{what}: healed, and as it was before");
+            place.run(["restore", &lab.name]);
+            assert!(lab.pings("n1", "n2"), "{what}");
+            assert_eq!(link(&lab, "n1", 0)["egress"]["mechanism"], "native", "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_lab_file_holds_from_the_first_packet_on_and_after_a_stop() {
+    let place = Place::new();
+    let text = "networks: {net: {driver: bridge, conditions: {delay: 5ms}}}
+nodes:
+  a: {command: [sh, -c, \"ping -n -c1 -W5 b > /scratch/first\"]}
+  b: {networks: {net: {conditions: {ingress: {delay: 10ms}}}}}
+";
+    let lab = place.up("file", text);
+    let wait = ["sh", "-c", "until grep -q rtt /scratch/first; do sleep 0.05; done; cat /scratch/first"];
+    let first = lab.exec("a", wait);
+    let time = first.split("time=").nth(1).and_then(|rest| rest.split(' ').next()).expect("answered");
+    assert!(time.parse::<f64>().expect("a time") >= 20.0, "{first}");
+    let name = &lab.name;
+    place.run(["stop", name, "b", "--grace", "0s"]);
+    place.run(["start", name, "b"]);
+    assert!(shortest(&lab, "a", "b") >= 20.0, "a node that was stopped has its conditions again");
+    let b = link(&lab, "b", 0);
+    assert_eq!((&b["egress"]["now"]["delay"], &b["ingress"]["now"]["delay"]), (&"5ms".into(), &"10ms".into()));
+}
+
+#[test]
+fn setting_one_key_leaves_the_others() {
+    let place = Place::new();
+    let lab =
+        place.up("keys", "networks: {net: {driver: bridge, conditions: {delay: 20ms}}}\nnodes: {n: {count: 2}}\n");
+    let now = || link(&lab, "n1", 0)["egress"]["now"].clone();
+    set(&lab, &["n1:eth0", "loss=0.5%"]);
+    assert_eq!(now(), serde_json::json!({"delay": "20ms", "loss": "0.5%"}));
+    set(&lab, &["n1", "loss=none", "jitter=1ms"]);
+    assert_eq!(now(), serde_json::json!({"delay": "20ms", "jitter": "1ms"}));
+    let asked = link(&lab, "n1", 0)["egress"]["asked"].clone();
+    assert_eq!(asked, serde_json::json!({"delay": "20ms"}), "what the file says is shown beside it");
+    assert_eq!(link(&lab, "n2", 0)["egress"]["now"], serde_json::json!({"delay": "20ms"}), "others stay");
+    assert!(place.run(["inspect", &lab.name, "n1"]).contains("eth0 sends delay=20ms jitter=1ms (wire: "));
+
+    let name = lab.name.as_str();
+    let before = place.json(["inspect", name])["links"].clone();
+    place.run(["set", "--dry-run", name, "n1:eth0", "delay=1s"]);
+    for (code, words) in [
+        (1, &["n1:eth0", "reorder=1%", "delay=none"][..]),
+        (2, &["n1:eth0", "dely=20ms"]),
+        (2, &["n1:eth0", "delay=20"]),
+        (2, &["n1:eth7", "delay=20ms"]),
+        (2, &["n1:eth0", "cpu=50%"]),
+        (2, &["n1", "cpu=50%", "delay=1ms"]),
+        (2, &["n1"]),
+        (4, &["n9:eth0", "delay=20ms"]),
+    ] {
+        let error = place.fails(code, ["set", name].iter().chain(words));
+        assert!(error.contains("Hint: "), "{words:?}: {error}");
+    }
+    assert_eq!(place.json(["inspect", name])["links"], before, "what is wrong changes nothing");
+}
+
+#[test]
+fn what_has_no_conditions_has_nothing_put_in_its_way() {
+    let place = Place::new();
+    let lab = place.up("native", TWO);
+    let queues = || lab.exec("n1", ["tc", "qdisc", "show", "dev", "eth0"]);
+    let before = queues();
+    assert!(!before.contains("clsact"), "{before}");
+    assert_eq!(wire_of(&lab), None, "nothing has needed it");
+    place.run(["cut", &lab.name, "n1"]);
+    assert!(queues().contains("clsact"));
+    assert_eq!(wire_of(&lab), None, "a cut does not");
+    place.run(["heal", &lab.name, "n1"]);
+    assert_eq!(queues(), before);
+    set(&lab, &["n1", "rate=10mbit"]);
+    assert!(queues().contains("tbf"));
+    set(&lab, &["n1", "delay=1ms"]);
+    assert!(queues().contains("clsact") && !queues().contains("tbf"), "one mechanism at a time");
+    set(&lab, &["n1", "rate=none", "delay=none"]);
+    assert_eq!(queues(), before);
+}
+
+#[test]
+fn losses_are_as_many_as_asked_and_the_same_for_the_same_seed() {
+    let text = |seed: u32| {
+        format!("seed: {seed}\nnetworks: {{net: {{driver: bridge, ipv6: false}}}}\nnodes: {{n: {{count: 2}}}}\n")
+    };
+    let place = Place::new();
+    let answered = |seed| -> BTreeSet<u32> {
+        let lab = place.up("loss", &text(seed));
+        set(&lab, &["n1:eth0", "loss=100%"]);
+        assert!(ping(&lab, "n1", "n2", &["-c2", "-i0.2", "-W1"]).is_empty(), "all are lost");
+        assert_eq!(link(&lab, "n1", 0)["egress"]["mechanism"], "gate");
+        set(&lab, &["n1:eth0", "loss=30%"]);
+        let answers = ping(&lab, "n1", "n2", &["-c1000", "-i0.002", "-W1"]);
+        let counts = link(&lab, "n1", 0)["egress"]["statistics"].clone();
+        assert_eq!(counts["received"], 1000, "{counts}");
+        assert_eq!(counts["lost"].as_u64().expect("a count"), 1000 - answers.len() as u64, "{counts}");
+        lab.down();
+        answers.into_iter().map(|(sequence, _)| sequence).collect()
+    };
+    let (first, again, other) = (answered(7), answered(7), answered(8));
+    for answers in [&first, &other] {
+        // 700 and 3.89 standard deviations of the binomial distribution: 99.99 %.
+        assert!((644..=756).contains(&answers.len()), "{} of 1000 get through", answers.len());
+    }
+    assert_eq!(first, again, "the same seed and the same packets give the same losses");
+    assert_ne!(first, other);
+}
+
+#[test]
+fn a_partition_parts_its_groups_and_nobody_else() {
+    let place = Place::new();
+    let lab = place.up("partition", "nodes: {n: {count: 4}, m: }\n");
+    let reaches = |from, to| !ping(&lab, from, to, &["-c1", "-W1"]).is_empty();
+    let name = lab.name.as_str();
+    place.run(["partition", name, "n1,n2", "n3,n4"]);
+    for (from, to, expected) in [
+        ("n1", "n2", true),
+        ("n3", "ip6-n4", true),
+        ("n1", "n3", false),
+        ("n4", "ip6-n2", false),
+        ("m", "n1", true),
+        ("n4", "m", true),
+    ] {
+        assert_eq!(reaches(from, to), expected, "{from} to {to}");
+    }
+    assert_eq!(lab.row("n1")["links"], serde_json::json!(["parted"]));
+    assert!(place.run(["inspect", name, "n1"]).contains("parted: n1,n2 | n3,n4"));
+    place.run(["partition", name, "n1", "rest"]);
+    assert_eq!((reaches("n1", "n2"), reaches("m", "n1"), reaches("n3", "n4")), (false, false, true), "they add up");
+    place.run(["join", name]);
+    assert!(reaches("n1", "n3") && reaches("m", "ip6-n1"));
+    assert_eq!(lab.row("n1")["links"], serde_json::json!([]));
+    assert!(place.fails(1, ["partition", name, "n1,n2", "n2"]).contains("n2 is in two groups"));
+    assert!(place.fails(2, ["partition", name, "n1"]).contains("two groups"));
+    assert!(place.fails(4, ["partition", name, "n1", "q*"]).contains("no node fits"));
+}
+
+#[test]
+fn rules_between_nodes_and_a_matrix_hold_by_peer() {
+    let place = Place::new();
+    let matrix = "ms,a,b,c\na,,10,20\nb,30,,-\nc,40,50,\n";
+    fs::write(place.path().join("delays.csv"), matrix).expect("the matrix can be written");
+    let text = "networks: {net: {driver: bridge}, other: bridge}
+nodes: {a: {networks: [net, other]}, b: {networks: [net, other]}, c: }
+links:
+  - {matrix: delays.csv, network: net}
+  - {from: c, to: b, delay: 60ms}
+";
+    let lab = place.up("matrix", text);
+    for (from, to, delay) in [("a", "b", 40.0), ("a", "c", 60.0), ("b", "c", 60.0), ("c", "a", 60.0)] {
+        assert!(shortest(&lab, from, to) >= delay, "{from} to {to}");
+        assert!(shortest(&lab, from, &format!("ip6-{to}")) >= delay, "{from} to {to}, IPv6");
+    }
+    let peers = |node: &str, slot| -> Vec<(i64, Value)> {
+        let link = link(&lab, node, slot);
+        let peers = link["egress"]["peers"].as_array().cloned().unwrap_or_default();
+        peers.iter().map(|peer| (peer["node"].as_i64().expect("a node"), peer["conditions"]["delay"].clone())).collect()
+    };
+    assert_eq!(peers("a", 0), [(1, "10ms".into()), (2, "20ms".into())]);
+    assert_eq!(peers("b", 0), [(0, "30ms".into())], "`-` says nothing");
+    assert_eq!(peers("c", 0), [(0, "40ms".into()), (1, "60ms".into())], "a rule holds over a matrix");
+    assert_eq!(peers("a", 1), [], "another network is not meant");
+
+    set(&lab, &["a->b", "loss=100%", "--network", "net"]);
+    assert!(ping(&lab, "a", "b", &["-c2", "-i0.2", "-W1"]).is_empty());
+    assert!(shortest(&lab, "a", "c") >= 60.0, "only between those two");
+    set(&lab, &["a", "--to", "b", "loss=none", "--network", "net"]);
+    assert!(shortest(&lab, "a", "b") >= 40.0, "and the delay is as it was");
+
+    fs::write(place.path().join("delays.csv"), "ms,a,q\na,,10\n").expect("the matrix can be written");
+    let file = place.file("wrong", text);
+    let before = Inventory::of(&place);
+    let error = place.fails(2, ["up".as_ref(), file.as_os_str()]);
+    assert!(error.contains("delays.csv, line 1, column 6: ") && error.contains("Hint: "), "{error}");
+    assert_eq!(Inventory::of(&place), before);
+}
+
+/// What iperf3 says of a transfer from `from` to `to`, while `meanwhile` happens.
+#[track_caller]
+fn transfer(lab: &Lab<'_>, from: &str, to: &str, seconds: &str, meanwhile: impl FnOnce()) -> Value {
+    let ready = "iperf3 -s -1 -D && until ss -Hltn sport = 5201 | grep -q .; do sleep 0.05; done";
+    lab.exec(to, ["sh", "-c", ready]);
+    let mut client = lab.program(from, ["iperf3", "-J", "-t", seconds, "-c", to]);
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started");
+    meanwhile();
+    let output = client.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", told(&output));
+    serde_json::from_slice(&output.stdout).expect("iperf3 writes JSON")
+}
+
+#[test]
+fn a_rate_is_not_exceeded_by_either_mechanism() {
+    let place = Place::new();
+    let lab = place.up("rate", TWO);
+    for (words, mechanism, way) in [
+        (&["n1:eth0", "rate=20mbit"][..], "tbf", "egress"),
+        (&["n1:eth0", "rate=20mbit", "delay=1ms"], "wire", "egress"),
+        (&["n2:eth0/ingress", "rate=10mbit"], "wire", "ingress"),
+    ] {
+        set(&lab, words);
+        let node = &words[0][..2];
+        assert_eq!(link(&lab, node, 0)[way]["mechanism"], mechanism, "{words:?}");
+        let answer = transfer(&lab, "n1", "n2", "2", || ());
+        let received = answer["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+        let most = if way == "ingress" { 10e6 } else { 20e6 };
+        assert!(received > 0.0 && received <= most, "{words:?}: {received} bit/s");
+    }
+}
+
+#[test]
+fn conditions_change_under_a_connection_without_breaking_it() {
+    let place = Place::new();
+    let lab = place.up("live", TWO);
+    let changes: [&[&str]; 9] = [
+        &["n1:eth0", "delay=5ms"],
+        &["n1:eth0", "rate=50mbit", "loss=0.5%"],
+        &["n2:eth0/ingress", "delay=3ms", "jitter=1ms"],
+        &["n1->n2", "delay=15ms"],
+        &["n1:eth0", "delay=none", "loss=none"],
+        &["n1->n2", "delay=none"],
+        &["n1:eth0", "rate=none"],
+        &["n2:eth0/ingress", "delay=none", "jitter=none"],
+        &["n1:eth0", "corrupt=0.1%", "duplicate=1%"],
+    ];
+    let answer = transfer(&lab, "n1", "n2", "3", || {
+        for words in changes {
+            set(&lab, words);
+        }
+    });
+    assert!(answer.get("error").is_none(), "{answer}");
+    assert!(answer["end"]["sum_received"]["bytes"].as_u64().expect("bytes") > 0);
+}
+
+#[test]
+fn with_a_dead_wire_its_links_are_silent_until_it_is_started_again() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let lab = place.up("dead", "nodes: {n: {count: 3}}\n");
+    set(&lab, &["n1:eth0", "delay=1ms"]);
+    assert!(lab.pings("n1", "n2"));
+    let wire = wire_of(&lab).expect("it runs");
+    kill_process(Pid::from_raw(wire).expect("a pid"), Signal::KILL).expect("it is there");
+    let name = lab.name.as_str();
+    let state = || place.json(["inspect", name])["links"]["wire"].clone();
+    // The anchor looks when it is told, which is at once; that it has looked is what is waited for.
+    while state() != "dead" {
+        std::thread::yield_now();
+    }
+    assert!(ping(&lab, "n1", "n2", &["-c2", "-i0.2", "-W1"]).is_empty(), "no condition is bypassed");
+    assert!(lab.pings("n2", "n3"), "links that do not take it are as they were");
+    assert_eq!(lab.row("n1")["links"], serde_json::json!(["conditions", "silent"]));
+    assert!(place.run(["inspect", name, "n1"]).contains("the wire is dead"));
+    set(&lab, &["n3:eth0", "delay=2ms"]);
+    assert_eq!(state(), "running", "whatever needs it next starts it for all");
+    assert!(shortest(&lab, "n1", "n3") >= 3.0);
+    lab.down();
+    assert_eq!(Inventory::of(&place), before);
+}
+
+#[test]
+fn what_runs_below_conditions_is_gone_with_the_lab() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let lab = place.up("gone", "nodes: {n: {count: 2}}\n");
+    set(&lab, &["n*", "delay=1ms", "rate=1gbit"]);
+    set(&lab, &["n*", "--ingress", "loss=1%"]);
+    place.run(["partition", &lab.name, "n1", "n2"]);
+    assert!(wire_of(&lab).is_some());
+    lab.down();
+    assert_eq!(Inventory::of(&place), before);
+    let file = place.file("host", "networks: {net: host}\nnodes: {n: {count: 2}}\n");
+    place.run(["up".as_ref(), file.as_os_str()]);
+    let name = place.name("host");
+    let lab = Lab { place: &place, name };
+    for words in [&["set", "n1", "delay=1ms"][..], &["cut", "n1"]] {
+        let refusal = place.fails(2, [words[0], &lab.name].iter().chain(&words[1..]));
+        assert!(refusal.contains("driver host") && refusal.contains("Hint: "), "{refusal}");
+    }
+    assert!(place.fails(1, ["partition", &lab.name, "n1", "n2"]).contains("driver host"));
+}
