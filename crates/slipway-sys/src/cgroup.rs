@@ -27,7 +27,7 @@ use thiserror::Error;
 pub use group::Group;
 pub use hierarchy::{Controller, Hierarchy, Mode};
 pub use in_force::{InForce, Throttled};
-pub use limits::{DiskLimits, Limits, PERIOD};
+pub use limits::{DiskLimits, Limits};
 pub use usage::Usage;
 
 /// The folder, in every hierarchy, below which everything here happens.

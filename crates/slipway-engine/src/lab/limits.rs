@@ -117,23 +117,28 @@ impl Running {
     fn notes(&self, node: usize, limits: &Limits) -> Vec<String> {
         let Disk { size, write, write_iops, .. } = limits.disk;
         let name = &self.lab.nodes[node].name;
-        if write.is_none() && write_iops.is_none() {
-            return Vec::new();
+        let legacy = self.cgroups.as_ref().filter(|cgroups| cgroups.limits_devices());
+        let (writes, own) = (write.is_some() || write_iops.is_some(), size.is_some());
+        let mut said = Vec::new();
+        if let Some(legacy) = legacy {
+            if writes && !own {
+                said.push(format!(
+                    "{name}: only writes past the page cache (O_DIRECT, fsync) are held to the disk limits, since control groups version 1 do not count what the kernel writes back later; give `disk` a `size` to have all held"
+                ));
+            }
+            if own && limits.disk != (Disk { size, ..Disk::default() }) && !legacy.is_held_by_device_limits() {
+                said.push(format!(
+                    "{name}: reads and direct writes are not held to the disk limits for programs started from here, which is in a control group of its own; first: echo $$ > /sys/fs/cgroup/blkio/cgroup.procs"
+                ));
+            }
         }
-        if size.is_some() {
-            let known = self.dir.read_disks().ok().and_then(|disks| disks.get(node).copied().flatten());
-            let waits = known.is_some_and(|disk| !disk.device.limits_waiting());
-            return waits
-                .then(|| format!("{name}: this kernel (before 6.2) has no limit for what waits in the page cache, so a program sees the disk's pace only at fsync or once memory fills"))
-                .into_iter()
-                .collect();
+        let device = || self.dir.read_disks().ok()?.get(node).copied().flatten();
+        if writes && own && device().is_some_and(|disk| !disk.device.limits_waiting()) {
+            said.push(format!(
+                "{name}: this kernel (before 6.2) does not limit what waits in the page cache, so programs feel the disk's pace only at fsync, or once memory fills"
+            ));
         }
-        if !self.cgroups.as_ref().is_some_and(Hierarchy::limits_devices) {
-            return Vec::new();
-        }
-        vec![format!(
-            "{name}: only writes past the page cache (O_DIRECT, fsync) are held to the disk limits, since control groups version 1 do not count what the kernel writes back later; give `disk` a `size` to have all held"
-        )]
+        said
     }
 
     fn no_group(&self, nodes: &[usize]) -> LabError {

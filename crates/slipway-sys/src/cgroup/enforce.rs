@@ -67,6 +67,14 @@ impl Hierarchy {
         self.legacy.contains_key(&Controller::Io)
     }
 
+    /// Whether the calling process, and what it starts, is in the root group that [`Hierarchy::limit_device`] limits: groups
+    /// of version 1 do not hold what is in groups below them.
+    #[must_use]
+    pub fn is_held_by_device_limits(&self) -> bool {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        in_root(&groups, Controller::Io.legacy_name())
+    }
+
     /// What [`Hierarchy::limit_device`] has set; `None` where that is not to be had.
     ///
     /// # Errors
@@ -112,4 +120,26 @@ fn node_folder(mount: &Path, part: &Part, lab: &str, node: &str) -> Result<Folde
     let folder = lab.make(node)?.ok_or_else(gone)?;
     part.adopt(&lab, &folder)?;
     Ok(folder)
+}
+
+/// `proc_pid_cgroup(5)`: `7:blkio:/user.slice`.
+fn in_root(groups: &str, controller: &str) -> bool {
+    let group = groups.lines().find_map(|line| {
+        let (names, group) = line.split_once(':')?.1.split_once(':')?;
+        names.split(',').any(|name| name == controller).then_some(group)
+    });
+    group == Some("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_group_is_told_from_others() {
+        let groups = |blkio: &str| format!("8:pids:/\n7:rdma,blkio:{blkio}\n0::/\n");
+        assert!(in_root(&groups("/"), "blkio"));
+        assert!(!in_root(&groups("/user.slice"), "blkio"));
+        assert!(!in_root("0::/\n", "blkio"));
+    }
 }

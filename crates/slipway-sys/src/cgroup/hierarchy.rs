@@ -31,6 +31,9 @@ pub enum Controller {
 impl Controller {
     pub(super) const ALL: [Self; 6] = [Self::Cpu, Self::Cpuset, Self::Freezer, Self::Io, Self::Memory, Self::Pids];
 
+    /// Those that limits use.
+    pub const LIMITING: [Self; 5] = [Self::Cpu, Self::Cpuset, Self::Io, Self::Memory, Self::Pids];
+
     /// The kernel's name in version 2.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -4,12 +4,18 @@
 //! They need root, what `make setup-bench` installs, and a machine that does nothing else.
 
 mod common;
+mod cpu;
 mod datapath;
 mod lifecycle;
 mod mpi;
 
 fn main() {
-    let benches: [(&str, fn()); 3] = [("lifecycle", lifecycle::run), ("datapath", datapath::run), ("mpi", mpi::run)];
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, cpu::LOAD, kind, threads] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return cpu::load(kind, threads);
+    }
+    let benches: [(&str, fn()); 4] =
+        [("lifecycle", lifecycle::run), ("datapath", datapath::run), ("mpi", mpi::run), ("cpu", cpu::run)];
     // cargo adds `--bench`.
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     common::heading();
