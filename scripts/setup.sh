@@ -15,6 +15,7 @@ BUILD=(
 # What a lab uses on this machine. Slipway speaks to the kernel itself; these are programs that it starts for you.
 RUN=(
   openvswitch-switch # driver `ovs`: ovsdb-server and ovs-vswitchd
+  e2fsprogs          # mkfs.ext4: disks of nodes' own
   openssh-server     # `sshd: true`
   openssh-client     # its keys (ssh-keygen), and ssh between such nodes
   openmpi-bin        # jobs with `--mpi openmpi`

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use slipway_sys::caps;
 use slipway_sys::cgroup::{Controller, Hierarchy, Mode};
 
+use crate::condition::LinkMeans;
 use crate::network::{Probed, Unsupported, survey};
 
 pub use check::{Check, Verdict};
@@ -29,6 +30,9 @@ pub struct Facts {
     pub processor: String,
     /// Processors that this process may use.
     pub cpus: usize,
+    /// Which driver changes the processors' frequency, and by which policy (`cpufreq`); `None` where the kernel does not.
+    #[serde(default)]
+    pub frequency: Option<Frequency>,
     /// Memory of the machine, bytes.
     pub memory: u64,
     /// Whether the effective user is root here.
@@ -45,8 +49,20 @@ pub struct Facts {
     pub seccomp: Result<(), String>,
     /// How each network driver would run, or what it lacks.
     pub drivers: Vec<Result<Probed, Unsupported>>,
+    /// What conditions of links can be made with.
+    #[serde(default)]
+    pub links: LinkMeans,
     /// Programs that jobs and probes use.
     pub tools: Vec<Tool>,
+}
+
+/// How the kernel changes the processors' frequency (`Documentation/admin-guide/pm/cpufreq.rst`). Slipway leaves it alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frequency {
+    /// `scaling_driver`.
+    pub driver: String,
+    /// `scaling_governor` of the first processor.
+    pub governor: String,
 }
 
 /// The control groups of a machine.
@@ -82,6 +98,7 @@ impl Facts {
             system: line("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
             processor: line("/proc/cpuinfo", "model name").trim_start_matches(['\t', ' ', ':']).to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            frequency: frequency(),
             memory: kibibytes(&line("/proc/meminfo", "MemTotal:")),
             root: rustix::process::geteuid().is_root(),
             user_namespace: in_user_namespace(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default()),
@@ -90,6 +107,7 @@ impl Facts {
             overlay: overlay(),
             seccomp: seccomp(),
             drivers: survey(),
+            links: LinkMeans::probe(),
             tools: tools::find(),
         }
     }
@@ -110,6 +128,11 @@ fn line(path: &str, beginning: &str) -> String {
 /// `16384 kB` in bytes.
 fn kibibytes(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn frequency() -> Option<Frequency> {
+    let read = |file: &str| fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cpufreq/scaling_{file}")).ok();
+    Some(Frequency { driver: read("driver")?.trim().to_owned(), governor: read("governor")?.trim().to_owned() })
 }
 
 /// The first user namespace maps every user to itself (`user_namespaces(7)`).

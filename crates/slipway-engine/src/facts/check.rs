@@ -4,6 +4,7 @@ use serde::Serialize;
 use slipway_sys::cgroup::{Controller, Mode};
 
 use super::{Facts, Tool};
+use crate::condition::LinkMeans;
 
 /// One thing looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,15 +35,34 @@ pub enum Verdict {
 const OLDEST_KERNEL: (u32, u32) = (5, 12);
 
 pub(super) fn all(facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![kernel(facts), privileges(facts), cgroups(facts)];
+    let mut checks = vec![kernel(facts), privileges(facts), cgroups(facts), frequency(facts)];
     checks.push(required("overlay file systems", "can be mounted", &facts.overlay));
     checks.push(required("system-call filters", "available", &facts.seccomp));
     checks.extend(facts.drivers.iter().map(|driver| match driver {
         Ok(probed) => good(&format!("driver {}", probed.driver), &with_notes(&probed.mechanism, &probed.notes)),
         Err(why) => check(&format!("driver {}", why.driver), Verdict::Partial, &why.missing, Some(&why.hint)),
     }));
+    checks.extend(links(&facts.links));
     checks.extend(facts.tools.iter().map(tool));
     checks
+}
+
+/// What conditions of links are made with.
+fn links(means: &LinkMeans) -> [Check; 4] {
+    let one = |subject: &str, serves: &str, without: &str, state: &Result<(), String>| match state {
+        Ok(()) => good(subject, serves),
+        Err(reason) => {
+            let (missing, hint) = split_hint(reason);
+            check(subject, Verdict::Partial, &format!("{missing}: {without}"), hint)
+        }
+    };
+    let no_netem = if means.wire.is_ok() { "the wire serves instead" } else { "no delay, loss or jitter" };
+    [
+        one("links by gate", "cuts and partitions, in BPF", "no cuts and partitions, and no wire", &means.gate),
+        one("links by wire", "everything, also by peer", "no conditions between pairs of nodes", &means.wire),
+        one("links by netem", "everything but conditions by peer", no_netem, &means.netem),
+        one("links by tbf", "rates alone", "other mechanisms serve rates too", &means.tbf),
+    ]
 }
 
 fn tool(tool: &Tool) -> Check {
@@ -112,6 +132,29 @@ fn privileges(facts: &Facts) -> Check {
     good("privileges", "root")
 }
 
+/// A share of a processor is a share of whatever speed it has just then.
+fn frequency(facts: &Facts) -> Check {
+    let subject = "processor frequency";
+    match &facts.frequency {
+        None => good(subject, "the kernel does not change it"),
+        Some(found) if found.governor == "performance" => {
+            good(subject, &format!("kept high ({}, {})", found.driver, found.governor))
+        }
+        Some(found) => {
+            let said = format!(
+                "changes with the load ({}, {}), and with it what a share of a core is",
+                found.driver, found.governor
+            );
+            check(
+                subject,
+                Verdict::Partial,
+                &said,
+                Some("for measurements: cpupower frequency-set --governor performance"),
+            )
+        }
+    }
+}
+
 fn cgroups(facts: &Facts) -> Check {
     let subject = "control groups";
     let found = match &facts.cgroups {
@@ -126,9 +169,8 @@ fn cgroups(facts: &Facts) -> Check {
         Mode::V2 => "version 2",
         Mode::Hybrid => "version 2 for membership, version 1 controllers",
     };
-    let wanted = [Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids];
     let lacking: Vec<&str> =
-        wanted.iter().filter(|one| !found.controllers.contains(one)).map(|one| one.name()).collect();
+        Controller::LIMITING.iter().filter(|one| !found.controllers.contains(one)).map(|one| one.name()).collect();
     if lacking.is_empty() {
         return good(subject, mode);
     }
@@ -139,7 +181,7 @@ fn cgroups(facts: &Facts) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Cgroups;
+    use crate::facts::{Cgroups, Frequency};
 
     fn facts() -> Facts {
         Facts {
@@ -148,17 +190,16 @@ mod tests {
             system: String::new(),
             processor: String::new(),
             cpus: 2,
+            frequency: None,
             memory: 1 << 30,
             root: true,
             user_namespace: false,
             missing_capabilities: Vec::new(),
-            cgroups: Ok(Cgroups {
-                mode: Mode::V2,
-                controllers: vec![Controller::Cpu, Controller::Cpuset, Controller::Memory, Controller::Pids],
-            }),
+            cgroups: Ok(Cgroups { mode: Mode::V2, controllers: Controller::LIMITING.to_vec() }),
             overlay: Ok(()),
             seccomp: Ok(()),
             drivers: Vec::new(),
+            links: LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), tbf: Ok(()) },
             tools: Vec::new(),
         }
     }
@@ -178,6 +219,20 @@ mod tests {
             ("privileges", Facts { missing_capabilities: vec!["CAP_NET_ADMIN".to_owned()], ..facts() }),
             ("control groups", Facts { cgroups: Err("none is mounted. Hint: mount".to_owned()), ..facts() }),
             ("control groups", Facts { cgroups: Ok(Cgroups { mode: Mode::V1, controllers: Vec::new() }), ..facts() }),
+            (
+                "processor frequency",
+                Facts {
+                    frequency: Some(Frequency { driver: "acpi-cpufreq".to_owned(), governor: "ondemand".to_owned() }),
+                    ..facts()
+                },
+            ),
+            (
+                "links by netem",
+                Facts {
+                    links: LinkMeans { netem: Err("the kernel has none. Hint: modprobe".to_owned()), ..facts().links },
+                    ..facts()
+                },
+            ),
             ("overlay file systems", Facts { overlay: Err("no. Hint: modprobe overlay".to_owned()), ..facts() }),
             ("system-call filters", Facts { seccomp: Err("no. Hint: boot".to_owned()), ..facts() }),
         ];

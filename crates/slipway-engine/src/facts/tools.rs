@@ -19,7 +19,7 @@ pub struct Tool {
     pub path: Option<PathBuf>,
 }
 
-const TOOLS: [(&str, &str, &str); 11] = [
+const TOOLS: [(&str, &str, &str); 12] = [
     ("mpirun.openmpi", "openmpi-bin", "jobs with mpi: openmpi"),
     ("mpiexec.hydra", "mpich", "jobs with mpi: mpich"),
     ("iperf3", "iperf3", "throughput in slipway compare"),
@@ -28,6 +28,7 @@ const TOOLS: [(&str, &str, &str); 11] = [
     ("ping", "iputils-ping", "round-trip times in slipway compare"),
     ("ovs-vswitchd", "openvswitch-switch", "networks with driver: ovs"),
     ("ovsdb-server", "openvswitch-switch", "networks with driver: ovs"),
+    ("mkfs.ext4", "e2fsprogs", "nodes with a disk of their own"),
     ("sshd", "openssh-server", "nodes with sshd: true"),
     ("ssh", "openssh-client", "nodes with sshd: true"),
     ("ssh-keygen", "openssh-client", "keys for nodes with sshd: true"),

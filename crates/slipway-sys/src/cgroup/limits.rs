@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_getres};
 use serde::{Deserialize, Serialize};
 
 use super::{CgroupError, Controller};
@@ -15,8 +14,7 @@ pub struct Limits {
     /// Processor time in cores: 0.5 is half of one.
     pub cpu: Option<f64>,
     /// Over which stretch of time `cpu` is counted, 1 ms to 1 s. A short one spreads the pauses of a limited program evenly,
-    /// a long one lets it run in bursts. `None`: one tick of the kernel, or
-    /// as many as a small share takes.
+    /// a long one lets it run in bursts. `None`: 5 ms, or as many times that as a small share takes.
     pub cpu_period: Option<Duration>,
     /// Processors in the kernel's list form (`0-3,6`).
     pub cpuset: Option<String>,
@@ -63,15 +61,10 @@ impl DiskLimits {
     }
 }
 
-/// The period of a processor limit that names none: one tick of the kernel, 4 ms where `CONFIG_HZ` is 250. The kernel finds
-/// at its ticks who has used up a quota: a period that is no multiple of one is kept badly, and with a long one a program
-/// that computes in bursts is never stopped (docs/benchmarks.md, "Processor limits by period").
-fn tick() -> Duration {
-    // The coarse clocks advance by one tick (clock_getres(2)).
-    let tick = clock_getres(ClockId::RealtimeCoarse);
-    Duration::try_from(tick).unwrap_or_default().clamp(Duration::from_millis(1), Duration::from_millis(10))
-}
-
+/// The period of a processor limit that names none. The shorter, the less does a program that computes in bursts get away
+/// with; but the kernel finds out at its ticks who has used up a quota (4 ms where `CONFIG_HZ` is 250), and a period of one
+/// tick or less is kept badly (docs/benchmarks.md, "Processor limits by period").
+const PERIOD: Duration = Duration::from_millis(5);
 /// Shortest quota and bounds of the period that the kernel takes, µs (`kernel/sched/core.c`, `min_cfs_quota_period`).
 const SHORTEST_QUOTA: u128 = 1_000;
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
@@ -116,8 +109,8 @@ impl Limits {
         };
         let asked = self.cpu_period.unwrap_or_else(|| {
             let shortest = Duration::try_from_secs_f64(0.001 / cores).unwrap_or(Duration::MAX);
-            let ticks = shortest.min(LONGEST_PERIOD).as_nanos().div_ceil(tick().as_nanos()).max(1);
-            tick().saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)).min(LONGEST_PERIOD)
+            let times = shortest.min(LONGEST_PERIOD).as_nanos().div_ceil(PERIOD.as_nanos()).max(1);
+            PERIOD.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)).min(LONGEST_PERIOD)
         });
         let period = asked.as_micros();
         if !PERIODS.contains(&period) {
@@ -174,7 +167,7 @@ mod tests {
     #[test]
     fn a_period_is_chosen_where_none_is_given() {
         let chosen = |cpu| Limits { cpu: Some(cpu), ..Limits::default() }.quota();
-        let period = tick().as_micros();
+        let period = PERIOD.as_micros();
         assert_eq!(chosen(1.0).expect("fine"), Some((period, period)));
         assert_eq!(chosen(0.002).expect("fine"), Some((1_000, 500_000)));
         assert!(chosen(0.000_5).expect_err("too small").to_string().contains("0.1 %"));

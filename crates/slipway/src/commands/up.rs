@@ -43,6 +43,8 @@ struct Up {
     lab: String,
     seconds: f64,
     nodes: Vec<NodeRow>,
+    /// What of the limits does not hold as one might think.
+    notes: Vec<String>,
 }
 
 impl Args {
@@ -66,8 +68,11 @@ impl Args {
         if !running.is_up() {
             return Err(UpError::Ended(file.name).into());
         }
-        let up = Up { lab: file.name.clone(), seconds, nodes: nodes? };
-        context.tell(&up, |up| text(&file, up.seconds))?;
+        let up = Up { lab: file.name.clone(), seconds, nodes: nodes?, notes: running.limit_notes() };
+        context.tell(&up, |up| {
+            let told: Vec<String> = up.notes.iter().map(|note| format!("note: {note}\n")).collect();
+            text(&file, up.seconds) + &told.concat()
+        })?;
         Ok(Exit::Success)
     }
 }
