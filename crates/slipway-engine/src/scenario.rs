@@ -14,6 +14,7 @@ mod load;
 mod perform;
 mod platform;
 mod player;
+mod replaced;
 mod stage;
 mod watch;
 mod words;

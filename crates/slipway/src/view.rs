@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use slipway_engine::network::Mechanism;
+use slipway_engine::scenario::{Standing, Status};
 use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
 use slipway_lab::units::Bytes;
 
@@ -50,6 +51,20 @@ pub(crate) fn age(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86400),
+    }
+}
+
+/// How far a lab's scenario is, and what can be done about one that was interrupted.
+pub(crate) fn scenario(status: &Status) -> String {
+    let Status { standing, scenario, event, events } = status;
+    let event = event.map_or_else(|| "the first event".to_owned(), |event| format!("event {event}"));
+    match standing {
+        Standing::Playing => format!("{scenario} is played, {event} of {events}"),
+        Standing::Paused => format!("{scenario} is paused at {event} of {events}; `slipway resume` lets it go on"),
+        Standing::Interrupted => format!(
+            "{scenario} was interrupted at {event} of {events}; `slipway play --resume` goes on with it, `slipway restore` puts the lab back"
+        ),
+        Standing::Over => format!("{scenario} is over"),
     }
 }
 

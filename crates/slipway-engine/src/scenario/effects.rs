@@ -1,10 +1,11 @@
 //! What events have changed and nobody has taken back yet; and what an event still has to do, given that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_lab::scenario::{Action, Kill};
+use slipway_lab::scenario::{Action, Event, Kill, Schedule};
 
 use super::platform::Act;
+use super::replaced;
 
 /// Changes that hold, and nodes as the scenario has them.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub(super) struct Effects<'a> {
     /// By the event that made them.
     holding: BTreeMap<usize, Holding<'a>>,
     nodes: Vec<Node>,
+    /// Events of which something else takes back what they changed.
+    passing: BTreeSet<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -46,9 +49,31 @@ pub(super) enum Decision<'a> {
 }
 
 impl<'a> Effects<'a> {
-    pub(super) fn new(alive: Vec<bool>) -> Self {
+    pub(super) fn new(schedule: &Schedule, alive: Vec<bool>) -> Self {
         let nodes = alive.into_iter().map(|alive| Node { alive, ..Node::default() }).collect();
-        Self { holding: BTreeMap::new(), nodes }
+        let restored = |event: &Event| if let Action::Restore { event } = event.action { Some(event) } else { None };
+        Self { holding: BTreeMap::new(), nodes, passing: schedule.events.iter().filter_map(restored).collect() }
+    }
+
+    /// Forgets the changes that `action` of event `number` hides for good, since both last until the end; says which.
+    fn forget_hidden(&mut self, number: usize, action: &Action) -> Vec<usize> {
+        if self.passing.contains(&number) {
+            return Vec::new();
+        }
+        let lasts = |event: usize| !self.passing.contains(&event);
+        let hidden = |(&event, holding): (&usize, &Holding<'a>)| match holding {
+            Holding::Change(earlier) => (lasts(event) && replaced::hides(action, earlier)).then_some(event),
+            _ => None,
+        };
+        // A player that goes on after a crash may make the same change again.
+        let hidden: Vec<usize> = self.holding.iter().filter_map(hidden).filter(|&event| event != number).collect();
+        hidden.iter().for_each(|event| drop(self.holding.remove(event)));
+        hidden
+    }
+
+    /// Notes that the programs of an event have ended.
+    pub(super) fn programs_ended(&mut self, number: usize) {
+        self.holding.remove(&number);
     }
 
     /// True while a kill or start of the node is under way.
@@ -201,13 +226,16 @@ impl<'a> Effects<'a> {
             }
             Action::Run { .. } => Holding::Runs,
             Action::Restore { event } => return drop(self.holding.remove(event)),
-            change => Holding::Change(change),
+            change => {
+                self.forget_hidden(number, change);
+                Holding::Change(change)
+            }
         };
         self.holding.insert(number, holding);
     }
 
-    /// Notes that `act` of event `number` is over.
-    pub(super) fn finish(&mut self, number: usize, act: &Act<'a>, went_well: bool) {
+    /// Notes that `act` of event `number` is over, and says which changes of others it hides for good.
+    pub(super) fn finish(&mut self, number: usize, act: &Act<'a>, went_well: bool) -> Vec<usize> {
         match act {
             Act::Kill(nodes, _) => {
                 nodes.iter().for_each(|&node| self.nodes[node].ending -= 1);
@@ -223,9 +251,12 @@ impl<'a> Effects<'a> {
             }
             _ => {}
         }
-        if !went_well {
-            self.holding.remove(&number);
-        }
+        match act {
+            _ if !went_well => self.holding.remove(&number),
+            Act::Change(action) => return self.forget_hidden(number, action),
+            _ => None,
+        };
+        Vec::new()
     }
 
     /// What is to be undone when the playing is over, the latest first. Nodes stay as they are, up or down.

@@ -19,6 +19,9 @@ pub trait Platform {
     /// Begins `act` for event `number`. What cannot be done at once goes on beside and ends with
     /// [`Happening::Finished`], so that nothing delays the events after it.
     fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun;
+
+    /// Forgets the changes of these events, which later ones hide for good.
+    fn forget(&mut self, changes: &[usize]);
 }
 
 /// What is asked of the platform.
@@ -58,8 +61,8 @@ pub enum Begun {
 pub enum Happening {
     /// What was under way for an event has taken effect, or could not be done.
     Finished(usize, Result<(), String>),
-    /// A program that an event started has ended, in a node, with a code as a shell says it.
-    ProgramEnded(usize, usize, u8),
+    /// The programs that an event started have ended, each in a node, with a code as a shell says it.
+    ProgramsEnded(usize, Vec<(usize, u8)>),
     /// A node has ended, and it was not the player.
     NodeEnded(usize, Change),
     /// A node runs again, and it was not the player.

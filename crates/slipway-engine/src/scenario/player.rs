@@ -91,7 +91,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             platform,
             log,
             lines: Vec::new(),
-            effects: Effects::new(alive),
+            effects: Effects::new(part.schedule, alive),
             origin,
             paused: None,
             next: 0,
@@ -268,8 +268,9 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
 
     fn finish(&mut self, number: usize, result: Result<(), String>) -> io::Result<()> {
         let Some(UnderWay { act, begun, note }) = self.under_way.remove(&number) else { return Ok(()) };
-        self.effects.finish(number, &act, result.is_ok());
         let done = self.at();
+        let hidden = self.effects.finish(number, &act, result.is_ok());
+        self.platform.forget(&hidden);
         let outcome = match result {
             Ok(()) => play::Outcome::Done { note },
             Err(reason) => play::Outcome::Failed { reason },
@@ -282,9 +283,12 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         let at = self.at();
         match happening {
             Happening::Finished(number, result) => self.finish(number, result),
-            Happening::ProgramEnded(number, node, code) => {
-                let node = self.part.lab.nodes[node].name.clone();
-                self.write(Line::Program(Program { at, number, node, code }))
+            Happening::ProgramsEnded(number, programs) => {
+                self.effects.programs_ended(number);
+                programs.into_iter().try_for_each(|(node, code)| {
+                    let node = self.part.lab.nodes[node].name.clone();
+                    self.write(Line::Program(Program { at, number, node, code }))
+                })
             }
             // The end of a node that the player itself is ending is no news.
             Happening::NodeEnded(node, _) if self.effects.is_busy(node) => Ok(()),

@@ -80,6 +80,8 @@ enum Purpose {
     Event(usize),
     /// To know what became of a node that has ended: once it answers, it has seen to that.
     Look(usize),
+    /// To forget a change that cannot be felt any more.
+    Forget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -403,8 +405,8 @@ impl Stage {
                 }
                 News::Ended(programs) => {
                     let known = |name: &str| self.running.lab.nodes.iter().position(|node| node.name == name);
-                    let ended = |(name, code): (String, u8)| Some(Happening::ProgramEnded(number, known(&name)?, code));
-                    happened.extend(programs.into_iter().filter_map(ended));
+                    let ended = programs.into_iter().filter_map(|(name, code)| Some((known(&name)?, code))).collect();
+                    happened.push(Happening::ProgramsEnded(number, ended));
                 }
                 News::Job(_) => {}
             }
@@ -424,8 +426,12 @@ impl Stage {
     fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
         let (purpose, asked) = self.asked.remove(at);
         let answer = asked.answer();
+        if purpose == Purpose::Forget {
+            return Ok(Vec::new());
+        }
         let mut happened = self.refresh()?;
         match purpose {
+            Purpose::Forget => {}
             Purpose::Event(number) => happened.push(Happening::Finished(number, answer)),
             Purpose::Look(node) => {
                 let change = match self.running.state.nodes[node].status {
@@ -511,6 +517,15 @@ impl Platform for Stage {
             Act::Thaw(nodes) => done(self.running.thaw(nodes)),
             Act::Run(nodes, command) => self.run(number, nodes, command),
             Act::EndPrograms(of) => self.end_programs(number, *of),
+        }
+    }
+
+    fn forget(&mut self, changes: &[usize]) {
+        for &change in changes {
+            if self.limits.lift(change).is_none() {
+                // What cannot be forgotten cannot be felt either.
+                self.ask(Purpose::Forget, &Request::Lift(change));
+            }
         }
     }
 }

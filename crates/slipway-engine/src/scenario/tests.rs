@@ -126,6 +126,10 @@ impl Platform for Pretended {
         self.under_way.insert((self.now + duration, number), pending);
         Begun::UnderWay
     }
+
+    fn forget(&mut self, changes: &[usize]) {
+        self.changes.retain(|change| !changes.contains(change));
+    }
 }
 
 impl Pretended {

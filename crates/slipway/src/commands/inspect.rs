@@ -6,6 +6,7 @@ use serde::Serialize;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
+use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::state::State;
 use slipway_lab::model::{Host, Image, Lab, Network, Node};
 use slipway_lab::units::Bytes;
@@ -17,14 +18,17 @@ use crate::{conditions, labs, view};
 
 /// Show everything about a lab, or about one node
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "slipway inspect [OPTIONS] [LAB] [NODE]", after_help = "\
+#[command(
+    override_usage = "slipway inspect [OPTIONS] [LAB] [NODE]",
+    after_help = "\
 Addresses, routes, mounts, limits, processes, and what each network is made of
 on this machine.
 
 Examples:
   slipway inspect demo                  the lab
   slipway inspect demo n1               one node
-  slipway inspect demo n1 --json | jq -r .node.interfaces[0].ipv4")]
+  slipway inspect demo n1 --json | jq -r .node.interfaces[0].ipv4"
+)]
 pub(crate) struct Args {
     /// Lab (name or file) and node; a node alone where one lab runs [default: the only lab]
     #[arg(value_names = ["LAB", "NODE"], num_args = 0..=2)]
@@ -40,6 +44,8 @@ struct WholeLab<'a> {
     nodes: Vec<NodeRow>,
     /// Links that differ from the machine's own.
     links: LinkReport,
+    /// What is played on it, or was last.
+    scenario: Option<Status>,
 }
 
 #[derive(Serialize)]
@@ -79,14 +85,16 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
         state: &running.state,
         nodes: running.rows()?,
         links: running.links()?,
+        scenario: Folder::of(running.dir()).status()?,
     };
     context.answer(&answer, |answer| {
-        let facts = [
+        let mut facts = vec![
             ("lab", answer.lab.name.clone()),
             ("anchor", format!("process {}", answer.state.anchor.pid)),
             ("folder", answer.folder.display().to_string()),
             ("seed", answer.lab.seed.to_string()),
         ];
+        facts.extend(answer.scenario.as_ref().map(|status| ("scenario", view::scenario(status))));
         let links = conditions::of_lab(answer.lab, &answer.links);
         format!("{}\n{}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
     })

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use slipway_engine::lab::{NodeRow, Running};
+use slipway_engine::scenario::{Folder, Standing, Status};
 use slipway_engine::state::StateRoot;
 use slipway_lab::units::Bytes;
 
@@ -47,6 +48,8 @@ struct LabRow {
     networks: Vec<String>,
     /// Seconds since 1970 UTC.
     since: Option<u64>,
+    /// What is played on it, or was last.
+    scenario: Option<Status>,
 }
 
 #[derive(Serialize)]
@@ -85,11 +88,20 @@ impl Args {
 fn row(root: &StateRoot, name: String) -> LabRow {
     if let Ok(Running { lab, state, .. }) = Running::open(root, &name) {
         let networks = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
-        return LabRow { name, status: "up", nodes: Some(lab.nodes.len()), networks, since: Some(state.since) };
+        // A log that cannot be read is no reason to list no labs.
+        let scenario = Folder::of(&root.lab(&name)).status().ok().flatten();
+        return LabRow {
+            name,
+            status: "up",
+            nodes: Some(lab.nodes.len()),
+            networks,
+            since: Some(state.since),
+            scenario,
+        };
     }
     let alive = root.lab(&name).read_state().is_ok_and(|state| state.anchor.is_alive());
     let status = if alive { "changing" } else { "broken" };
-    LabRow { name, status, nodes: None, networks: Vec::new(), since: None }
+    LabRow { name, status, nodes: None, networks: Vec::new(), since: None, scenario: None }
 }
 
 fn labs_text(labs: &Labs) -> String {
@@ -98,7 +110,7 @@ fn labs_text(labs: &Labs) -> String {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let dash = || "-".to_owned();
-    view::table(
+    let table = view::table(
         ["LAB", "STATUS", "NODES", "SINCE", "NETWORKS"],
         labs.labs.iter().map(|lab| {
             [
@@ -109,7 +121,10 @@ fn labs_text(labs: &Labs) -> String {
                 if lab.networks.is_empty() { dash() } else { lab.networks.join(", ") },
             ]
         }),
-    )
+    );
+    let played = labs.labs.iter().filter_map(|lab| Some((lab, lab.scenario.as_ref()?)));
+    let played = played.filter(|(_, status)| status.standing != Standing::Over);
+    played.fold(table, |text, (lab, status)| format!("{text}\nlab {}: scenario {}\n", lab.name, view::scenario(status)))
 }
 
 fn nodes_text(nodes: &Nodes) -> String {
@@ -117,7 +132,8 @@ fn nodes_text(nodes: &Nodes) -> String {
     view::table(
         ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "LINKS", "ADDRESSES"],
         nodes.nodes.iter().map(|Row { row: node, links }| {
-            let used = |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
+            let used =
+                |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
             [
                 node.name.clone(),
                 node.status.clone(),
