@@ -20,14 +20,18 @@ use crate::{labs, stamp};
 /// Run a program over the nodes of a lab: plain or MPI
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plain program runs on every node of --on at once; an MPI program is launched from the first of them over all, by the
-implementation's own launcher, through Slipway in place of ssh. What they print appears as it comes, tagged by node where
-there is more than one, and is kept in the run's folder. The exit code is the first failing program's; Ctrl-C, --timeout
-and the end of slipway itself, however it comes, end everything that was started, in the background too.
+A plain program runs on every node of --on at once; an MPI program is launched
+from the first of them over all, by the implementation's own launcher, through
+Slipway in place of ssh. What they print appears as it comes, tagged by node
+where there is more than one, and is kept in the run's folder. The exit code is
+the first failing program's. Ctrl-C, --timeout and the end of slipway itself,
+however it comes, end everything that was started, in the background too.
 
-Of MPICH prefer version 5 (examples/mpich): Debian 12's 4.0.2 hangs now and then when its ranks have talked over TCP.
+Of MPICH prefer version 5 (examples/mpich): Debian 12's 4.0.2 hangs now and then
+when its ranks have talked over TCP.
 
-Where LAB is a file whose lab is not up, it is brought up for the run and taken down after it.
+Where LAB is a file whose lab is not up, it is brought up for the run and taken
+down after it.
 
 Examples:
   slipway run lab.yaml                               the lab file's own job
