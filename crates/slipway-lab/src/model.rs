@@ -218,6 +218,9 @@ pub struct Node {
     pub mounts: Vec<Mount>,
     /// Environment added for every program in the node.
     pub env: BTreeMap<String, String>,
+    /// Kernel settings of the node's own network and IPC namespaces, by their names in `sysctl(8)`.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
     /// A program started with the node and ended with it (argv).
     pub command: Option<Vec<String>>,
     /// MPI slots.

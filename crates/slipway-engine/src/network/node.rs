@@ -21,7 +21,7 @@ pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
     members(lab, network).nth(KNOWN_NEIGHBOURS).is_none()
 }
 
-/// Settles a new network namespace before it has interfaces. `/proc/sys` must be writable.
+/// Settles a new network namespace before it has interfaces, the node's own kernel settings last. `/proc/sys` must be writable.
 ///
 /// A node's addresses are given out by the lab, so that nothing need be probed, solicited or announced; left to itself,
 /// each new node would send six multicast packets to every other.
@@ -44,9 +44,10 @@ pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
     if node.gateway {
         settings.push(("net/ipv4/ip_forward", "1"));
     }
-    for (name, value) in settings {
+    let own = node.sysctls.iter().map(|(name, value)| (name.replace('.', "/"), value.as_str()));
+    for (name, value) in settings.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(own) {
         let path = format!("/proc/sys/{name}");
-        fs::write(&path, value).map_err(NetworkError::system(format!("set {path}")))?;
+        fs::write(&path, value).map_err(NetworkError::system(format!("set {path} to {value}")))?;
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ with_node_keys! {
         /// How many. `n` with `count: 3` becomes n1, n2, n3.
         #[schemars(range(min = 1, max = 10000))]
         count: Option<Spanned<u32>>,
+        /// The group that it belongs to. Its own name when left out; with `count`, that is the group of all.
+        group: Option<Spanned<String>>,
         /// The root file system: `host` or one of `images`. `host` when left out.
         image: Option<Spanned<String>>,
         /// The virtual host it is placed on. By `placement` when left out.
@@ -31,6 +33,9 @@ with_node_keys! {
         /// Environment added for every program in the node.
         #[serde(default)]
         env: Named<Value>,
+        /// Kernel settings of the node's own, by their names in sysctl(8): those below `net.`, and those of System V IPC.
+        #[serde(default)]
+        sysctls: Named<Value>,
         /// A program started with the node and ended with it.
         command: Option<Spanned<Command>>,
         /// MPI slots. 1 when left out.

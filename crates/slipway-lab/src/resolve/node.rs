@@ -1,6 +1,6 @@
 //! Nodes: groups and what they may be, then each group's nodes with their names and interfaces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 use super::address::{Claim, Pool, to_v4};
@@ -67,7 +67,7 @@ pub(super) fn groups<'f>(file: &'f File, networks: &Networks, hosts: &Hosts, rep
 
 fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, report: &mut Report) -> Group<'f> {
     let Entry { name, value: spec, .. } = entry;
-    names::check_host(name, report);
+    check_name(name, spec, report);
     let count = spec.count.as_ref().map_or(1, |count| {
         if count.value == 0 {
             report.add(count.at, "a group of no nodes", "write 1 or more, or take the group out");
@@ -86,6 +86,19 @@ fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, repo
     check_limits(spec, report);
     check_together(spec, count, &members, networks, report);
     Group { name, spec, count, host, members }
+}
+
+fn check_name(name: &Spanned<String>, spec: &Written, report: &mut Report) {
+    let Some(group) = &spec.group else { return names::check_host(name, report) };
+    names::check_host(group, report);
+    if let Some(count) = &spec.count {
+        report.add(count.at, "nodes with `count` are a group already", "leave `group` or `count` out");
+    }
+    // With a number behind it, a group's name may be as long as one that `count` makes.
+    let number = name.value.strip_prefix(&group.value);
+    if !number.is_some_and(|number| number.len() <= 5 && number.bytes().all(|byte| byte.is_ascii_digit())) {
+        names::check_host(name, report);
+    }
 }
 
 fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Report) -> Vec<Member<'f>> {
@@ -142,6 +155,11 @@ fn check_together(spec: &Written, count: usize, members: &[Member], networks: &N
         let name = &networks.list[member.network].name;
         let message = format!("a node on network `{name}` (driver host) cannot be on others too");
         report.add(member.at, message, "it has its host's interfaces and none of its own: name this network only");
+    } else if let Some(setting) =
+        spec.sysctls.0.iter().find(|entry| on_host.is_some() && entry.name.value.starts_with("net."))
+    {
+        let help = "name a network with another driver, such as bridge, or take the setting out";
+        report.add(setting.name.at, "on driver host this would be the host's setting", help);
     } else if let Some(gateway) = spec.gateway.as_ref().filter(|gateway| gateway.value && members.len() < 2) {
         let help = "name two networks or more in its `networks`, or leave `gateway` out";
         report.add(gateway.at, "a gateway between fewer than two networks", help);
@@ -199,7 +217,7 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
     let spec = group.spec;
     Node {
         name: String::new(),
-        group: group.name.value.clone(),
+        group: spec.group.as_ref().unwrap_or(group.name).value.clone(),
         host: 0,
         image,
         interfaces: Vec::new(),
@@ -208,6 +226,7 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
         limits: spec.limits().change.apply(&Limits::default()),
         mounts: Vec::new(),
         env: program::env(&spec.env, report),
+        sysctls: program::sysctls(&spec.sysctls, report),
         command: spec.command.as_ref().and_then(|command| program::words(command, report)),
         slots: spec.slots.as_ref().map_or(1, |slots| slots.value),
         sshd: spec.sshd.unwrap_or(false),
@@ -230,6 +249,14 @@ fn check_names(groups: &[Group], report: &mut Report) {
                 report.add(group.name.at, message, "rename one of them, for example with a `-` at the end");
                 break;
             }
+        }
+    }
+    let nodes: HashSet<String> = groups.iter().flat_map(|group| (0..group.count).map(|i| group.node_name(i))).collect();
+    for group in groups {
+        let other = group.spec.group.as_ref().filter(|other| other.value != group.name.value);
+        if let Some(other) = other.filter(|other| nodes.contains(&other.value)) {
+            let message = format!("`{}` is a node, and a group cannot have its name", other.value);
+            report.add(other.at, message, "choose another name for the group");
         }
     }
 }

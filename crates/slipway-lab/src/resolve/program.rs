@@ -1,4 +1,4 @@
-//! Programs and their environment.
+//! Programs, their environment, and the kernel settings that they meet.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,40 @@ pub(super) fn env(written: &Named<Value>, report: &mut Report) -> BTreeMap<Strin
         }
         if entry.value.0.contains('\0') {
             report.add(name.at, "a variable cannot hold a zero byte", "take it out");
+        }
+    }
+    written.0.iter().map(|entry| (entry.name.value.clone(), entry.value.0.clone())).collect()
+}
+
+/// Settings outside of `net.` that an IPC namespace has for itself (`ipc_namespaces(7)`).
+const OF_IPC: [&str; 8] = [
+    "kernel.msgmax",
+    "kernel.msgmnb",
+    "kernel.msgmni",
+    "kernel.sem",
+    "kernel.shmall",
+    "kernel.shmmax",
+    "kernel.shmmni",
+    "kernel.shm_rmid_forced",
+];
+
+/// Kernel settings, none of which reaches beyond the node.
+pub(super) fn sysctls(written: &Named<Value>, report: &mut Report) -> BTreeMap<String, String> {
+    for entry in &written.0 {
+        let name = &entry.name;
+        let letters = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !name.value.chars().all(letters) || name.value.contains("..") || name.value.ends_with('.') {
+            let help = "write it as sysctl(8) does, such as `net.ipv4.tcp_congestion_control`";
+            report.add(name.at, "this is no name of a kernel setting", help);
+        } else if !name.value.starts_with("net.") && !OF_IPC.contains(&name.value.as_str()) {
+            report.add(
+                name.at,
+                format!("`{}` is the whole machine's", name.value),
+                "a node has settings of its own below `net.`, and kernel.msg*, kernel.sem, kernel.shm*",
+            );
+        }
+        if entry.value.0.contains(['\0', '\n']) {
+            report.add(name.at, "a kernel setting is one line", "take the line break out");
         }
     }
     written.0.iter().map(|entry| (entry.name.value.clone(), entry.value.0.clone())).collect()
