@@ -15,9 +15,7 @@ use serde::Deserialize;
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
-pub(crate) use self::scenario::{
-    Amount, Choice, Distribution, Event, How, Members, Number, Scenario, Selection, Set, Trace,
-};
+pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, LinkMechanism, MacvlanMode};
 use crate::shape::by_shape;

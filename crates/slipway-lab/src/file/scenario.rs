@@ -100,7 +100,7 @@ pub(crate) enum Amount {
     /// Always the same, such as `20ms`; `always` for a duration without an end, `none` for a condition that goes.
     Fixed(Value),
     /// Drawn from a distribution.
-    Drawn(Box<Distribution>),
+    Drawn(Box<Draw>),
 }
 
 by_shape!(
@@ -119,7 +119,7 @@ impl Default for Amount {
 /// A probability distribution: exactly one of these.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a distribution such as `{exponential: {mean: 60s}}`")]
-pub(crate) struct Distribution {
+pub(crate) struct Draw {
     /// Every value between two is as likely: `[10s, 60s]`.
     pub(crate) uniform: Option<Vec<Spanned<Value>>>,
     /// The time between events that do not depend on each other.
@@ -264,6 +264,14 @@ pub(crate) enum How {
     Hard,
 }
 
+/// What nodes join again after.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Parted {
+    /// A partition.
+    Partition,
+}
+
 /// A program to run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a program to run: a map with `command`")]
@@ -292,7 +300,7 @@ pub(crate) struct Trace {
 
 macro_rules! event {
     ($($(#[$about:meta])* $name:literal $field:ident: $type:ty,)*) => {
-        /// An event: when, what (exactly one of `set`, `kill`, `stop`, `start`, `restart`, `freeze`, `thaw`, `cut`, `heal`, `partition`, `flap`, `churn`, `run` and `trace`), and to whom.
+        /// An event: when, what (exactly one of `set`, `kill`, `stop`, `start`, `restart`, `freeze`, `thaw`, `cut`, `heal`, `partition`, `join`, `flap`, `churn`, `run` and `trace`), and to whom.
         #[derive(Debug, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, expecting = "an event: a map such as `{at: 30s, kill: n1}`")]
         pub(crate) struct Event {
@@ -341,10 +349,12 @@ event! {
     "thaw" thaw: Selection,
     /// Lets nothing through interfaces (`n1:eth0`) or all those of nodes (`n1`).
     "cut" cut: Selection,
-    /// Ends a cut; or with the word `partition` all partitions.
+    /// Ends a cut.
     "heal" heal: Selection,
     /// Two sides or more that no longer reach each other; `rest` stands for all other nodes.
     "partition" partition: Vec<Spanned<Selection>>,
+    /// `partition`: ends all partitions.
+    "join" join: Parted,
     /// Interfaces that go up and down.
     "flap" flap: Selection,
     /// Nodes that come and go.

@@ -285,3 +285,113 @@ fn is_number(text: &str) -> bool {
     let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     digit(text) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(points: &[Point]) -> Vec<(u64, &str)> {
+        points.iter().map(|point| (point.at / 1_000_000, point.value.as_str())).collect()
+    }
+
+    #[test]
+    fn distem_lines_and_json_say_the_same() {
+        let expected = [(1500, "down"), (3000, "up")];
+        for text in [
+            "1.5 down\n3 up\n",
+            "  1.5\tdown\r\n\n3.0 up",
+            "{\"1.5\": \"down\", \"3\": \"up\"}",
+            "[[1.5, \"down\"], [\"3\", \"up\"]]",
+        ] {
+            assert_eq!(values(&distem(text, "state").unwrap()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn distem_values_have_distems_units() {
+        let read = |value: &str, key| distem(&format!("1 {value}"), key).map(|points| points[0].value.clone());
+        assert_eq!(read("10", "rate").unwrap(), "80000000bit");
+        assert_eq!(read("10mbps", "rate").unwrap(), "80000000bit");
+        assert_eq!(read("1.5Gbit", "rate").unwrap(), "1500000000bit");
+        assert_eq!(read("12.5", "delay").unwrap(), "12.5ms");
+        assert_eq!(read("20ms", "delay").unwrap(), "20ms");
+        assert_eq!(read("0.5", "cpu").unwrap(), "50%");
+        assert_eq!(read("1", "cpu").unwrap(), "100%");
+        assert_eq!(read("1200", "cpu").unwrap(), "1200 MHz");
+        assert!(read("fast", "rate").unwrap_err().message.contains("no rate of tc(8)"));
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        let line = |wrong: Result<Vec<Point>, TraceError>| wrong.unwrap_err().line;
+        assert_eq!(line(distem("1 up\n# a comment\n2\n", "state")), 3);
+        assert_eq!(line(distem("1 up\nsoon down\n", "state")), 2);
+        assert_eq!(line(distem("1 up now\n", "state")), 1);
+        assert_eq!(line(distem("{\"1\":\n", "state")), 2);
+        assert_eq!(line(distem("[[1]]", "state")), 1);
+        assert_eq!(line(csv("", "rate")), 1);
+        assert_eq!(line(csv("when,rate\n1,2", "rate")), 1);
+        assert_eq!(line(csv("time,delay,loss\n1,2,3", "rate")), 1);
+        assert_eq!(line(csv("time,rate\n1,2\n\n3\n", "rate")), 4);
+        assert_eq!(line(csv("time,rate\n-1,2\n", "rate")), 2);
+        let line = |text| mahimahi(text, Seconds(0.1)).unwrap_err().line;
+        assert_eq!(line("1\n2\nx\n"), 3);
+        assert_eq!(line("2\n1\n"), 2);
+        assert_eq!(line("0\n0\n"), 2);
+        assert_eq!(line(""), 1);
+        assert_eq!(line("1.5"), 1);
+        assert_eq!(durations("1\n2 days\n").unwrap_err().line, 2);
+    }
+
+    #[test]
+    fn csv_columns_are_found_by_name() {
+        let text = "delay, time ,loss\n20ms,0,1%\n,1500ms,2%\n";
+        assert_eq!(values(&csv(text, "delay").unwrap()), [(0, "20ms")]);
+        assert_eq!(values(&csv(text, "loss").unwrap()), [(0, "1%"), (1500, "2%")]);
+        assert_eq!(values(&csv("date,whatever\n2,up", "state").unwrap()), [(2000, "up")]);
+        assert_eq!(values(&csv("whatever,time\nup,2", "state").unwrap()), [(2000, "up")]);
+    }
+
+    /// `mm-link(1)`: a file of "1" is 12 Mbit/s, of packets of 1500 bytes; 12.112 with their Ethernet header.
+    #[test]
+    fn a_steady_link() {
+        let (points, period) = mahimahi("1\n", Seconds(0.1)).unwrap();
+        assert_eq!((values(&points), period), (vec![(0, "12112000bit")], 1_000_000));
+    }
+
+    #[test]
+    fn silence_is_joined_with_what_follows() {
+        let (points, period) = mahimahi("100\n100\n350\n", Seconds(0.1)).unwrap();
+        assert_eq!(period, 350_000_000);
+        assert_eq!(values(&points), [(0, "242240bit"), (100, "48448bit")]);
+    }
+
+    proptest! {
+        /// Nothing is lost or won: rate times time is what was delivered, but for a bit a window that rounding takes.
+        #[test]
+        fn every_delivery_is_counted(times in prop::collection::vec(0u64..3000, 1..200), window in 1u32..500) {
+            let mut times = times;
+            times.push(3000);
+            times.sort_unstable();
+            let text = times.iter().map(u64::to_string).collect::<Vec<_>>().join("\n");
+            let (points, period) = mahimahi(&text, Seconds(f64::from(window) / 1e3)).unwrap();
+            let ends = points.iter().skip(1).map(|point| point.at).chain([period]);
+            let bits: f64 = points.iter().zip(ends).map(|(point, end)| {
+                point.value.trim_end_matches("bit").parse::<f64>().unwrap() * (end - point.at) as f64 / 1e9
+            }).sum();
+            let delivered = (times.len() as u64 * DELIVERY * 8) as f64;
+            prop_assert!((bits - delivered).abs() <= 4.0, "{bits} of {delivered}");
+            prop_assert!(points.windows(2).all(|pair| pair[0].at < pair[1].at));
+        }
+
+        #[test]
+        fn any_text_is_a_trace_or_an_error(text in "([0-9.,:{}\\[\\]\"#a-z \n-]{0,60}|.{0,60})") {
+            for key in ["state", "rate", "delay", "cpu"] {
+                let _ = (distem(&text, key), csv(&text, key));
+            }
+            let _ = (mahimahi(&text, Seconds(0.1)), durations(&text));
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::Context;
 use crate::change::{Change, Keys, NONE};
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
-use crate::file::{Amount, Distribution, Number, Set, Value};
+use crate::file::{Amount, Draw, Number, Set, Value};
 use crate::names;
 use crate::resolve::mount::path;
 use crate::scenario::{Drawn, Generator, Quantity, Setting};
@@ -35,13 +35,13 @@ fn number(value: &Value, at: Span, quantity: Quantity, report: &mut Report) -> O
 
 /// The one distribution that is written. `base_dir` is there where a file may be.
 fn generator(
-    drawn: &Distribution,
+    drawn: &Draw,
     written: &Spanned<Amount>,
     quantity: Quantity,
     base_dir: Option<&Path>,
     report: &mut Report,
 ) -> Option<Generator> {
-    let Distribution { uniform, exponential, weibull, lognormal, pareto, normal, trace } = drawn;
+    let Draw { uniform, exponential, weibull, lognormal, pareto, normal, trace } = drawn;
     let count = [
         uniform.is_some(),
         exponential.is_some(),

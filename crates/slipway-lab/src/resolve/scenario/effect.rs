@@ -16,8 +16,6 @@ use crate::units::Seconds;
 const GRACE: Seconds = Seconds(10.0);
 /// The word for all nodes that no other side has.
 pub(super) const REST: &str = "rest";
-/// The word for what `heal` ends beside cuts.
-pub(super) const PARTITION: &str = "partition";
 
 pub(super) fn effect(event: &Event, at: Span, context: &Context, report: &mut Report) -> Option<Effect> {
     let nodes = |written: &Option<Spanned<Written>>, act: NodeAct, report: &mut Report| {
@@ -47,8 +45,10 @@ pub(super) fn effect(event: &Event, at: Span, context: &Context, report: &mut Re
         return ports(cut, LinkAct::Cut, report);
     }
     if let Some(heal) = &event.heal {
-        let all = matches!(&heal.value, Written::Word(word) if word.value == PARTITION);
-        return if all { Some(Effect::Join) } else { ports(heal, LinkAct::Heal, report) };
+        return ports(heal, LinkAct::Heal, report);
+    }
+    if event.join.is_some() {
+        return Some(Effect::Join);
     }
     if let Some(flap) = &event.flap {
         let up = lasting(event.up.as_ref(), "up", at, context, report);
@@ -103,13 +103,11 @@ pub(super) fn only_nodes(event: &Event, at: Span, context: &Context, report: &mu
     for (key, at) in misplaced {
         report.add(at, format!("`{key}` is about links, and this is about nodes"), "write `nodes: n*`");
     }
-    match &event.nodes {
-        Some(nodes) => some_nodes(nodes, context, report),
-        None => {
-            report.add(at, "it is not said whose this is", "add `nodes: n*`");
-            None
-        }
-    }
+    let Some(nodes) = &event.nodes else {
+        report.add(at, "it is not said whose this is", "add `nodes: n*`");
+        return None;
+    };
+    some_nodes(nodes, context, report)
 }
 
 pub(super) fn direction(event: &Event) -> Direction {

@@ -9,7 +9,7 @@ use crate::file::Event;
 use crate::scenario::Entry;
 
 /// What an event can do, and the keys that say more about it.
-const ACTIONS: [(&str, &[&str]); 14] = [
+const ACTIONS: [(&str, &[&str]); 15] = [
     (
         "set",
         &["every", "times", "for", "together", "nodes", "interfaces", "network", "between", "from", "to", "direction"],
@@ -23,6 +23,7 @@ const ACTIONS: [(&str, &[&str]); 14] = [
     ("cut", &["every", "times", "for", "together", "network"]),
     ("heal", &["every", "times", "together", "network"]),
     ("partition", &["every", "times", "for"]),
+    ("join", &["every", "times"]),
     ("flap", &["times", "together", "network", "up", "down"]),
     ("churn", &["times", "together", "how", "grace", "availability", "unavailability"]),
     ("run", &["every", "times", "together"]),
@@ -40,7 +41,7 @@ pub(super) fn entry(number: usize, written: &Spanned<Event>, context: &Context, 
         "trace" => Rhythm::File,
         _ => Rhythm::Due,
     };
-    let when = timing(event, at, rhythm, context, report);
+    let when = timing(event, at, rhythm, in_doubt, context, report);
     let hold = hold(event, context, report);
     let effect = effect(event, at, context, report)?;
     let name = event.name.as_ref().map_or_else(|| (number + 1).to_string(), |name| name.value.clone());
@@ -69,15 +70,12 @@ fn action(written: &Spanned<Event>, in_doubt: bool, report: &mut Report) -> Opti
         if *key == action || more.contains(key) || COMMON.contains(key) {
             continue;
         }
-        match *key {
-            "for" => {
-                let help = "leave `for` out, and write what comes later as an event of its own";
-                report.add(*at, format!("nothing takes `{action}` back"), help);
-            }
-            _ => {
-                let help = format!("leave it out; with `{action}` go {}", [&COMMON[..], more].concat().join(", "));
-                report.add(*at, format!("`{key}` says nothing about `{action}`"), help);
-            }
+        if *key == "for" {
+            let help = "leave `for` out, and write what comes later as an event of its own";
+            report.add(*at, format!("nothing takes `{action}` back"), help);
+        } else {
+            let help = format!("leave it out; with `{action}` go {}", [&COMMON[..], more].concat().join(", "));
+            report.add(*at, format!("`{key}` says nothing about `{action}`"), help);
         }
     }
     Some((action, at))

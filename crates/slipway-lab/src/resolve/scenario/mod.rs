@@ -56,11 +56,8 @@ impl Context<'_> {
     fn group(&self, name: &Spanned<String>, members: &Members, report: &mut Report) -> Vec<usize> {
         let text = name.value.as_str();
         let plain = text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if !plain
-            || !text.starts_with(|c: char| c.is_ascii_alphabetic())
-            || matches!(text, effect::REST | effect::PARTITION)
-        {
-            let help = "write at most 32 letters, digits and `-`, a letter first; `rest` and `partition` are taken";
+        if !plain || !text.starts_with(|c: char| c.is_ascii_alphabetic()) || text == effect::REST {
+            let help = "write at most 32 letters, digits and `-`, a letter first; `rest` is taken";
             report.add(name.at, "this name cannot be used", help);
         }
         let of_lab = self.lab.nodes.iter().any(|node| node.name == name.value || node.group == name.value);

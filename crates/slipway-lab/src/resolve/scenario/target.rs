@@ -6,7 +6,6 @@ use crate::errors::{Report, Span};
 use crate::file::{Choice, Event, Members, Selection as Written};
 use crate::model::DriverKind;
 use crate::names;
-use crate::resolve::condition::refuse_on_host;
 use crate::resolve::link::{check_ends, network as network_of};
 use crate::scenario::{Choose, Pairs, Port, Selection};
 
@@ -97,15 +96,18 @@ pub(super) fn all_nodes(context: &Context) -> Selection<usize> {
 
 /// Whether nodes have interfaces of their own; a node is on driver host and nothing else.
 pub(super) fn check_linked(nodes: &[usize], at: Span, context: &Context, report: &mut Report) -> bool {
-    let interfaces = nodes.iter().flat_map(|node| &context.lab.nodes[*node].interfaces);
-    let networks = interfaces.map(|interface| &context.lab.networks[interface.network]);
-    match networks.into_iter().find(|network| network.driver == DriverKind::Host) {
-        Some(network) => {
-            refuse_on_host(&network.name, context.replaced, at, report);
-            false
-        }
-        None => true,
-    }
+    let on_host = |node: &&usize| {
+        let mut interfaces = context.lab.nodes[**node].interfaces.iter();
+        interfaces.any(|interface| context.lab.networks[interface.network].driver == DriverKind::Host)
+    };
+    let Some(node) = nodes.iter().find(on_host) else { return true };
+    let message = format!("{} has no link of its own: driver host", context.lab.nodes[*node].name);
+    let help = match context.replaced {
+        Some(_) => "leave driver host out of the comparison, or the event out of the scenario",
+        None => "leave it out, or take another driver, such as bridge",
+    };
+    report.add(at, message, help);
+    false
 }
 
 /// Some interfaces: `n1:eth0`, or all those of `n1`; only those on a network, where one is given.

@@ -28,7 +28,15 @@ pub(super) enum Rhythm {
     File,
 }
 
-pub(super) fn timing(event: &Event, at: Span, rhythm: Rhythm, context: &Context, report: &mut Report) -> Timing {
+/// `in_doubt`: something is wrong with the event, so that what is not there may have been written.
+pub(super) fn timing(
+    event: &Event,
+    at: Span,
+    rhythm: Rhythm,
+    in_doubt: bool,
+    context: &Context,
+    report: &mut Report,
+) -> Timing {
     let until = event.until.as_ref().and_then(|until| due(until, report));
     let first = event.at.as_ref().and_then(|first| when(first, context, report));
     let every = event.every.as_ref().and_then(|every| when(every, context, report));
@@ -42,10 +50,10 @@ pub(super) fn timing(event: &Event, at: Span, rhythm: Rhythm, context: &Context,
         let message = format!("due after the scenario is over, which lasts {length}");
         report.add(written.at, message, "write an earlier time, or make the scenario's `length` greater");
     }
-    if rhythm == Rhythm::Due && event.at.is_none() && event.every.is_none() {
+    if rhythm == Rhythm::Due && event.at.is_none() && event.every.is_none() && !in_doubt {
         report.add(at, "an event without a time", "add `at: 30s`, or `every: 10s`");
     }
-    if rhythm == Rhythm::Due && event.every.is_none() {
+    if rhythm == Rhythm::Due && event.every.is_none() && !in_doubt {
         for (key, at) in event.keys().into_iter().filter(|(key, _)| matches!(*key, "until" | "times")) {
             report.add(
                 at,
@@ -56,7 +64,7 @@ pub(super) fn timing(event: &Event, at: Span, rhythm: Rhythm, context: &Context,
     }
     let goes_on = event.every.is_some() || rhythm == Rhythm::Endless;
     let ends = event.until.is_some() || event.times.is_some() || context.length.is_some();
-    if goes_on && !ends {
+    if goes_on && !ends && !in_doubt {
         let help = "add `until: 5min` or `times: 10`, or give the scenario a `length`";
         report.add(event.every.as_ref().map_or(at, |every| every.at), "this goes on without an end", help);
     }

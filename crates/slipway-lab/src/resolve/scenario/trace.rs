@@ -31,10 +31,9 @@ pub(super) fn replay(
     let file = file(&trace.value, context, report)?;
     let of_nodes = file.of == STATE || Limits::NAMES.contains(&file.of.as_str());
     if file.of != STATE {
-        for key in [event.how.as_ref().map(|how| how.at), event.grace.as_ref().map(|grace| grace.at)] {
-            if let Some(at) = key {
-                report.add(at, "this is about nodes that end", "leave it out; it goes with `of: state`");
-            }
+        let of_ends = [event.how.as_ref().map(|how| how.at), event.grace.as_ref().map(|grace| grace.at)];
+        for at in of_ends.into_iter().flatten() {
+            report.add(at, "this is about nodes that end", "leave it out; it goes with `of: state`");
         }
     }
     if of_nodes {
@@ -80,9 +79,10 @@ fn key(written: &Spanned<String>, report: &mut Report) -> Option<String> {
         "latency" => "delay",
         word => word,
     };
-    let keys: Vec<&str> =
-        [STATE].into_iter().chain(LinkConditions::NAMES.iter().chain(Limits::NAMES).copied()).collect();
-    if !keys.contains(&word) || Limits::FIXED.iter().any(|(fixed, _)| *fixed == word) {
+    let can_change = |key: &&str| Limits::FIXED.iter().all(|(fixed, _)| fixed != key);
+    let keys = LinkConditions::NAMES.iter().chain(Limits::NAMES).copied().filter(can_change);
+    let keys: Vec<&str> = [STATE].into_iter().chain(keys).collect();
+    if !keys.contains(&word) {
         let message = format!("a trace cannot be of `{}`", word.chars().take(60).collect::<String>());
         report.add(written.at, message, names::suggest(word, &keys));
         return None;
