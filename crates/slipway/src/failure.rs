@@ -183,6 +183,7 @@ impl From<UpError> for Failure {
             UpError::Open(error) => error.into(),
             UpError::Image(error) => error.into(),
             UpError::Matrix(error) => Self::usage(error),
+            UpError::Conditions(account) => Self::new(Exit::Unable, &account),
             // As a shell says that a signal ended a program.
             UpError::Interrupted(signal) => Self::new(Exit::Program(128 + signal as u8), &error),
             error => Self::new(Exit::Failed, &error),

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const TWO: &str = "nodes: {n: {count: 2}}\n";
+/// For what is about the wire on any kernel.
+const WIRE: &str = "mechanism: wire\nnodes: {n: {count: 3}}\n";
 
 /// Round-trip times of pings that were answered, milliseconds, by their sequence numbers.
 #[track_caller]
@@ -113,8 +115,8 @@ nodes:
 #[test]
 fn setting_one_key_leaves_the_others() {
     let place = Place::new();
-    let lab =
-        place.up("keys", "networks: {net: {driver: bridge, conditions: {delay: 20ms}}}\nnodes: {n: {count: 2}}\n");
+    let text = format!("networks: {{net: {{driver: bridge, conditions: {{delay: 20ms}}}}}}\n{WIRE}");
+    let lab = place.up("keys", &text);
     let now = || link(&lab, "n1", 0)["egress"]["now"].clone();
     set(&lab, &["n1:eth0", "loss=0.5%"]);
     assert_eq!(now(), serde_json::json!({"delay": "20ms", "loss": "0.5%"}));
@@ -123,7 +125,11 @@ fn setting_one_key_leaves_the_others() {
     let asked = link(&lab, "n1", 0)["egress"]["asked"].clone();
     assert_eq!(asked, serde_json::json!({"delay": "20ms"}), "what the file says is shown beside it");
     assert_eq!(link(&lab, "n2", 0)["egress"]["now"], serde_json::json!({"delay": "20ms"}), "others stay");
-    assert!(place.run(["inspect", &lab.name, "n1"]).contains("eth0 sends delay=20ms jitter=1ms (wire: "));
+    assert!(
+        place
+            .run(["inspect", &lab.name, "n1"])
+            .contains("eth0 sends delay=20ms jitter=1ms (wire: the lab file asks for it; in the lab file: delay=20ms)")
+    );
 
     let name = lab.name.as_str();
     let before = place.json(["inspect", name])["links"].clone();
@@ -148,6 +154,9 @@ fn setting_one_key_leaves_the_others() {
 fn what_has_no_conditions_has_nothing_put_in_its_way() {
     let place = Place::new();
     let lab = place.up("native", TWO);
+    let doctor = place.json(["doctor"]);
+    let checks = doctor["checks"].as_array().expect("a list");
+    let has_netem = checks.iter().any(|check| check["subject"] == "links by netem" && check["verdict"] == "good");
     let queues = || lab.exec("n1", ["tc", "qdisc", "show", "dev", "eth0"]);
     let before = queues();
     assert!(!before.contains("clsact"), "{before}");
@@ -160,16 +169,22 @@ fn what_has_no_conditions_has_nothing_put_in_its_way() {
     set(&lab, &["n1", "rate=10mbit"]);
     assert!(queues().contains("tbf"));
     set(&lab, &["n1", "delay=1ms"]);
-    assert!(queues().contains("clsact") && !queues().contains("tbf"), "one mechanism at a time");
+    let mechanism = if has_netem { "netem" } else { "wire" };
+    assert_eq!(link(&lab, "n1", 0)["egress"]["mechanism"], mechanism);
+    assert_eq!((queues().contains("netem"), wire_of(&lab).is_some()), (has_netem, !has_netem));
     set(&lab, &["n1", "rate=none", "delay=none"]);
     assert_eq!(queues(), before);
+    set(&lab, &["n1", "--ingress", "rate=10mbit"]);
+    assert!(queues().contains("clsact"), "to a queue on a detour");
+    assert!(lab.pings("n2", "n1"));
+    set(&lab, &["n1", "--ingress", "rate=none"]);
+    assert_eq!(queues(), before);
+    assert!(!lab.exec("n1", ["ls", "/sys/class/net"]).contains("eth0-shape"));
 }
 
 #[test]
 fn losses_are_as_many_as_asked_and_the_same_for_the_same_seed() {
-    let text = |seed: u32| {
-        format!("seed: {seed}\nnetworks: {{net: {{driver: bridge, ipv6: false}}}}\nnodes: {{n: {{count: 2}}}}\n")
-    };
+    let text = |seed: u32| format!("seed: {seed}\nnetworks: {{net: {{driver: bridge, ipv6: false}}}}\n{WIRE}");
     let place = Place::new();
     let answered = |seed| -> BTreeSet<u32> {
         let lab = place.up("loss", &text(seed));
@@ -278,26 +293,60 @@ fn transfer(lab: &Lab<'_>, from: &str, to: &str, seconds: &str, meanwhile: impl 
 #[test]
 fn a_rate_is_not_exceeded_by_either_mechanism() {
     let place = Place::new();
-    let lab = place.up("rate", TWO);
-    for (words, mechanism, way) in [
-        (&["n1:eth0", "rate=20mbit"][..], "tbf", "egress"),
-        (&["n1:eth0", "rate=20mbit", "delay=1ms"], "wire", "egress"),
-        (&["n2:eth0/ingress", "rate=10mbit"], "wire", "ingress"),
-    ] {
-        set(&lab, words);
-        let node = &words[0][..2];
-        assert_eq!(link(&lab, node, 0)[way]["mechanism"], mechanism, "{words:?}");
-        let answer = transfer(&lab, "n1", "n2", "2", || ());
-        let received = answer["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
-        let most = if way == "ingress" { 10e6 } else { 20e6 };
-        assert!(received > 0.0 && received <= most, "{words:?}: {received} bit/s");
+    for (text, mechanism) in [(TWO, "tbf"), (WIRE, "wire")] {
+        let lab = place.up(mechanism, text);
+        for (words, node, way, most) in [
+            (&["n1:eth0", "rate=20mbit"][..], "n1", "egress", 20e6),
+            (&["n2:eth0/ingress", "rate=10mbit"], "n2", "ingress", 10e6),
+        ] {
+            set(&lab, words);
+            assert_eq!(link(&lab, node, 0)[way]["mechanism"], mechanism, "{words:?}");
+            let answer = transfer(&lab, "n1", "n2", "2", || ());
+            let received = answer["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+            assert!(received > 0.0 && received <= most, "{mechanism} {words:?}: {received} bit/s");
+        }
+    }
+}
+
+#[test]
+fn netem_does_what_it_is_asked_or_is_refused() {
+    let place = Place::new();
+    let text = "mechanism: netem\nnodes: {n: {count: 2}}\n";
+    let lab = place.up("netem", text);
+    let set = |words: &[&str]| {
+        let mut command = place.slipway(["set", &lab.name].iter().chain(words));
+        let output = command.output().expect("slipway can be started");
+        (output.status.code(), told(&output))
+    };
+    let doctor = place.json(["doctor"]);
+    let checks = doctor["checks"].as_array().expect("a list");
+    let netem = checks.iter().find(|check| check["subject"] == "links by netem").expect("it is looked at");
+    let (code, told) = set(&["n1->n2", "delay=1ms"]);
+    assert!(code == Some(1) && told.contains("use netem for conditions between nodes"), "{told}");
+    if netem["verdict"] == "good" {
+        assert_eq!(set(&["n1", "delay=20ms"]).0, Some(0));
+        assert!(shortest(&lab, "n1", "n2") >= 20.0);
+        assert_eq!(set(&["n1", "--ingress", "delay=20ms", "duplicate=10%"]).0, Some(0));
+        assert!(shortest(&lab, "n1", "n2") >= 40.0);
+        assert_eq!(link(&lab, "n1", 0)["ingress"]["mechanism"], "netem");
+        assert_eq!(set(&["n1", "loss=30%"]).0, Some(0));
+        let answers = ping(&lab, "n1", "n2", &["-c1000", "-i0.002", "-W1"]);
+        assert!((644..=756).contains(&answers.len()), "{} of 1000 get through", answers.len());
+    } else {
+        let (code, told) = set(&["n1", "delay=20ms"]);
+        assert!(code == Some(1) && told.contains("the kernel has no netem") && told.contains("Hint: "), "{told}");
+        assert!(lab.pings("n1", "n2"), "and nothing has changed");
+        let file = place
+            .file("netem-file", &format!("networks: {{net: {{driver: bridge, conditions: {{delay: 1ms}}}}}}\n{text}"));
+        let refusal = place.fails(3, ["up".as_ref(), file.as_os_str()]);
+        assert!(refusal.contains("n1:eth0: use netem for egress"), "{refusal}");
     }
 }
 
 #[test]
 fn conditions_change_under_a_connection_without_breaking_it() {
     let place = Place::new();
-    let lab = place.up("live", TWO);
+    let lab = place.up("live", WIRE);
     let changes: [&[&str]; 9] = [
         &["n1:eth0", "delay=5ms"],
         &["n1:eth0", "rate=50mbit", "loss=0.5%"],
@@ -322,7 +371,7 @@ fn conditions_change_under_a_connection_without_breaking_it() {
 fn with_a_dead_wire_its_links_are_silent_until_it_is_started_again() {
     let place = Place::new();
     let before = Inventory::of(&place);
-    let lab = place.up("dead", "nodes: {n: {count: 3}}\n");
+    let lab = place.up("dead", WIRE);
     set(&lab, &["n1:eth0", "delay=1ms"]);
     assert!(lab.pings("n1", "n2"));
     let wire = wire_of(&lab).expect("it runs");
@@ -348,7 +397,7 @@ fn with_a_dead_wire_its_links_are_silent_until_it_is_started_again() {
 fn what_runs_below_conditions_is_gone_with_the_lab() {
     let place = Place::new();
     let before = Inventory::of(&place);
-    let lab = place.up("gone", "nodes: {n: {count: 2}}\n");
+    let lab = place.up("gone", WIRE);
     set(&lab, &["n*", "delay=1ms", "rate=1gbit"]);
     set(&lab, &["n*", "--ingress", "loss=1%"]);
     place.run(["partition", &lab.name, "n1", "n2"]);

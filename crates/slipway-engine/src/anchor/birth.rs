@@ -60,8 +60,6 @@ impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
-        let mut links = Links::new(blueprint.matrices.clone());
-        links.check(lab)?;
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
         let state = State { networks: fabric.mechanisms().to_vec(), ..state };
@@ -70,7 +68,7 @@ impl Nodes {
             groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
-            links,
+            links: Links::new(blueprint.matrices.clone()),
             state,
         })
     }

@@ -91,10 +91,12 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     let choice = |mechanism, why| Ok(Choice { mechanism, why });
     let Wanted { direction, all, pairs, parted } = wanted;
     let gate = &means.gate;
-    let netem = match direction {
-        Direction::Egress => &means.netem,
-        Direction::Ingress => &means.netem_ingress,
+    // What a node receives reaches a queue by way of the gate.
+    let queued = |discipline: &Result<(), String>| match direction {
+        Direction::Egress => discipline.clone(),
+        Direction::Ingress => gate.clone().and_then(|()| discipline.clone()),
     };
+    let netem = queued(&means.netem);
     if !pairs && all.is_natural() {
         return match (parted, gate) {
             (false, _) => choice(Mechanism::Native, "no conditions"),
@@ -116,9 +118,9 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
         (LinkMechanism::Wire, _) => wire(),
         (LinkMechanism::Netem, _) if pairs => Err(Unable::Pairs),
         (LinkMechanism::Netem, Ok(())) => choice(Mechanism::Netem, "the lab file asks for it"),
-        (LinkMechanism::Netem, Err(missing)) => Err(missing_for(Mechanism::Netem, direction, missing)),
+        (LinkMechanism::Netem, Err(missing)) => Err(missing_for(Mechanism::Netem, direction, &missing)),
         (LinkMechanism::Auto, _) if pairs => wire(),
-        (LinkMechanism::Auto, _) if direction == Direction::Egress && is_rate_alone(all) && means.tbf.is_ok() => {
+        (LinkMechanism::Auto, _) if is_rate_alone(all) && queued(&means.tbf).is_ok() => {
             choice(Mechanism::Tbf, "a rate alone")
         }
         (LinkMechanism::Auto, Ok(())) => choice(Mechanism::Netem, "the kernel has it"),
@@ -155,17 +157,16 @@ mod tests {
     use super::*;
 
     fn has() -> LinkMeans {
-        LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), netem_ingress: Ok(()), tbf: Ok(()) }
+        LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), tbf: Ok(()) }
     }
 
     fn lacks_netem() -> LinkMeans {
-        let no = || Err("the kernel has no netem".to_owned());
-        LinkMeans { netem: no(), netem_ingress: no(), ..has() }
+        LinkMeans { netem: Err("the kernel has no netem".to_owned()), ..has() }
     }
 
     fn nothing() -> LinkMeans {
         let no = || Err("not permitted".to_owned());
-        LinkMeans { gate: no(), wire: no(), netem: no(), netem_ingress: no(), tbf: Ok(()) }
+        LinkMeans { gate: no(), wire: no(), netem: no(), tbf: Ok(()) }
     }
 
     fn chosen(asked: LinkMechanism, means: &LinkMeans, words: &str, direction: Direction) -> Result<String, String> {
@@ -184,7 +185,7 @@ mod tests {
             ("loss=100%", Ingress, "gate", "gate"),
             ("loss=100% delay=1ms", Egress, "gate", "gate"),
             ("rate=10mbit limit=5", Egress, "tbf", "tbf"),
-            ("rate=10mbit", Ingress, "netem", "wire"),
+            ("rate=10mbit", Ingress, "tbf", "tbf"),
             ("rate=10mbit delay=1ms", Egress, "netem", "wire"),
             ("delay=20ms", Egress, "netem", "wire"),
             ("loss=state 1%", Ingress, "netem", "wire"),
@@ -193,6 +194,7 @@ mod tests {
             assert_eq!(auto(&lacks_netem(), words, direction).as_deref(), Ok(without), "{words}");
         }
         assert_eq!(auto(&nothing(), "rate=1mbit", Egress).as_deref(), Ok("tbf"));
+        assert!(auto(&nothing(), "rate=1mbit", Ingress).is_err(), "no gate, and so no way to a queue");
         let refusal = auto(&nothing(), "delay=1ms", Egress).expect_err("nothing can");
         assert!(refusal.starts_with("set conditions on egress: ") && refusal.contains("Hint: "), "{refusal}");
     }

@@ -16,7 +16,7 @@ use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program};
 use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
 use Operand::{Imm, Of};
 
-/// What packets that come back from the wire on their way in are marked with. Nobody else's packet has it there: a mark is
+/// What packets that come back from the wire, or from a detour, on their way in are marked with. Nobody else's packet has it there: a mark is
 /// gone when a packet enters another namespace (`skb_scrub_packet`, net/core/skbuff.c). On their way out they are told
 /// by the device that they came in by instead, because a program in a node may set any mark (`SO_MARK`, socket(7)).
 const MARK: i32 = 0x511b;
@@ -44,8 +44,8 @@ const ADDRESS: usize = 16;
 pub(super) struct Entry {
     /// Drops everything.
     pub(super) cut: bool,
-    /// Interface index of the tap by which packets go to the wire; 0 for none.
-    pub(super) tap: u32,
+    /// Interface index of the device by which packets go, to the wire or on a detour; 0 for none.
+    pub(super) by: u32,
     /// The node's own groups.
     pub(super) side: Side,
 }
@@ -68,11 +68,11 @@ impl Gates {
         })
     }
 
-    /// Changes what a gate decides by. Flag and tap change together.
+    /// Changes what a gate decides by. Flag and device change together.
     pub(super) fn set(&self, gate: u32, entry: Entry) -> io::Result<()> {
         let mut value = [0; ENTRY];
         value[..4].copy_from_slice(&u32::from(entry.cut).to_ne_bytes());
-        value[4..8].copy_from_slice(&entry.tap.to_ne_bytes());
+        value[4..8].copy_from_slice(&entry.by.to_ne_bytes());
         value[8..].copy_from_slice(&side_bytes(entry.side));
         self.entries.update(&gate.to_ne_bytes(), &value)
     }
@@ -198,7 +198,8 @@ impl Gates {
 /// Labels of the lanes' ends.
 const NEXT: [&str; LANES] = ["lane1", "lane2", "lane3", "lane4", "lane5", "lane6", "lane7", "lane8"];
 
-/// Loads the program of a tap: what comes from the wire goes on to `interface`, as sent or as received by it.
+/// Loads the program of a tap, or of a detour's end: what comes from there goes on to `interface`, as sent or as received
+/// by it.
 pub(super) fn return_program(interface: u32, direction: Direction) -> Result<Program, LoadError> {
     let mut code = Vec::new();
     let flags = match direction {
@@ -313,16 +314,16 @@ mod tests {
     fn what_has_no_conditions_passes_and_what_is_cut_does_not() {
         let bench = Bench::new();
         assert_eq!(bench.both("10.0.0.2"), [PASS; 2]);
-        bench.set(Entry { tap: 9, ..Entry::default() });
+        bench.set(Entry { by: 9, ..Entry::default() });
         assert_eq!(bench.both("10.0.0.2"), [WIRE; 2]);
-        bench.set(Entry { cut: true, tap: 9, ..Entry::default() });
+        bench.set(Entry { cut: true, by: 9, ..Entry::default() });
         assert_eq!(bench.both("fd00::2"), [DROP; 2]);
     }
 
     #[test]
     fn what_comes_back_from_the_wire_passes_without_its_mark() {
         let bench = Bench::new();
-        bench.set(Entry { tap: 9, ..Entry::default() });
+        bench.set(Entry { by: 9, ..Entry::default() });
         let frame = frame("10.0.0.2", "10.0.0.1");
         assert_eq!(outcome(&bench.ingress, &frame, MARK.cast_unsigned()), PASS);
         assert_eq!(outcome(&bench.ingress, &frame, 5), (TC_ACT_REDIRECT, 5), "a mark of somebody else's");

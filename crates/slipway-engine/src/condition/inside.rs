@@ -7,7 +7,8 @@ use slipway_lab::scenario::Direction;
 use slipway_lab::units::{Fraction, Seconds};
 use slipway_sys::bpf::Program;
 use slipway_sys::netlink::{
-    self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, Qdisc, ReplaceQdisc, Request, SetLink, Tbf,
+    self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, NewLink, Peer, Qdisc, ReplaceQdisc, Request, SetLink, Tbf,
+    Veth,
 };
 use slipway_sys::ns::with_net;
 use slipway_sys::tap::Tap;
@@ -19,15 +20,21 @@ use super::gate::return_program;
 const TAP_QUEUE: u32 = 4096;
 /// Bytes that Ethernet adds to a packet, as queueing disciplines count them.
 const ETHERNET: u32 = 14;
-/// Packets that one large segment may stand for where nothing is said (`GSO_MAX_SEGS`, include/linux/netdevice.h).
-const GSO_MAX_SEGS: u32 = 65_535;
+/// And a VLAN tag.
+const VLAN: u32 = 4;
+/// A token bucket's rate that holds nothing back, bytes per second. (At a tenth of it, its timer already does.)
+const UNBOUND: u64 = 100_000_000_000;
+/// More than any large segment, bytes.
+const GSO_MAX_SIZE: u32 = 1 << 20;
 
-/// What is in the place of an interface's own queue.
+/// What packets are queued by.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shape {
-    qdisc: Qdisc,
-    /// Large segments are cut into packets first, because something is drawn for each.
-    cut: bool,
+pub(super) enum Shape {
+    /// A rate alone.
+    Tbf(Tbf),
+    /// Netem, below a token bucket that holds nothing back, but cuts large segments that do not fit it into packets. (A
+    /// smaller `gso_max_segs` does not: connections keep the one that they began with.)
+    Netem(Tbf, Box<Netem>),
 }
 
 impl Shape {
@@ -38,7 +45,7 @@ impl Shape {
         // What goes in a millisecond: then the rate holds over any longer time, and fast links need not cut large segments.
         let burst = u32::try_from(rate / 1000).unwrap_or(u32::MAX).max(2 * packet);
         let limit = conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)).saturating_mul(packet);
-        Self { qdisc: Qdisc::Tbf(Tbf { rate, burst, limit }), cut: false }
+        Self::Tbf(Tbf { rate, burst, limit })
     }
 
     /// Everything that netem can do.
@@ -68,8 +75,25 @@ impl Shape {
             seed: Some(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
             ..Netem::default()
         };
-        let cut = conditions.loss.is_some() || netem.corrupt + netem.duplicate + netem.reorder > 0.0;
-        Self { qdisc: Qdisc::Netem(netem), cut }
+        let per_packet = conditions.loss.is_some() || netem.corrupt + netem.duplicate + netem.reorder > 0.0;
+        let burst = if per_packet { mtu + ETHERNET + VLAN } else { GSO_MAX_SIZE };
+        Self::Netem(Tbf { rate: UNBOUND, burst, limit: u32::MAX }, Box::new(netem))
+    }
+
+    fn is_same_kind(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// What puts it at the root of a device.
+    fn requests(&self, index: u32) -> Vec<Request<'static>> {
+        let at = |parent, handle, qdisc| Request::ReplaceQdisc(ReplaceQdisc { index, parent, handle, qdisc });
+        match self {
+            Self::Tbf(tbf) => vec![at(Handle::ROOT, 1, Qdisc::Tbf(*tbf))],
+            Self::Netem(cutter, netem) => vec![
+                at(Handle::ROOT, 1, Qdisc::Tbf(*cutter)),
+                at(Handle { major: 1, minor: 1 }, 2, Qdisc::Netem((**netem).clone())),
+            ],
+        }
     }
 }
 
@@ -145,22 +169,49 @@ impl<'a> Inside<'a> {
         Ok((tap, index))
     }
 
-    /// Changes what is in the place of its own queue.
-    pub(super) fn reshape(&mut self, from: Option<&Shape>, to: Option<&Shape>) -> Result<(), String> {
-        let index = self.index;
-        let cuts = |shape: Option<&Shape>| shape.is_some_and(|shape| shape.cut);
+    /// Makes a detour for what it receives, so that it can be queued: a pair of devices, through which packets go before
+    /// the interface has them. Gives the interface index of its beginning. (An `ifb` would do if BPF could send packets
+    /// there: it drops those that no `act_mirred` has marked, `ifb_xmit`, before Linux 6.19.)
+    pub(super) fn make_detour(&mut self) -> Result<u32, String> {
+        let [name, end] = [format!("{}-shape", self.name), format!("{}-back", self.name)];
+        let mtu = Some(self.mtu);
+        let link = NewLink { name: name.clone(), mtu, ..NewLink::default() };
+        let peer = Peer { name: end.clone(), mtu, ..Peer::default() };
+        self.run(&[Request::AddVeth(Veth { link, peer })])?;
+        let mut index = |name: &str| self.netlink.link(name).map(|link| link.index).map_err(|error| error.to_string());
+        let (begin, end) = (index(&name)?, index(&end)?);
+        let back = return_program(self.index, Direction::Ingress).map_err(|error| error.to_string())?;
+        let silent = |index| SetLink { index, addr_gen_mode: Some(AddrGenMode::None), ..SetLink::default() };
+        let up = |index| SetLink { index, up: Some(true), ..SetLink::default() };
+        self.run(&[
+            Request::SetLink(silent(begin)),
+            Request::SetLink(silent(end)),
+            Request::AddClsact(end),
+            gate_filter(end, netlink::Direction::Ingress, &back),
+            Request::SetLink(up(end)),
+            Request::SetLink(up(begin)),
+        ])?;
+        Ok(begin)
+    }
+
+    /// Takes a detour away, and what is queued on it.
+    pub(super) fn remove_detour(&mut self, begin: u32) -> Result<(), String> {
+        self.run(&[Request::DeleteLink(begin)])
+    }
+
+    /// Changes how packets are queued: on their way out of the interface, or on its detour.
+    pub(super) fn reshape(
+        &mut self,
+        detour: Option<u32>,
+        from: Option<&Shape>,
+        to: Option<&Shape>,
+    ) -> Result<(), String> {
+        let index = detour.unwrap_or(self.index);
         let mut requests = Vec::new();
-        if cuts(from) != cuts(to) {
-            let most = if cuts(to) { 1 } else { GSO_MAX_SEGS };
-            requests.push(Request::SetLink(SetLink { index, gso_max_segs: Some(most), ..SetLink::default() }));
+        if from.is_some_and(|from| to.is_none_or(|to| !to.is_same_kind(from))) {
+            requests.push(Request::DeleteQdisc { index, parent: Handle::ROOT });
         }
-        requests.push(match to {
-            Some(shape) => {
-                let qdisc = shape.qdisc.clone();
-                Request::ReplaceQdisc(ReplaceQdisc { index, parent: Handle::ROOT, handle: 1, qdisc })
-            }
-            None => Request::DeleteQdisc { index, parent: Handle::ROOT },
-        });
+        requests.extend(to.iter().flat_map(|shape| shape.requests(index)));
         self.run(&requests)
     }
 

@@ -57,6 +57,8 @@ struct Made {
     spec: Option<Spec>,
     /// The queueing discipline that is in place.
     shape: Option<Shape>,
+    /// Interface index of the detour on which it is, for what the node receives.
+    detour: Option<u32>,
 }
 
 /// What a change of links needs of its surroundings.
@@ -263,7 +265,11 @@ impl Links {
                 }
             };
             if shape.is_some() && made.shape != shape {
-                enter()?.reshape(made.shape.as_ref(), shape.as_ref())?;
+                let mut inside = enter()?;
+                if direction == Direction::Ingress && made.detour.is_none() {
+                    made.detour = Some(inside.make_detour()?);
+                }
+                inside.reshape(made.detour, made.shape.as_ref(), shape.as_ref())?;
                 made.shape = shape;
             }
         }
@@ -272,8 +278,14 @@ impl Links {
             let mechanism = way.choice.mechanism;
             let entry = Entry {
                 cut: plan.cut || mechanism == Mechanism::Gate && loses_all(&way.all),
-                // A wire that is gone leaves its number behind: what is sent to a device that is not there is lost.
-                tap: if mechanism == Mechanism::Wire { made.tap.unwrap_or(u32::MAX) } else { 0 },
+                by: match mechanism {
+                    // What is sent to a device that is not there is lost.
+                    Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
+                    Mechanism::Tbf | Mechanism::Netem if direction == Direction::Ingress => {
+                        made.detour.unwrap_or(u32::MAX)
+                    }
+                    _ => 0,
+                },
                 side: plan.side,
             };
             if entry != made.entry {
@@ -293,8 +305,11 @@ impl Links {
         for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
             let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);
             if !shaped && made.shape.is_some() {
-                enter()?.reshape(made.shape.as_ref(), None)?;
-                made.shape = None;
+                match made.detour {
+                    Some(begin) => enter()?.remove_detour(begin)?,
+                    None => enter()?.reshape(None, made.shape.as_ref(), None)?,
+                }
+                (made.shape, made.detour) = (None, None);
             }
         }
         if *gate && !takes_gate {
@@ -403,7 +418,9 @@ impl Plan {
     }
 
     fn takes_gate(&self) -> bool {
-        self.ways.iter().any(|way| matches!(way.choice.mechanism, Mechanism::Wire | Mechanism::Gate))
+        let [egress, ingress] = &self.ways;
+        matches!(egress.choice.mechanism, Mechanism::Wire | Mechanism::Gate)
+            || ingress.choice.mechanism != Mechanism::Native
             || self.cut
             || self.side != Side::default()
     }

@@ -6,7 +6,8 @@ use std::os::fd::AsFd as _;
 use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::Program;
 use slipway_sys::netlink::{
-    BpfFilter, Direction, Handle, Netem, Netlink, NetlinkError, NewLink, Peer, Qdisc, ReplaceQdisc, Request, Tbf, Veth,
+    BpfFilter, Direction, Handle, Netem, Netlink, NetlinkError, NewLink, Peer, Qdisc, Refused, ReplaceQdisc, Request,
+    Tbf, Veth,
 };
 use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::tap::Tap;
@@ -20,12 +21,18 @@ pub struct LinkMeans {
     pub gate: Result<(), String>,
     /// Slipway's own wire.
     pub wire: Result<(), String>,
-    /// The kernel's netem, on what a node sends.
+    /// The kernel's netem.
     pub netem: Result<(), String>,
-    /// The same on what it receives.
-    pub netem_ingress: Result<(), String>,
     /// The kernel's token bucket.
     pub tbf: Result<(), String>,
+}
+
+impl Default for LinkMeans {
+    /// Nothing: as where nobody has looked.
+    fn default() -> Self {
+        let no = || Err("nobody has looked".to_owned());
+        Self { gate: no(), wire: no(), netem: no(), tbf: no() }
+    }
 }
 
 const DEVICE: u32 = 100;
@@ -38,7 +45,7 @@ impl LinkMeans {
             Ok(means) => means,
             Err(error) => {
                 let no = || Err(format!("no network namespace can be made: {error}. Hint: run slipway as root"));
-                Self { gate: no(), wire: no(), netem: no(), netem_ingress: no(), tbf: no() }
+                Self { gate: no(), wire: no(), netem: no(), tbf: no() }
             }
         }
     }
@@ -56,8 +63,7 @@ impl LinkMeans {
         let netem = qdisc(Qdisc::Netem(Netem::default()));
         let gate = made.map_err(|error| error.to_string()).and_then(|()| gate(netlink));
         let wire = gate.clone().and_then(|()| tap());
-        let netem_ingress = Err("what a node receives does not pass a queue in it".to_owned());
-        Self { gate, wire, netem, netem_ingress, tbf }
+        Self { gate, wire, netem, tbf }
     }
 }
 
@@ -68,7 +74,7 @@ fn gate(netlink: &mut Netlink) -> Result<(), String> {
     })?;
     let filter = BpfFilter { index: DEVICE, direction: Direction::Ingress, program: program.as_fd(), name: "slipway" };
     let tried = netlink.run(&[Request::AddClsact(DEVICE), Request::AddBpfFilter(filter)]);
-    tried.map_err(|error| missing(&error, "clsact or BPF filter"))
+    tried.map_err(|error| format!("a trial failed to {error}. Hint: boot a kernel with CONFIG_NET_CLS_BPF"))
 }
 
 fn tap() -> Result<(), String> {
@@ -78,9 +84,14 @@ fn tap() -> Result<(), String> {
     })
 }
 
+/// A discipline that is not there is `ENOENT`; where the kernel has no modules to look for, a name that is not valid.
 fn missing(error: &NetlinkError, what: &str) -> String {
+    let unknown = |refused: &Refused| {
+        refused.error.kind() == io::ErrorKind::NotFound
+            || refused.message.as_ref().is_some_and(|message| message.starts_with("Invalid qdisc name"))
+    };
     match error {
-        NetlinkError::Refused(refused) if refused.iter().any(|one| one.error.kind() == io::ErrorKind::NotFound) => {
+        NetlinkError::Refused(refused) if refused.iter().any(unknown) => {
             format!("the kernel has no {what}. Hint: modprobe sch_{what}, or boot a kernel that has it")
         }
         error => format!("a trial failed to {error}"),

@@ -14,7 +14,7 @@ use slipway_sys::signals::Taken;
 use super::down::{DownError, clean};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
-use crate::condition::{MatrixError, read_matrices};
+use crate::condition::{Links, MatrixError, read_matrices};
 use crate::image::{ImageError, Store};
 use crate::state::{LabDir, StateError, StateRoot};
 
@@ -27,6 +27,9 @@ pub enum UpError {
     /// A matrix of delays cannot be had.
     #[error(transparent)]
     Matrix(#[from] MatrixError),
+    /// This machine cannot make the conditions that the lab asks for.
+    #[error("{0}")]
+    Conditions(String),
     /// An image cannot be had.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -91,6 +94,7 @@ pub enum Progress {
 /// All of [`UpError`]; then nothing of the lab is left.
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
     let matrices = read_matrices(lab)?;
+    Links::new(matrices.clone()).check(lab).map_err(UpError::Conditions)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = root.try_lock(&lab.name)?;
