@@ -11,6 +11,7 @@ pub mod matrix;
 pub mod model;
 mod names;
 mod pair;
+pub mod platform;
 mod resolve;
 pub mod scenario;
 mod schema;

@@ -245,6 +245,53 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Lab>(&written).unwrap(), lab);
     }
 
+    /// Whatever was changed in a lab, its export reads back equal.
+    #[test]
+    fn an_export_reads_back_equal(
+        file in right_lab(),
+        changes in vec((any::<prop::sample::Index>(), some_conditions(), any::<[u8; 4]>()), 0..6),
+        macs in any::<bool>(),
+    ) {
+        let mut lab = parse(&file.to_string()).unwrap();
+        let (nodes, hosts, last) = (lab.nodes.len(), lab.hosts.len(), lab.nodes.len() - 1);
+        for (at, mut conditions, [host, limits, mac, slot]) in changes {
+            conditions.retain(|_, value| value != "none");
+            let conditions = serde_json::from_value(Value::Object(conditions)).unwrap();
+            let node = &mut lab.nodes[at.index(nodes)];
+            node.host = usize::from(host) % hosts;
+            node.limits.pids = (limits % 2 == 0).then_some(8 + u32::from(limits));
+            node.read_only = limits % 3 == 0;
+            let slot = usize::from(slot) % node.interfaces.len();
+            let interface = &mut node.interfaces[slot];
+            if macs {
+                interface.mac = [0x02, 0xff, 0, 0, mac, u8::try_from(at.index(nodes)).unwrap_or(0)];
+            }
+            match slot % 2 {
+                0 => interface.conditions.egress = conditions,
+                _ => interface.conditions.ingress = conditions,
+            }
+            if lab.nodes[0].interfaces[0].network == lab.nodes[last].interfaces[0].network && last > 0 {
+                let mut rule = slipway_lab::condition::LinkRule {
+                    from: vec![0],
+                    to: vec![last],
+                    network: None,
+                    conditions: Default::default(),
+                };
+                rule.conditions.delay = Some(slipway_lab::units::Seconds(f64::from(mac) / 1000.0));
+                lab.links.push(rule.clone());
+                if host % 2 == 0 {
+                    std::mem::swap(&mut rule.from, &mut rule.to);
+                    lab.links.push(rule);
+                }
+            }
+        }
+        // Two cannot have one Ethernet address.
+        let macs: HashSet<_> = lab.nodes.iter().flat_map(|node| &node.interfaces).map(|interface| interface.mac).collect();
+        prop_assume!(macs.len() == lab.nodes.iter().map(|node| node.interfaces.len()).sum::<usize>());
+        let text = slipway_lab::platform::to_slipway(&lab, &[]).unwrap_or_else(|error| panic!("{error}\n{lab:#?}"));
+        prop_assert_eq!(parse(&text).unwrap(), lab);
+    }
+
     /// Following the routes arrives, and nothing that could be reached has no route.
     #[test]
     fn routes_arrive(file in right_lab()) {

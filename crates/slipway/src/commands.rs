@@ -41,6 +41,7 @@ commands! {
         ps Ps,
         inspect Inspect,
         graph Graph,
+        export Export,
     }
     "Programs and files in nodes" {
         run Run,

@@ -29,6 +29,16 @@ pub(super) fn to_v4(bits: u128) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or_default())
 }
 
+/// The first address that a subnet has for a node.
+pub(crate) fn first_ipv4(net: Ipv4Net) -> u128 {
+    Pool::v4(net).first
+}
+
+/// The same for IPv6.
+pub(crate) fn first_ipv6(net: Ipv6Net) -> u128 {
+    Pool::v6(net).first
+}
+
 impl Pool {
     pub(super) fn v4(net: Ipv4Net) -> Self {
         let (first, last) = (net.network().to_bits().into(), net.broadcast().to_bits().into());

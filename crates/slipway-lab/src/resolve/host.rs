@@ -99,10 +99,11 @@ fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Unde
         let help = "write 1280 (the least for IPv6, RFC 8200) to 65535";
         report.add(mtu.at, format!("an underlay's mtu cannot be {}", mtu.value), help);
     }
+    let default = default_underlay();
     let underlay = Underlay {
-        mtu: mtu.map_or(1500, |mtu| mtu.value),
-        ipv4: ipv4.map_or_else(default_ipv4, |net| net.value.0),
-        ipv6: ipv6.map_or_else(default_ipv6, |net| net.value.0),
+        mtu: mtu.map_or(default.mtu, |mtu| mtu.value),
+        ipv4: ipv4.map_or(default.ipv4, |net| net.value.0),
+        ipv6: ipv6.map_or(default.ipv6, |net| net.value.0),
     };
     let everyone = || [Claim { who: "the hosts", count: hosts.len(), first: None }];
     let at = |net: Option<Span>| net.or(file.underlay.as_ref().map(|underlay| underlay.at)).unwrap_or_default();
@@ -115,10 +116,11 @@ fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Unde
     Some(underlay)
 }
 
-fn default_ipv4() -> Ipv4Net {
-    Ipv4Net::new_assert(Ipv4Addr::new(10, 63, 0, 0), 16)
-}
-
-fn default_ipv6() -> Ipv6Net {
-    Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, 0x70ff, 0, 0, 0, 0, 0), 64)
+/// The underlay about which nothing is written.
+pub(crate) fn default_underlay() -> Underlay {
+    Underlay {
+        mtu: 1500,
+        ipv4: Ipv4Net::new_assert(Ipv4Addr::new(10, 63, 0, 0), 16),
+        ipv6: Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, 0x70ff, 0, 0, 0, 0, 0), 64),
+    }
 }

@@ -25,6 +25,11 @@ impl Macs {
     }
 }
 
+/// The address that [`Macs::derive`] gives where no other interface has it.
+pub(crate) fn derived(lab: &str, network: &str, node: &str) -> [u8; 6] {
+    Macs::default().derive(lab, network, node)
+}
+
 /// FNV-1a, 64 bits (draft-eastlake-fnv). Written out because the standard library's hash may change with its version.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -17,6 +17,9 @@ use crate::names;
 /// Default subnets are numbered from 64, and 10.255.0.0/16 is not for them.
 const MOST_NETWORKS: usize = 128;
 
+/// The network of a lab that names none.
+pub(crate) const DEFAULT: &str = "net";
+
 /// Outer IPv4, UDP and VXLAN headers and the inner Ethernet header (RFC 7348, 4.3), in bytes.
 const VXLAN_OVERHEAD: u32 = 50;
 
@@ -46,7 +49,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
     }
     let mut networks = Networks { list: Vec::new(), places: Vec::new(), conditions: Vec::new(), replaced: driver };
     if entries.is_empty() {
-        let name = Spanned { value: "net".to_owned(), at: hosts.at, whole: hosts.at };
+        let name = Spanned { value: DEFAULT.to_owned(), at: hosts.at, whole: hosts.at };
         networks.add(&name, NetworkSettings::default(), hosts, report);
     }
     for entry in entries.iter().take(MOST_NETWORKS) {
@@ -103,12 +106,14 @@ impl Networks {
     }
 }
 
-fn default_ipv4(number: usize) -> Ipv4Net {
+/// The subnet of a lab's network that has none written, by its number from 0.
+pub(crate) fn default_ipv4(number: usize) -> Ipv4Net {
     let second = 64 + u8::try_from(number).unwrap_or(u8::MAX) % 128;
     Ipv4Net::new_assert(Ipv4Addr::new(10, second, 0, 0), 16)
 }
 
-fn default_ipv6(number: usize) -> Ipv6Net {
+/// The same for IPv6.
+pub(crate) fn default_ipv6(number: usize) -> Ipv6Net {
     let third = 0x7000 + u16::try_from(number).unwrap_or(u16::MAX) % 128;
     Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, third, 0, 0, 0, 0, 0), 64)
 }

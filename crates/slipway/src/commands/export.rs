@@ -1,0 +1,101 @@
+//! `slipway export`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use slipway_engine::condition::{InterfaceReport, read_matrices};
+use slipway_engine::lab::Running;
+use slipway_lab::condition::Conditions;
+use slipway_lab::model::Lab;
+use slipway_lab::platform::{self, LiveInterface};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs;
+
+/// Write a lab as a file: a running one with the conditions and limits that hold now
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  slipway export demo -o demo.yaml           as it is now; `slipway up demo.yaml` makes it again
+  slipway export lab.yaml                    what a lab file means
+")]
+pub(crate) struct Args {
+    /// Lab (name), or a lab file [default: the only lab]
+    #[arg(value_name = "LAB|FILE")]
+    lab: Option<String>,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Exported {
+    lab: String,
+    /// `None` where it went into a file.
+    text: Option<String>,
+    file: Option<PathBuf>,
+    /// What the file does not say.
+    lost: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (lab, lost) = match &self.lab {
+            Some(word) if labs::is_file(word) => (labs::read(Some(Path::new(word)))?, Vec::new()),
+            word => as_it_is(&labs::running(&context.root, word.as_deref())?)?,
+        };
+        let text = platform::to_slipway(&lab, &lost).map_err(|error| Failure::new(Exit::Failed, &error))?;
+        let mut exported = Exported { lab: lab.name, text: None, file: self.output, lost };
+        for lost in &exported.lost {
+            tracing::warn!("{lost}");
+        }
+        if let Some(file) = exported.file.clone() {
+            fs::write(&file, &text).map_err(Failure::io(format!("write {}", file.display())))?;
+            context.tell(&exported, |exported| format!("wrote lab {} to {}\n", exported.lab, file.display()))?;
+        } else {
+            exported.text = Some(text);
+            context.answer(&exported, |exported| exported.text.clone().unwrap_or_default())?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// A running lab with what holds now, and what of that no lab file says.
+fn as_it_is(running: &Running) -> Result<(Lab, Vec<String>), Failure> {
+    let links = running.links()?;
+    let limits = (0..running.lab.nodes.len()).map(|node| running.limits(node)).collect::<Result<_, _>>()?;
+    let interfaces: Vec<LiveInterface> = links.interfaces.iter().map(live).collect();
+    let matrices = read_matrices(&running.lab).map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let lab = platform::with_live(&running.lab, &matrices, limits, &interfaces);
+
+    let mut lost = Vec::new();
+    let name = |node: usize| running.lab.nodes[node].name.as_str();
+    let cut: Vec<String> = links
+        .interfaces
+        .iter()
+        .filter(|at| at.cut)
+        .map(|at| format!("{}:{}", name(at.node), running.lab.nodes[at.node].interfaces[at.slot].name))
+        .collect();
+    if !cut.is_empty() {
+        lost.push(format!("cut now, and not in a lab that this file makes: {}", cut.join(", ")));
+    }
+    if !links.partitions.is_empty() {
+        lost.push(format!("{} partitions hold now, and not in a lab that this file makes", links.partitions.len()));
+    }
+    if !links.overlays.is_empty() {
+        lost.push("a scenario plays: conditions that hold for a time are written as if they held for good".to_owned());
+    }
+    Ok((lab, lost))
+}
+
+fn live(at: &InterfaceReport) -> LiveInterface {
+    LiveInterface {
+        node: at.node,
+        slot: at.slot,
+        conditions: Conditions { egress: at.egress.now.clone(), ingress: at.ingress.now.clone() },
+        peers: at.egress.peers.iter().map(|peer| (peer.node, peer.conditions.clone())).collect(),
+    }
+}
