@@ -14,7 +14,7 @@ pub struct Limits {
     /// Processor time in cores: 0.5 is half of one.
     pub cpu: Option<f64>,
     /// Over which stretch of time `cpu` is counted, 1 ms to 1 s. A short one spreads the pauses of a limited program evenly,
-    /// a long one lets it run in bursts. `None`: 5 ms, or as many times that as a small share takes.
+    /// a long one lets it run in bursts. `None`: 5 ms, longer for small shares and those near a whole core.
     pub cpu_period: Option<Duration>,
     /// Processors in the kernel's list form (`0-3,6`).
     pub cpuset: Option<String>,
@@ -62,12 +62,22 @@ impl DiskLimits {
 }
 
 /// The period of a processor limit that names none. The shorter, the less does a program that computes in bursts get away
-/// with; but the kernel finds out at its ticks who has used up a quota (4 ms where `CONFIG_HZ` is 250), and a period of one
-/// tick or less is kept badly (docs/benchmarks.md, "Processor limits by period").
-const PERIOD: Duration = Duration::from_millis(5);
+/// with. But the kernel grants no less than 1 ms in a period, and finds out at its ticks (4 ms where `CONFIG_HZ` is 250) that
+/// a quota is used up: where less than half a tick of a period is left to make up for that, a program that always computes
+/// gets less than its share (docs/benchmarks.md, "Processor limits by period").
+fn period(cores: f64) -> Duration {
+    // Of the processor that a program with one thread more than whole cores has to share.
+    let share = cores / cores.ceil();
+    let rest = (LEAST_REST / (1.0 - share)).min(0.1);
+    let seconds = (0.001 / cores).max(rest).max(0.005);
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).min(LONGEST_PERIOD)
+}
+
+/// Time of a period that a share leaves, s.
+const LEAST_REST: f64 = 0.0025;
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 /// Shortest quota and bounds of the period that the kernel takes, µs (`kernel/sched/core.c`, `min_cfs_quota_period`).
 const SHORTEST_QUOTA: u128 = 1_000;
-const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 const PERIODS: std::ops::RangeInclusive<u128> = 1_000..=1_000_000;
 /// Processors that run now, in list form (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -107,11 +117,7 @@ impl Limits {
         let Some(cores) = self.cpu else {
             return Ok(None);
         };
-        let asked = self.cpu_period.unwrap_or_else(|| {
-            let shortest = Duration::try_from_secs_f64(0.001 / cores).unwrap_or(Duration::MAX);
-            let times = shortest.min(LONGEST_PERIOD).as_nanos().div_ceil(PERIOD.as_nanos()).max(1);
-            PERIOD.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)).min(LONGEST_PERIOD)
-        });
+        let asked = self.cpu_period.unwrap_or_else(|| period(cores));
         let period = asked.as_micros();
         if !PERIODS.contains(&period) {
             return Err(bad(format!("a period of {period} µs is outside the kernel's 1 ms to 1 s")));
@@ -167,8 +173,16 @@ mod tests {
     #[test]
     fn a_period_is_chosen_where_none_is_given() {
         let chosen = |cpu| Limits { cpu: Some(cpu), ..Limits::default() }.quota();
-        let period = PERIOD.as_micros();
-        assert_eq!(chosen(1.0).expect("fine"), Some((period, period)));
+        for (cores, quota, period) in [
+            (0.25, 1_250, 5_000),
+            (0.5, 2_500, 5_000),
+            (0.75, 7_500, 10_000),
+            (1.0, 100_000, 100_000),
+            (1.75, 35_000, 20_000),
+            (0.1, 1_000, 10_000),
+        ] {
+            assert_eq!(chosen(cores).expect("fine"), Some((quota, period)), "{cores}");
+        }
         assert_eq!(chosen(0.002).expect("fine"), Some((1_000, 500_000)));
         assert!(chosen(0.000_5).expect_err("too small").to_string().contains("0.1 %"));
         for not_a_quantity in [0.0, -1.0, f64::NAN, f64::INFINITY] {
