@@ -130,13 +130,13 @@ impl<'a> Source<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Seconds, in whole nanoseconds.
+    /// Seconds, in whole nanoseconds, at most an hour: what a link can delay.
     Time,
     /// A share, in hundredths of a basis point, at most 1.
     Share,
     /// Bits per second, at least 1.
     Rate,
-    /// Cores, in thousandths.
+    /// Cores, in thousandths, at least 1 %.
     Cpu,
     /// Bytes.
     Bytes,
@@ -192,9 +192,9 @@ impl Quantity {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they saturate, and none is negative")]
     pub(super) fn write(self, value: f64) -> String {
         match self {
-            Self::Time => duration((value * 1e9).round() as u64),
+            Self::Time => duration((value.min(3600.0) * 1e9).round() as u64),
             Self::Share => Fraction((value.min(1.0) * 1e6).round() / 1e6).to_string(),
-            Self::Cpu => Cores((value * 1e3).round() / 1e3).to_string(),
+            Self::Cpu => Cores((value.max(0.01) * 1e3).round() / 1e3).to_string(),
             Self::Rate => Rate(value.round().max(1.0) as u64).to_string(),
             Self::Bytes => Bytes(value.round() as u64).to_string(),
             Self::ByteRate => ByteRate(value.round().max(1.0) as u64).to_string(),
@@ -314,6 +314,8 @@ mod tests {
             (Quantity::Time, 0.025_647_628_4, "25.647628ms"),
             (Quantity::Time, 1.5, "1.500000000s"),
             (Quantity::Time, 0.0, "0.000us"),
+            (Quantity::Time, f64::INFINITY, "3600.000000000s"),
+            (Quantity::Cpu, 0.0, "0.01 core"),
             (Quantity::Share, 0.012_345_678, "1.2346%"),
             (Quantity::Share, 7.0, "100%"),
             (Quantity::Rate, 0.0, "1bit"),
