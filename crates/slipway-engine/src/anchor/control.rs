@@ -27,7 +27,7 @@ pub(crate) enum Request {
     /// kernel closes their connections, and goes on to answer for them.
     Kill { nodes: Vec<usize>, hard: bool },
     /// Change links: for good, or as the overlay of this number until it is lifted.
-    Links(Option<usize>, LinkAction),
+    Links(Option<usize>, Box<LinkAction>),
     /// Lift an overlay.
     Lift(usize),
     /// Make all links what the lab file says.

@@ -50,7 +50,7 @@ pub(super) fn serve(
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which),
                 Request::Halt(which) => nodes.halt(blueprint, &which),
                 Request::Kill { nodes: which, hard } => nodes.crash(blueprint, &which, hard),
-                Request::Links(number, action) => nodes.change_links(alone, blueprint, number, action),
+                Request::Links(number, action) => nodes.change_links(alone, blueprint, number, *action),
                 Request::Lift(number) => nodes.lift(alone, blueprint, number),
                 Request::Restore => nodes.restore_links(alone, blueprint),
                 Request::Report => nodes.report_links(blueprint),

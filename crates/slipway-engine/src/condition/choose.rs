@@ -115,16 +115,14 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
         (Err(missing), _) => Err(Unable::Nothing { direction: word(direction), wire: missing.clone() }),
     };
     match (asked, netem) {
-        (LinkMechanism::Wire, _) => wire(),
         (LinkMechanism::Netem, _) if pairs => Err(Unable::Pairs),
         (LinkMechanism::Netem, Ok(())) => choice(Mechanism::Netem, "the lab file asks for it"),
         (LinkMechanism::Netem, Err(missing)) => Err(missing_for(Mechanism::Netem, direction, &missing)),
-        (LinkMechanism::Auto, _) if pairs => wire(),
-        (LinkMechanism::Auto, _) if is_rate_alone(all) && queued(&means.tbf).is_ok() => {
+        (LinkMechanism::Auto, _) if !pairs && is_rate_alone(all) && queued(&means.tbf).is_ok() => {
             choice(Mechanism::Tbf, "a rate alone")
         }
-        (LinkMechanism::Auto, Ok(())) => choice(Mechanism::Netem, "the kernel has it"),
-        (LinkMechanism::Auto, Err(_)) => wire(),
+        (LinkMechanism::Auto, Ok(())) if !pairs => choice(Mechanism::Netem, "the kernel has it"),
+        (LinkMechanism::Auto | LinkMechanism::Wire, _) => wire(),
     }
 }
 

@@ -167,7 +167,7 @@ impl Gates {
         code.push(Load(Size::Word, R8, R7, 4));
         match direction {
             Direction::Egress => {
-                code.extend([Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX), JumpIf(Cond::Eq, R1, Of(R8), "pass")])
+                code.extend([Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX), JumpIf(Cond::Eq, R1, Of(R8), "pass")]);
             }
             Direction::Ingress => code.extend([
                 Load(Size::Word, R1, R6, skb::MARK),

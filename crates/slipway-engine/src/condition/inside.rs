@@ -52,7 +52,6 @@ impl Shape {
     pub(super) fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
         let share = |fraction: Option<Fraction>| fraction.map_or(0.0, |fraction| fraction.0);
         let time = |seconds: Option<Seconds>| seconds.map(Seconds::duration).unwrap_or_default();
-        let [a, b, c, d, e, f, g, h, ..] = seed;
         let netem = Netem {
             limit: conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)),
             delay: time(conditions.delay),
@@ -72,7 +71,7 @@ impl Shape {
             reorder_correlation: share(conditions.reorder_correlation),
             gap: conditions.gap.unwrap_or(1),
             rate: conditions.rate.map(|rate| (rate.0 / 8).max(1)),
-            seed: Some(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            seed: seed.first_chunk().copied().map(u64::from_le_bytes),
             ..Netem::default()
         };
         let per_packet = conditions.loss.is_some() || netem.corrupt + netem.duplicate + netem.reorder > 0.0;

@@ -294,7 +294,7 @@ mod tests {
         let groups = vec![vec![0], vec![1, 2]];
         live.change(LinkAction::Partition { groups: groups.clone() });
         live.lay(4, LinkAction::Partition { groups: groups.clone() });
-        assert_eq!(live.partitions(), [groups.clone()]);
+        assert_eq!(live.partitions(), std::slice::from_ref(&groups));
         live.change(LinkAction::Join);
         assert_eq!(live.partitions(), [groups], "the overlay still holds");
     }

@@ -68,7 +68,7 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
 }
 
 /// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.
-fn peers<'a>(basis: Basis<'a>, place: Place) -> (&'a LinkConditions, BTreeMap<usize, LinkConditions>) {
+fn peers(basis: Basis<'_>, place: Place) -> (&LinkConditions, BTreeMap<usize, LinkConditions>) {
     let Basis { lab, live, .. } = basis;
     let network = lab.nodes[place.0].interfaces[place.1].network;
     let is_peer = |peer: usize| peer != place.0 && addresses(lab, peer, network).next().is_some();

@@ -54,13 +54,14 @@ impl LinkMeans {
         let link = NewLink { name: "veth".to_owned(), index: Some(DEVICE), ..NewLink::default() };
         let peer = Peer { name: "peer".to_owned(), ..Peer::default() };
         let made = netlink.run(&[Request::AddVeth(Veth { link, peer })]);
-        let mut qdisc = |qdisc: Qdisc| {
+        // Each with a handle of its own: by the handle of one that is there, the kernel looks for no other kind.
+        let mut qdisc = |handle: u16, qdisc: Qdisc| {
             let kind = qdisc.kind();
-            let replace = ReplaceQdisc { index: DEVICE, parent: Handle::ROOT, handle: 1, qdisc };
+            let replace = ReplaceQdisc { index: DEVICE, parent: Handle::ROOT, handle, qdisc };
             netlink.run(&[Request::ReplaceQdisc(replace)]).map_err(|error| missing(&error, kind))
         };
-        let tbf = qdisc(Qdisc::Tbf(Tbf { rate: 125_000, burst: 4096, limit: 65_536 }));
-        let netem = qdisc(Qdisc::Netem(Netem::default()));
+        let tbf = qdisc(1, Qdisc::Tbf(Tbf { rate: 125_000, burst: 4096, limit: 65_536 }));
+        let netem = qdisc(2, Qdisc::Netem(Netem::default()));
         let gate = made.map_err(|error| error.to_string()).and_then(|()| gate(netlink));
         let wire = gate.clone().and_then(|()| tap());
         Self { gate, wire, netem, tbf }
@@ -84,12 +85,9 @@ fn tap() -> Result<(), String> {
     })
 }
 
-/// A discipline that is not there is `ENOENT`; where the kernel has no modules to look for, a name that is not valid.
+/// A discipline that is not there is `ENOENT`.
 fn missing(error: &NetlinkError, what: &str) -> String {
-    let unknown = |refused: &Refused| {
-        refused.error.kind() == io::ErrorKind::NotFound
-            || refused.message.as_ref().is_some_and(|message| message.starts_with("Invalid qdisc name"))
-    };
+    let unknown = |refused: &Refused| refused.error.kind() == io::ErrorKind::NotFound;
     match error {
         NetlinkError::Refused(refused) if refused.iter().any(unknown) => {
             format!("the kernel has no {what}. Hint: modprobe sch_{what}, or boot a kernel that has it")

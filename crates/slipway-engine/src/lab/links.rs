@@ -7,12 +7,12 @@ use crate::condition::{LinkAction, LinkReport};
 impl Running {
     /// Changes links until something else changes them. What cannot be is refused, and nothing is changed.
     pub fn change_links(&self, action: LinkAction) -> Result<(), LabError> {
-        self.ask(&Request::Links(None, action))
+        self.ask(&Request::Links(None, Box::new(action)))
     }
 
     /// Puts a change of links over those that hold, under a number that no other has, until it is lifted.
     pub fn lay_over_links(&self, number: usize, action: LinkAction) -> Result<(), LabError> {
-        self.ask(&Request::Links(Some(number), action))
+        self.ask(&Request::Links(Some(number), Box::new(action)))
     }
 
     /// Lifts a change that was put over others. One that there is not is fine.

@@ -337,7 +337,7 @@ impl Stage {
             };
         }
         match on_links(action) {
-            Some(action) => self.ask(Purpose::Event(number), &Request::Links(Some(number), action)),
+            Some(action) => self.ask(Purpose::Event(number), &Request::Links(Some(number), Box::new(action))),
             None => Begun::Failed("change what is no condition".to_owned()),
         }
     }
