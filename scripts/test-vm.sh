@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the tests whose subject differs from kernel to kernel in a virtual machine with Debian's kernel (scripts/vm.sh):
+# control groups of version 2, netem, Open vSwitch's kernel datapath.
+set -euo pipefail
+
+TESTS=(front_door conditions resources)
+# The machine's root is an overlay, and the kernel stacks no more than two (FILESYSTEM_MAX_STACK_DEPTH, include/linux/fs.h).
+SKIP=(a_saved_node_is_an_image)
+
+cd "$(dirname "$0")/.."
+targets=() executables=() skips=()
+for test in "${TESTS[@]}"; do targets+=(--test "$test"); done
+for test in "${SKIP[@]}"; do skips+=(--skip "$test"); done
+mapfile -t executables < <(cargo test --locked --package slipway "${targets[@]}" --no-run --message-format json |
+  jq -r 'select(.profile.test and .executable) | .executable')
+[ ${#executables[@]} -eq ${#TESTS[@]} ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
+
+scripts/vm.sh bash -ec '
+  [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
+  cd crates/slipway
+  skips=$1; shift
+  for test; do CARGO_MANIFEST_DIR=$PWD "$test" --test-threads 1 $skips; done
+' vm "${skips[*]}" "${executables[@]}"
