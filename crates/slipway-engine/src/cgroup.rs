@@ -53,13 +53,13 @@ impl Plan {
 }
 
 /// Holds a node's own device to limits: where control groups count what the kernel writes back for the machine instead of
-/// for the node (version 1), whoever uses it. A tenth of a second of writes may wait in the page cache, so that a program
+/// for the node (version 1), whoever uses it. A quarter of a second of writes may wait in the page cache, so that a program
 /// feels the disk's pace as it writes, and the machine's page cache does not fill with what a slow disk has yet to take.
 pub(crate) fn limit_own_device(limits: &DiskLimits, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
     hierarchy.limit_device(limits)?;
     let rate = limits.write.or(limits.write_iops.map(|writes| u64::from(writes) * PAGE));
     // Where the kernel cannot (before Linux 6.2), `Running::resources` says so.
-    let _ = limits.device.limit_waiting(rate.map(|rate| (rate / 10).max(LEAST_WAITING)));
+    let _ = limits.device.limit_waiting(rate.map(|rate| (rate / 4).max(LEAST_WAITING)));
     Ok(())
 }
 

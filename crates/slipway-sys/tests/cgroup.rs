@@ -130,6 +130,43 @@ fn a_limit_that_nothing_enforces_is_refused() {
     }
 }
 
+#[test]
+fn a_limit_that_comes_late_holds_those_who_are_there_and_those_who_come() {
+    for (index, hierarchy) in hierarchies().into_iter().enumerate() {
+        if !hierarchy.controllers().contains(&Controller::Pids) {
+            continue;
+        }
+        let name = format!("late-{}-{index}", std::process::id());
+        let lab = hierarchy.create_lab(&name, []).expect("root may");
+        drop(lab.create_node("n1", &Limits::default()).expect("root may"));
+        let opened_before = hierarchy.open_node(&name, "n1").expect("looked").expect("there");
+        let (_there, pid) = Sleeper::start();
+        opened_before.add(pid).expect("joins");
+
+        let limits = Limits { pids: Some(50), ..Limits::default() };
+        hierarchy.set_limits(&name, "n1", &limits, &[Controller::Pids].into()).expect("root may");
+        let folders: Vec<_> = mounted_folders(&format!("slipway/{name}/n1")).into_iter().collect();
+        let limited = folders.iter().find(|path| fs::exists(format!("{path}/pids.max")).unwrap_or(false));
+        let limited = limited.expect("it has a folder now");
+        let inside = || fs::read_to_string(format!("{limited}/cgroup.procs")).expect("readable");
+        assert!(inside().lines().any(|line| line == pid.as_raw_nonzero().to_string()), "moved: {}", inside());
+        assert_eq!(hierarchy.open_node(&name, "n1").expect("looked").expect("there").in_force(None).pids, Some(50));
+
+        // What a program does that starts in a group opened before; this one goes back again.
+        opened_before.join_others().expect("joins");
+        let own = std::process::id().to_string();
+        let joined = inside();
+        for folder in &folders {
+            let (mount, _) = folder.split_once("/slipway/").expect("it is below a mount");
+            fs::write(format!("{mount}/cgroup.procs"), &own).expect("back to where it was");
+        }
+        assert!(joined.lines().any(|line| line == own), "the folder that came since: {joined}");
+        lab.kill().expect("ends");
+        hierarchy.open_lab(&name).expect("looked").expect("there").remove().expect("empty");
+        hierarchy.remove_top().expect("gone, or in use by a lab");
+    }
+}
+
 /// Where the folder exists, over all mounted hierarchies.
 fn mounted_folders(below: &str) -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc");

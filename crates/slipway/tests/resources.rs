@@ -82,8 +82,10 @@ fn megahertz_are_a_share_of_this_machines() {
 fn limits_change_while_programs_run_and_survive_a_restart() {
     let place = Place::new();
     let lab = place.up("live", "nodes: {n: {count: 2}, small: {cpu: 20%}}\n");
-    let mut busy = lab.program("n1", ["sh", "-c", "while :; do :; done"]);
-    let mut busy = busy.stdout(Stdio::null()).spawn().expect("started");
+    let mut busy = lab.program("n1", ["sh", "-c", "echo runs; while :; do :; done"]);
+    let mut busy = busy.stdout(Stdio::piped()).spawn().expect("started");
+    let mut runs = [0; 5];
+    std::io::Read::read_exact(busy.stdout.as_mut().expect("piped"), &mut runs).expect("it says so");
     let run = |words: &[&str]| place.run(["set", &lab.name].into_iter().chain(words.iter().copied()));
     run(&["n1", "cpu=25%", "cpu_period=20ms"]);
     assert_eq!(quota(&lab, "n1"), (Some(5_000.0), Some(20_000.0)));

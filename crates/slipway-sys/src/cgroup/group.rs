@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -81,12 +82,19 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub struct Group {
     pub(super) places: Vec<Place>,
+    /// Folders that were not there when the group was opened. A limit that the group gets while it is in use makes one.
+    absent: Vec<PathBuf>,
 }
 
 impl Group {
     /// `places` begins with the membership record.
     pub(super) fn new(places: Vec<Place>) -> Self {
-        Self { places }
+        Self { places, absent: Vec::new() }
+    }
+
+    /// As [`Group::new`], with the folders that are not there.
+    pub(super) fn opened(places: Vec<Place>, absent: Vec<PathBuf>) -> Self {
+        Self { places, absent }
     }
 
     /// Whether the lab whose group this is has one for this node, wherever its limits are.
@@ -119,7 +127,7 @@ impl Group {
             }
             places.push(Part { version: part.version, controllers: own }.at(child));
         }
-        Ok(Self { places })
+        Ok(Self::new(places))
     }
 
     /// Makes a group within this one, in the membership record alone: a job's programs, to be ended together without
@@ -135,7 +143,7 @@ impl Group {
             let child = folder.make(name)?.ok_or_else(gone)?;
             places.push(Part { version: part.version, controllers: BTreeSet::new() }.at(child));
         }
-        Ok(Self { places })
+        Ok(Self::new(places))
     }
 
     /// The folder to clone a process into (`CLONE_INTO_CGROUP`), where the membership record is version 2.
@@ -147,11 +155,16 @@ impl Group {
 
     /// Takes the calling process into every hierarchy that [`Group::clone_target`] does not cover.
     ///
+    /// Folders that came since the group was opened are looked for here, when the process is in the membership record:
+    /// whoever makes one moves those there who are in the record by then, so nobody is missed.
+    ///
     /// # Errors
     /// When the kernel refuses.
     pub fn join_others(&self) -> Result<(), CgroupError> {
         let born = usize::from(self.clone_target().is_some());
-        self.places.iter().skip(born).try_for_each(|place| place.folder.write("cgroup.procs", "0"))
+        let join = |folder: &Folder| folder.write("cgroup.procs", "0");
+        self.places.iter().skip(born).try_for_each(|place| join(&place.folder))?;
+        self.absent.iter().try_for_each(|path| Folder::open(path)?.map_or(Ok(()), |folder| join(&folder)))
     }
 
     /// Moves a process into the group, in every hierarchy.

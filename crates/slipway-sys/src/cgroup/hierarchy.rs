@@ -198,13 +198,15 @@ impl Hierarchy {
     }
 
     fn open(&self, below: &Path) -> Result<Option<Group>, CgroupError> {
-        let mut parts = Vec::new();
+        let (mut parts, mut absent) = (Vec::new(), Vec::new());
         for (mount, part) in self.parts(&self.controllers()) {
-            if let Some(folder) = Folder::open(&mount.join(below))? {
-                parts.push(part.at(folder));
+            let path = mount.join(below);
+            match Folder::open(&path)? {
+                Some(folder) => parts.push(part.at(folder)),
+                None => absent.push(path),
             }
         }
-        Ok((!parts.is_empty()).then(|| Group::new(parts)))
+        Ok((!parts.is_empty()).then(|| Group::opened(parts, absent)))
     }
 
     /// Labs that have a folder in any hierarchy, running or left behind by a crash.
