@@ -73,6 +73,19 @@ pub struct Outcome {
     pub mechanism: String,
     /// One for each condition, and always loss.
     pub checks: Vec<Check>,
+    /// One-way delays of the packets that arrived; `None` where none did.
+    pub delays: Option<Spread>,
+}
+
+/// Where values lie, seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Half are no greater.
+    pub median: f64,
+    /// 99 of 100 are no greater.
+    pub p99: f64,
+    /// None is greater.
+    pub worst: f64,
 }
 
 impl Outcome {
@@ -108,12 +121,13 @@ pub fn verify(
     let mut outcomes = Vec::with_capacity(routes.len());
     for (((route, expected), path), train) in routes.iter().zip(&expected).zip(&paths).zip(trains) {
         let mut checks = judge::train(expected, &train);
+        let delays = train.spread();
         if let Some(rate) = expected.rate {
             checks.push(judge::rate(rate, flood::run(path, expected, effort.rate_time)?));
             done += share;
             tell(done);
         }
-        outcomes.push(Outcome { route: route.clone(), mechanism: expected.mechanism.clone(), checks });
+        outcomes.push(Outcome { route: route.clone(), mechanism: expected.mechanism.clone(), checks, delays });
     }
     Ok(outcomes)
 }

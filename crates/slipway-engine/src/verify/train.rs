@@ -13,7 +13,7 @@ use std::os::fd::AsFd as _;
 
 use super::expect::Expected;
 use super::path::{HEADERS, PACKET, Path};
-use super::{Effort, VerifyError, failed};
+use super::{Effort, Spread, VerifyError, failed};
 
 /// Packets sent in a second over all paths together: few enough that sending does not disturb what is measured.
 const MOST_PER_SECOND: f64 = 20_000.0;
@@ -29,6 +29,16 @@ pub(super) struct Train {
     pub(super) delays: Vec<Option<f64>>,
     /// Second copies.
     pub(super) twice: u32,
+}
+
+impl Train {
+    /// The delays of what arrived.
+    pub(super) fn spread(&self) -> Option<Spread> {
+        let mut delays: Vec<f64> = self.delays.iter().flatten().copied().collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        let at = |share: usize| delays.get((delays.len() * share / 100).min(delays.len().saturating_sub(1))).copied();
+        Some(Spread { median: at(50)?, p99: at(99)?, worst: at(100)? })
+    }
 }
 
 /// Between two packets of a path: as asked, unless all paths together, or a limited one, would be too much.

@@ -8,14 +8,22 @@ mod cpu;
 mod datapath;
 mod lifecycle;
 mod mpi;
+mod scenario;
+mod wire;
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     if let [_, cpu::LOAD, kind, threads] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return cpu::load(kind, threads);
     }
-    let benches: [(&str, fn()); 4] =
-        [("lifecycle", lifecycle::run), ("datapath", datapath::run), ("mpi", mpi::run), ("cpu", cpu::run)];
+    let benches: [(&str, fn()); 6] = [
+        ("lifecycle", lifecycle::run),
+        ("datapath", datapath::run),
+        ("mpi", mpi::run),
+        ("wire", wire::run),
+        ("cpu", cpu::run),
+        ("scenario", scenario::run),
+    ];
     // cargo adds `--bench`.
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     common::heading();
