@@ -17,6 +17,7 @@ mod player;
 mod replaced;
 mod stage;
 mod watch;
+mod wire;
 mod words;
 
 #[cfg(test)]

@@ -92,6 +92,9 @@ pub struct Event {
     pub nodes: Vec<usize>,
     /// A word for what it does, the same for like events.
     pub kind: String,
+    /// The event whose change it takes back, where that is what it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<usize>,
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -112,9 +115,14 @@ pub enum Outcome {
         /// Why.
         reason: String,
     },
-    /// It was not tried.
+    /// There was nothing for it to do.
     Skipped {
         /// Why.
+        reason: String,
+    },
+    /// Its time had not come when the playing ended.
+    Unplayed {
+        /// Why that ended.
         reason: String,
     },
 }
@@ -333,8 +341,10 @@ pub struct Summary {
     pub done: usize,
     /// Events that were tried in vain.
     pub failed: usize,
-    /// Events that were not tried.
+    /// Events that had nothing to do.
     pub skipped: usize,
+    /// Events whose time had not come.
+    pub unplayed: usize,
     /// How late events were. `None` where none took effect.
     pub lateness: Option<Lateness>,
     /// What to know before trusting the result.
@@ -400,6 +410,7 @@ impl Summary {
             done: count(|outcome| matches!(outcome, Outcome::Done { .. })),
             failed: count(|outcome| matches!(outcome, Outcome::Failed { .. })),
             skipped: count(|outcome| matches!(outcome, Outcome::Skipped { .. })),
+            unplayed: count(|outcome| matches!(outcome, Outcome::Unplayed { .. })),
             lateness,
             alarms,
         }
@@ -442,6 +453,7 @@ mod tests {
             what: "cut n1:eth0".to_owned(),
             nodes: vec![0],
             kind: "cut".to_owned(),
+            restores: None,
             outcome: Outcome::Done { note: None },
         })
     }

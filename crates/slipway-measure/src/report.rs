@@ -1,4 +1,4 @@
-//! The comparison as one HTML page: no script, nothing from anywhere else, readable offline, on paper and on a phone.
+//! The comparison, or a scenario that was played, as one HTML page: no script, nothing from anywhere else, readable offline, on paper and on a phone.
 //!
 //! Every text comes from records, which hold what programs in containers said; every text is escaped, and the page's
 //! Content-Security-Policy forbids scripts and loading anything, should an escape ever be forgotten.
@@ -10,10 +10,13 @@ mod palette;
 mod scale;
 mod strip;
 mod svg;
+mod timeline;
 mod view;
 mod words;
 
 use askama::Template;
+
+pub use timeline::timeline;
 
 use crate::record::Comparison;
 

@@ -193,7 +193,12 @@ impl Nodes {
     fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, String> {
         let name = &blueprint.lab.nodes[index].name;
         let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose();
-        group.map_err(|error| of_node(blueprint, index, &error.to_string()))
+        let group = group.map_err(|error| of_node(blueprint, index, &error.to_string()))?;
+        // One that was frozen when it ended would be born frozen.
+        match group.as_ref().filter(|_| self.state.ready).map(Group::thaw) {
+            Some(Err(error)) => Err(of_node(blueprint, index, &error.to_string())),
+            _ => Ok(group),
+        }
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.

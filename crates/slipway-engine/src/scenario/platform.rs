@@ -22,6 +22,9 @@ pub trait Platform {
 
     /// Forgets the changes of these events, which later ones hide for good.
     fn forget(&mut self, changes: &[usize]);
+
+    /// What it has seen that casts doubt on the result.
+    fn alarms(&mut self) -> Vec<String>;
 }
 
 /// What is asked of the platform.

@@ -129,16 +129,17 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         let unfinished: Vec<usize> = begun.filter(|number| !self.settled.contains(number)).collect();
         self.origin = self.platform.now().wrapping_sub(log.iter().filter_map(Line::at).max().unwrap_or(0));
         self.lines = log.to_vec();
-        self.write(self.clock(true, "it goes on after its player was killed"))?;
+        self.write(Self::clock(self.at(), true, "it goes on after its player was killed"))?;
         self.whole_play(&unfinished)
     }
 
     fn whole_play(&mut self, unfinished: &[usize]) -> io::Result<Outcome> {
         let played = self.act_out(unfinished);
+        let alarms = self.platform.alarms();
         let restored = if self.part.keep { Ok(()) } else { self.restore() };
         let why = played?;
         restored?;
-        let summary = Summary::of(self.lines.iter(), Vec::new());
+        let summary = Summary::of(self.lines.iter(), alarms);
         let stopped = self.stop.is_some();
         self.write(Line::End(End { at: self.at(), finished: wall(), why: why.clone(), summary: summary.clone() }))?;
         Ok(Outcome { why, stopped, summary })
@@ -303,12 +304,12 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             }
             Happening::Pause if self.paused.is_none() => {
                 self.paused = Some(at);
-                self.write(self.clock(false, "paused"))
+                self.write(Self::clock(at, false, "paused"))
             }
             Happening::Resume if self.paused.is_some() => {
                 self.paused = None;
                 self.origin = self.platform.now().wrapping_sub(at);
-                self.write(self.clock(true, "resumed"))
+                self.write(Self::clock(at, true, "resumed"))
             }
             Happening::Pause | Happening::Resume => Ok(()),
             Happening::JobEnded => {
@@ -330,7 +331,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         let rest: Vec<usize> = rest.filter(|number| !self.settled.contains(number)).collect();
         for number in std::mem::take(&mut self.held).into_iter().chain(rest) {
             let reason = format!("the playing had ended: {why}");
-            self.write_event(number, None, None, play::Outcome::Skipped { reason })?;
+            self.write_event(number, None, None, play::Outcome::Unplayed { reason })?;
         }
         Ok(())
     }
@@ -365,8 +366,8 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         self.write(Line::Restored(Restored { at: self.at(), number, failed }))
     }
 
-    fn clock(&self, goes: bool, why: &str) -> Line {
-        Line::Clock(Clock { at: self.at(), wall: wall(), goes, why: why.to_owned() })
+    fn clock(at: u64, goes: bool, why: &str) -> Line {
+        Line::Clock(Clock { at, wall: wall(), goes, why: why.to_owned() })
     }
 
     /// `times`: when it had acted, and when it took effect.
@@ -388,6 +389,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             what,
             nodes: words::nodes(self.part.schedule, action),
             kind: words::kind(action).to_owned(),
+            restores: if let Action::Restore { event } = action { Some(*event) } else { None },
             outcome,
         }))
     }

@@ -27,6 +27,7 @@ use super::limits::Layers;
 use super::load::Ticks;
 use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
+use super::wire::WireWatch;
 use crate::anchor::control::Request;
 use crate::condition::{LinkAction, Pair};
 use crate::job::{self, Outcome};
@@ -35,6 +36,8 @@ use crate::state::{NodeStatus, StateRoot};
 
 /// Between two looks at how busy the machine is, nanoseconds.
 const LOOK_AGAIN: u64 = 1_000_000_000;
+/// Between two looks at how late the wire is: the anchor has to ask it.
+const LOOK_AT_WIRE: u64 = 5 * LOOK_AGAIN;
 
 /// A running lab, to be played on.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub struct Stage {
     limits: Layers,
     ticks: Option<Ticks>,
     look: u64,
+    wire: WireWatch,
+    look_at_wire: u64,
     /// What a player only may hold: gone in processes beside it.
     own: Option<(Claim, Door)>,
 }
@@ -82,6 +87,8 @@ enum Purpose {
     Look(usize),
     /// To forget a change that cannot be felt any more.
     Forget,
+    /// To know how late the wire is.
+    Wire,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +130,7 @@ impl Stage {
             Ok::<_, io::Error>((alone, door, signals, timer, anchor, watch))
         };
         let (alone, door, signals, timer, anchor, watch) = prepare().map_err(ScenarioError::io("prepare to play"))?;
+        let wire = WireWatch::since(&running.links()?);
         // Where it may not, it plays as others run, and lateness tells.
         let _ = slipway_sys::sched::set_fifo(1);
         Ok(Self {
@@ -143,6 +151,8 @@ impl Stage {
             limits: Layers::over(before),
             ticks: Ticks::now(),
             look: monotonic() + LOOK_AGAIN,
+            wire,
+            look_at_wire: monotonic() + LOOK_AT_WIRE,
             own: Some((claim, door)),
             running,
         })
@@ -366,6 +376,10 @@ impl Stage {
         let (before, now) = (self.ticks, Ticks::now());
         self.ticks = now;
         happened.extend(before.zip(now).and_then(|(before, now)| now.busy_since(before)).map(Happening::Load));
+        if monotonic() >= self.look_at_wire {
+            self.look_at_wire = monotonic() + LOOK_AT_WIRE;
+            self.ask(Purpose::Wire, &Request::Report);
+        }
         Ok(happened)
     }
 
@@ -429,9 +443,15 @@ impl Stage {
         if purpose == Purpose::Forget {
             return Ok(Vec::new());
         }
+        if purpose == Purpose::Wire {
+            if let Ok(report) = self.running.dir().read_links() {
+                self.wire.look(&report);
+            }
+            return Ok(Vec::new());
+        }
         let mut happened = self.refresh()?;
         match purpose {
-            Purpose::Forget => {}
+            Purpose::Forget | Purpose::Wire => {}
             Purpose::Event(number) => happened.push(Happening::Finished(number, answer)),
             Purpose::Look(node) => {
                 let change = match self.running.state.nodes[node].status {
@@ -454,6 +474,7 @@ impl Stage {
             }
             Token::Signal => {
                 let signal = self.signals.take()?;
+                self.signal = self.signal.or(signal);
                 Ok(signal
                     .map(|signal| Happening::Stop(format!("interrupted by {}", signal.as_str())))
                     .into_iter()
@@ -518,6 +539,13 @@ impl Platform for Stage {
             Act::Run(nodes, command) => self.run(number, nodes, command),
             Act::EndPrograms(of) => self.end_programs(number, *of),
         }
+    }
+
+    fn alarms(&mut self) -> Vec<String> {
+        if let Ok(report) = self.running.links() {
+            self.wire.look(&report);
+        }
+        self.wire.alarm().into_iter().collect()
     }
 
     fn forget(&mut self, changes: &[usize]) {

@@ -3,7 +3,7 @@
 mod show;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -32,8 +32,8 @@ use show::Show;
     after_help = "\
 The scenario is the lab file's own, or that of a file of its own. Every event is
 logged with when it was due and when it took effect, in events.jsonl of the
-run's folder. With a program after `--`, or --job for the lab file's own, the
-scenario is played while that runs.
+run's folder; timeline.html there shows it. With a program after `--`, or --job
+for the lab file's own, the scenario is played while that runs.
 
 When the playing is over, what the scenario changed is taken back; nodes that it
 ended stay as they are. Ctrl-C ends it early. `slipway pause` holds it.
@@ -76,6 +76,9 @@ pub(crate) struct Args {
     /// Folder for the log and what programs print; it must not exist [default: ./slipway-play-LAB-TIME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Make the report again from the log in this folder, and play nothing
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["plan", "resume", "seed", "job", "until", "keep", "out", "argv"])]
+    report: Option<PathBuf>,
     #[command(flatten)]
     program: Program,
 }
@@ -115,6 +118,10 @@ struct Played {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let Some(folder) = &self.report {
+            report(folder)?;
+            return Ok(Exit::Success);
+        }
         if self.resume {
             return self.resume(context);
         }
@@ -231,6 +238,7 @@ impl Args {
         log: Vec<Line>,
     ) -> Result<Exit, Failure> {
         let Performance { played, job, signal } = performed;
+        report(&folder)?;
         for alarm in &played.summary.alarms {
             tracing::warn!("{alarm}");
         }
@@ -258,6 +266,15 @@ impl Args {
         }
         Ok(exit)
     }
+}
+
+/// Makes the page that shows what happened when, from the log as it is on disk.
+fn report(folder: &Path) -> Result<(), Failure> {
+    let (log, page) = (folder.join("events.jsonl"), folder.join("timeline.html"));
+    let text = std::fs::read_to_string(&log).map_err(Failure::io(format!("read {}", log.display())))?;
+    let played = slipway_measure::play::Played::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
+    let html = slipway_measure::report::timeline(&played);
+    std::fs::write(&page, html).map_err(Failure::io(format!("write {}", page.display())))
 }
 
 /// A schedule names nodes by number, so the file must still mean the lab that runs.

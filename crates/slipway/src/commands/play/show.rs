@@ -100,6 +100,7 @@ fn words(line: &Line) -> Option<String> {
                 play::Outcome::Done { note: Some(note) } => format!("{at} {what} ({note})"),
                 play::Outcome::Failed { reason } => format!("{at} {what}: failed to {reason}"),
                 play::Outcome::Skipped { reason } => format!("{at} {what}: left out, {reason}"),
+                play::Outcome::Unplayed { .. } => return None,
             })
         }
         Line::Node(news) => {
@@ -132,7 +133,10 @@ pub(super) fn last_words(played: &Outcome, folder: &Path) -> String {
         counts.push(format!("{} failed", summary.failed));
     }
     if summary.skipped > 0 {
-        counts.push(format!("{} left out", summary.skipped));
+        counts.push(format!("{} had nothing to do", summary.skipped));
+    }
+    if summary.unplayed > 0 {
+        counts.push(format!("{} not played", summary.unplayed));
     }
     let late = summary.lateness.map_or_else(String::new, |late| {
         let ms = |nanoseconds: u64| nanoseconds as f64 / 1e6;
