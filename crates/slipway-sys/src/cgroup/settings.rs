@@ -152,3 +152,95 @@ impl DiskLimits {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::block::Device;
+
+    const DISK: Device = Device { major: 8, minor: 16 };
+
+    /// A folder that looks like a group's, with these files.
+    fn group(files: &[(&str, &str)]) -> (tempfile::TempDir, Folder) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).expect("written");
+        }
+        let opened = Folder::open(folder.path()).expect("opened").expect("there");
+        (folder, opened)
+    }
+
+    fn says(folder: &Path, file: &str) -> String {
+        fs::read_to_string(folder.join(file)).expect("it is there")
+    }
+
+    fn values(limits: &Limits, version: Version, controller: Controller) -> Vec<String> {
+        let settings = limits.settings(version, controller).expect("possible");
+        settings.into_iter().map(|one| format!("{} {}", one.file, one.value.unwrap_or(one.unlimited))).collect()
+    }
+
+    #[test]
+    fn each_version_has_its_words() {
+        let disk = DiskLimits { write: Some(1 << 20), read_iops: Some(100), ..DiskLimits::none(DISK) };
+        let limits = Limits {
+            cpu: Some(0.5),
+            memory: Some(4096),
+            memory_soft: Some(2048),
+            swap: Some(1024),
+            disk: Some(disk),
+            ..Limits::default()
+        };
+        assert_eq!(values(&limits, Version::V2, Controller::Cpu), ["cpu.max 2500 5000"]);
+        assert_eq!(values(&limits, Version::V1, Controller::Cpu), ["cpu.cfs_period_us 5000", "cpu.cfs_quota_us 2500"]);
+        let memory = ["memory.max 4096", "memory.swap.max 1024", "memory.high 2048"];
+        assert_eq!(values(&limits, Version::V2, Controller::Memory), memory);
+        let memory =
+            ["memory.limit_in_bytes 4096", "memory.memsw.limit_in_bytes 5120", "memory.soft_limit_in_bytes 2048"];
+        assert_eq!(values(&limits, Version::V1, Controller::Memory), memory);
+        assert_eq!(
+            values(&limits, Version::V2, Controller::Io),
+            ["io.max 8:16 rbps=max wbps=1048576 riops=100 wiops=max"]
+        );
+        let blkio = values(&limits, Version::V1, Controller::Io);
+        assert_eq!(blkio[0], "blkio.throttle.read_bps_device 8:16 0");
+        assert_eq!(blkio[1], "blkio.throttle.write_bps_device 8:16 1048576");
+    }
+
+    #[test]
+    fn a_limit_taken_away_is_written_as_none() {
+        let (place, folder) = group(&[("cpu.max", "2500 5000"), ("cpu.cfs_quota_us", "2500"), ("pids.max", "7")]);
+        for (version, controller) in
+            [(Version::V2, Controller::Cpu), (Version::V1, Controller::Cpu), (Version::V2, Controller::Pids)]
+        {
+            Limits::default().replace(&folder, version, controller).expect("written");
+        }
+        let now = ["cpu.max", "cpu.cfs_quota_us", "pids.max"].map(|file| says(place.path(), file)[..3].to_owned());
+        assert_eq!(now, ["max", "-10", "max"], "written over what was there: a control file has no length");
+    }
+
+    #[test]
+    fn memory_is_not_lowered_below_what_is_used() {
+        let files = [
+            ("memory.current", "8192\n"),
+            ("memory.max", "max"),
+            ("memory.reclaim", ""),
+            ("memory.swap.max", ""),
+            ("memory.high", ""),
+        ];
+        let (place, folder) = group(&files);
+        let lower = Limits { memory: Some(4096), ..Limits::default() };
+        let error = lower.replace(&folder, Version::V2, Controller::Memory).expect_err("in use").to_string();
+        assert!(error.contains("8192") && error.contains("Hint"), "{error}");
+        assert_eq!(says(place.path(), "memory.max"), "max", "as it was");
+        assert_eq!(says(place.path(), "memory.reclaim"), "4096", "it was tried");
+        let higher = Limits { memory: Some(16384), ..Limits::default() };
+        higher.replace(&folder, Version::V2, Controller::Memory).expect("fits");
+        assert_eq!(
+            (says(place.path(), "memory.max"), says(place.path(), "memory.swap.max")),
+            ("16384".into(), "0".into())
+        );
+    }
+}
