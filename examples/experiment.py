@@ -37,9 +37,9 @@ def spread(values, unit=""):
     return text if len(values) == 1 else f"{text} ({number(min(values))}–{number(max(values))})"
 
 
-def table(heading, rows):
-    """A Markdown table; all but the first column are set right."""
-    lines = [heading, ["---"] + ["---:"] * (len(heading) - 1), *rows]
+def table(heading, rows, align="---:"):
+    """A Markdown table; all but the first column are aligned alike."""
+    lines = [heading, ["---"] + [align] * (len(heading) - 1), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
 
 

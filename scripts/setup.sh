@@ -60,6 +60,7 @@ TEST=(
 BENCH=(
   mininet            # the same networks, made by another tool
   python3-pip        # fetches MPICH for the example `mpich`, by its hash
+  python3-venv       # charm4py for the example `failure-detection`
   bridge-utils       # brctl, which mininet's `--switch lxbr` calls
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
