@@ -76,7 +76,7 @@ pub fn timeline(played: &Played) -> String {
         why: end.map_or("cut short: its player was killed, or still plays", |end| &end.why),
         lateness,
         picture: picture(played),
-        late: late(&events),
+        late: late(&events, length(played)),
         rows,
         more: events.len().saturating_sub(MOST_LISTED),
         facts,
@@ -153,6 +153,11 @@ fn states(played: &Played) -> Vec<Vec<(u64, State)>> {
     nodes
 }
 
+/// How much time the plots show. Of a scenario that was cut short, what was played of it.
+fn length(played: &Played) -> u64 {
+    played.position().max(1)
+}
+
 /// A row for each node that the scenario is about, a mark for each event.
 fn picture(played: &Played) -> String {
     let about: std::collections::BTreeSet<usize> = played
@@ -161,7 +166,7 @@ fn picture(played: &Played) -> String {
         .chain(played.lines.iter().filter_map(|line| if let Line::Node(news) = line { Some(news.node) } else { None }))
         .collect();
     let nodes: Vec<usize> = about.into_iter().filter(|&node| node < played.begin.nodes.len()).take(MOST_ROWS).collect();
-    let end = played.position().max(played.begin.length).max(1);
+    let end = length(played);
     let height = nodes.len() as f64 * ROW + 76.0;
     let mut svg = Svg::new(WIDTH, height, "every node's state over time, and every event");
     let frame = Frame { left: LEFT, right: WIDTH - 10.0, top: 16.0, bottom: 16.0 + nodes.len() as f64 * ROW };
@@ -205,7 +210,7 @@ fn picture(played: &Played) -> String {
 }
 
 /// How late each event was, in the order of the schedule.
-fn late(events: &[&Event]) -> String {
+fn late(events: &[&Event], end: u64) -> String {
     let values: Vec<(u64, f64)> =
         events.iter().filter_map(|event| Some((event.due, event.late? as f64 / 1e6))).collect();
     if values.is_empty() {
@@ -214,7 +219,6 @@ fn late(events: &[&Event]) -> String {
     let height = 190.0;
     let mut svg = Svg::new(WIDTH, height, "how late each event was");
     let frame = Frame { left: LEFT, right: WIDTH - 10.0, top: 30.0, bottom: height - 44.0 };
-    let end = values.iter().map(|(due, _)| *due).max().unwrap_or(1).max(1);
     let across = Scale::fit(&[0.0, end as f64 / 1e9], frame.left, frame.right);
     let lateness: Vec<f64> = values.iter().map(|(_, late)| late.max(0.01)).collect();
     let up = Scale::log(&lateness, frame.bottom - 4.0, frame.top + 4.0);
@@ -227,4 +231,26 @@ fn late(events: &[&Event]) -> String {
         svg.shape("mark c1", at, "M-2.2 0A2.2 2.2 0 1 0 2.2 0A2.2 2.2 0 1 0 -2.2 0Z", &format!("{late:.2} ms"));
     }
     svg.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_and_files_are_called_stays_text() {
+        let log = r#"{"type":"begin","format":"slipway-play/1","version":"0","lab":"<b>","nodes":["n1","n2"],"scenario":"<script>","scenario_sha256":"","schedule_sha256":"","seed":1,"events":3,"length":2000000000,"command":["<i>"],"machine":null,"started":""}
+{"type":"event","number":0,"due":100,"begun":110,"done":120,"late":20,"what":"kill <n1>","nodes":[0],"kind":"kill","outcome":"done"}
+{"type":"event","number":1,"due":300,"begun":310,"done":320,"late":20,"what":"start","nodes":[0],"kind":"restore","restores":0,"outcome":"done"}
+{"type":"node","at":400,"node":1,"name":"n2","change":"died"}
+{"type":"event","number":2,"due":500,"begun":null,"done":null,"late":null,"what":"freeze n2","nodes":[1],"kind":"freeze","outcome":"skipped","reason":"not running: <n2>"}
+"#;
+        let played = Played::read(log).expect("a log");
+        let states = states(&played);
+        assert_eq!(states[0].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 120, 320], "dead, then back");
+        assert_eq!(states[1].last().map(|(at, _)| *at), Some(400), "dead by itself");
+        let html = timeline(&played);
+        assert!(html.contains("cut short") && html.contains("kill &lt;n1&gt;"), "{html}");
+        assert!(!html.contains("<script>") && !html.contains("<i>") && !html.contains("<n2>"), "{html}");
+    }
 }
