@@ -84,7 +84,7 @@ fn partitions(lab: &Lab, report: &LinkReport, node: Option<usize>) -> Vec<String
     let concerns =
         |groups: &&Vec<Vec<usize>>| node.is_none_or(|node| groups.iter().flatten().any(|&other| other == node));
     let text = |groups: &Vec<Vec<usize>>| {
-        let groups: Vec<String> = groups.iter().map(|group| labs::names(lab, group).join(",")).collect();
+        let groups: Vec<String> = groups.iter().map(|group| view::listed(&labs::names(lab, group))).collect();
         format!("parted: {}", groups.join(" | "))
     };
     report.partitions.iter().filter(concerns).map(text).collect()

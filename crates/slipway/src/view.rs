@@ -35,6 +35,15 @@ pub(crate) fn count(number: impl TryInto<u64>, one: &str) -> String {
     }
 }
 
+/// Names one after the other; of many, the first few.
+pub(crate) fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    match names.len().checked_sub(SHOWN).filter(|&more| more > 1) {
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+        None => names.join(", "),
+    }
+}
+
 /// Three digits are enough to read an amount by.
 pub(crate) fn size(Bytes(bytes): Bytes) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -193,6 +202,14 @@ mod tests {
         assert_eq!(size(Bytes(20 << 30)), "20.0 GiB");
         assert_eq!(age(90), "90 s");
         assert_eq!(age(7200), "2 h");
+    }
+
+    #[test]
+    fn long_lists_are_cut_short() {
+        let names = |count: usize| (1..=count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        assert_eq!(listed(&names(2)), "n1, n2");
+        assert!(listed(&names(11)).ends_with("n10, n11"), "one more is not worth the words");
+        assert!(listed(&names(300)).ends_with("n10 and 290 more"));
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn a_partition_parts_its_groups_and_nobody_else() {
         assert_eq!(reaches(from, to), expected, "{from} to {to}");
     }
     assert_eq!(lab.row("n1")["links"], serde_json::json!(["parted"]));
-    assert!(place.run(["inspect", name, "n1"]).contains("parted: n1,n2 | n3,n4"));
+    assert!(place.run(["inspect", name, "n1"]).contains("parted: n1, n2 | n3, n4"));
     place.run(["partition", name, "n1", "rest"]);
     assert_eq!((reaches("n1", "n2"), reaches("m", "n1"), reaches("n3", "n4")), (false, false, true), "they add up");
     place.run(["join", name]);

@@ -8,6 +8,7 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
+use crate::view;
 
 /// Cut links: nothing passes any more, and nobody is told
 #[derive(Debug, clap::Args)]
@@ -91,7 +92,7 @@ impl Done {
 
     /// Does it, unless it is only to be said, and says so.
     pub(super) fn make(&self, context: &Context, act: impl FnOnce() -> Result<(), Failure>) -> Result<Exit, Failure> {
-        let interfaces = self.interfaces.join(", ");
+        let interfaces = view::listed(&self.interfaces);
         if self.dry_run {
             context.answer(self, |done| format!("would {} {interfaces} of lab {}\n", done.action, done.lab))?;
         } else {

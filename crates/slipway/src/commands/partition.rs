@@ -6,7 +6,7 @@ use slipway_engine::condition::LinkAction;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, targets};
+use crate::{labs, targets, view};
 
 /// Part nodes into groups that no longer reach each other
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ impl Args {
         let names = groups.iter().map(|group| labs::names(lab, group)).collect();
         let parted = Parted { lab: lab.name.clone(), groups: names, dry_run: self.dry_run.dry_run };
         let text = |parted: &Parted| {
-            let groups: Vec<String> = parted.groups.iter().map(|group| group.join(",")).collect();
+            let groups: Vec<String> = parted.groups.iter().map(|group| view::listed(group)).collect();
             format!("{} of lab {}\n", groups.join(" | "), parted.lab)
         };
         if self.dry_run.dry_run {

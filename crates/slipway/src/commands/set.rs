@@ -9,8 +9,8 @@ use slipway_lab::scenario::Direction;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
 use crate::targets::{self, Target};
+use crate::{labs, view};
 
 /// Set conditions of links, or what nodes may use, while the lab runs
 #[derive(Debug, clap::Args)]
@@ -98,7 +98,7 @@ impl Args {
             dry_run: self.dry_run.dry_run,
             notes: Vec::new(),
         };
-        let what = |set: &Set| format!("{} for {} of lab {}", set.change, set.targets.join(", "), set.lab);
+        let what = |set: &Set| format!("{} for {} of lab {}", set.change, view::listed(&set.targets), set.lab);
         if self.dry_run.dry_run {
             context.answer(&set, |set| format!("would set {}\n", what(set)))?;
             return Ok(Exit::Success);
