@@ -67,10 +67,15 @@ impl Tree {
 
     /// Reads `text`, or reports the one error that ends the reading.
     pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Self> {
-        if text.len() > MAX_BYTES {
+        Self::parse_up_to(MAX_BYTES, text, report)
+    }
+
+    /// The same for other files, which may be longer. JSON is YAML too.
+    pub(crate) fn parse_up_to(max_bytes: usize, text: &str, report: &mut Report) -> Option<Self> {
+        if text.len() > max_bytes {
             report.add(
                 Span::default(),
-                format!("the file has {} bytes, more than a lab file can have ({MAX_BYTES})", text.len()),
+                format!("the file has {} bytes, more than such a file can have ({max_bytes})", text.len()),
                 "check that this is the right file; use `count` for many nodes of a kind",
             );
             return None;

@@ -16,7 +16,7 @@ fn refusal(text: &str) -> LabErrors {
 fn ten_megabytes_of_garbage() {
     let errors = refusal(&"x\u{0}[{&*%\n".repeat(10 << 20 >> 3));
     assert_eq!(errors.errors().len(), 1);
-    assert!(errors.errors()[0].message.contains("more than a lab file can have"), "{}", errors.plain());
+    assert!(errors.errors()[0].message.contains("more than such a file can have"), "{}", errors.plain());
 }
 
 #[test]

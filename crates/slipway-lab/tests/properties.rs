@@ -34,7 +34,11 @@ fn has_an_answer(text: &str) {
 
 /// The text of every right file.
 fn right_files() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/right");
+    files_below("tests/right")
+}
+
+fn files_below(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
@@ -193,6 +197,19 @@ proptest! {
     ) {
         let text = edits.iter().fold(file, |text, edit| apply(&text, edit));
         has_an_answer(&text);
+    }
+
+    /// Whatever a platform file holds, the answer is a lab or an error that can be shown.
+    #[test]
+    fn a_platform_with_some_edits_has_an_answer(
+        file in prop::sample::select(files_below("tests/platform")),
+        edits in vec(edit(), 0..6),
+    ) {
+        let text = edits.iter().fold(file, |text, edit| apply(&text, edit));
+        match slipway_lab::platform::import("p", &text, "d.csv") {
+            Ok(platform) => prop_assert!(parse(&platform.text).is_ok()),
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ commands! {
         inspect Inspect,
         graph Graph,
         export Export,
+        import Import,
     }
     "Programs and files in nodes" {
         run Run,

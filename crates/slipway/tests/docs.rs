@@ -3,7 +3,7 @@
 //!
 //! - `$ ` begins a command, `> ` continues it; both go to `sh`, in a folder that belongs to the file. It must exit with 0.
 //! - Standard output, where any is shown, is compared. `[..]` stands for anything within a line, a line `...` for any lines.
-//! - A block ```` ```yaml file=NAME ```` is written to NAME first. Every YAML block must be a valid lab.
+//! - A block ```` ```yaml file=NAME ```` is written to NAME first, and so is one of another kind. Every YAML block must be a valid lab.
 //!
 //! The labs of `examples/` say in the comment at their top how to run them; that is run too.
 
@@ -52,13 +52,12 @@ fn check(file: &Path, root: &Path) -> String {
     let mut wrong = String::new();
     for block in blocks(&text) {
         let mut words = block.info.split_whitespace();
-        let outcome = match words.next() {
-            Some("yaml") => {
-                if let Some(name) = words.find_map(|word| word.strip_prefix("file=")) {
-                    std::fs::write(place.folder.path().join(name), &block.text).expect("a lab file can be written");
-                }
-                is_lab(&block)
-            }
+        let kind = words.next();
+        if let Some(name) = words.find_map(|word| word.strip_prefix("file=")) {
+            std::fs::write(place.folder.path().join(name), &block.text).expect("a file can be written");
+        }
+        let outcome = match kind {
+            Some("yaml") => is_lab(&block),
             Some("console") => steps(&block).iter().try_for_each(|step| place.run(step)),
             _ => Ok(()),
         };

@@ -54,10 +54,10 @@ pub fn with_live(lab: &Lab, matrices: &[Matrix], limits: Vec<Limits>, interfaces
         }
     }
     if is_taken_away {
-        now.links = anew.rules();
+        now.links = anew.rules(lab);
         now.matrices.clear();
     } else {
-        now.links.extend(added.rules());
+        now.links.extend(added.rules(lab));
     }
     now
 }
@@ -75,11 +75,11 @@ fn without(of: &LinkConditions, other: &LinkConditions) -> LinkConditions {
 type Nodes = BTreeSet<usize>;
 
 /// What is to be said of pairs: by network and conditions as they are written, each sender's receivers.
-#[derive(Default)]
-struct Differences(BTreeMap<(usize, String), (LinkConditions, BTreeMap<usize, Nodes>)>);
+#[derive(Debug, Default)]
+pub(super) struct Differences(BTreeMap<(usize, String), (LinkConditions, BTreeMap<usize, Nodes>)>);
 
 impl Differences {
-    fn add(&mut self, network: usize, from: usize, to: usize, conditions: &LinkConditions) {
+    pub(super) fn add(&mut self, network: usize, from: usize, to: usize, conditions: &LinkConditions) {
         let words = conditions.to_string();
         if !words.is_empty() {
             let (_, pairs) = self.0.entry((network, words)).or_insert_with(|| (conditions.clone(), BTreeMap::new()));
@@ -88,7 +88,7 @@ impl Differences {
     }
 
     /// Few rules that say it. A rule that goes one way is followed by the one that goes back, where there is one.
-    fn rules(self) -> Vec<LinkRule> {
+    pub(super) fn rules(self, lab: &Lab) -> Vec<LinkRule> {
         let mut rules = Vec::new();
         for ((network, _), (conditions, pairs)) in self.0 {
             let (apart, within) = (together(&pairs, false), together(&pairs, true));
@@ -97,7 +97,7 @@ impl Differences {
                 let rule = |from: &Nodes, to: &Nodes| LinkRule {
                     from: from.iter().copied().collect(),
                     to: to.iter().copied().collect(),
-                    network: Some(network),
+                    network: (lab.networks.len() > 1).then_some(network),
                     conditions: conditions.clone(),
                 };
                 rules.push(rule(&from, &to));
@@ -197,6 +197,6 @@ links: [{between: [n1, n2], delay: 20ms, loss: 1%}]
         for (from, to) in (0..5).flat_map(|from| (0..5).map(move |to| (from, to))).filter(|(from, to)| from != to) {
             differences.add(0, from, to, &conditions);
         }
-        assert_eq!(differences.rules().len(), 1);
+        assert_eq!(differences.rules(&lab()).len(), 1);
     }
 }

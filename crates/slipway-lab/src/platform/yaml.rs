@@ -156,8 +156,10 @@ fn quoted(text: &str) -> String {
     let is_quantity = text.starts_with(|c: char| c.is_ascii_digit())
         && text.ends_with(|c: char| c.is_ascii_alphabetic() || c == '%')
         && !text.contains(['_', 'x', 'o', 'e', 'E']);
-    let is_subnet = text.contains('/') && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'/'));
-    if (begins && is_word || is_quantity || is_subnet) && text.chars().all(plain) && !text.ends_with(' ') {
+    let dots = text.matches('.').count();
+    let is_address = (dots == 3 || text.contains('/'))
+        && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'/'));
+    if (begins && is_word || is_quantity || is_address) && text.chars().all(plain) && !text.ends_with(' ') {
         return text.to_owned();
     }
     let mut quoted = String::from("\"");
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn words_are_plain_and_all_else_is_quoted() {
-        for plain in ["n1", "20ms", "50%", "10.64.0.0/16", "/srv/data", "a b", "lan", "n"] {
+        for plain in ["n1", "20ms", "50%", "10.64.0.0/16", "10.64.0.1", "/srv/data", "a b", "lan", "n"] {
             assert_eq!(quoted(plain), plain);
         }
         for text in [
@@ -201,7 +203,6 @@ mod tests {
             "-x",
             " a",
             "a ",
-            "10.64.0.1",
             "{",
         ] {
             assert!(quoted(text).starts_with('"'), "{text}");

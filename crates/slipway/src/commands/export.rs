@@ -18,21 +18,41 @@ use crate::labs;
 /// Write a lab as a file: a running one with the conditions and limits that hold now
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Slipway's own format holds all of the lab and reads back equal. The others hold
+what they have words for; what is lost is told.
+
 Examples:
-  slipway export demo -o demo.yaml           as it is now; `slipway up demo.yaml` makes it again
+  slipway export demo -o demo.yaml           as it is now; `slipway up demo.yaml`
+                                             makes it again
   slipway export lab.yaml                    what a lab file means
-")]
+  slipway export demo --format simgrid -o platform.xml
+  slipway export demo --format distem -o platform.json")]
 pub(crate) struct Args {
     /// Lab (name), or a lab file [default: the only lab]
     #[arg(value_name = "LAB|FILE")]
     lab: Option<String>,
+    /// slipway, simgrid (XML) or distem (JSON)
+    #[arg(long, value_name = "FORMAT", default_value = "slipway", hide_possible_values = true)]
+    format: Format,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// A lab file
+    Slipway,
+    /// SimGrid's XML, version 4.1
+    Simgrid,
+    /// Distem's JSON
+    Distem,
+}
+
 #[derive(Serialize)]
 struct Exported {
+    format: Format,
     lab: String,
     /// `None` where it went into a file.
     text: Option<String>,
@@ -43,15 +63,26 @@ struct Exported {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let (lab, lost) = match &self.lab {
+        let (lab, mut lost) = match &self.lab {
             Some(word) if labs::is_file(word) => (labs::read(Some(Path::new(word)))?, Vec::new()),
             word => as_it_is(&labs::running(&context.root, word.as_deref())?)?,
         };
-        let text = platform::to_slipway(&lab, &lost).map_err(|error| Failure::new(Exit::Failed, &error))?;
-        let mut exported = Exported { lab: lab.name, text: None, file: self.output, lost };
-        for lost in &exported.lost {
-            tracing::warn!("{lost}");
-        }
+        let text = match self.format {
+            Format::Slipway => platform::to_slipway(&lab, &lost).map_err(|error| Failure::new(Exit::Failed, &error))?,
+            Format::Simgrid => {
+                let matrices = read_matrices(&lab).map_err(|error| Failure::new(Exit::Failed, &error))?;
+                let exported = platform::to_simgrid(&lab, &matrices).map_err(Failure::usage)?;
+                lost.extend(exported.lost);
+                exported.text
+            }
+            Format::Distem => {
+                let exported = platform::to_distem(&lab);
+                lost.extend(exported.lost);
+                exported.text
+            }
+        };
+        let mut exported = Exported { format: self.format, lab: lab.name, text: None, file: self.output, lost };
+        super::import::told(context, &exported.lost);
         if let Some(file) = exported.file.clone() {
             fs::write(&file, &text).map_err(Failure::io(format!("write {}", file.display())))?;
             context.tell(&exported, |exported| format!("wrote lab {} to {}\n", exported.lab, file.display()))?;

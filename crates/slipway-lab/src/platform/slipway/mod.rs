@@ -8,6 +8,7 @@ mod words;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+pub(super) use self::words::put_conditions;
 use self::words::{Names, conditions_over};
 use super::yaml::{Map, Yaml};
 use crate::condition::Conditions;
@@ -37,10 +38,15 @@ pub enum ExportError {
 /// # Errors
 /// When what was written does not read back as the same lab. It was read, so that nobody finds out later.
 pub fn to_slipway(lab: &Lab, comments: &[String]) -> Result<String, ExportError> {
+    write(lab, comments, Path::new("/"))
+}
+
+/// The same for a lab whose paths may be relative to `base_dir`.
+pub(super) fn write(lab: &Lab, comments: &[String], base_dir: &Path) -> Result<String, ExportError> {
     let comments: String =
         comments.iter().flat_map(|comment| comment.lines()).map(|line| format!("# {line}\n")).collect();
     let text = comments + &file(lab).document();
-    let back = crate::parse(&lab.name, &text, Path::new("/")).map_err(ExportError::Unreadable)?;
+    let back = crate::parse(&lab.name, &text, base_dir).map_err(ExportError::Unreadable)?;
     match difference(lab, &back) {
         None => Ok(text),
         Some(what) => Err(ExportError::Differs(what)),

@@ -60,7 +60,7 @@ pub(super) fn word_or_words(mut words: Vec<String>) -> Yaml {
 }
 
 /// Every key that has a value.
-pub(super) fn put_conditions(conditions: &LinkConditions, map: &mut Map) {
+pub(in crate::platform) fn put_conditions(conditions: &LinkConditions, map: &mut Map) {
     for (key, value) in conditions.words() {
         map.bare(key, value);
     }

@@ -1,0 +1,512 @@
+//! From XML to a graph: what there is first, then the ways between.
+
+use std::collections::HashMap;
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::graph::{Edge, Graph, Point, Private, Routing, Way, Zone};
+use super::units;
+use crate::errors::{Report, Span};
+use crate::names;
+use crate::platform::imported::Lost;
+use crate::platform::names::Names;
+use crate::units::shortened;
+
+/// Longest file, in bytes.
+const MAX_BYTES: usize = 16 << 20;
+/// Deepest nesting of zones.
+const MAX_DEPTH: usize = 32;
+/// Between so many, every pair is worked out.
+const MOST_HOSTS: usize = 1000;
+
+/// A computer of the platform.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// As a node's.
+    pub(super) name: String,
+    /// In the file.
+    pub(super) called: String,
+    /// The cluster that it is in.
+    pub(super) group: Option<String>,
+    pub(super) point: Point,
+    /// Operations per second and core.
+    pub(super) speed: f64,
+    pub(super) cores: f64,
+    /// Bits per second.
+    pub(super) disk: [Option<f64>; 2],
+}
+
+/// What a platform file says.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub(super) graph: Graph,
+    pub(super) hosts: Vec<Host>,
+    pub(super) lost: Lost,
+    /// Links that ways of several hosts have in common.
+    pub(super) common: Vec<String>,
+    given: Names,
+    points: HashMap<String, Point>,
+    links: HashMap<String, Link>,
+    /// Each zone by where its element begins.
+    zone_at: HashMap<usize, usize>,
+    lines: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Link {
+    way: Way,
+    /// How many routes name it.
+    routes: usize,
+}
+
+type Xml<'a> = Node<'a, 'a>;
+
+pub(super) fn read(text: &str, report: &mut Report) -> Option<Read> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes, more than a platform can have ({MAX_BYTES})", text.len());
+        report.add(Span::default(), message, "check that this is the right file");
+        return None;
+    }
+    if let Some(at) = text.find("<!ENTITY") {
+        let at = Span { start: at, end: at + 8 };
+        report.add(at, "a platform with entities of its own", "write them out where they are used");
+        return None;
+    }
+    // SimGrid's files name their DTD, which is not fetched.
+    let options = ParsingOptions { allow_dtd: true, nodes_limit: 4_000_000, ..ParsingOptions::default() };
+    let document = match Document::parse_with_options(text, options) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = place(text, error.pos());
+            let message = format!("not XML: {}", without_place(&error.to_string()));
+            report.add(at, message, "check the tags and quotes at this place and before it");
+            return None;
+        }
+    };
+    let mut read = Read { lines: text.match_indices('\n').map(|(at, _)| at).collect(), ..Read::default() };
+    read.platform(document.root_element(), report);
+    Some(read)
+}
+
+/// The byte at a row and column.
+fn place(text: &str, at: roxmltree::TextPos) -> Span {
+    let row = usize::try_from(at.row).unwrap_or(1).saturating_sub(1);
+    let begin: usize = text.split_inclusive('\n').take(row).map(str::len).sum();
+    let columns = text[begin..].chars().take(usize::try_from(at.col).unwrap_or(1).saturating_sub(1));
+    let start = begin + columns.map(char::len_utf8).sum::<usize>();
+    Span { start, end: start }
+}
+
+fn without_place(message: &str) -> &str {
+    message.split(" at ").next().unwrap_or(message)
+}
+
+/// Where an element's tag is.
+fn at(node: Xml) -> Span {
+    let start = node.range().start;
+    Span { start, end: start + 1 + node.tag_name().name().len() }
+}
+
+fn elements<'a>(node: Xml<'a>) -> impl Iterator<Item = Xml<'a>> {
+    node.children().filter(Node::is_element)
+}
+
+impl Read {
+    fn line(&self, node: Xml) -> usize {
+        self.lines.partition_point(|newline| *newline < node.range().start) + 1
+    }
+
+    fn lose(&mut self, what: impl Into<String>, node: Xml) {
+        let line = self.line(node);
+        self.lost.add(what, line);
+    }
+
+    /// Attributes that nobody reads.
+    fn lose_others(&mut self, node: Xml, known: &[&str]) {
+        for attribute in node.attributes().filter(|attribute| !known.contains(&attribute.name())) {
+            self.lose(format!("{} of a {}", shortened(attribute.name()), node.tag_name().name()), node);
+        }
+    }
+
+    fn platform(&mut self, root: Xml, report: &mut Report) {
+        let version = root.attribute("version").unwrap_or("none");
+        if root.tag_name().name() != "platform" {
+            let message = format!("a platform begins with <platform>, not <{}>", shortened(root.tag_name().name()));
+            report.add(at(root), message, "check that this is a SimGrid platform file");
+            return;
+        }
+        if version != "4" && !version.starts_with("4.") {
+            let message = format!("a platform of version {}", shortened(version));
+            report.add(
+                at(root),
+                message,
+                "version 4 and later are read; `simgrid_update_xml` makes one of an older file",
+            );
+            return;
+        }
+        for child in elements(root) {
+            match child.tag_name().name() {
+                "zone" | "AS" => self.zone(child, None, 0, report),
+                "include" => {
+                    report.add(at(child), "what is in another file is not read", "put its content here");
+                }
+                other => self.lose(format!("<{}>", shortened(other)), child),
+            }
+        }
+        for child in elements(root).filter(|child| matches!(child.tag_name().name(), "zone" | "AS")) {
+            self.connect(child, report);
+        }
+        let common = self.links.iter().filter(|(_, link)| link.routes > 1 && link.way.bandwidth.is_finite());
+        self.common = common.map(|(name, _)| shortened(name)).collect();
+        self.common.sort();
+        if self.hosts.is_empty() && report.is_empty() {
+            report.add(at(root), "a platform without a host", "add a <host> or a <cluster>");
+        }
+        if self.hosts.len() > MOST_HOSTS && report.is_empty() {
+            let message = format!("{} hosts, more than are imported ({MOST_HOSTS})", self.hosts.len());
+            report.add(at(root), message, "take some of them out, or write the lab by hand with `count`");
+        }
+    }
+
+    /// An attribute that must be there.
+    fn need<'a>(node: Xml<'a>, name: &str, report: &mut Report) -> &'a str {
+        node.attribute(name).unwrap_or_else(|| {
+            let message = format!("<{}> has no `{name}`", node.tag_name().name());
+            report.add(at(node), message, format!("add `{name}=\"…\"`"));
+            ""
+        })
+    }
+
+    fn quantity(node: Xml, name: &str, read: fn(&str) -> Result<f64, String>, report: &mut Report) -> Option<f64> {
+        let attribute = node.attribute_node(name)?;
+        let value = read(attribute.value());
+        if let Err(wrong) = &value {
+            let (message, help) = wrong.split_once("; ").unwrap_or((wrong, "write a quantity"));
+            let range = attribute.range_value();
+            let message = format!("`{}` is {message}", shortened(attribute.value()));
+            report.add(Span { start: range.start, end: range.end }, message, help);
+        }
+        value.ok()
+    }
+
+    /// A link's way: its latency and bandwidth.
+    fn way(node: Xml, bandwidth: &str, latency: &str, report: &mut Report) -> Way {
+        Way {
+            latency: Self::quantity(node, latency, units::time, report).unwrap_or(0.0),
+            bandwidth: Self::quantity(node, bandwidth, units::bandwidth, report)
+                .filter(|bandwidth| *bandwidth > 0.0)
+                .unwrap_or(f64::INFINITY),
+        }
+    }
+
+    fn point(&mut self, name: &str, zone: usize, node: Xml, report: &mut Report) -> Point {
+        let point = self.graph.points.len();
+        self.graph.points.push(zone);
+        if self.points.insert(name.to_owned(), point).is_some() {
+            report.add(at(node), format!("`{}` is here twice", shortened(name)), "give each its own name");
+        }
+        point
+    }
+
+    fn zone(&mut self, node: Xml, parent: Option<usize>, depth: usize, report: &mut Report) {
+        if depth > MAX_DEPTH {
+            report.add(at(node), "zones nested too deep", format!("nest at most {MAX_DEPTH}"));
+            return;
+        }
+        self.lose_others(node, &["id", "routing"]);
+        let routing = match Self::need(node, "routing", report) {
+            "Full" => Routing::Full,
+            "Floyd" | "Dijkstra" | "DijkstraCache" => Routing::Shortest,
+            "Cluster" => Routing::Cluster,
+            "Vivaldi" => Routing::Vivaldi,
+            "None" | "" => Routing::None,
+            other => {
+                let message = format!("routing `{}` is not read", shortened(other));
+                report.add(at(node), message, "there are: Full, Floyd, Dijkstra, Cluster, Vivaldi, None");
+                Routing::None
+            }
+        };
+        let zone = self.add_zone(Self::need(node, "id", report), routing, parent, node, report);
+        for child in elements(node) {
+            match child.tag_name().name() {
+                "zone" | "AS" => self.zone(child, Some(zone), depth + 1, report),
+                "host" => self.host(child, zone, report),
+                "router" => {
+                    self.lose_others(child, &["id"]);
+                    self.point(Self::need(child, "id", report), zone, child, report);
+                }
+                "link" => self.link(child, report),
+                "peer" => self.peer(child, zone, report),
+                "cluster" => self.cluster(child, zone, report),
+                "cabinet" => {
+                    self.lose_others(child, &["id", "prefix", "suffix", "radical", "speed", "bw", "lat"]);
+                    self.members(child, zone, report);
+                }
+                "route" | "zoneRoute" | "ASroute" | "backbone" | "host_link" => {}
+                other => self.lose(format!("<{}>", shortened(other)), child),
+            }
+        }
+    }
+
+    fn add_zone(
+        &mut self,
+        name: &str,
+        routing: Routing,
+        parent: Option<usize>,
+        node: Xml,
+        report: &mut Report,
+    ) -> usize {
+        let zone = self.graph.zones.len();
+        self.zone_at.insert(node.range().start, zone);
+        // The outermost is in nothing; nobody asks for its point.
+        let point = self.point(name, parent.unwrap_or(0), node, report);
+        let none = (HashMap::new(), HashMap::new());
+        self.graph.zones.push(Zone { routing, parent, point, edges: none.0, private: none.1, backbone: Way::NONE });
+        zone
+    }
+
+    fn add_host(&mut self, name: &str, group: Option<&str>, zone: usize, node: Xml, report: &mut Report) -> Point {
+        let point = self.point(name, zone, node, report);
+        if self.hosts.len() > MOST_HOSTS {
+            return point;
+        }
+        // One number for each performance state; it starts in that which `pstate` says.
+        let state = node.attribute("pstate").and_then(|state| state.parse::<usize>().ok()).unwrap_or(0);
+        let speeds: Vec<&str> = node.attribute("speed").unwrap_or("1Gf").split(',').collect();
+        let speed = units::speed(speeds.get(state).copied().unwrap_or(speeds[0]));
+        if let (Err(wrong), Some(attribute)) = (&speed, node.attribute_node("speed")) {
+            let (message, help) = wrong.split_once("; ").unwrap_or((wrong, "write a speed"));
+            let range = attribute.range_value();
+            report.add(Span { start: range.start, end: range.end }, format!("the speed is {message}"), help);
+        }
+        let cores = node.attribute("core").map_or(Ok(1), str::parse::<u16>);
+        if cores.is_err() {
+            report.add(at(node), "this is no number of cores", "write `core=\"4\"`");
+        }
+        self.hosts.push(Host {
+            name: self.given.give(name),
+            called: name.to_owned(),
+            group: group.map(str::to_owned),
+            point,
+            speed: speed.unwrap_or(1e9),
+            cores: f64::from(cores.unwrap_or(1).max(1)),
+            disk: [None; 2],
+        });
+        point
+    }
+
+    fn host(&mut self, node: Xml, zone: usize, report: &mut Report) {
+        self.lose_others(node, &["id", "speed", "core", "pstate"]);
+        if node.attribute("speed").is_some_and(|speeds| speeds.contains(',')) {
+            self.lose("other performance states of a host", node);
+        }
+        self.add_host(Self::need(node, "id", report), None, zone, node, report);
+        for child in elements(node) {
+            if child.tag_name().name() == "disk" {
+                self.lose_others(child, &["id", "read_bw", "write_bw"]);
+                let speeds = ["read_bw", "write_bw"].map(|name| Self::quantity(child, name, units::bandwidth, report));
+                match self.hosts.last_mut() {
+                    Some(host) if host.disk == [None; 2] => host.disk = speeds,
+                    _ => self.lose("a second <disk> of a host", child),
+                }
+            } else {
+                self.lose(format!("<{}> of a host", shortened(child.tag_name().name())), child);
+            }
+        }
+    }
+
+    fn link(&mut self, node: Xml, report: &mut Report) {
+        self.lose_others(node, &["id", "bandwidth", "latency", "sharing_policy"]);
+        let id = Self::need(node, "id", report);
+        if node.attribute("bandwidth").is_some_and(|bandwidth| bandwidth.contains(',')) {
+            report.add(at(node), "a link with several bandwidths (WIFI)", "write one, or take the link out");
+            return;
+        }
+        if node.attribute("sharing_policy") == Some("FATPIPE") {
+            self.lose(
+                "sharing_policy FATPIPE of a link: what hosts send through it shares their interface's rate",
+                node,
+            );
+        }
+        Self::need(node, "bandwidth", report);
+        let way = Self::way(node, "bandwidth", "latency", report);
+        for name in [id.to_owned(), format!("{id}_UP"), format!("{id}_DOWN")] {
+            self.links.insert(name, Link { way, routes: 0 });
+        }
+        for child in elements(node) {
+            self.lose(format!("<{}> of a link", shortened(child.tag_name().name())), child);
+        }
+    }
+
+    fn peer(&mut self, node: Xml, zone: usize, report: &mut Report) {
+        self.lose_others(node, &["id", "speed", "bw_in", "bw_out", "lat", "coordinates"]);
+        let point = self.add_host(Self::need(node, "id", report), None, zone, node, report);
+        let [up, down] = ["bw_out", "bw_in"].map(|bandwidth| Self::way(node, bandwidth, "lat", report));
+        let mut coordinates = [0.0; 3];
+        let written = node.attribute("coordinates").unwrap_or_default().split_whitespace();
+        for (coordinate, text) in coordinates.iter_mut().zip(written) {
+            match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => *coordinate = number,
+                _ => report.add(at(node), "these are no coordinates", "write three numbers, such as `25.5 9.4 1.4`"),
+            }
+        }
+        self.graph.zones[zone].private.insert(point, Private { up, down, coordinates });
+    }
+
+    fn cluster(&mut self, node: Xml, parent: usize, report: &mut Report) {
+        let known = ["id", "prefix", "suffix", "radical", "speed", "core", "bw", "lat", "sharing_policy", "bb_bw"];
+        self.lose_others(node, &[&known[..], &["bb_lat", "bb_sharing_policy", "router_id", "topology"]].concat());
+        let id = Self::need(node, "id", report);
+        if node.attribute("topology").is_some_and(|topology| topology != "FLAT") {
+            self.lose("topology of a cluster: it is read as FLAT", node);
+        }
+        let zone = self.add_zone(id, Routing::Cluster, Some(parent), node, report);
+        if node.attribute("bb_bw").is_some() {
+            self.graph.zones[zone].backbone = Self::way(node, "bb_bw", "bb_lat", report);
+        }
+        let part = |name| node.attribute(name).unwrap_or_default();
+        let default = format!("{}{id}_router{}", part("prefix"), part("suffix"));
+        let router = node.attribute("router_id").filter(|id| !id.is_empty()).unwrap_or(&default).to_owned();
+        self.point(&router, zone, node, report);
+        self.members(node, zone, report);
+    }
+
+    /// The hosts of a cluster or cabinet, each with links of its own.
+    fn members(&mut self, node: Xml, zone: usize, report: &mut Report) {
+        let id = Self::need(node, "id", report);
+        let way = Self::way(node, "bw", "lat", report);
+        let part = |name| node.attribute(name).unwrap_or_default();
+        let Some(radicals) = radicals(Self::need(node, "radical", report)) else {
+            report.add(at(node), "this is no list of numbers", "write `radical=\"0-9,12\"`");
+            return;
+        };
+        for radical in radicals {
+            if self.hosts.len() > MOST_HOSTS {
+                break;
+            }
+            let name = format!("{}{radical}{}", part("prefix"), part("suffix"));
+            let point = self.add_host(&name, Some(id), zone, node, report);
+            let private = Private { up: way, down: way, coordinates: [0.0; 3] };
+            self.graph.zones[zone].private.insert(point, private);
+        }
+    }
+
+    /// The ways of a zone and of those in it.
+    fn connect(&mut self, node: Xml, report: &mut Report) {
+        let Some(&zone) = self.zone_at.get(&node.range().start) else { return };
+        for child in elements(node) {
+            match child.tag_name().name() {
+                "zone" | "AS" => self.connect(child, report),
+                "route" => self.route(child, zone, ["src", "dst"], report),
+                "zoneRoute" | "ASroute" => self.route(child, zone, ["gw_src", "gw_dst"], report),
+                "backbone" => {
+                    self.lose_others(child, &["id", "bandwidth", "latency", "sharing_policy"]);
+                    self.graph.zones[zone].backbone = Self::way(child, "bandwidth", "latency", report);
+                }
+                "host_link" => self.host_link(child, zone, report),
+                _ => {}
+            }
+        }
+    }
+
+    fn link_way(&mut self, name: &str, node: Xml, report: &mut Report) -> Way {
+        if let Some(link) = self.links.get_mut(name) {
+            link.routes += 1;
+            return link.way;
+        }
+        let known: Vec<&str> = self.links.keys().map(String::as_str).take(1000).collect();
+        let help = names::closest(name, known.into_iter());
+        let help =
+            help.map_or_else(|| "add a <link> of that name".to_owned(), |name| format!("did you mean `{name}`?"));
+        report.add(at(node), format!("there is no link `{}`", shortened(name)), help);
+        Way::NONE
+    }
+
+    fn host_link(&mut self, node: Xml, zone: usize, report: &mut Report) {
+        self.lose_others(node, &["id", "up", "down"]);
+        let Some(point) = self.find(node, "id", report) else { return };
+        let [up, down] = ["up", "down"].map(|end| {
+            let name = Self::need(node, end, report);
+            self.link_way(name, node, report)
+        });
+        self.graph.zones[zone].private.insert(point, Private { up, down, coordinates: [0.0; 3] });
+    }
+
+    fn find(&self, node: Xml, attribute: &str, report: &mut Report) -> Option<Point> {
+        let name = Self::need(node, attribute, report);
+        let found = self.points.get(name).copied();
+        if found.is_none() && !name.is_empty() {
+            let help = names::closest(name, self.points.keys().map(String::as_str).take(1000));
+            let help = help.map_or_else(
+                || "name a host, router or zone that is declared above".to_owned(),
+                |name| format!("did you mean `{name}`?"),
+            );
+            report.add(at(node), format!("there is no `{}`", shortened(name)), help);
+        }
+        found
+    }
+
+    fn route(&mut self, node: Xml, zone: usize, gateways: [&str; 2], report: &mut Report) {
+        self.lose_others(node, &["src", "dst", "gw_src", "gw_dst", "symmetrical"]);
+        let ends = [self.find(node, "src", report), self.find(node, "dst", report)];
+        let gateways = gateways.map(|name| self.find(node, name, report));
+        let mut way = Way::NONE;
+        let mut links = 0;
+        for child in elements(node) {
+            if child.tag_name().name() == "link_ctn" {
+                self.lose_others(child, &["id", "direction"]);
+                way = way.then(self.link_way(Self::need(child, "id", report), child, report));
+                links += 1;
+            } else {
+                self.lose(format!("<{}> of a route", shortened(child.tag_name().name())), child);
+            }
+        }
+        let ([Some(from), Some(to)], [Some(gateway_from), Some(gateway_to)]) = (ends, gateways) else { return };
+        for (end, gateway) in [(from, gateway_from), (to, gateway_to)] {
+            if self.graph.points[end] != zone {
+                report.add(
+                    at(node),
+                    "a route between what is not in this zone",
+                    "write it in the zone that holds both",
+                );
+                return;
+            }
+            let inside = self.graph.around(gateway).iter().any(|zone| self.graph.zones[*zone].point == end);
+            if gateway != end && !inside {
+                report.add(at(node), "a gateway that is not in its zone", "name a host or router in the zone");
+                return;
+            }
+            if gateway == end && self.graph.zones.iter().any(|zone| zone.point == end) {
+                report.add(
+                    at(node),
+                    "a route to a zone without a gateway",
+                    "write <zoneRoute> with `gw_src` and `gw_dst`",
+                );
+                return;
+            }
+        }
+        let edges = &mut self.graph.zones[zone].edges;
+        edges.insert((from, to), Edge { gateway_from, gateway_to, way, links });
+        let is_one_way = node.attribute("symmetrical").is_some_and(|word| word.eq_ignore_ascii_case("no"));
+        if !is_one_way {
+            let back = Edge { gateway_from: gateway_to, gateway_to: gateway_from, way, links };
+            edges.entry((to, from)).or_insert(back);
+        }
+    }
+}
+
+/// `0-9,12`
+fn radicals(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last {
+            return None;
+        }
+        all.extend((first..=last).take(MOST_HOSTS + 1));
+        all.truncate(MOST_HOSTS + 1);
+    }
+    Some(all)
+}

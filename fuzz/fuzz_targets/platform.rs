@@ -1,0 +1,22 @@
+//! Whatever a platform file holds, the answer is a lab file that reads, or errors that can be shown. The first byte chooses
+//! the reader.
+#![no_main]
+
+use std::path::Path;
+
+use slipway_lab::platform::{ImportError, from_distem, from_simgrid};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let platform = match text.strip_prefix('<') {
+        Some(_) => from_simgrid("fuzz.xml", text, "delays.csv"),
+        None => from_distem("fuzz.json", text),
+    };
+    match platform {
+        Ok(platform) => {
+            let lab = slipway_lab::parse("fuzz.yaml", &platform.text, Path::new("/labs"));
+            assert!(lab.is_ok(), "{}", platform.text);
+        }
+        Err(ImportError::Wrong(errors)) => assert!(!errors.plain().is_empty()),
+        Err(ImportError::Lab(error)) => assert!(!error.to_string().is_empty()),
+    }
+});
