@@ -145,11 +145,11 @@ fn a_killed_player_is_resumed() {
     let place = Place::new();
     let lab = place.up("resumed", FOUR);
     scenario(&place, "cuts", CUTS);
-    let mut player = playing(&lab, "cuts.yaml", &[]);
+    let mut child = playing(&lab, "cuts.yaml", &[]);
     await_events(&place, 5);
     assert!(place.fails(1, ["play", &lab.name, "cuts.yaml"]).contains("is being played"));
-    player.kill().expect("it can be killed");
-    player.wait().expect("it has ended");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it has ended");
 
     let labs = place.json(["ps"]);
     assert_eq!(labs["labs"][0]["scenario"]["standing"], "interrupted", "{labs}");
@@ -175,10 +175,10 @@ fn a_killed_player_is_restored() {
         "mixed",
         "length: 1min\nevents:\n  - {at: 0s, cut: n2}\n  - {at: 10ms, set: {cpu: 20%}, nodes: n1}\n  - {at: 20ms, freeze: n3}\n  - {at: 30ms, kill: n4}\n",
     );
-    let mut player = playing(&lab, "mixed.yaml", &[]);
+    let mut child = playing(&lab, "mixed.yaml", &[]);
     await_events(&place, 4);
-    player.kill().expect("it can be killed");
-    player.wait().expect("it has ended");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it has ended");
     assert!(!lab.pings("n1", "n2"));
 
     place.run(["restore", &lab.name]);
@@ -195,11 +195,11 @@ fn ctrl_c_ends_it_and_takes_changes_back() {
     let place = Place::new();
     let lab = place.up("interrupted", FOUR);
     scenario(&place, "long", "events:\n  - {at: 0s, cut: n2}\n  - {at: 1h, cut: n3}\n");
-    let mut player = playing(&lab, "long.yaml", &[]);
+    let mut child = playing(&lab, "long.yaml", &[]);
     await_events(&place, 1);
     assert!(!lab.pings("n1", "n2"));
-    signal(&player, Signal::INT);
-    assert_eq!(player.wait().expect("it ends").code(), Some(130));
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
     assert!(lab.pings("n1", "n2"));
     let played = log(&place, "log");
     accounts_for_all(&played);
@@ -212,14 +212,14 @@ fn a_pause_holds_the_clock() {
     let lab = place.up("paused", FOUR);
     scenario(&place, "later", "events:\n  - {at: 0s, cut: n2}\n  - {at: 2s, cut: n3}\n");
     assert!(place.fails(4, ["pause", &lab.name]).contains("there is none"));
-    let mut player = playing(&lab, "later.yaml", &[]);
+    let mut child = playing(&lab, "later.yaml", &[]);
     await_events(&place, 1);
     place.run(["pause", &lab.name]);
     assert_eq!(place.json(["ps"])["labs"][0]["scenario"]["standing"], "paused");
     let paused = Instant::now();
     place.run(["resume", &lab.name]);
     let held = paused.elapsed();
-    assert!(player.wait().expect("it ends").success());
+    assert!(child.wait().expect("it ends").success());
     let played = log(&place, "log");
     accounts_for_all(&played);
     let clock: Vec<_> =
@@ -282,11 +282,11 @@ fn a_node_that_dies_by_itself_is_in_the_log() {
     let place = Place::new();
     let lab = place.up("dies", FOUR);
     scenario(&place, "quiet", "length: 3s\nevents:\n  - {at: 0s, freeze: n1, for: 10ms}\n  - {at: 2500ms, kill: n2}\n");
-    let mut player = playing(&lab, "quiet.yaml", &[]);
+    let mut child = playing(&lab, "quiet.yaml", &[]);
     await_events(&place, 1);
     let init = lab.row("n2")["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     kill_process(init.expect("it runs"), Signal::KILL).expect("it is there");
-    assert!(player.wait().expect("it ends").success());
+    assert!(child.wait().expect("it ends").success());
     let played = log(&place, "log");
     accounts_for_all(&played);
     let news: Vec<_> =

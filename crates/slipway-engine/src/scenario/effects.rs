@@ -67,7 +67,9 @@ impl<'a> Effects<'a> {
         };
         // A player that goes on after a crash may make the same change again.
         let hidden: Vec<usize> = self.holding.iter().filter_map(hidden).filter(|&event| event != number).collect();
-        hidden.iter().for_each(|event| drop(self.holding.remove(event)));
+        for event in &hidden {
+            self.holding.remove(event);
+        }
         hidden
     }
 
@@ -83,12 +85,16 @@ impl<'a> Effects<'a> {
 
     /// Notes that nodes run.
     pub(super) fn come(&mut self, nodes: &[usize]) {
-        nodes.iter().for_each(|&node| self.nodes[node].alive = true);
+        for &node in nodes {
+            self.nodes[node].alive = true;
+        }
     }
 
     /// Notes that nodes have ended. One that is gone is frozen no longer, and comes back thawed.
     pub(super) fn go(&mut self, nodes: &[usize]) {
-        nodes.iter().for_each(|&node| self.nodes[node].alive = false);
+        for &node in nodes {
+            self.nodes[node].alive = false;
+        }
         self.forget_frozen(nodes);
     }
 
@@ -193,8 +199,16 @@ impl<'a> Effects<'a> {
     /// Notes that `act` has begun for event `number`, of which `action` is what the schedule says.
     pub(super) fn begin(&mut self, number: usize, action: &'a Action, act: &Act<'a>) {
         match act {
-            Act::Kill(nodes, _) => nodes.iter().for_each(|&node| self.nodes[node].ending += 1),
-            Act::Start(nodes) => nodes.iter().for_each(|&node| self.nodes[node].starting += 1),
+            Act::Kill(nodes, _) => {
+                for &node in nodes {
+                    self.nodes[node].ending += 1;
+                }
+            }
+            Act::Start(nodes) => {
+                for &node in nodes {
+                    self.nodes[node].starting += 1;
+                }
+            }
             Act::Thaw(nodes) => self.forget_frozen(nodes),
             _ => {}
         }
@@ -238,13 +252,17 @@ impl<'a> Effects<'a> {
     pub(super) fn finish(&mut self, number: usize, act: &Act<'a>, went_well: bool) -> Vec<usize> {
         match act {
             Act::Kill(nodes, _) => {
-                nodes.iter().for_each(|&node| self.nodes[node].ending -= 1);
+                for &node in nodes {
+                    self.nodes[node].ending -= 1;
+                }
                 if went_well {
                     self.go(nodes);
                 }
             }
             Act::Start(nodes) => {
-                nodes.iter().for_each(|&node| self.nodes[node].starting -= 1);
+                for &node in nodes {
+                    self.nodes[node].starting -= 1;
+                }
                 if went_well {
                     self.come(nodes);
                 }

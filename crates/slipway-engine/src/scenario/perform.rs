@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use slipway_lab::change::{Change, Keys as _, NodeChange};
 use slipway_lab::model::{Job, Limits};
-use slipway_measure::play::{Begin, End, Line, Summary};
+use slipway_measure::play::{self, Begin, End, Line, Summary};
 
 use super::beside::JobFailure;
 use super::folder::{Claim, Folder, Kept, Log, ScenarioError};
@@ -81,11 +81,11 @@ pub fn play_on(
     show: &mut dyn FnMut(&Line),
 ) -> Result<Performance, ScenarioError> {
     let folder = Folder::of(running.dir());
-    let (kept, past) = folder.interrupted()?;
+    let (kept, earlier) = folder.interrupted()?;
     let lab = running.lab.clone();
     let mut log = Log::go_on(&folder, &kept.folder)?;
     let mut stage = Stage::open(root, running, claim, kept.limits, kept.folder)?;
-    for event in past.events() {
+    for event in earlier.events().filter(|event| matches!(event.outcome, play::Outcome::Done { .. })) {
         if let Some(event) = kept.schedule.events.get(event.number) {
             stage.remember(event.number, &event.action);
         }
@@ -96,7 +96,7 @@ pub fn play_on(
         show(line);
         log.write(line)
     };
-    let played = Player::new(part, &mut stage, alive, &mut write).play_on(&past.lines);
+    let played = Player::new(part, &mut stage, alive, &mut write).play_on(&earlier.lines);
     finish(stage, played)
 }
 
@@ -152,9 +152,9 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
         running.start(&restored.started)?;
     }
     links?;
-    if let Ok((kept, past)) = folder.interrupted() {
-        let summary = Summary::of(past.lines.iter(), Vec::new());
-        let (at, why) = (past.position(), "put back after its player was killed".to_owned());
+    if let Ok((kept, earlier)) = folder.interrupted() {
+        let summary = Summary::of(earlier.lines.iter(), Vec::new());
+        let (at, why) = (earlier.position(), "put back after its player was killed".to_owned());
         let end = Line::End(End { at, finished: wall(SystemTime::now()), why, summary });
         let mut log = Log::go_on(&folder, &kept.folder)?;
         log.write(&end).map_err(ScenarioError::io("end the scenario's log"))?;

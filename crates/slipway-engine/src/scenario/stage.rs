@@ -164,10 +164,12 @@ impl Stage {
         &self.running
     }
 
-    /// Notes a change of limits that an earlier player made.
+    /// Notes what an earlier player did to limits.
     pub(super) fn remember(&mut self, number: usize, action: &Action) {
-        if let Action::Node { nodes, change } = action {
-            self.limits.lay(number, nodes, change);
+        match action {
+            Action::Node { nodes, change } => self.limits.lay(number, nodes, change),
+            Action::Restore { event } => drop(self.limits.lift(*event)),
+            _ => {}
         }
     }
 

@@ -161,14 +161,14 @@ fn lab() -> Lab {
 fn play(schedule: &Schedule, ends: Ends, platform: &mut Pretended, log: &mut Vec<Line>) -> std::io::Result<Outcome> {
     let lab = lab();
     let part = Part { lab: &lab, schedule, ends, keep: false };
-    let past = log.clone();
+    let earlier = log.clone();
     let alive = platform.alive();
     let mut write = |line: &Line| {
         log.push(line.clone());
         Ok(())
     };
     let player = Player::new(part, platform, alive, &mut write);
-    if past.is_empty() { player.play() } else { player.play_on(&past) }
+    if earlier.is_empty() { player.play() } else { player.play_on(&earlier) }
 }
 
 fn events(log: &[Line]) -> Vec<&play::Event> {

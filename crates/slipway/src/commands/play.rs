@@ -48,6 +48,7 @@ Examples:
   slipway play demo --job                        the file's scenario beside its job
   slipway play demo --resume                     after the player was killed"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// Lab (name or file; may be left out where one runs), and scenario file [default: the lab file's own scenario]
     #[arg(value_names = ["LAB", "SCENARIO"], num_args = 0..=2)]
