@@ -56,6 +56,9 @@ pub(super) struct Choice {
     pub(super) why: &'static str,
 }
 
+/// The choice where nothing is wanted.
+pub(super) const NATIVE: Choice = Choice { mechanism: Mechanism::Native, why: "no conditions" };
+
 /// Why nothing can serve. Fits "failed to …", with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unable {
@@ -99,7 +102,7 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     let netem = queued(&means.netem);
     if !pairs && all.is_natural() {
         return match (parted, gate) {
-            (false, _) => choice(Mechanism::Native, "no conditions"),
+            (false, _) => Ok(NATIVE),
             (true, Ok(())) => choice(Mechanism::Gate, "packets pass or do not"),
             (true, Err(missing)) => Err(missing_for(Mechanism::Gate, direction, missing)),
         };

@@ -1,5 +1,6 @@
 //! A lab's links as its anchor keeps them: what is asked for, and the kernel in step with it.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
@@ -24,7 +25,7 @@ pub(crate) struct Links {
     matrices: Vec<Matrix>,
     pub(super) live: Live,
     pub(super) lanes: Lanes,
-    means: Option<LinkMeans>,
+    means: OnceCell<LinkMeans>,
     gates: Option<Gates>,
     pub(super) wire: Option<Wire>,
     pub(super) wire_state: WireState,
@@ -76,7 +77,7 @@ impl Links {
     }
 
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
-    pub(crate) fn check(&mut self, lab: &Lab) -> Result<(), String> {
+    pub(crate) fn check(&self, lab: &Lab) -> Result<(), String> {
         every_place(lab, 0..lab.nodes.len()).into_iter().try_for_each(|place| self.plan(lab, place).map(drop))
     }
 
@@ -200,9 +201,9 @@ impl Links {
         true
     }
 
-    fn plan(&mut self, lab: &Lab, place: Place) -> Result<Plan, String> {
-        let means = self.means.get_or_insert_with(LinkMeans::probe);
-        let basis = Basis { lab, matrices: &self.matrices, live: &self.live, lanes: &self.lanes, means };
+    fn plan(&self, lab: &Lab, place: Place) -> Result<Plan, String> {
+        let Self { matrices, live, lanes, means, .. } = self;
+        let basis = Basis { lab, matrices, live, lanes, means };
         plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", name(lab, place)))
     }
 

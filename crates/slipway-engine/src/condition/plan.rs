@@ -1,5 +1,6 @@
 //! What an interface is to be like, from the lab file, the changes since, and what this machine has. Pure.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -9,7 +10,7 @@ use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_lab::scenario::Direction;
 
-use super::choose::{Choice, Unable, Wanted, choose};
+use super::choose::{Choice, NATIVE, Unable, Wanted, choose};
 use super::gate::{LANES, Side};
 use super::live::{Groups, Live, Place};
 use super::probe::LinkMeans;
@@ -45,7 +46,8 @@ pub(super) struct Basis<'a> {
     pub(super) matrices: &'a [Matrix],
     pub(super) live: &'a Live,
     pub(super) lanes: &'a Lanes,
-    pub(super) means: &'a LinkMeans,
+    /// Looked at when something first needs it: most labs have no conditions.
+    pub(super) means: &'a OnceCell<LinkMeans>,
 }
 
 /// Plans an interface.
@@ -60,7 +62,12 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
         };
         let all = live.conditions(base, place, direction);
         let pairs = peers.values().any(|peer| peer.over(&all) != all);
-        let choice = choose(lab.mechanism, basis.means, Wanted { direction, all: &all, pairs, parted })?;
+        let choice = if pairs || parted || !all.is_natural() {
+            let means = basis.means.get_or_init(LinkMeans::probe);
+            choose(lab.mechanism, means, Wanted { direction, all: &all, pairs, parted })?
+        } else {
+            NATIVE
+        };
         Ok(Way { all, peers: if pairs { peers } else { BTreeMap::new() }, choice })
     };
     let [egress, ingress] = BOTH;
