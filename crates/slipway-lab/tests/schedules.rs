@@ -229,6 +229,44 @@ proptest! {
     }
 }
 
+/// The text of every scenario under `scenarios/`.
+fn written() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let files = ["right", "wrong"].into_iter().flat_map(|kind| std::fs::read_dir(folder.join(kind)).unwrap());
+    let mut paths: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.sort();
+    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is written, the answer is a scenario that can be planned or refused, or errors that can be shown.
+    #[test]
+    fn a_scenario_with_some_edits_has_an_answer(
+        file in prop::sample::select(written()),
+        edits in vec((any::<prop::sample::Index>(), 0usize..3, "[ -~]{0,3}|\n|: |- |[{}]|0|none|always|n\\*|9999999999s"), 1..5),
+    ) {
+        let mut letters: Vec<char> = file.chars().collect();
+        for (at, gone, more) in edits {
+            let at = at.index(letters.len() + 1);
+            letters.splice(at..(at + gone).min(letters.len()), more.chars());
+        }
+        let text: String = letters.into_iter().collect();
+        let lab = lab(1, 4);
+        match parse("random.yaml", &text, Path::new("/"), &lab) {
+            Ok(scenario) => drop(scenario.plan(&lab, None, &Traces::new())),
+            Err(errors) => {
+                prop_assert!((1..=50).contains(&errors.errors().len()));
+                for error in errors.errors() {
+                    prop_assert!(!error.message.is_empty() && !error.help.is_empty(), "{}", errors.plain());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn every_node_draws_for_itself_unless_together() {
     let lab = lab(1, 4);
