@@ -169,8 +169,8 @@ impl<'a> Inside<'a> {
     }
 
     /// Makes a detour for what it receives, so that it can be queued: a pair of devices, through which packets go before
-    /// the interface has them. Gives the interface index of its beginning. (An `ifb` would do if BPF could send packets
-    /// there: it drops those that no `act_mirred` has marked, `ifb_xmit`, before Linux 6.19.)
+    /// the interface has them. Gives the interface index of its beginning. (An `ifb` takes only packets that `act_mirred`
+    /// has marked as redirected: `ifb_xmit`, drivers/net/ifb.c.)
     pub(super) fn make_detour(&mut self) -> Result<u32, String> {
         let [name, end] = [format!("{}-shape", self.name), format!("{}-back", self.name)];
         let mtu = Some(self.mtu);
