@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal as Number;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
@@ -133,6 +133,8 @@ impl Stage {
         let wire = WireWatch::since(&running.links()?);
         // Where it may not, it plays as others run, and lateness tells.
         let _ = slipway_sys::sched::set_fifo(1);
+        // The anchor does what is due: it is no use to ask in time for what is done late.
+        let _ = Pid::from_raw(running.state.anchor.pid).map(|anchor| slipway_sys::sched::set_fifo_of(anchor, 1));
         Ok(Self {
             root: root.clone(),
             folder,
@@ -506,6 +508,15 @@ impl Stage {
             Token::Job => Ok(self.hear_job()?.into_iter().collect()),
             Token::Asked(at) => self.hear_anchor(at),
             Token::Beside(at) => self.hear_beside(at),
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // One that has ended needs no other policy.
+        if let (Some(_), Some(anchor)) = (&self.anchor, Pid::from_raw(self.running.state.anchor.pid)) {
+            let _ = slipway_sys::sched::set_usual_of(anchor);
         }
     }
 }
