@@ -9,6 +9,7 @@
 //!       limits.json          what nodes may use now, where that has been changed
 //!       conditions.json      how links are, written when somebody asks
 //!       control              the anchor's socket
+//!       scenario/            what is played on the lab, and its log
 //!       log/NODE.log         output of the node's own command
 //!       etc/                 files that nodes share: hosts, resolv.conf
 //!       node/                what nodes see at /run/slipway
