@@ -292,7 +292,7 @@ proptest! {
                     from: vec![0],
                     to: vec![last],
                     network: None,
-                    conditions: Default::default(),
+                    conditions: slipway_lab::condition::LinkConditions::default(),
                 };
                 rule.conditions.delay = Some(slipway_lab::units::Seconds(f64::from(mac) / 1000.0));
                 lab.links.push(rule.clone());

@@ -13,8 +13,8 @@ impl Names {
     /// A name of its own for what is called `wanted` elsewhere: itself where that will do.
     pub(super) fn give(&mut self, wanted: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        let mut name: String = wanted.chars().map(plain).take(LONGEST).collect();
-        name = name.trim_matches('-').to_owned();
+        let name: String = wanted.chars().map(plain).take(LONGEST).collect();
+        let mut name = name.trim_matches('-').to_owned();
         if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name == "localhost" {
             name.insert_str(0, if name.is_empty() { "n" } else { "n-" });
         }

@@ -34,6 +34,7 @@ impl Map {
     }
 
     /// What prints as it is read: a number, a quantity.
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and quantities are no larger than a reference to them")]
     pub(crate) fn bare(&mut self, key: &str, value: impl ToString) {
         self.put(key, Yaml::Bare(value.to_string()));
     }
@@ -188,23 +189,8 @@ mod tests {
         for plain in ["n1", "20ms", "50%", "10.64.0.0/16", "10.64.0.1", "/srv/data", "a b", "lan", "n"] {
             assert_eq!(quoted(plain), plain);
         }
-        for text in [
-            "",
-            "null",
-            "True",
-            "12",
-            "1.5",
-            "0x7f",
-            "1e9",
-            "a: b",
-            "n1:eth0",
-            "#",
-            "*",
-            "-x",
-            " a",
-            "a ",
-            "{",
-        ] {
+        for text in ["", "null", "True", "12", "1.5", "0x7f", "1e9", "a: b", "n1:eth0", "#", "*", "-x", " a", "a ", "{"]
+        {
             assert!(quoted(text).starts_with('"'), "{text}");
         }
     }

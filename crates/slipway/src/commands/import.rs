@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// A platform: SimGrid's XML, or the JSON that Distem saves
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What FILE is [default: by its content]
-    #[arg(long, value_name = "FORMAT")]
+    /// simgrid (XML) or distem (JSON) [default: by its content]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<Format>,
     /// Write the lab file here instead of to standard output
     #[arg(short, long, value_name = "FILE")]

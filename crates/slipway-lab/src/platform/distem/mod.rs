@@ -70,8 +70,8 @@ struct Reader {
 impl Reader {
     fn platform(&mut self, platform: Json, notes: &mut Notes) -> Map {
         platform.lose_others("platform", &["vnodes", "vnetworks", "pnodes"], notes);
-        if let Some(pnodes) = platform.get("pnodes") {
-            notes.lose("pnodes: the machines that it ran on", pnodes.at());
+        if let Some(first) = platform.list("pnodes", notes).first() {
+            notes.lose("pnodes: the machines that it ran on", first.at());
         }
         let networks = platform.list("vnetworks", notes);
         let vnodes = platform.list("vnodes", notes);
@@ -81,14 +81,14 @@ impl Reader {
         }
         let mut gateways = BTreeSet::new();
         let networks = self.networks(&networks, &mut gateways, notes);
-        let mut nodes = Map::default();
+        let mut all = Map::default();
         for vnode in &vnodes {
             let name = vnode.need("name", notes);
             let given = self.nodes.give(name);
             if given != name {
                 self.renamed.push(format!("{} is {given}", shortened(name)));
             }
-            nodes.put(given, Yaml::Map(self.vnode(*vnode, &gateways, notes)));
+            all.put(given, Yaml::Map(self.vnode(*vnode, &gateways, notes)));
         }
         if vnodes.is_empty() && notes.report.is_empty() {
             let help = "check that this is a platform that Distem saved (`{\"vplatform\": {\"vnodes\": […]}}`)";
@@ -105,7 +105,7 @@ impl Reader {
         }
         file.map("images", images);
         file.map("networks", networks);
-        file.map("nodes", nodes);
+        file.map("nodes", all);
         file
     }
 
@@ -188,7 +188,7 @@ impl Reader {
                 let message = format!("a second interface on `{network}`");
                 notes.report.add(viface.at(), message, "a lab's node has one on each network: take it out");
             }
-            networks.put(network, Yaml::Map(self.viface(viface, address, notes)));
+            networks.put(network, Yaml::Map(member(viface, address, notes)));
         }
         let forwards = routes && seen.len() > 1;
         if !networks.is_empty() {
@@ -244,34 +244,34 @@ impl Reader {
         }
         found
     }
+}
 
-    fn viface(&mut self, viface: Json, address: &str, notes: &mut Notes) -> Map {
-        let known = ["id", "name", "vnode", "address", "macaddress", "vnetwork", "input", "output", "bridge"];
-        viface.lose_others("viface", &known, notes);
-        let mut member = Map::default();
-        match address.parse::<Ipv4Addr>() {
-            Ok(address) => member.text("ipv4", address.to_string()),
-            Err(_) if address.is_empty() => {}
-            Err(_) => {
-                let message = format!("`{}` is no IPv4 address", shortened(address));
-                notes.report.add(viface.at(), message, "write one such as `10.144.2.1/24`");
-            }
+fn member(viface: Json, address: &str, notes: &mut Notes) -> Map {
+    let known = ["id", "name", "vnode", "address", "macaddress", "vnetwork", "input", "output", "bridge"];
+    viface.lose_others("viface", &known, notes);
+    let mut member = Map::default();
+    match address.parse::<Ipv4Addr>() {
+        Ok(address) => member.text("ipv4", address.to_string()),
+        Err(_) if address.is_empty() => {}
+        Err(_) => {
+            let message = format!("`{}` is no IPv4 address", shortened(address));
+            notes.report.add(viface.at(), message, "write one such as `10.144.2.1/24`");
         }
-        if let Some(mac) = viface.word("macaddress") {
-            member.text("mac", mac.to_ascii_lowercase());
-        }
-        let mut conditions = Map::default();
-        if let Some(output) = viface.get("output") {
-            put_conditions(&traffic(output, notes), &mut conditions);
-        }
-        if let Some(input) = viface.get("input") {
-            let mut ingress = Map::default();
-            put_conditions(&traffic(input, notes), &mut ingress);
-            conditions.map("ingress", ingress);
-        }
-        member.map("conditions", conditions);
-        member
     }
+    if let Some(mac) = viface.word("macaddress") {
+        member.text("mac", mac.to_ascii_lowercase());
+    }
+    let mut conditions = Map::default();
+    if let Some(output) = viface.get("output") {
+        put_conditions(&traffic(output, notes), &mut conditions);
+    }
+    if let Some(input) = viface.get("input") {
+        let mut ingress = Map::default();
+        put_conditions(&traffic(input, notes), &mut ingress);
+        conditions.map("ingress", ingress);
+    }
+    member.map("conditions", conditions);
+    member
 }
 
 fn bare_address(address: &str) -> &str {

@@ -65,13 +65,11 @@ impl<'t> Json<'t> {
     /// The items of a list below a key. Something else there is reported.
     pub(super) fn list(self, key: &str, notes: &mut Notes) -> Vec<Self> {
         let Some(value) = self.get(key) else { return Vec::new() };
-        match &self.tree.node(value.id).kind {
-            Kind::List(items) => items.iter().map(|id| Self { id: *id, ..self }).collect(),
-            _ => {
-                notes.report.add(value.at(), format!("`{key}` is no list"), "write `[…]`");
-                Vec::new()
-            }
+        if let Kind::List(items) = &self.tree.node(value.id).kind {
+            return items.iter().map(|id| Self { id: *id, ..self }).collect();
         }
+        notes.report.add(value.at(), format!("`{key}` is no list"), "write `[…]`");
+        Vec::new()
     }
 
     /// A text below a key that must be there.

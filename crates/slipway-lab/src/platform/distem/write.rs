@@ -116,15 +116,19 @@ fn files(lab: &Lab, node: &Node, kinds: &mut Kinds) -> Value {
 fn vcpu(node: &Node) -> Value {
     let (count, frequency) = match node.limits.cpu {
         None => return Value::Null,
-        Some(Cpu::Megahertz(megahertz)) => (1.0, format!("{megahertz} MHz")),
+        Some(Cpu::Megahertz(megahertz)) => (1, format!("{megahertz} MHz")),
         Some(Cpu::Cores(cores)) => {
-            let count = cores.0.ceil().max(1.0);
-            (count, (cores.0 / count).to_string())
+            let count = whole_cores(cores.0);
+            (count, (cores.0 / f64::from(count)).to_string())
         }
     };
-    let number = |id: usize| json!({"id": id.to_string(), "frequency": frequency});
-    let vcores: Vec<Value> = (0usize..).take_while(|id| (*id as f64) < count).map(number).collect();
-    json!({ "vcores": vcores })
+    let vcore = |id: u32| json!({"id": id.to_string(), "frequency": frequency});
+    json!({ "vcores": (0..count).map(vcore).collect::<Vec<_>>() })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a lab has between 0.01 and 8192")]
+fn whole_cores(cores: f64) -> u32 {
+    (cores.ceil() as u32).max(1)
 }
 
 fn vmem(node: &Node) -> Value {

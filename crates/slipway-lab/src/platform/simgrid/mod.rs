@@ -61,7 +61,7 @@ pub fn from_simgrid(file: &str, text: &str, matrix: &str) -> Result<Platform, Im
 /// Who there is.
 fn nodes(hosts: &[Host]) -> Map {
     let fastest = hosts.iter().map(|host| host.speed).fold(f64::MIN_POSITIVE, f64::max);
-    let alike = hosts.iter().all(|host| host.cores == 1.0 && host.speed >= fastest);
+    let alike = hosts.iter().all(|host| host.cores <= 1.0 && host.speed >= fastest);
     let mut nodes = Map::default();
     let mut groups = super::names::Names::default();
     for host in hosts {
@@ -117,13 +117,9 @@ fn between(lab: &mut Lab, read: &mut Read, matrix: &str) -> Option<String> {
         }
     }
     let pairs = || (0..count * count).map(|at| (at / count, at % count)).filter(|(from, to)| from != to);
-    for (from, to) in pairs().filter(|(from, to)| ways[from * count + to].is_none()) {
-        let what =
-            format!("that some hosts have no route to others, such as {} to {}", hosts[from].called, hosts[to].called);
-        if from * count + to > 0 {
-            read.lost.add(what, 1);
-        }
-        break;
+    if let Some((from, to)) = pairs().find(|(from, to)| ways[from * count + to].is_none()) {
+        let [from, to] = [from, to].map(|host| &hosts[host].called);
+        read.lost.add(format!("that some hosts have no route to others, such as {from} to {to}"), 1);
     }
     let most =
         |ways: &mut dyn Iterator<Item = Option<Way>>| ways.flatten().map(|way| way.bandwidth).fold(0.0, f64::max);

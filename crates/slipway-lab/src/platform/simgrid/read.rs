@@ -1,6 +1,6 @@
 //! From XML to a graph: what there is first, then the ways between.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -49,14 +49,17 @@ pub(super) struct Read {
     links: HashMap<String, Link>,
     /// Each zone by where its element begins.
     zone_at: HashMap<usize, usize>,
+    host_points: HashSet<Point>,
+    /// Points that stand for zones.
+    zone_points: HashSet<Point>,
     lines: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Link {
     way: Way,
-    /// How many routes name it.
-    routes: usize,
+    /// Hosts that all of its routes begin or end at; `None` before the first route. Where there is none, it is shared.
+    whose: Option<Vec<Point>>,
 }
 
 type Xml<'a> = Node<'a, 'a>;
@@ -107,7 +110,7 @@ fn at(node: Xml) -> Span {
     Span { start, end: start + 1 + node.tag_name().name().len() }
 }
 
-fn elements<'a>(node: Xml<'a>) -> impl Iterator<Item = Xml<'a>> {
+fn elements(node: Xml<'_>) -> impl Iterator<Item = Xml<'_>> {
     node.children().filter(Node::is_element)
 }
 
@@ -156,7 +159,10 @@ impl Read {
         for child in elements(root).filter(|child| matches!(child.tag_name().name(), "zone" | "AS")) {
             self.connect(child, report);
         }
-        let common = self.links.iter().filter(|(_, link)| link.routes > 1 && link.way.bandwidth.is_finite());
+        let common = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.whose.as_ref().is_some_and(Vec::is_empty) && link.way.bandwidth.is_finite());
         self.common = common.map(|(name, _)| shortened(name)).collect();
         self.common.sort();
         if self.hosts.is_empty() && report.is_empty() {
@@ -260,8 +266,15 @@ impl Read {
         self.zone_at.insert(node.range().start, zone);
         // The outermost is in nothing; nobody asks for its point.
         let point = self.point(name, parent.unwrap_or(0), node, report);
-        let none = (HashMap::new(), HashMap::new());
-        self.graph.zones.push(Zone { routing, parent, point, edges: none.0, private: none.1, backbone: Way::NONE });
+        self.zone_points.insert(point);
+        self.graph.zones.push(Zone {
+            routing,
+            parent,
+            point,
+            edges: HashMap::new(),
+            private: HashMap::new(),
+            backbone: Way::NONE,
+        });
         zone
     }
 
@@ -270,6 +283,7 @@ impl Read {
         if self.hosts.len() > MOST_HOSTS {
             return point;
         }
+        self.host_points.insert(point);
         // One number for each performance state; it starts in that which `pstate` says.
         let state = node.attribute("pstate").and_then(|state| state.parse::<usize>().ok()).unwrap_or(0);
         let speeds: Vec<&str> = node.attribute("speed").unwrap_or("1Gf").split(',').collect();
@@ -331,7 +345,7 @@ impl Read {
         Self::need(node, "bandwidth", report);
         let way = Self::way(node, "bandwidth", "latency", report);
         for name in [id.to_owned(), format!("{id}_UP"), format!("{id}_DOWN")] {
-            self.links.insert(name, Link { way, routes: 0 });
+            self.links.insert(name, Link { way, whose: None });
         }
         for child in elements(node) {
             self.lose(format!("<{}> of a link", shortened(child.tag_name().name())), child);
@@ -409,10 +423,14 @@ impl Read {
         }
     }
 
-    fn link_way(&mut self, name: &str, node: Xml, report: &mut Report) -> Way {
+    /// A link's way. `ends` are the hosts that the route is between.
+    fn link_way(&mut self, name: &str, ends: &[Point], node: Xml, report: &mut Report) -> Way {
         if let Some(link) = self.links.get_mut(name) {
-            link.routes += 1;
+            link.whose.get_or_insert_with(|| ends.to_vec()).retain(|end| ends.contains(end));
             return link.way;
+        }
+        if report.is_full() {
+            return Way::NONE;
         }
         let known: Vec<&str> = self.links.keys().map(String::as_str).take(1000).collect();
         let help = names::closest(name, known.into_iter());
@@ -427,7 +445,7 @@ impl Read {
         let Some(point) = self.find(node, "id", report) else { return };
         let [up, down] = ["up", "down"].map(|end| {
             let name = Self::need(node, end, report);
-            self.link_way(name, node, report)
+            self.link_way(name, &[point], node, report)
         });
         self.graph.zones[zone].private.insert(point, Private { up, down, coordinates: [0.0; 3] });
     }
@@ -435,7 +453,7 @@ impl Read {
     fn find(&self, node: Xml, attribute: &str, report: &mut Report) -> Option<Point> {
         let name = Self::need(node, attribute, report);
         let found = self.points.get(name).copied();
-        if found.is_none() && !name.is_empty() {
+        if found.is_none() && !name.is_empty() && !report.is_full() {
             let help = names::closest(name, self.points.keys().map(String::as_str).take(1000));
             let help = help.map_or_else(
                 || "name a host, router or zone that is declared above".to_owned(),
@@ -450,12 +468,15 @@ impl Read {
         self.lose_others(node, &["src", "dst", "gw_src", "gw_dst", "symmetrical"]);
         let ends = [self.find(node, "src", report), self.find(node, "dst", report)];
         let gateways = gateways.map(|name| self.find(node, name, report));
+        // A zone stands for all hosts in it, and a router for those behind it.
+        let is_host = |point: &Point| self.host_points.contains(point);
+        let hosts: Vec<Point> = ends.into_iter().flatten().filter(is_host).collect();
         let mut way = Way::NONE;
         let mut links = 0;
         for child in elements(node) {
             if child.tag_name().name() == "link_ctn" {
                 self.lose_others(child, &["id", "direction"]);
-                way = way.then(self.link_way(Self::need(child, "id", report), child, report));
+                way = way.then(self.link_way(Self::need(child, "id", report), &hosts, child, report));
                 links += 1;
             } else {
                 self.lose(format!("<{}> of a route", shortened(child.tag_name().name())), child);
@@ -476,7 +497,7 @@ impl Read {
                 report.add(at(node), "a gateway that is not in its zone", "name a host or router in the zone");
                 return;
             }
-            if gateway == end && self.graph.zones.iter().any(|zone| zone.point == end) {
+            if gateway == end && self.zone_points.contains(&end) {
                 report.add(
                     at(node),
                     "a route to a zone without a gateway",

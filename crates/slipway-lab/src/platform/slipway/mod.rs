@@ -43,9 +43,9 @@ pub fn to_slipway(lab: &Lab, comments: &[String]) -> Result<String, ExportError>
 
 /// The same for a lab whose paths may be relative to `base_dir`.
 pub(super) fn write(lab: &Lab, comments: &[String], base_dir: &Path) -> Result<String, ExportError> {
-    let comments: String =
-        comments.iter().flat_map(|comment| comment.lines()).map(|line| format!("# {line}\n")).collect();
-    let text = comments + &file(lab).document();
+    let comments = comments.iter().flat_map(|comment| comment.lines());
+    let mut text = comments.fold(String::new(), |text, line| text + "# " + line + "\n");
+    text.push_str(&file(lab).document());
     let back = crate::parse(&lab.name, &text, base_dir).map_err(ExportError::Unreadable)?;
     match difference(lab, &back) {
         None => Ok(text),

@@ -200,10 +200,7 @@ impl<'l> Writer<'l> {
         }
         let names = node.interfaces.iter().map(|interface| &self.lab.networks[interface.network].name);
         let on_first = node.interfaces.len() == 1 && node.interfaces[0].network == 0;
-        match is_plain {
-            true => (!on_first).then(|| Yaml::texts(names)),
-            false => Some(Yaml::Map(map)),
-        }
+        if is_plain { (!on_first).then(|| Yaml::texts(names)) } else { Some(Yaml::Map(map)) }
     }
 }
 
