@@ -417,3 +417,16 @@ fn programs_of_a_node_killed_gracefully_end_by_themselves() {
     place.run(["start", &lab.name, "n2"]);
     assert_eq!(lab.exec("n2", ["cat", "/root/tidy"]), "tidied\n");
 }
+
+#[test]
+fn a_node_that_was_frozen_when_it_was_killed_comes_back_thawed() {
+    let place = Place::new();
+    let lab = place.up("cold", FOUR);
+    for how in ["soft", "hard"] {
+        place.run(["freeze", &lab.name, "n2"]);
+        place.run(["kill", &lab.name, "n2", "--how", how]);
+        place.run(["start", &lab.name, "n2"]);
+        assert_eq!(lab.row("n2")["status"], "running");
+        assert!(lab.pings("n1", "n2"));
+    }
+}
