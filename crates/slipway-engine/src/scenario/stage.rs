@@ -1,12 +1,13 @@
 //! The platform of a running lab: what a player's acts come to there, and what happens meanwhile.
 
+mod hear;
+
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal as Number;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
@@ -14,14 +15,13 @@ use rustix::time::{
 };
 use slipway_lab::model::{Job, Limits};
 use slipway_lab::scenario::{Action, Kill};
-use slipway_measure::play::Change;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::process::ProcessId;
 use slipway_sys::signals::Taken;
 
 use super::ask::Asked;
 use super::beside::{Beside, Bond, JobFailure, News, Teller};
-use super::door::{Door, Knock};
+use super::door::Door;
 use super::folder::{Claim, Folder, ScenarioError};
 use super::limits::Layers;
 use super::load::Ticks;
@@ -32,7 +32,7 @@ use crate::anchor::control::Request;
 use crate::condition::{LinkAction, Pair};
 use crate::job::{self, Outcome};
 use crate::lab::Running;
-use crate::state::{NodeStatus, StateRoot};
+use crate::state::StateRoot;
 
 /// Between two looks at how busy the machine is, nanoseconds.
 const LOOK_AGAIN: u64 = 1_000_000_000;
@@ -89,18 +89,6 @@ enum Purpose {
     Forget,
     /// To know how late the wire is.
     Wire,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
-    Time,
-    Signal,
-    Anchor,
-    Watch,
-    Door,
-    Asked(usize),
-    Beside(usize),
-    Job,
 }
 
 impl Stage {
@@ -217,24 +205,6 @@ impl Stage {
             self.hear_job().map_err(ScenarioError::io("wait for the job"))?;
         }
         Ok(self.outcome.take())
-    }
-
-    fn hear_job(&mut self) -> io::Result<Option<Happening>> {
-        let Some(job) = &mut self.job else { return Ok(None) };
-        let (news, ended) = job.hear()?;
-        for news in news {
-            if let News::Job(outcome) = news {
-                self.outcome = Some(outcome);
-            }
-        }
-        if !ended {
-            return Ok(None);
-        }
-        self.job = None;
-        self.outcome.get_or_insert_with(|| {
-            Err(JobFailure { account: "run the job: its process was killed".to_owned(), code: 125 })
-        });
-        Ok(Some(Happening::JobEnded))
     }
 
     /// Has something done in a process beside this one, which opens the lab for itself.
@@ -362,153 +332,6 @@ impl Stage {
         };
         let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
         done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
-    }
-
-    /// Reads how the nodes are, and says which run that did not.
-    fn refresh(&mut self) -> io::Result<Vec<Happening>> {
-        match self.running.dir().read_state() {
-            Ok(state) => self.running.state = state,
-            // Taken down meanwhile: its anchor's end says so.
-            Err(_) => return Ok(Vec::new()),
-        }
-        Ok(self.watch.refresh(&self.running.state)?.into_iter().map(Happening::NodeStarted).collect())
-    }
-
-    fn look_around(&mut self) -> io::Result<Vec<Happening>> {
-        self.look = monotonic() + LOOK_AGAIN;
-        let mut happened = self.refresh()?;
-        let (before, now) = (self.ticks, Ticks::now());
-        self.ticks = now;
-        happened.extend(before.zip(now).and_then(|(before, now)| now.busy_since(before)).map(Happening::Load));
-        if monotonic() >= self.look_at_wire {
-            self.look_at_wire = monotonic() + LOOK_AT_WIRE;
-            self.ask(Purpose::Wire, &Request::Report);
-        }
-        Ok(happened)
-    }
-
-    /// Everything that has happened since, once anything has.
-    fn poll(&self) -> io::Result<Vec<Token>> {
-        let mut on: Vec<(BorrowedFd<'_>, Token)> = vec![
-            (self.timer.as_fd(), Token::Time),
-            (self.signals.as_fd(), Token::Signal),
-            (self.watch.as_fd(), Token::Watch),
-        ];
-        on.extend(self.anchor.iter().map(|anchor| (anchor.as_fd(), Token::Anchor)));
-        on.extend(self.own.iter().map(|(_, door)| (door.as_fd(), Token::Door)));
-        on.extend(self.job.iter().map(|job| (job.as_fd(), Token::Job)));
-        on.extend(self.asked.iter().enumerate().map(|(at, (_, asked))| (asked.as_fd(), Token::Asked(at))));
-        on.extend(self.beside.iter().enumerate().map(|(at, helper)| (helper.process.as_fd(), Token::Beside(at))));
-        let mut polled: Vec<PollFd<'_>> =
-            on.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        match poll(&mut polled, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let happened = polled.iter().zip(&on).filter(|(polled, _)| !polled.revents().is_empty());
-        Ok(happened.map(|(_, (_, token))| *token).collect())
-    }
-
-    fn hear_beside(&mut self, at: usize) -> io::Result<Vec<Happening>> {
-        let helper = &mut self.beside[at];
-        let number = helper.event;
-        let (news, ended) = helper.process.hear()?;
-        helper.told |= news.iter().any(|news| matches!(news, News::Finished(_)));
-        let mut happened = Vec::new();
-        for news in news {
-            match news {
-                News::Finished(result) => {
-                    happened.extend(self.refresh()?);
-                    happened.push(Happening::Finished(number, result));
-                }
-                News::Ended(programs) => {
-                    let known = |name: &str| self.running.lab.nodes.iter().position(|node| node.name == name);
-                    let ended = programs.into_iter().filter_map(|(name, code)| Some((known(&name)?, code))).collect();
-                    happened.push(Happening::ProgramsEnded(number, ended));
-                }
-                News::Job(_) => {}
-            }
-        }
-        if ended {
-            if !self.beside.remove(at).told {
-                let killed = "its process beside the player was killed".to_owned();
-                happened.push(Happening::Finished(number, Err(killed)));
-            }
-            let (over, waiting) = self.ending.iter().partition(|(_, of)| *of == number);
-            self.ending = waiting;
-            happened.extend(over.into_iter().map(|(number, _): (usize, usize)| Happening::Finished(number, Ok(()))));
-        }
-        Ok(happened)
-    }
-
-    fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
-        let (purpose, asked) = self.asked.remove(at);
-        let answer = asked.answer();
-        if purpose == Purpose::Forget {
-            return Ok(Vec::new());
-        }
-        if purpose == Purpose::Wire {
-            if let Ok(report) = self.running.dir().read_links() {
-                self.wire.look(&report);
-            }
-            return Ok(Vec::new());
-        }
-        let mut happened = self.refresh()?;
-        match purpose {
-            Purpose::Forget | Purpose::Wire => {}
-            Purpose::Event(number) => happened.push(Happening::Finished(number, answer)),
-            Purpose::Look(node) => {
-                let change = match self.running.state.nodes[node].status {
-                    NodeStatus::Stopped => Change::Stopped,
-                    NodeStatus::Dead => Change::Died,
-                    // Ended and started again since.
-                    NodeStatus::Running => return Ok(happened),
-                };
-                happened.push(Happening::NodeEnded(node, change));
-            }
-        }
-        Ok(happened)
-    }
-
-    fn hear(&mut self, token: Token) -> io::Result<Vec<Happening>> {
-        match token {
-            Token::Time => {
-                // The timer stays readable until it is set again, which every wait does.
-                if monotonic() >= self.look { self.look_around() } else { Ok(Vec::new()) }
-            }
-            Token::Signal => {
-                let signal = self.signals.take()?;
-                self.signal = self.signal.or(signal);
-                Ok(signal
-                    .map(|signal| Happening::Stop(format!("interrupted by {}", signal.as_str())))
-                    .into_iter()
-                    .collect())
-            }
-            Token::Anchor => {
-                self.anchor = None;
-                Ok(vec![Happening::Stop("the lab was taken down".to_owned())])
-            }
-            Token::Watch => {
-                for node in self.watch.ended()? {
-                    // A request that changes nothing; it is answered after what came before it.
-                    self.ask(Purpose::Look(node), &Request::Start(Vec::new()));
-                }
-                Ok(Vec::new())
-            }
-            Token::Door => {
-                let knock = self.own.as_ref().map(|(_, door)| door.hear()).transpose()?.flatten();
-                Ok(knock
-                    .map(|knock| match knock {
-                        Knock::Pause => Happening::Pause,
-                        Knock::Resume => Happening::Resume,
-                    })
-                    .into_iter()
-                    .collect())
-            }
-            Token::Job => Ok(self.hear_job()?.into_iter().collect()),
-            Token::Asked(at) => self.hear_anchor(at),
-            Token::Beside(at) => self.hear_beside(at),
-        }
     }
 }
 
