@@ -34,7 +34,7 @@ impl Route {
         let (sender, receiver) = (&lab.nodes[from], &lab.nodes[to]);
         let slot_of = |network: usize| receiver.interfaces.iter().position(|interface| interface.network == network);
         let slots = sender.interfaces.iter().enumerate();
-        let found = slots.filter_map(|(slot, interface)| Some((slot, slot_of(interface.network)?))).next();
+        let found = slots.into_iter().find_map(|(slot, interface)| Some((slot, slot_of(interface.network)?)));
         match found {
             Some((out, into)) => Ok(Self { from: (from, out), to: (to, into) }),
             None => Err(VerifyError::NoRoute { from: sender.name.clone(), to: receiver.name.clone() }),

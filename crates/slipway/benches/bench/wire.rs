@@ -156,23 +156,28 @@ fn row(slipway: &Slipway, words: &str, packets: &str, table: &mut String) {
 }
 
 /// TCP as fast as it goes from one node to another, until dropped.
-struct Load(Child);
+struct Load {
+    server: Child,
+    client: Child,
+}
 
 impl Load {
     fn start(slipway: &Slipway) -> Self {
-        let _server = serve(slipway, "truth", "load2");
+        let server = serve(slipway, "truth", "load2");
         let mut client = slipway.command(&["exec", "truth", "load1", "--", "iperf3", "-c", "load2", "-t", "600"]);
-        let child = client.stdout(Stdio::null()).spawn().expect("iperf3 starts");
+        let client = client.stdout(Stdio::null()).spawn().expect("iperf3 starts");
         // It has begun when the first second's worth of data is under way.
         std::thread::sleep(Duration::from_secs(1));
-        Self(child)
+        Self { server, client }
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
         // `slipway exec` passes the signal on to the program in the node.
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
+        for child in [&mut self.client, &mut self.server] {
+            let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+            let _ = child.wait();
+        }
     }
 }

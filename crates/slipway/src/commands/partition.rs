@@ -55,8 +55,8 @@ impl Args {
                 words.first().map_or("n1", String::as_str)
             )));
         }
-        let names = groups.iter().map(|group| labs::names(lab, group)).collect();
-        let parted = Parted { lab: lab.name.clone(), groups: names, dry_run: self.dry_run.dry_run };
+        let said = groups.iter().map(|group| labs::names(lab, group)).collect();
+        let parted = Parted { lab: lab.name.clone(), groups: said, dry_run: self.dry_run.dry_run };
         let text = |parted: &Parted| {
             let groups: Vec<String> = parted.groups.iter().map(|group| view::listed(group)).collect();
             format!("{} of lab {}\n", groups.join(" | "), parted.lab)
