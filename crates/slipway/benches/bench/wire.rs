@@ -104,7 +104,7 @@ fn truth(slipway: &Slipway) {
             row(slipway, words, packets, &mut table);
         }
         drop(load);
-        println!("### What the wire does, {title}\n\n{table}");
+        println!("### What the wire does, {title}\n\n{table}\n{}\n", floor());
     }
     slipway.run(&["down", "truth"]);
 }
@@ -153,6 +153,32 @@ fn row(slipway: &Slipway, words: &str, packets: &str, table: &mut String) {
         late("p99"),
         check["verdict"].as_str().unwrap_or("?"),
     );
+}
+
+/// How late this machine wakes a real-time program that only sleeps: what the wire can be at best.
+fn floor() -> String {
+    let sleeper = std::thread::spawn(|| {
+        let fifo = slipway_sys::sched::set_fifo(1).is_ok();
+        let period = Duration::from_millis(1);
+        let mut late: Vec<Duration> = (0..5000)
+            .map(|_| {
+                let begun = std::time::Instant::now();
+                std::thread::sleep(period);
+                begun.elapsed().saturating_sub(period)
+            })
+            .collect();
+        late.sort_unstable();
+        (fifo, late)
+    });
+    let (fifo, late) = sleeper.join().expect("it sleeps");
+    let at = |share: usize| late[(late.len() * share / 100).min(late.len() - 1)].as_secs_f64() * 1e3;
+    format!(
+        "A program that only sleeps for 1 ms, 5000 times, {}: {:.3} ms late in the median, 99 % at most {:.3} ms, none more than {:.3} ms.",
+        if fifo { "real-time" } else { "not real-time" },
+        at(50),
+        at(99),
+        at(100)
+    )
 }
 
 /// TCP as fast as it goes from one node to another, until dropped.
