@@ -324,6 +324,7 @@ impl Nodes {
     pub(super) fn end(&mut self, blueprint: &Blueprint) {
         let all: Vec<usize> = (0..self.slots.len()).collect();
         self.kill(blueprint, &all);
+        self.links.end();
     }
 
     /// Ends the inits of `which`, and so every process in their PID namespaces.

@@ -142,6 +142,14 @@ impl Links {
         Ok(())
     }
 
+    /// Ends the wire and waits for it, so that whoever waits for the anchor finds nothing left.
+    pub(crate) fn end(&mut self) {
+        if let Some(wire) = self.wire.take() {
+            // Gone already is what is wanted.
+            let _ = wire.stop();
+        }
+    }
+
     /// Ends an overlay. One that there is not is fine.
     pub(crate) fn lift(&mut self, around: &Around<'_>, number: usize) -> Result<(), String> {
         let mut live = self.live.clone();
