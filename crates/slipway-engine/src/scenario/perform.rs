@@ -73,7 +73,7 @@ pub fn play(
 /// Goes on with a scenario whose player was killed. A job beside it ended with its player.
 ///
 /// # Errors
-/// As [`play`], and where there is nothing to go on with.
+/// As [`play()`], and where there is nothing to go on with.
 pub fn play_on(
     root: &StateRoot,
     running: Running,
