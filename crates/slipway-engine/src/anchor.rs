@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde::{Deserialize, Serialize};
-use slipway_lab::matrix::Matrix;
 use slipway_lab::model::Lab;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::detach;
 
+use crate::condition::Links;
 use crate::image::Rootfs;
 use crate::state::{LabDir, LabLock, State};
 
@@ -36,8 +36,8 @@ pub(crate) struct Blueprint {
     pub(crate) images: Vec<Rootfs>,
     /// The folder on disk that holds every node's `/scratch`.
     pub(crate) scratch: PathBuf,
-    /// Indexed as the lab's matrices.
-    pub(crate) matrices: Vec<Matrix>,
+    /// As the lab file asks for them, and found possible; nothing is made of them yet.
+    pub(crate) links: Links,
     /// Held for as long as the anchor lives.
     pub(crate) lock: LabLock,
 }

@@ -43,6 +43,13 @@ impl Lab {
         self.nodes.iter().enumerate().find(|(_, node)| node.name == name)
     }
 
+    /// How people write an interface: `n1:eth0`. It is given as its node's index and its position among the node's.
+    #[must_use]
+    pub fn port_name(&self, (node, slot): (usize, usize)) -> String {
+        let node = &self.nodes[node];
+        format!("{}:{}", node.name, node.interfaces[slot].name)
+    }
+
     /// Indices of the nodes that `words` choose, in the order chosen, each once. Every word is a comma-separated list
     /// of node names, group names, and patterns in which `*` stands for any letters and `?` for one. No words choose
     /// all nodes.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use slipway_sys::tap::VnetHeader;
 
-use crate::spec::Direction;
+use slipway_lab::scenario::Direction;
 
 /// Ethernet's: two addresses and a type.
 const ETHERNET: usize = 14;

@@ -27,7 +27,8 @@ pub mod wheel;
 use serde::{Deserialize, Serialize};
 
 pub use control::Wire;
-pub use spec::{Direction, Peer, Spec, default_limit};
+pub use slipway_lab::scenario::Direction;
+pub use spec::{Peer, Spec, default_limit};
 pub use stats::{ALARM_NS, Late, PortStats};
 
 /// How a wire's process is preferred to others.

@@ -8,11 +8,12 @@ use std::net::IpAddr;
 use slipway_lab::condition::LinkConditions;
 use slipway_lab::units::Rate;
 
+use crate::Direction;
 use crate::frame;
 use crate::peers::{Pair, Peers};
 use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
-use crate::spec::{Direction, Spec, is_per_packet};
+use crate::spec::{Spec, is_per_packet};
 use crate::transmitter::Transmitter;
 
 /// What the model knows of a frame.

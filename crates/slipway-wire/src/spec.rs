@@ -5,22 +5,14 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::scenario::Direction;
 use slipway_lab::units::{Fraction, Rate, Seconds};
-
-/// Which way a port's frames go, seen from its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// The node sends them: their peer is whom they are for.
-    Egress,
-    /// The node receives them: their peer is whom they are from.
-    Ingress,
-}
 
 /// The conditions of one direction of one interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Which way.
+    /// Which way the port's frames go: of those that the node sends, the peer is whom they are for; of those that it receives,
+    /// whom they are from.
     pub direction: Direction,
     /// Every draw of the port derives from it.
     pub seed: [u8; 32],

@@ -116,8 +116,7 @@ pub(crate) fn of_lab(lab: &Lab, report: &LinkReport) -> String {
 }
 
 fn rows(lab: &Lab, interface: &InterfaceReport) -> Vec<[String; 4]> {
-    let node = &lab.nodes[interface.node];
-    let link = format!("{}:{}", node.name, node.interfaces[interface.slot].name);
+    let link = lab.port_name((interface.node, interface.slot));
     let ways = [("egress", &interface.egress), ("ingress", &interface.ingress)];
     let rows = ways.into_iter().filter(|(_, way)| way.mechanism != Mechanism::Native).map(|(direction, way)| {
         let mut conditions: Vec<String> = Vec::new();

@@ -46,20 +46,26 @@ impl Setting {
 
     /// Puts a lab under this setting for as long as `action` takes.
     pub(crate) fn hold<T>(&self, running: &Running, action: impl FnOnce() -> T) -> Result<T, LabError> {
-        let nodes: Vec<usize> = (0..running.lab.nodes.len()).collect();
-        let before = nodes.iter().map(|&node| running.limits(node)).collect::<Result<Vec<_>, _>>()?;
-        if !self.node.is_empty() {
-            running.set_node(&nodes, &self.node)?;
+        if self.node.is_empty() {
+            return self.hold_links(running, action);
         }
-        let laid = if self.is_of_links() { running.lay_over_links(OVERLAY, self.action(&running.lab)) } else { Ok(()) };
+        let before = running.all_limits()?;
+        let nodes: Vec<usize> = (0..before.len()).collect();
+        running.set_node(&nodes, &self.node)?;
+        let outcome = self.hold_links(running, action);
+        for (node, before) in before.iter().enumerate() {
+            running.set_node(&[node], &undo(&self.node, before))?;
+        }
+        outcome
+    }
+
+    fn hold_links<T>(&self, running: &Running, action: impl FnOnce() -> T) -> Result<T, LabError> {
+        if !self.is_of_links() {
+            return Ok(action());
+        }
+        let laid = running.lay_over_links(OVERLAY, self.action(&running.lab));
         let outcome = laid.map(|()| action());
-        let lifted = running.lift_from_links(OVERLAY);
-        if !self.node.is_empty() {
-            for (&node, before) in nodes.iter().zip(&before) {
-                running.set_node(&[node], &undo(&self.node, before))?;
-            }
-        }
-        lifted?;
+        running.lift_from_links(OVERLAY)?;
         outcome
     }
 

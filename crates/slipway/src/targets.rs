@@ -103,11 +103,6 @@ pub(crate) fn network(lab: &Lab, name: Option<&str>) -> Result<Option<usize>, Fa
     })
 }
 
-/// `n1:eth0`, as [`target`] reads it.
-pub(crate) fn named(lab: &Lab, (node, slot): Place) -> String {
-    format!("{}:{}", lab.nodes[node].name, lab.nodes[node].interfaces[slot].name)
-}
-
 /// `n1,n2->n3`, as [`target`] reads it.
 pub(crate) fn pair_named(lab: &Lab, pair: &Pair) -> String {
     format!("{}->{}", labs::names(lab, &pair.from).join(","), labs::names(lab, &pair.to).join(","))

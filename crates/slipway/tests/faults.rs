@@ -8,13 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Inventory, Lab, Place, told};
+use common::{Inventory, Lab, PATIENCE, Place, as_before, await_that, told};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rustix::process::{Pid, Signal, kill_process};
-
-/// How long the kernel may take to clear up behind a killed process.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two virtual hosts and both kinds of wire, three to six nodes.
 fn small_lab(random: &mut ChaCha8Rng) -> String {
@@ -55,28 +52,6 @@ fn kill(pid: &serde_json::Value) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => panic!("kill {pid:?}: {error}"),
     }
-}
-
-/// Waits for `condition`, which the kernel or another process brings about by itself.
-#[track_caller]
-fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "in vain for {PATIENCE:?}: {what}");
-        sleep(Duration::from_millis(10));
-    }
-}
-
-/// What was there before, and nothing else.
-#[track_caller]
-fn as_before(place: &Place, before: &Inventory, context: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    let mut now = Inventory::of(place);
-    while now != *before && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-        now = Inventory::of(place);
-    }
-    assert_eq!(now, *before, "{context}");
 }
 
 /// Rounds of a killed command, each followed by `down --all`. `begin` starts the command to be killed.

@@ -10,25 +10,13 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Inventory, Lab, Place, told};
+use common::{Inventory, Lab, Place, as_before, await_that, told};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use slipway_measure::play::{Change, Line, Outcome, Played};
 
-/// How long a machine under load may take for what another process brings about.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 const FOUR: &str = "nodes: {n: {count: 4}}\n";
-
-#[track_caller]
-fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "in vain for {PATIENCE:?}: {what}");
-        sleep(Duration::from_millis(10));
-    }
-}
 
 /// Writes a scenario's file.
 fn scenario(place: &Place, name: &str, text: &str) -> PathBuf {
@@ -130,11 +118,7 @@ fn random_scenarios_are_accounted_for_and_leave_nothing() {
         assert!(lab.pings("n1", "n4") && lab.pings("n3", "n2"), "after round {round}: {text}");
     }
     lab.down();
-    let deadline = Instant::now() + PATIENCE;
-    while Inventory::of(&place) != before && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-    }
-    assert_eq!(Inventory::of(&place), before);
+    as_before(&place, &before, "after down");
 }
 
 /// Fifty cuts, one every 40 ms.

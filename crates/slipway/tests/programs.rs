@@ -4,10 +4,8 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use common::{Lab, Place, told};
+use common::{Lab, Place, await_that, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -220,17 +218,6 @@ fn is_quiet(lab: &Lab<'_>, nodes: usize) {
             "only its init runs in {node}: {}",
             lab.exec(&node, ["ps", "ax"])
         );
-    }
-}
-
-/// Waits for what another process brings about.
-#[track_caller]
-fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
-    let patience = Duration::from_mins(1);
-    let deadline = Instant::now() + patience;
-    while !condition() {
-        assert!(Instant::now() < deadline, "in vain for {patience:?}: {what}");
-        sleep(Duration::from_millis(10));
     }
 }
 

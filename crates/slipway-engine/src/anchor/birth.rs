@@ -68,7 +68,7 @@ impl Nodes {
             groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
-            links: Links::new(blueprint.matrices.clone()),
+            links: blueprint.links.anew(),
             state,
         })
     }

@@ -76,6 +76,11 @@ impl Links {
         Self { matrices, ..Self::default() }
     }
 
+    /// The same lab's links, on which nothing has been done yet, with what is known of this machine.
+    pub(crate) fn anew(&self) -> Self {
+        Self { matrices: self.matrices.clone(), means: self.means.clone(), ..Self::default() }
+    }
+
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
     pub(crate) fn check(&self, lab: &Lab) -> Result<(), String> {
         every_place(lab, 0..lab.nodes.len()).into_iter().try_for_each(|place| self.plan(lab, place).map(drop))
@@ -136,7 +141,7 @@ impl Links {
             let base = if direction == Direction::Egress { &base.egress } else { &base.ingress };
             let now = self.live.conditions(base, place, direction);
             change.checked(&now).map_err(|problem| {
-                format!("set conditions of {}: {}\nHint: {}", name(lab, place), problem.message, problem.help)
+                format!("set conditions of {}: {}\nHint: {}", lab.port_name(place), problem.message, problem.help)
             })?;
         }
         Ok(())
@@ -152,11 +157,9 @@ impl Links {
 
     /// Ends an overlay. One that there is not is fine.
     pub(crate) fn lift(&mut self, around: &Around<'_>, number: usize) -> Result<(), String> {
-        let mut live = self.live.clone();
-        let Some(action) = live.lift(number) else { return Ok(()) };
-        self.with(around, about(around.lab, &action), |live| {
-            live.lift(number);
-        })
+        let Some(action) = self.live.overlay(number) else { return Ok(()) };
+        let places = about(around.lab, action);
+        self.with(around, places, |live| live.lift(number))
     }
 
     /// Makes all links what the lab file says.
@@ -177,7 +180,9 @@ impl Links {
         let lanes = arrange(&self.lanes, live.partitions()).ok_or_else(|| {
             format!("part the nodes: {} partitions hold already\nHint: `slipway join` ends them", self.lanes.len())
         })?;
-        let moved: Vec<(usize, Side)> = (0..around.lab.nodes.len())
+        // Most changes are of no partition.
+        let nodes = if lanes == self.lanes { 0 } else { around.lab.nodes.len() };
+        let moved: Vec<(usize, Side)> = (0..nodes)
             .map(|node| (node, side(&lanes, node)))
             .filter(|&(node, now)| now != side(&self.lanes, node))
             .collect();
@@ -212,7 +217,7 @@ impl Links {
     fn plan(&self, lab: &Lab, place: Place) -> Result<Plan, String> {
         let Self { matrices, live, lanes, means, .. } = self;
         let basis = Basis { lab, matrices, live, lanes, means };
-        plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", name(lab, place)))
+        plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", lab.port_name(place)))
     }
 
     /// Brings the kernel in step at these places. All are tried; the first failure is told.
@@ -226,7 +231,7 @@ impl Links {
         for place in places {
             let plan = self.plan(around.lab, place)?;
             let made = self.make(around, place, plan);
-            let of = |error: String| format!("set conditions of {}: {error}", name(around.lab, place));
+            let of = |error: String| format!("set conditions of {}: {error}", around.lab.port_name(place));
             outcome = outcome.and(made.map_err(of));
         }
         outcome
@@ -377,26 +382,12 @@ fn spec(lab: &Lab, place: Place, direction: Direction, way: &Way, mtu: u32) -> S
         seed: seed(lab, place, direction, Some(peer)),
         conditions: conditions.clone(),
     });
-    Spec {
-        direction: match direction {
-            Direction::Egress => slipway_wire::Direction::Egress,
-            Direction::Ingress => slipway_wire::Direction::Ingress,
-        },
-        seed: seed(lab, place, direction, None),
-        all: way.all.clone(),
-        peers: peers.collect(),
-        mtu,
-    }
+    Spec { direction, seed: seed(lab, place, direction, None), all: way.all.clone(), peers: peers.collect(), mtu }
 }
 
 /// What a direction is to its gate and to the wire.
 pub(super) fn port(interface: u32, direction: Direction) -> u32 {
     2 * interface + u32::from(direction == Direction::Ingress)
-}
-
-pub(super) fn name(lab: &Lab, (node, slot): Place) -> String {
-    let node = &lab.nodes[node];
-    format!("{}:{}", node.name, node.interfaces[slot].name)
 }
 
 /// All interfaces of nodes that have any of their own.

@@ -143,15 +143,19 @@ impl Live {
         self.overlays.insert(number, action);
     }
 
-    /// Ends a change that was laid over the others; gives it back.
-    pub(crate) fn lift(&mut self, number: usize) -> Option<LinkAction> {
-        let action = self.overlays.remove(&number)?;
+    /// The change that was laid over the others under this number.
+    pub(crate) fn overlay(&self, number: usize) -> Option<&LinkAction> {
+        self.overlays.get(&number)
+    }
+
+    /// Ends a change that was laid over the others. One that there is not is fine.
+    pub(crate) fn lift(&mut self, number: usize) {
+        let Some(action) = self.overlays.remove(&number) else { return };
         for place in action.interfaces() {
             if let Some(about) = self.about.get_mut(place) {
                 about.remove(&number);
             }
         }
-        Some(action)
     }
 
     /// The numbers of overlays that hold.
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(now(&live, ""), "delay=50ms");
         live.lift(7);
         assert_eq!(now(&live, ""), "delay=20ms");
-        assert_eq!(live.lift(7), None);
+        assert!(live.overlay(7).is_none());
     }
 
     #[test]

@@ -35,8 +35,16 @@ impl Running {
     /// # Errors
     /// When the state folder cannot be read.
     pub fn limits(&self, node: usize) -> Result<Limits, LabError> {
-        let now = self.dir.read_limits()?;
-        Ok(now.map_or_else(|| self.lab.nodes[node].limits.clone(), |mut all| all.swap_remove(node)))
+        Ok(self.all_limits()?.swap_remove(node))
+    }
+
+    /// What each node may use now, indexed as the lab's nodes.
+    ///
+    /// # Errors
+    /// As [`limits`](Self::limits).
+    pub fn all_limits(&self) -> Result<Vec<Limits>, LabError> {
+        let changed = self.dir.read_limits()?;
+        Ok(changed.unwrap_or_else(|| self.lab.nodes.iter().map(|node| node.limits.clone()).collect()))
     }
 
     /// Changes what nodes may use. Their programs go on meanwhile, nodes that are stopped start with it. What does not hold
@@ -48,8 +56,7 @@ impl Running {
     pub fn set_node(&self, nodes: &[usize], change: &NodeChange) -> Result<Vec<String>, LabError> {
         let hierarchy = self.cgroups.as_ref().ok_or_else(|| self.no_group(nodes))?;
         let _turn = self.dir.lock_limits()?;
-        let before: Vec<Limits> =
-            self.dir.read_limits()?.unwrap_or_else(|| self.lab.nodes.iter().map(|node| node.limits.clone()).collect());
+        let before = self.all_limits()?;
         let mut after = before.clone();
         for &node in nodes {
             after[node] = change.checked(&before[node]).map_err(|problem| {

@@ -93,8 +93,8 @@ pub enum Progress {
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
-    let matrices = read_matrices(lab)?;
-    Links::new(matrices.clone()).check(lab).map_err(UpError::Conditions)?;
+    let links = Links::new(read_matrices(lab)?);
+    links.check(lab).map_err(UpError::Conditions)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = root.try_lock(&lab.name)?;
@@ -104,7 +104,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
         clean(&dir).map_err(UpError::Leftover)?;
     }
     let scratch = scratch_of(&dir);
-    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, matrices, lock };
+    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, links, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {

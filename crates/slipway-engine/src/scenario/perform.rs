@@ -12,7 +12,7 @@ use super::player::{Ends, Outcome, Part, Player};
 use super::stage::Stage;
 use super::words::wall;
 use crate::job;
-use crate::lab::{LabError, Running};
+use crate::lab::{LabError, Running, undo};
 use crate::state::StateRoot;
 
 /// A job beside the scenario, and where its lines go.
@@ -134,8 +134,8 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
         }
     }
     let links = running.restore_links();
-    for (node, model) in running.lab.nodes.iter().enumerate() {
-        if let Some(change) = back(&running.limits(node)?, &model.limits) {
+    for ((node, model), now) in running.lab.nodes.iter().enumerate().zip(running.all_limits()?) {
+        if let Some(change) = back(&now, &model.limits) {
             running.set_node(&[node], &change)?;
             restored.limits.push(node);
         }
@@ -168,23 +168,14 @@ fn back(now: &Limits, file: &Limits) -> Option<NodeChange> {
     if now == file {
         return None;
     }
-    let mut set = file.clone();
     let fixed = |key: &str| Limits::FIXED.iter().any(|(fixed, _)| *fixed == key);
-    let wanted = file.words();
-    let had = now.words();
-    let mut clear = Vec::new();
-    for &key in Limits::NAMES {
-        let value =
-            |words: &[(&str, String)]| words.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
-        match (value(&had), value(&wanted)) {
-            (had, wanted) if had == wanted || fixed(key) => set.clear(key),
-            (_, None) => clear.push(key.to_owned()),
-            _ => {}
-        }
-    }
-    // No change names it: see `Keys`.
-    set.cpuset = None;
-    Some(Change { set, clear })
+    let (had, wanted) = (now.words(), file.words());
+    let differs = |key: &&&str| {
+        let of = |words: &[(&str, String)]| words.iter().find(|(name, _)| name == *key).map(|(_, value)| value.clone());
+        of(&had) != of(&wanted)
+    };
+    let clear = Limits::NAMES.iter().filter(|key| !fixed(key)).filter(differs).map(|&key| key.to_owned()).collect();
+    Some(undo(&Change { set: Limits::default(), clear }, file))
 }
 
 impl From<crate::state::StateError> for ScenarioError {

@@ -62,7 +62,7 @@ impl Expected {
         let jitters = share(|c| c.jitter.map(|jitter| jitter.0 * deviation(c)));
         let [reorder_out, reorder_in] = share(|c| c.reorder.map(|share| share.0));
         let [twice_out, twice_in] = share(|c| c.duplicate.map(|share| share.0));
-        let rates = both.map(|c| c.rate.map(|rate| as_f64(rate.0)));
+        let rates = both.map(|c| c.rate.map(|rate| rate.0 as f64));
         // A packet of the train waits for itself to be sent at each rate.
         let sending: f64 = rates.iter().flatten().map(|rate| (PACKET + HEADERS) as f64 * 8.0 / rate).sum();
         Self {
@@ -123,10 +123,6 @@ fn memory(conditions: &LinkConditions) -> f64 {
         Some(Loss::FourState { p13, p31, .. }) => (1.0 - p13.0 - p31.0).clamp(0.0, 0.999),
         _ => conditions.loss_correlation.map_or(0.0, |share| share.0.min(0.999)),
     }
-}
-
-fn as_f64(rate: u64) -> f64 {
-    rate as f64
 }
 
 #[cfg(test)]

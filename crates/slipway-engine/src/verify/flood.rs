@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::expect::Expected;
-use super::path::{HEADERS, Path};
+use super::path::{HEADERS, HEADERS_IN_MTU, Path};
 use super::{VerifyError, failed};
 
 /// How much more than the rate is offered.
@@ -22,7 +22,7 @@ pub(super) struct Flood {
 pub(super) fn run(path: &Path, expected: &Expected, time: Duration) -> Result<Flood, VerifyError> {
     let rate = expected.rate.unwrap_or(f64::INFINITY);
     let wanted = rate * SURPLUS / expected.intact.max(0.01);
-    let packet = vec![0u8; path.mtu - 28];
+    let packet = vec![0u8; path.mtu - HEADERS_IN_MTU];
     let bits = (packet.len() + HEADERS) as f64 * 8.0;
     // At least twenty packets must arrive for their spacing to say a rate.
     let time = time.max(Duration::from_secs_f64(20.0 * bits / rate));

@@ -1,6 +1,7 @@
 //! Asked against measured, with what chance allows.
 
 use serde::{Deserialize, Serialize};
+use slipway_measure::stats::median;
 
 use super::expect::Expected;
 use super::flood::Flood;
@@ -91,7 +92,7 @@ fn delay(expected: &Expected, delays: &[f64]) -> Vec<Check> {
     // Without jitter the median: one packet that the machine held up says nothing of the link.
     if expected.jitter == 0.0 {
         let within = (expected.delay - 1e-6, expected.delay + allowance);
-        return vec![check("delay", "s", expected.delay, median(delays), within)];
+        return median(delays).map(|median| check("delay", "s", expected.delay, median, within)).into_iter().collect();
     }
     let n = delays.len() as f64;
     let mean = delays.iter().sum::<f64>() / n;
@@ -117,12 +118,6 @@ pub(super) fn rate(asked: f64, flood: Flood) -> Check {
         return unknown(check, "this machine could not send more than the rate");
     }
     check
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 /// The shares that `n` packets show in 99 of 100 trains where each has this `share`: from the binomial distribution, its

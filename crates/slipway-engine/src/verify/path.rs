@@ -14,8 +14,10 @@ use crate::lab::Running;
 
 /// Bytes of UDP payload of a packet in a train.
 pub(super) const PACKET: usize = 100;
-/// Ethernet, IPv4 and UDP headers, bytes.
-pub(super) const HEADERS: usize = 14 + 20 + 8;
+/// IPv4 and UDP headers, bytes.
+pub(super) const HEADERS_IN_MTU: usize = 20 + 8;
+/// The same and Ethernet's.
+pub(super) const HEADERS: usize = 14 + HEADERS_IN_MTU;
 /// Bytes that may wait at a receiver: seconds of a train while the machine is busy.
 const BUFFER: usize = 8 << 20;
 

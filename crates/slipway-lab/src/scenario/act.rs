@@ -72,7 +72,7 @@ impl<'a> Turn<'_, 'a> {
 
     fn links(&mut self, on: &'a Selection<Port>, act: &'a LinkAct) -> Result<(), PlanError> {
         let lab = self.planner.lab;
-        let name = |port: &Port| port_name(lab, *port);
+        let name = |port: &Port| lab.port_name(*port);
         if let LinkAct::Trace { direction, trace } = act {
             let interfaces = self.picker(on, &Subject::ALL, name).pick();
             return self.replay(trace, |value| {
@@ -259,10 +259,4 @@ fn changed<T: Keys>(key: &str, value: &str) -> Result<Change<T>, String> {
 fn has_link(lab: &Lab, node: usize) -> bool {
     let mut interfaces = lab.nodes[node].interfaces.iter();
     interfaces.any(|interface| lab.networks[interface.network].driver != DriverKind::Host)
-}
-
-/// `n1:eth0`.
-pub(super) fn port_name(lab: &Lab, (node, slot): Port) -> String {
-    let node = &lab.nodes[node];
-    format!("{}:{}", node.name, node.interfaces[slot].name)
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::act::port_name;
 use super::{Action, Due, Event, Kill, Port, Schedule};
 use crate::model::Lab;
 
@@ -48,7 +47,7 @@ impl Action {
     #[must_use]
     pub fn words(&self, lab: &Lab) -> String {
         let nodes = |nodes: &[usize]| list(nodes, |node| lab.nodes[*node].name.clone());
-        let ports = |ports: &[Port]| list(ports, |port| port_name(lab, *port));
+        let ports = |ports: &[Port]| list(ports, |port| lab.port_name(*port));
         match self {
             Self::Link { interfaces, direction, change } => {
                 format!("set {change} for what {} {}", ports(interfaces), direction.verb(interfaces.len()))

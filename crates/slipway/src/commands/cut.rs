@@ -86,7 +86,7 @@ impl Done {
         places: &[Place],
         DryRun { dry_run }: DryRun,
     ) -> Self {
-        let interfaces = places.iter().map(|&place| targets::named(&running.lab, place)).collect();
+        let interfaces = places.iter().map(|&place| running.lab.port_name(place)).collect();
         Self { lab: running.lab.name.clone(), action, participle, interfaces, dry_run }
     }
 

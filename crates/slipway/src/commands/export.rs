@@ -97,18 +97,17 @@ impl Args {
 /// A running lab with what holds now, and what of that no lab file says.
 fn as_it_is(running: &Running) -> Result<(Lab, Vec<String>), Failure> {
     let links = running.links()?;
-    let limits = (0..running.lab.nodes.len()).map(|node| running.limits(node)).collect::<Result<_, _>>()?;
+    let limits = running.all_limits()?;
     let interfaces: Vec<LiveInterface> = links.interfaces.iter().map(live).collect();
     let matrices = read_matrices(&running.lab).map_err(|error| Failure::new(Exit::Failed, &error))?;
     let lab = platform::with_live(&running.lab, &matrices, limits, &interfaces);
 
     let mut lost = Vec::new();
-    let name = |node: usize| running.lab.nodes[node].name.as_str();
     let cut: Vec<String> = links
         .interfaces
         .iter()
         .filter(|at| at.cut)
-        .map(|at| format!("{}:{}", name(at.node), running.lab.nodes[at.node].interfaces[at.slot].name))
+        .map(|at| running.lab.port_name((at.node, at.slot)))
         .collect();
     if !cut.is_empty() {
         lost.push(format!("cut now, and not in a lab that this file makes: {}", cut.join(", ")));

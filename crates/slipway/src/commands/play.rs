@@ -191,7 +191,7 @@ impl Args {
     fn perform(&self, context: &Context, running: Running, part: &Part, job: Option<&Job>) -> Result<Exit, Failure> {
         let name = running.lab.name.clone();
         let claim = Folder::of(running.dir()).claim()?;
-        let limits = (0..running.lab.nodes.len()).map(|node| running.limits(node)).collect::<Result<_, _>>()?;
+        let limits = running.all_limits()?;
         let folder = stamp::folder(self.out.as_deref(), "play", &name)?;
         let ends = match (self.until, job) {
             (Some(Until::Scenario), _) | (None, None) => Ends::WithScenario,

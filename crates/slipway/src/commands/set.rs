@@ -191,7 +191,7 @@ impl Step {
         match self {
             Self::Link(LinkAction::Link { interfaces, direction, .. }) => {
                 let end = if *direction == Direction::Ingress { "/ingress" } else { "" };
-                interfaces.iter().map(|&place| format!("{}{end}", targets::named(lab, place))).collect()
+                interfaces.iter().map(|&place| format!("{}{end}", lab.port_name(place))).collect()
             }
             Self::Link(LinkAction::Pair(pair)) => vec![targets::pair_named(lab, pair)],
             Self::Link(_) => Vec::new(),

@@ -8,8 +8,35 @@ mod inventory;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 pub use inventory::{Inventory, entries};
+
+/// How long a machine under load may take for what another process, or the kernel behind one, brings about.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits for `condition`, which something else brings about by itself.
+#[track_caller]
+pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "in vain for {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for what was there before, and nothing else: the kernel clears up behind a killed process by itself.
+#[track_caller]
+pub fn as_before(place: &Place, before: &Inventory, context: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut now = Inventory::of(place);
+    while now != *before && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+        now = Inventory::of(place);
+    }
+    assert_eq!(now, *before, "{context}");
+}
 
 /// State, images, scratch and lab names that no other test has. Dropped, it takes its labs down.
 pub struct Place {

@@ -230,7 +230,7 @@ fn ports(ports: &[Port], names: &Names) -> Vec<String> {
             rest = &rest[all..];
         } else {
             words.extend(names.words(&std::mem::take(&mut whole)));
-            words.push(format!("{}:{}", names.lab.nodes[node].name, names.lab.nodes[node].interfaces[slot].name));
+            words.push(names.lab.port_name((node, slot)));
             rest = &rest[1..];
         }
     }
