@@ -42,18 +42,22 @@ pub fn peer(frame: &[u8], direction: Direction) -> Option<IpAddr> {
     }
 }
 
-/// Bytes of all the packets that a frame becomes: each of a large segment's carries the headers again, as the kernel
-/// counts them (`qdisc_pkt_len_init`, `net/core/dev.c`).
+/// Bytes of each of the packets that a frame becomes, in order: those of a large segment carry its headers each, as the
+/// kernel counts them (`qdisc_pkt_len_init`, `net/core/dev.c`).
 #[must_use]
-pub fn wire_bytes(header: &VnetHeader, frame: &[u8], packets: u32) -> u32 {
-    let start = usize::from(header.csum_start);
-    let transport = match header.gso_type & !VnetHeader::GSO_ECN {
-        VnetHeader::GSO_UDP_L4 => 8,
-        _ => frame.get(start + 12).map_or(20, |byte| usize::from(byte >> 4) * 4),
+pub fn packets(header: &VnetHeader, frame: &[u8]) -> impl ExactSizeIterator<Item = u32> + use<> {
+    let length = frame.len();
+    let (headers, size) = match header.headers(frame).map(|headers| headers.min(length)) {
+        Some(headers) => (headers, usize::from(header.gso_size).max(1)),
+        None => (0, length.max(1)),
     };
-    let headers = (start + transport).min(frame.len());
-    let bytes = frame.len().saturating_add(headers.saturating_mul(packets.saturating_sub(1) as usize));
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+    let payload = length - headers;
+    // One without payload is a packet too.
+    let count = u32::try_from(payload.div_ceil(size).max(1)).unwrap_or(u32::MAX);
+    (0..count).map(move |number| {
+        let left = payload - (number as usize * size).min(payload);
+        u32::try_from(headers + left.min(size)).unwrap_or(u32::MAX)
+    })
 }
 
 /// Turns one bit over, behind the Ethernet header where there is anything: `place` is a share of those bits.
@@ -182,8 +186,8 @@ mod tests {
         segment[34 + 12] = 5 << 4;
         let header =
             VnetHeader { gso_type: VnetHeader::GSO_TCPV4, gso_size: 1460, csum_start: 34, ..VnetHeader::default() };
-        assert_eq!(wire_bytes(&header, &segment, 3), 3 * 1514);
-        assert_eq!(wire_bytes(&VnetHeader::default(), &segment[..60], 1), 60);
+        assert_eq!(packets(&header, &segment[..segment.len() - 1000]).collect::<Vec<_>>(), [1514, 1514, 514]);
+        assert_eq!(packets(&VnetHeader::default(), &segment[..60]).collect::<Vec<_>>(), [60]);
     }
 
     proptest! {
@@ -206,8 +210,9 @@ mod tests {
     fn check_any(bytes: &mut [u8], place: f64) {
         let _ = (peer(bytes, Direction::Egress), peer(bytes, Direction::Ingress));
         if let Some((header, frame)) = VnetHeader::parse(bytes) {
-            let packets = u32::try_from(header.packets(frame)).expect("few");
-            assert!(wire_bytes(&header, frame, packets) as usize >= frame.len());
+            let packets = packets(&header, frame);
+            assert_eq!(packets.len(), header.packets(frame));
+            assert!(packets.map(|bytes| bytes as usize).sum::<usize>() >= frame.len());
         }
         damage(bytes, place);
     }

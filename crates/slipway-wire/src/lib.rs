@@ -18,6 +18,7 @@ mod port;
 mod process;
 mod protocol;
 mod random;
+pub mod segment;
 mod shuttle;
 mod spec;
 mod stats;

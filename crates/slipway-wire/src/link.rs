@@ -41,6 +41,21 @@ pub struct Delivery {
     way: Way,
 }
 
+impl Delivery {
+    /// Whether it may go out together with one that came just before it: intact both, and held up alike. With a rate it is
+    /// due later than that one, by the time that it takes itself.
+    #[must_use]
+    pub fn joins(&self, before: &Self) -> bool {
+        let alike = match (before.way, self.way) {
+            (Way::Ahead, Way::Ahead) => true,
+            (Way::DelayThenRate { from: before }, Way::DelayThenRate { from }) => before == from,
+            (Way::RateThenDelay { delay: before, .. }, Way::RateThenDelay { delay, .. }) => before == delay,
+            _ => false,
+        };
+        alike && before.damage.is_none() && self.damage.is_none()
+    }
+}
+
 /// How `due` came about, for when a rate changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
@@ -231,7 +246,7 @@ impl Link {
         self.peers.find(address)
     }
 
-    /// Whether something is drawn for each packet by itself, which a large segment is not.
+    /// Whether something is drawn for each packet by itself.
     #[must_use]
     pub fn is_per_packet(&self) -> bool {
         self.per_packet
@@ -249,8 +264,14 @@ impl Link {
         (self.limit.packets, self.limit.bytes)
     }
 
-    /// Decides about a packet that comes at `now`.
+    /// Decides about a packet that comes at `now`, or about a segment as if it were one.
     pub fn pass(&mut self, now: u64, packet: Packet) -> Verdict {
+        let verdict = self.decide(now, packet);
+        self.skip_rest(packet);
+        verdict
+    }
+
+    fn decide(&mut self, now: u64, packet: Packet) -> Verdict {
         let packets = u64::from(packet.packets);
         let copied =
             held(self.peers.get(packet.peer), |pair| &mut pair.duplicate, &mut self.processes.duplicate).next();
@@ -258,11 +279,11 @@ impl Link {
         // A copy makes up for a loss (`netem_enqueue`, `count`).
         if fate.lost && copied.is_none() {
             self.counts.lost += packets;
-            self.skip_order(packet);
+            self.skip_order(packet, 1);
             return Verdict::default();
         }
         if !self.admit(packet, fate) {
-            self.skip_order(packet);
+            self.skip_order(packet, 1);
             return Verdict::default();
         }
         let mut copy = None;
@@ -270,12 +291,12 @@ impl Link {
             let fate = self.draw(packet);
             if fate.lost {
                 self.counts.lost += packets;
-                self.skip_order(packet);
+                self.skip_order(packet, 1);
             } else if self.admit(packet, fate) {
                 self.counts.duplicated += packets;
                 copy = Some(self.schedule(now, packet, fate));
             } else {
-                self.skip_order(packet);
+                self.skip_order(packet, 1);
             }
         }
         Verdict { copy, itself: Some(self.schedule(now, packet, fate)) }
@@ -299,8 +320,23 @@ impl Link {
         }
     }
 
-    fn skip_order(&mut self, packet: Packet) {
-        held(self.peers.get(packet.peer), |pair| &mut pair.reorder, &mut self.processes.reorder).skip();
+    fn skip_order(&mut self, packet: Packet, packets: u32) {
+        held(self.peers.get(packet.peer), |pair| &mut pair.reorder, &mut self.processes.reorder).skip(packets);
+    }
+
+    /// Goes past the packets of a segment behind its first: each keeps its place in the streams, drawn for or not.
+    fn skip_rest(&mut self, packet: Packet) {
+        let rest = packet.packets - 1;
+        if rest == 0 {
+            return;
+        }
+        let mut pair = self.peers.get(packet.peer);
+        let port = &mut self.processes;
+        held(pair.as_deref_mut(), |pair| &mut pair.duplicate, &mut port.duplicate).skip(rest);
+        held(pair.as_deref_mut(), |pair| &mut pair.loss, &mut port.loss).skip(rest);
+        held(pair.as_deref_mut(), |pair| &mut pair.corrupt, &mut port.corrupt).skip(rest);
+        held(pair, |pair| &mut pair.delay, &mut port.delay).skip(rest);
+        self.skip_order(packet, rest);
     }
 
     fn admit(&mut self, packet: Packet, fate: Fate) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 
 use slipway_sys::tap::{Tap, VnetHeader};
 
@@ -9,6 +10,7 @@ use crate::clock::now;
 use crate::frame;
 use crate::link::{Delivery, Link, Packet};
 use crate::pool::Pool;
+use crate::segment::{self, Part};
 use crate::spec::Spec;
 use crate::stats::{Lateness, PortStats};
 use crate::wheel::Wheel;
@@ -60,6 +62,8 @@ pub(crate) struct Port {
     outbox: VecDeque<Waiting>,
     stats: PortStats,
     late: Lateness,
+    /// Empty; kept for its memory.
+    parts: Vec<Part>,
 }
 
 impl Port {
@@ -68,7 +72,15 @@ impl Port {
     pub(crate) fn new(number: u32, tap: Tap, spec: &Spec) -> io::Result<Self> {
         set_segments(&tap, spec)?;
         let stats = PortStats { port: number, alive: true, ..PortStats::default() };
-        Ok(Self { number, tap, link: Link::new(spec), outbox: VecDeque::new(), stats, late: Lateness::default() })
+        Ok(Self {
+            number,
+            tap,
+            link: Link::new(spec),
+            outbox: VecDeque::new(),
+            stats,
+            late: Lateness::default(),
+            parts: Vec::new(),
+        })
     }
 
     /// # Errors
@@ -116,7 +128,7 @@ impl Port {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Read::Nothing,
             Err(_) => return self.end(),
         };
-        if let Some(read) = buffer.get_mut(..length) {
+        if let Some(read) = buffer.get(..length) {
             self.pass(now(), read, store);
         }
         Read::Frame
@@ -127,47 +139,42 @@ impl Port {
         Read::Gone
     }
 
-    fn pass(&mut self, now: u64, read: &mut [u8], store: &mut Store) {
+    fn pass(&mut self, now: u64, read: &[u8], store: &mut Store) {
         let Some((header, frame)) = VnetHeader::parse(read) else { return };
-        let packets = u32::try_from(header.packets(frame)).unwrap_or(u32::MAX);
-        let packet = Packet { peer: self.link.peer(frame), bytes: frame::wire_bytes(&header, frame, packets), packets };
-        self.stats.received += u64::from(packets);
-        if packets > 1 && self.link.is_per_packet() {
-            self.stats.unsplit += u64::from(packets);
+        let packets = header.packets(frame);
+        self.stats.received += packets as u64;
+        let mut parts = std::mem::take(&mut self.parts);
+        segment::pass(&mut self.link, now, &header, frame, &mut parts);
+        for part in parts.drain(..) {
+            let Part { packets: Range { start, end }, packet, delivery } = part;
+            let range = start as usize..end as usize;
+            if range.len() == packets {
+                self.go(now, packet, delivery, read, store);
+            } else if let Some(cut) = header.part(frame, range) {
+                self.go(now, packet, delivery, &cut, store);
+            } else {
+                self.stats.malformed += u64::from(packet.packets);
+                self.link.leave(packet);
+            }
         }
-        let verdict = self.link.pass(now, packet);
-        // A copy first, because the damage to the frame itself is done in place.
-        if let Some(copy) = verdict.copy {
-            self.keep(now, copy, packet, read, store);
-        }
-        let Some(delivery) = verdict.itself else { return };
-        if delivery.due > now || self.is_blocked() {
-            self.keep(now, delivery, packet, read, store);
-            return;
-        }
-        damage(read, packet, delivery);
-        match self.write(packet, read) {
-            Written::Gone => self.link.leave(packet),
-            Written::Blocked => self.block(packet, delivery, read, &mut store.pool),
-        }
+        self.parts = parts;
     }
 
-    /// Puts a copy of a frame where it waits.
-    fn keep(&mut self, now: u64, delivery: Delivery, packet: Packet, read: &[u8], store: &mut Store) {
+    /// Sends a frame that is due, keeps another.
+    fn go(&mut self, now: u64, packet: Packet, delivery: Delivery, read: &[u8], store: &mut Store) {
+        let at_once = delivery.due <= now && delivery.damage.is_none() && !self.is_blocked();
+        if at_once && self.write(packet, read) == Written::Gone {
+            return self.link.leave(packet);
+        }
         let Some(mut frame) = store.pool.copy(read) else { return self.drop(packet) };
-        damage(&mut frame, packet, delivery);
+        if let Some(place) = delivery.damage {
+            frame::damage(&mut frame, place);
+        }
         let waiting = Waiting { port: self.number, packet, delivery, frame };
         if delivery.due > now {
             store.wheel.insert(delivery.due, waiting);
         } else {
             self.send(waiting, &mut store.pool);
-        }
-    }
-
-    fn block(&mut self, packet: Packet, delivery: Delivery, read: &[u8], pool: &mut Pool) {
-        match pool.copy(read) {
-            Some(frame) => self.outbox.push_back(Waiting { port: self.number, packet, delivery, frame }),
-            None => self.drop(packet),
         }
     }
 
@@ -220,14 +227,7 @@ enum Written {
     Blocked,
 }
 
-/// A large segment is left as it is: its checksums are made when it is cut, and would cover the damage.
-fn damage(read: &mut [u8], packet: Packet, delivery: Delivery) {
-    if let (Some(place), 1) = (delivery.damage, packet.packets) {
-        frame::damage(read, place);
-    }
-}
-
-/// Has large segments cut where conditions are per packet. Before these hold, so that none slips through uncut.
+/// Has large segments come whole or cut, as the conditions allow.
 ///
 /// # Errors
 /// As `ioctl(2)`. A descriptor that is no TAP device's has no segments to cut.

@@ -30,10 +30,15 @@ impl Chance {
         self.share = share(asked);
     }
 
+    /// Goes past packets for which nothing is drawn.
+    pub(crate) fn skip(&mut self, packets: u32) {
+        self.stream.skip(packets);
+    }
+
     /// Whether it happens to the next packet, and then a further number drawn for it, at least 0 and below 1.
     pub(crate) fn next(&mut self) -> Option<f64> {
         if self.share <= 0.0 {
-            self.stream.skip();
+            self.stream.skip(1);
             return None;
         }
         let [whether, how] = self.stream.draw();
@@ -101,9 +106,14 @@ impl Losses {
         self.random.correlation = share(asked.loss_correlation);
     }
 
+    /// As [`Chance::skip`].
+    pub(crate) fn skip(&mut self, packets: u32) {
+        self.stream.skip(packets);
+    }
+
     pub(crate) fn next(&mut self) -> bool {
         let Some(model) = self.model else {
-            self.stream.skip();
+            self.stream.skip(1);
             return false;
         };
         let [first, second] = self.stream.draw();
@@ -163,14 +173,14 @@ impl Reorder {
         self.ahead.correlation = share(asked.reorder_correlation);
     }
 
-    /// Goes past a packet that is not queued.
-    pub(crate) fn skip(&mut self) {
-        self.stream.skip();
+    /// As [`Chance::skip`].
+    pub(crate) fn skip(&mut self, packets: u32) {
+        self.stream.skip(packets);
     }
 
     pub(crate) fn next(&mut self) -> bool {
         if self.gap == 0 {
-            self.stream.skip();
+            self.stream.skip(1);
             return false;
         }
         let [drawn, _] = self.stream.draw();
@@ -213,10 +223,15 @@ impl Delays {
         self.correlation = share(asked.delay_correlation);
     }
 
+    /// As [`Chance::skip`].
+    pub(crate) fn skip(&mut self, packets: u32) {
+        self.stream.skip(packets);
+    }
+
     /// The next packet's, nanoseconds; never negative.
     pub(crate) fn next(&mut self) -> u64 {
         if self.jitter <= 0.0 {
-            self.stream.skip();
+            self.stream.skip(1);
             return self.delay;
         }
         let deviate = self.deviate();

@@ -36,9 +36,9 @@ impl Stream {
         Self { seed, kind, at: 0, generator_at: 0, generator: None }
     }
 
-    /// Goes past a packet for which nothing is drawn.
-    pub(crate) fn skip(&mut self) {
-        self.at += 1;
+    /// Goes past packets for which nothing is drawn.
+    pub(crate) fn skip(&mut self, packets: u32) {
+        self.at += u64::from(packets);
     }
 
     /// Two numbers for the next packet, at least 0 and below 1, all 53 bits of which are random.
@@ -79,7 +79,7 @@ mod tests {
             if place % 7 == 3 || place > 60 {
                 assert_eq!(bits(some.draw()), *drawn);
             } else {
-                some.skip();
+                some.skip(1);
             }
         }
     }

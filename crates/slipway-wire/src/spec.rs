@@ -44,13 +44,13 @@ const SEGMENT_BITS: u64 = 65_536 * 8;
 const NS: u64 = 1_000_000_000;
 
 impl Spec {
-    /// Whether segments larger than the MTU may pass whole: where nothing is drawn for each packet, and the rates are
-    /// high. Otherwise the kernel is to cut them before they come.
+    /// Whether segments larger than the MTU may come whole: where the rates are high, and queues long. Otherwise the kernel
+    /// is to cut them before they come.
     #[must_use]
     pub fn takes_segments(&self) -> bool {
         std::iter::once(&self.all)
             .chain(self.peers.iter().map(|peer| &peer.conditions))
-            .all(|conditions| !is_per_packet(conditions) && is_fast(conditions.rate))
+            .all(|conditions| is_fast(conditions.rate) && is_long(conditions.limit, self.mtu))
     }
 
     /// Packets that may wait: as asked or, where that is left out, what the pair needs that needs the most.
@@ -72,6 +72,13 @@ pub(crate) fn is_per_packet(conditions: &LinkConditions) -> bool {
 
 fn is_fast(rate: Option<Rate>) -> bool {
     rate.is_none_or(|rate| rate.0 / NS.div_euclid(SEGMENT_NS) > SEGMENT_BITS)
+}
+
+/// Whether several segments fit a queue: packets of one come at once, and a short queue would lose some that one by one it
+/// would not.
+fn is_long(limit: Option<u32>, mtu: u32) -> bool {
+    const SEGMENTS: u64 = 4;
+    limit.is_none_or(|limit| u64::from(limit) * u64::from(mtu) * 8 >= SEGMENTS * SEGMENT_BITS)
 }
 
 /// Packets of netem's queue when nothing is said (`tc-netem(8)`, `limit`).

@@ -25,9 +25,8 @@ pub struct PortStats {
     pub over_limit: u64,
     /// Not taken by the device when they were due: it is down or gone.
     pub refused: u64,
-    /// Came as large segments although conditions are per packet; each was treated as one. Only frames that were queued
-    /// when the conditions changed do.
-    pub unsplit: u64,
+    /// Dropped: parts of large segments whose headers are not what they should be.
+    pub malformed: u64,
     /// Wait now.
     pub waiting: u64,
     /// Wait now, bytes.

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use slipway_lab::condition::{Distribution, LinkConditions, Loss};
 use slipway_lab::units::{Fraction, Rate, Seconds};
+use slipway_sys::tap::VnetHeader;
 use slipway_wire::link::{Delivery, Link, Packet, PeerIndex};
-use slipway_wire::{Direction, Peer, Spec, default_limit};
+use slipway_wire::{Direction, Peer, Spec, default_limit, frame, segment};
 
 const PACKETS: u32 = 100_000;
 const MS: u64 = 1_000_000;
@@ -448,15 +449,28 @@ fn the_limit_follows_rate_and_delay() {
 }
 
 #[test]
-fn large_segments_pass_where_nothing_is_per_packet_and_they_are_short() {
+fn large_segments_come_whole_where_they_are_short_and_fit_the_queue() {
     let takes = |all| spec(all).takes_segments();
     assert!(takes(LinkConditions { delay: ms(10.0), jitter: ms(1.0), ..Default::default() }));
-    assert!(takes(LinkConditions { rate: Some(Rate(2_000_000_000)), ..Default::default() }));
+    assert!(takes(LinkConditions { loss: Some(Loss::Random(Fraction(0.1))), gap: Some(5), ..Default::default() }));
+    assert!(takes(LinkConditions { rate: Some(Rate(2_000_000_000)), limit: Some(1000), ..Default::default() }));
     assert!(!takes(LinkConditions { rate: Some(Rate(1_000_000_000)), ..Default::default() }));
-    assert!(!takes(LinkConditions { loss: Some(Loss::Random(Fraction(1e-9))), ..Default::default() }));
-    assert!(!takes(LinkConditions { gap: Some(5), delay: ms(1.0), ..Default::default() }));
-    let peers = vec![peer(2, LinkConditions { duplicate: share(1.0), ..Default::default() })];
+    assert!(!takes(LinkConditions { limit: Some(100), ..Default::default() }));
+    let peers = vec![peer(2, LinkConditions { rate: Some(Rate(1_000_000)), ..Default::default() })];
     assert!(!Spec { peers, ..spec(LinkConditions::default()) }.takes_segments());
+}
+
+/// A segment of TCP over IPv4 to a peer, and its payload's bytes.
+fn tcp_segment(number: u8, size: u16, payload: usize) -> (VnetHeader, Vec<u8>) {
+    let mut frame = vec![0; 12];
+    frame.extend([8, 0, 0x45]);
+    frame.resize(14 + 16, 0);
+    frame.extend([10, 64, 0, number]);
+    frame.resize(34 + 12, 0);
+    frame.push(8 << 4);
+    frame.resize(34 + 32 + payload, 0);
+    let kind = if payload > size.into() { VnetHeader::GSO_TCPV4 } else { VnetHeader::GSO_NONE };
+    (VnetHeader { gso_type: kind, gso_size: size, csum_start: 34, csum_offset: 16, ..VnetHeader::default() }, frame)
 }
 
 fn fraction() -> impl Strategy<Value = Option<Fraction>> {
@@ -547,5 +561,69 @@ proptest! {
             link.leave(packet);
         }
         prop_assert_eq!(link.waiting(), (0, 0));
+    }
+    /// The same seed and the same packets have the same fates, however the kernel joined them.
+    #[test]
+    fn packets_of_a_segment_are_drawn_as_if_they_came_alone(
+        all in any_conditions(),
+        one in any_conditions(),
+        frames in proptest::collection::vec((0u64..MS, 1u16..2000, 1usize..60_000, 1u8..4), 1..20),
+    ) {
+        let spec = Spec { peers: vec![peer(2, one)], ..spec(all) };
+        let (mut alone, mut joined) = (Link::new(&spec), Link::new(&spec));
+        let mut now = 0;
+        for (pause, size, payload, number) in frames {
+            now += pause;
+            let (header, frame) = tcp_segment(number, size.max(u16::try_from(payload / 50).expect("small")), payload);
+            let packets: Vec<u32> = frame::packets(&header, &frame).collect();
+            let mut expected = Vec::new();
+            for (at, &bytes) in (0..).zip(&packets) {
+                let packet = to(&alone, number, bytes);
+                let verdict = alone.pass(now, packet);
+                expected.extend(verdict.copy.into_iter().chain(verdict.itself).map(|delivery| (at, packet, delivery)));
+            }
+            let mut parts = Vec::new();
+            segment::pass(&mut joined, now, &header, &frame, &mut parts);
+            if !joined.is_per_packet() {
+                // Nothing is drawn but the delay, which is the segment's.
+                for (_, packet, _) in expected {
+                    alone.leave(packet);
+                }
+            } else {
+                let mut expected = expected.into_iter();
+                for part in &parts {
+                    let members: Vec<_> = expected.by_ref().take(part.packets.len()).collect();
+                    prop_assert!(members.iter().map(|(at, ..)| *at).eq(part.packets.clone()));
+                    prop_assert_eq!(part.packet.packets as usize, members.len());
+                    prop_assert_eq!(part.packet.bytes, members.iter().map(|(_, packet, _)| packet.bytes).sum::<u32>());
+                    prop_assert_eq!(Some(part.delivery), members.last().map(|(.., delivery)| *delivery));
+                    prop_assert!(members.len() == 1 || members.iter().all(|(.., delivery)| delivery.damage.is_none()));
+                    members.into_iter().for_each(|(_, packet, _)| alone.leave(packet));
+                }
+                prop_assert_eq!(expected.next(), None);
+                prop_assert_eq!(alone.counts(), joined.counts());
+            }
+            parts.into_iter().for_each(|part| joined.leave(part.packet));
+            prop_assert_eq!((alone.waiting(), joined.waiting()), ((0, 0), (0, 0)));
+        }
+    }
+
+    /// Also where nothing was drawn for the packets before.
+    #[test]
+    fn packets_of_a_segment_keep_their_places(segments in proptest::collection::vec(1u32..50, 1..20)) {
+        let lossy = LinkConditions {
+            loss: Some(Loss::Random(Fraction(0.5))),
+            corrupt: share(50.0),
+            duplicate: share(50.0),
+            ..Default::default()
+        };
+        let after = |sizes: &mut dyn Iterator<Item = u32>| {
+            let mut link = Link::new(&spec(LinkConditions { delay: ms(1.0), ..Default::default() }));
+            sizes.for_each(|packets| drop(pass(&mut link, 0, Packet { packets, ..packet(100) })));
+            link.set(0, &spec(lossy.clone()), []);
+            (0..100).map(|_| pass(&mut link, 0, packet(100)).iter().map(|out| out.damage).collect()).collect::<Vec<Vec<_>>>()
+        };
+        let packets: u32 = segments.iter().sum();
+        prop_assert_eq!(after(&mut segments.into_iter()), after(&mut (0..packets).map(|_| 1)));
     }
 }

@@ -21,25 +21,26 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl VnetHeader {
-    /// Some of the packets that a large segment stands for, by their numbers from 0 on, as a frame of their own. It is a
-    /// large segment again where they are several.
+    /// Some of the packets that a large segment stands for, by their numbers from 0 on, as a frame of their own with its
+    /// header before it, to be written. It is a large segment again where they are several.
     ///
     /// `None` where there are no such packets, or the frame is not what its header says.
     #[must_use]
-    pub fn part(&self, frame: &[u8], packets: Range<usize>) -> Option<(Self, Vec<u8>)> {
+    pub fn part(&self, frame: &[u8], packets: Range<usize>) -> Option<Vec<u8>> {
         let size = usize::from(self.gso_size);
         let (headers, payload) = frame.split_at_checked(self.headers(frame)?)?;
         let from = packets.start.checked_mul(size)?;
         let to = packets.end.checked_mul(size)?.min(payload.len());
         let wanted = payload.get(from..to).filter(|wanted| !wanted.is_empty())?;
 
-        let mut part = [headers, wanted].concat();
+        let mut whole = [&[0; Self::LEN], headers, wanted].concat();
+        let (before, part) = whole.split_at_mut(Self::LEN);
         let transport = usize::from(self.csum_start);
-        number_network(&mut part, transport, packets.start)?;
+        number_network(part, transport, packets.start)?;
         add_to_sum(part.get_mut(transport + usize::from(self.csum_offset)..)?, payload.len(), wanted.len())?;
         let mut gso_type = self.gso_type;
         if gso_type == Self::GSO_UDP_L4 {
-            put_u16(&mut part, transport + 4, headers.len() - transport + wanted.len())?;
+            put_u16(part, transport + 4, headers.len() - transport + wanted.len())?;
         } else {
             let sequence = part.get_mut(transport + 4..)?.first_chunk_mut::<4>()?;
             *sequence = u32::from_be_bytes(*sequence).wrapping_add(u32::try_from(from).ok()?).to_be_bytes();
@@ -57,7 +58,8 @@ impl VnetHeader {
         } else {
             Self { gso_type: Self::GSO_NONE, gso_size: 0, hdr_len: 0, ..*self }
         };
-        Some((header, part))
+        before.copy_from_slice(&header.to_bytes());
+        Some(whole)
     }
 }
 
@@ -135,6 +137,12 @@ mod tests {
         (header, frame)
     }
 
+    fn part(header: VnetHeader, frame: &[u8], packets: Range<usize>) -> (VnetHeader, Vec<u8>) {
+        let part = header.part(frame, packets).expect("there");
+        let (header, frame) = VnetHeader::parse(&part).expect("long enough");
+        (header, frame.to_vec())
+    }
+
     fn pseudo(length: usize) -> u16 {
         let [l0, l1] = u16::try_from(length).expect("fits").to_be_bytes();
         ones_complement_sum(&[10, 64, 0, 1, 10, 64, 0, 2, 0, 6, l0, l1])
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn one_packet_in_the_middle() {
         let (header, frame) = segment(3 * SIZE);
-        let (header, mut part) = header.part(&frame, 1..2).expect("there");
+        let (mut header, mut part) = part(header, &frame, 1..2);
         assert_eq!((header.gso_type, header.gso_size), (VnetHeader::GSO_NONE, 0));
         assert_eq!(part[PAYLOAD..], frame[PAYLOAD + SIZE..PAYLOAD + 2 * SIZE]);
         assert_eq!(get_u16(&part, NETWORK + 2), Some(1500));
@@ -151,7 +159,6 @@ mod tests {
         assert_eq!(ones_complement_sum(&part[NETWORK..TRANSPORT]), 0xffff, "the header's own sum is right");
         assert_eq!(part[TRANSPORT + 4..TRANSPORT + 8], 1447u32.to_be_bytes(), "the sequence number wraps");
         assert_eq!(part[TRANSPORT + 13], 0x10);
-        let mut header = header;
         assert!(header.complete_checksum(&mut part));
         let sum = ones_complement_sum(&[&pseudo(32 + SIZE).to_be_bytes()[..], &part[TRANSPORT..]].concat());
         assert_eq!(sum, 0xffff, "a receiver takes it");
@@ -160,12 +167,12 @@ mod tests {
     #[test]
     fn first_and_last_keep_what_is_theirs() {
         let (header, frame) = segment(2 * SIZE + 1);
-        let (first, part) = header.part(&frame, 0..2).expect("there");
-        assert_eq!((first, part[TRANSPORT + 13]), (header, CWR | 0x10));
-        assert_eq!(get_u16(&part, TRANSPORT + 16), Some(pseudo(32 + 2 * SIZE)));
-        let (last, part) = header.part(&frame, 1..3).expect("there");
-        assert_eq!((last.gso_type, part[TRANSPORT + 13]), (VnetHeader::GSO_TCPV4, PSH | FIN | 0x10));
-        assert_eq!(part.len(), PAYLOAD + SIZE + 1);
+        let (first, cut) = part(header, &frame, 0..2);
+        assert_eq!((first, cut[TRANSPORT + 13]), (header, CWR | 0x10));
+        assert_eq!(get_u16(&cut, TRANSPORT + 16), Some(pseudo(32 + 2 * SIZE)));
+        let (last, cut) = part(header, &frame, 1..3);
+        assert_eq!((last.gso_type, cut[TRANSPORT + 13]), (VnetHeader::GSO_TCPV4, PSH | FIN | 0x10));
+        assert_eq!(cut.len(), PAYLOAD + SIZE + 1);
         assert_eq!(header.part(&frame, 3..4), None);
         assert_eq!(header.part(&frame, 1..1), None);
     }
@@ -183,7 +190,7 @@ mod tests {
             csum_start: 54,
             csum_offset: 6,
         };
-        let (_, part) = header.part(&frame, 2..3).expect("there");
+        let (_, part) = part(header, &frame, 2..3);
         assert_eq!((get_u16(&part, 14 + 4), get_u16(&part, 54 + 4)), (Some(508), Some(508)));
     }
 
@@ -191,9 +198,9 @@ mod tests {
         #[test]
         fn any_bytes_are_taken(bytes in proptest::collection::vec(any::<u8>(), 0..200), from in 0..9usize, count in 0..9usize) {
             if let Some((header, frame)) = VnetHeader::parse(&bytes)
-                && let Some((_, part)) = header.part(frame, from..from + count)
+                && let Some(part) = header.part(frame, from..from + count)
             {
-                prop_assert!(part.len() <= frame.len());
+                prop_assert!(part.len() <= bytes.len());
             }
         }
     }
