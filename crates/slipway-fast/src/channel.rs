@@ -1,0 +1,1 @@
+//! What routers of a lab say to each other.

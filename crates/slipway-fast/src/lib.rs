@@ -1,0 +1,14 @@
+//! The fast path for sockets: TCP connections of unmodified programs slip past the container network, under policy.
+//!
+//! A network with `driver: fast` has an ordinary container network beneath it. The few calls that set a connection up
+//! (`connect`, `accept`, `bind`, …) come to the host's router by seccomp's user notification (`seccomp_unotify(2)`);
+//! the router carries them out itself on copied arguments, and puts the finished socket into the program at the
+//! descriptor that it knows. Data then flows with no one in between: over a pair of `unix(7)` sockets within a host, over
+//! a TCP connection of the hosts' own network between two. What the fast path cannot keep as it was, it leaves on the
+//! container network, for a named reason.
+//!
+//! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
+//! - [`policy`]: who may talk to whom, how fast, and how often at once.
+
+pub mod channel;
+pub mod policy;
