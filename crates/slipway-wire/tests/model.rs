@@ -584,13 +584,8 @@ proptest! {
             }
             let mut parts = Vec::new();
             segment::pass(&mut joined, now, &header, &frame, &mut parts);
-            if !joined.is_per_packet() {
-                // Nothing is drawn but the delay, which is the segment's.
-                for (_, packet, _) in expected {
-                    alone.leave(packet);
-                }
-            } else {
-                let mut expected = expected.into_iter();
+            if joined.is_per_packet() {
+                let mut expected = expected.iter();
                 for part in &parts {
                     let members: Vec<_> = expected.by_ref().take(part.packets.len()).collect();
                     prop_assert!(members.iter().map(|(at, ..)| *at).eq(part.packets.clone()));
@@ -598,12 +593,17 @@ proptest! {
                     prop_assert_eq!(part.packet.bytes, members.iter().map(|(_, packet, _)| packet.bytes).sum::<u32>());
                     prop_assert_eq!(Some(part.delivery), members.last().map(|(.., delivery)| *delivery));
                     prop_assert!(members.len() == 1 || members.iter().all(|(.., delivery)| delivery.damage.is_none()));
-                    members.into_iter().for_each(|(_, packet, _)| alone.leave(packet));
                 }
                 prop_assert_eq!(expected.next(), None);
                 prop_assert_eq!(alone.counts(), joined.counts());
             }
-            parts.into_iter().for_each(|part| joined.leave(part.packet));
+            // Else nothing is drawn but the delay, which is the segment's.
+            for (_, packet, _) in expected {
+                alone.leave(packet);
+            }
+            for part in parts {
+                joined.leave(part.packet);
+            }
             prop_assert_eq!((alone.waiting(), joined.waiting()), ((0, 0), (0, 0)));
         }
     }
