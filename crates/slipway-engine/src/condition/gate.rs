@@ -8,9 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use slipway_lab::scenario::Direction;
-use slipway_sys::bpf::asm::{
-    AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Size, skb,
-};
+use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Size, skb};
 use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program};
 
 use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
@@ -27,10 +25,17 @@ const TC_ACT_STOLEN: i32 = 4;
 const TC_ACT_UNSPEC: i32 = -1;
 
 /// Partitions that can hold at once.
-pub(super) const LANES: usize = 8;
+pub(super) const LANES: usize = 32;
+/// Groups that a partition can have: one bit of a lane is left for the gate to count with.
+pub(super) const GROUPS: usize = 0x7fff;
 
-/// A node's group in each of the partitions that hold; 0 is none.
+/// A node's group in each of the partitions that hold, 1 to [`GROUPS`]; 0 is none.
 pub(super) type Side = [u16; LANES];
+
+/// In an [`Entry`] and the gate's code: drop everything.
+const CUT: u32 = 1;
+/// Look who is at the other end.
+const PARTED: u32 = 2;
 
 /// Bytes of [`Entry`].
 const ENTRY: usize = 8 + SIDE;
@@ -71,7 +76,13 @@ impl Gates {
     /// Changes what a gate decides by. Flag and device change together.
     pub(super) fn set(&self, gate: u32, entry: Entry) -> io::Result<()> {
         let mut value = [0; ENTRY];
-        value[..4].copy_from_slice(&u32::from(entry.cut).to_ne_bytes());
+        let verdict = match entry {
+            Entry { cut: true, .. } => CUT,
+            // In no group of any partition, as nearly always: nothing to look up.
+            Entry { side, .. } if side == Side::default() => 0,
+            _ => PARTED,
+        };
+        value[..4].copy_from_slice(&verdict.to_ne_bytes());
         value[4..8].copy_from_slice(&entry.by.to_ne_bytes());
         value[8..].copy_from_slice(&side_bytes(entry.side));
         self.entries.update(&gate.to_ne_bytes(), &value)
@@ -110,13 +121,8 @@ impl Gates {
             JumpIf(Cond::Eq, R0, Imm(0), "drop"),
             Mov(R7, Of(R0)),
             Load(Size::Word, R8, R7, 0),
-            JumpIf(Cond::Ne, R8, Imm(0), "drop"),
-            // In no group of any partition, as nearly always: nothing to look up.
-            Load(Size::Double, R8, R7, 8),
-            Load(Size::Double, R9, R7, 16),
-            Mov(R1, Of(R8)),
-            Alu(AluOp::Or, R1, Of(R9)),
-            JumpIf(Cond::Eq, R1, Imm(0), "reachable"),
+            JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
+            JumpIf(Cond::Eq, R8, Imm(CUT.cast_signed()), "drop"),
             // The other end's address. What has none is judged by nothing.
             Store(Size::Double, R10, key, Imm(0)),
             Store(Size::Double, R10, key + 8, Imm(0)),
@@ -143,26 +149,26 @@ impl Gates {
             Call(Helper::MapLookupElem),
             JumpIf(Cond::Eq, R0, Imm(0), "reachable"),
         ];
-        for half in 0..2 {
-            // R8 and R9 hold our groups, R1 theirs: four of 16 bits in each.
-            let ours = if half == 0 { R8 } else { R9 };
-            code.push(Load(Size::Double, R1, R0, half * 8));
-            for lane in 0..4 {
-                let next = NEXT[usize::from(half.unsigned_abs()) * 4 + lane];
-                code.extend([
-                    Mov(R2, Of(R1)),
-                    Alu(AluOp::And, R2, Imm(0xffff)),
-                    JumpIf(Cond::Eq, R2, Imm(0), next),
-                    Mov(R5, Of(ours)),
-                    Alu(AluOp::And, R5, Imm(0xffff)),
-                    JumpIf(Cond::Eq, R5, Imm(0), next),
-                    JumpIf(Cond::Ne, R2, Of(R5), "drop"),
-                    Label(next),
-                    Alu(AluOp::Rsh, R1, Imm(16)),
-                    Alu(AluOp::Rsh, ours, Imm(16)),
-                ]);
-            }
+        // Four lanes at a time: R8 is theirs, R9 ours, R1 where they differ. With `ONES` added to a lane, its highest bit says
+        // that it was not 0. R2 gathers lanes in which all three are not.
+        code.extend([Mov(R2, Imm(0)), Mov(R3, Imm(ONES)), Mov(R4, Imm(ONES))]);
+        code.extend([Alu(AluOp::Lsh, R3, Imm(32)), Alu(AluOp::Or, R3, Of(R4))]);
+        for word in (0..i16::MAX).step_by(8).take(LANES / 4) {
+            code.extend([
+                Load(Size::Double, R8, R0, word),
+                Load(Size::Double, R9, R7, 8 + word),
+                Mov(R1, Of(R8)),
+                Alu(AluOp::Xor, R1, Of(R9)),
+                Alu(AluOp::Add, R1, Of(R3)),
+                Alu(AluOp::Add, R8, Of(R3)),
+                Alu(AluOp::Add, R9, Of(R3)),
+                Alu(AluOp::And, R1, Of(R8)),
+                Alu(AluOp::And, R1, Of(R9)),
+                Alu(AluOp::Or, R2, Of(R1)),
+            ]);
         }
+        // Of what they gather, the highest bits: those that `ONES` leaves out.
+        code.extend([Alu(AluOp::Xor, R3, Imm(-1)), Alu(AluOp::And, R2, Of(R3)), JumpIf(Cond::Ne, R2, Imm(0), "drop")]);
         code.push(Label("reachable"));
         code.push(Load(Size::Word, R8, R7, 4));
         match direction {
@@ -195,8 +201,8 @@ impl Gates {
     }
 }
 
-/// Labels of the lanes' ends.
-const NEXT: [&str; LANES] = ["lane1", "lane2", "lane3", "lane4", "lane5", "lane6", "lane7", "lane8"];
+/// [`GROUPS`] in each of two lanes.
+const ONES: i32 = 0x7fff_7fff;
 
 /// Loads the program of a tap, or of a detour's end: what comes from there goes on to `interface`, as sent or as received
 /// by it.
@@ -346,7 +352,7 @@ mod tests {
                 side
             };
             bench.set(Entry { side: of(1), ..Entry::default() });
-            for (address, group) in [("10.0.0.2", 1), ("10.0.0.3", 0xffff), ("fd00::3", 2), ("fd00::2", 1)] {
+            for (address, group) in [("10.0.0.2", 1), ("10.0.0.3", 0x7fff), ("fd00::3", 2), ("fd00::2", 1)] {
                 bench.gates.set_side(address.parse().expect("an address"), of(group)).expect("set");
             }
             assert_eq!((bench.both("10.0.0.2"), bench.both("fd00::2")), ([PASS; 2], [PASS; 2]), "lane {lane}");
@@ -358,6 +364,20 @@ mod tests {
             assert_eq!(outcome(&bench.ingress, &asked, 0), DROP);
             bench.gates.set_side("10.0.0.3".parse().expect("an address"), Side::default()).expect("joined");
             assert_eq!(bench.both("10.0.0.3"), [PASS; 2]);
+        }
+    }
+
+    #[test]
+    fn groups_are_told_apart_to_the_last_bit() {
+        let bench = Bench::new();
+        let groups = [0, 1, 2, 3, 0x3fff, 0x4000, 0x7ffe, 0x7fff];
+        for ours in groups {
+            for theirs in groups {
+                bench.set(Entry { side: side(&[0, ours, 1]), ..Entry::default() });
+                bench.gates.set_side("10.0.0.2".parse().expect("an address"), side(&[5, theirs, 1])).expect("set");
+                let expected = if ours == theirs || ours == 0 || theirs == 0 { PASS } else { DROP };
+                assert_eq!(bench.both("10.0.0.2"), [expected; 2], "{ours} and {theirs}");
+            }
         }
     }
 

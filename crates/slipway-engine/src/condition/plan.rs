@@ -108,7 +108,7 @@ pub(super) fn side(lanes: &Lanes, node: usize) -> Side {
     let mut side = Side::default();
     for (group, lane) in side.iter_mut().zip(lanes) {
         let found = lane.iter().flatten().position(|group| group.contains(&node));
-        *group = found.map_or(0, |at| u16::try_from(at + 1).unwrap_or(u16::MAX));
+        *group = found.map_or(0, |at| u16::try_from(at + 1).unwrap_or_default());
     }
     side
 }
