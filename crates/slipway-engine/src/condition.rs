@@ -8,13 +8,15 @@
 //!   each direction;
 //! - the kernel's own queueing disciplines (**netem**, **tbf**), where it has them and they do what is asked.
 //!
-//! [`live`] is what is asked for now, [`choose`] which part serves it, [`links`] keeps the kernel in step. ADR 0009 says why.
+//! [`live`] is what is asked for now, [`choose`] which part serves it, [`links`] takes changes and [`make`] keeps the kernel in
+//! step. ADR 0009 says why.
 
 mod choose;
 mod gate;
 mod inside;
 mod links;
 mod live;
+mod make;
 mod matrices;
 mod plan;
 mod probe;

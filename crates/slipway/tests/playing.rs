@@ -243,6 +243,21 @@ fn it_plays_beside_a_job() {
 }
 
 #[test]
+fn what_events_need_is_there_before_they_are_due_and_gone_afterwards() {
+    let place = Place::new();
+    let lab = place.up("ready", FOUR);
+    let text = "events:\n  - {at: 1h, cut: n2}\n  - {at: 2h, partition: [n3, rest]}\n";
+    scenario(&place, "later", text);
+    let queues = ["tc", "qdisc", "show", "dev", "eth0"];
+    let words = ["play", &lab.name, "later.yaml", "--out", "log", "--on", "n2,n3", "--"].into_iter().chain(queues);
+    let seen = place.run(words);
+    assert_eq!(seen.matches("clsact").count(), 2, "{seen}");
+    for node in ["n2", "n3"] {
+        assert!(!lab.exec(node, queues).contains("clsact"));
+    }
+}
+
+#[test]
 fn programs_that_events_run_are_logged_with_their_ends() {
     let place = Place::new();
     let lab = place.up("programs", FOUR);

@@ -17,7 +17,7 @@ use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
 use crate::cgroup::LabGroups;
-use crate::condition::{Around, LinkAction, Links};
+use crate::condition::{Around, Links};
 use crate::disk;
 use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
@@ -282,34 +282,14 @@ impl Nodes {
         blueprint.write(&self.state)
     }
 
-    /// Changes links.
-    pub(super) fn change_links(
-        &mut self,
-        alone: SingleThread,
-        blueprint: &Blueprint,
-        number: Option<usize>,
-        action: LinkAction,
-    ) -> Result<(), String> {
-        self.with_links(alone, blueprint, |links, around| links.change(around, number, action))
-    }
-
-    /// Lifts an overlay of links' conditions.
-    pub(super) fn lift(&mut self, alone: SingleThread, blueprint: &Blueprint, number: usize) -> Result<(), String> {
-        self.with_links(alone, blueprint, |links, around| links.lift(around, number))
-    }
-
-    /// Makes all links what the lab file says.
-    pub(super) fn restore_links(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<(), String> {
-        self.with_links(alone, blueprint, Links::restore)
-    }
-
     /// Writes down how links are now.
     pub(super) fn report_links(&mut self, blueprint: &Blueprint) -> Result<(), String> {
         let report = self.links.report(&blueprint.lab);
         blueprint.dir.write_links(&report).map_err(|error| error.to_string())
     }
 
-    fn with_links(
+    /// Has something done to links.
+    pub(super) fn with_links(
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,

@@ -30,6 +30,10 @@ pub(crate) enum Request {
     Links(Option<usize>, Box<LinkAction>),
     /// Lift an overlay.
     Lift(usize),
+    /// Put in place what a change of links will need, so that little is left to do when it is asked for.
+    Prepare(Box<LinkAction>),
+    /// Take away what was so prepared and is not needed.
+    Settle,
     /// Make all links what the lab file says.
     Restore,
     /// Write down how links are now.

@@ -13,6 +13,7 @@ use slipway_sys::clone::SingleThread;
 use super::Blueprint;
 use super::birth::Nodes;
 use super::control::{self, Request};
+use crate::condition::Links;
 
 /// Serves until SIGTERM.
 pub(super) fn serve(
@@ -50,9 +51,15 @@ pub(super) fn serve(
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which),
                 Request::Halt(which) => nodes.halt(blueprint, &which),
                 Request::Kill { nodes: which, hard } => nodes.crash(blueprint, &which, hard),
-                Request::Links(number, action) => nodes.change_links(alone, blueprint, number, *action),
-                Request::Lift(number) => nodes.lift(alone, blueprint, number),
-                Request::Restore => nodes.restore_links(alone, blueprint),
+                Request::Links(number, action) => {
+                    nodes.with_links(alone, blueprint, |links, around| links.change(around, number, *action))
+                }
+                Request::Lift(number) => nodes.with_links(alone, blueprint, |links, around| links.lift(around, number)),
+                Request::Prepare(action) => {
+                    nodes.with_links(alone, blueprint, |links, around| links.prepare(around, *action))
+                }
+                Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
+                Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
                 Request::Report => nodes.report_links(blueprint),
             });
         }

@@ -109,6 +109,28 @@ fn loss(asked: Option<condition::Loss>) -> netlink::Loss {
     }
 }
 
+/// The way to an interface, which is entered when there is first something to do there.
+pub(super) struct Entrance<'a> {
+    net: BorrowedFd<'a>,
+    name: &'a str,
+    inside: Option<Inside<'a>>,
+}
+
+impl<'a> Entrance<'a> {
+    /// The way to the interface `name` in the namespace `net`.
+    pub(super) fn new(net: BorrowedFd<'a>, name: &'a str) -> Self {
+        Self { net, name, inside: None }
+    }
+
+    /// The interface from within.
+    pub(super) fn enter(&mut self) -> Result<&mut Inside<'a>, String> {
+        if self.inside.is_none() {
+            self.inside = Some(Inside::enter(self.net, self.name)?);
+        }
+        self.inside.as_mut().ok_or_else(|| "enter its network namespace".to_owned())
+    }
+}
+
 /// An interface, entered.
 pub(super) struct Inside<'a> {
     net: BorrowedFd<'a>,
@@ -120,7 +142,7 @@ pub(super) struct Inside<'a> {
 
 impl<'a> Inside<'a> {
     /// Finds the interface `name` in the namespace `net`.
-    pub(super) fn enter(net: BorrowedFd<'a>, name: &'a str) -> Result<Self, String> {
+    fn enter(net: BorrowedFd<'a>, name: &'a str) -> Result<Self, String> {
         let opened = with_net(net, Netlink::open).and_then(|socket| socket);
         let mut netlink = opened.map_err(|error| format!("enter its network namespace: {error}"))?;
         let link = netlink.link(name).map_err(|error| error.to_string())?;

@@ -8,16 +8,14 @@ use slipway_lab::matrix::Matrix;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction;
 use slipway_sys::clone::SingleThread;
-use slipway_wire::{Peer, Spec, Wire};
+use slipway_wire::Wire;
 
-use super::choose::{Mechanism, loses_all};
-use super::gate::{Entry, Gates, Side};
-use super::inside::{Inside, Shape};
+use super::gate::{GROUPS, Gates, Side};
 use super::live::{LinkAction, Live, Place};
-use super::plan::{BOTH, Basis, Lanes, Plan, Way, addresses, arrange, has_interfaces, plan, side};
+use super::make::Interface;
+use super::plan::{Basis, Lanes, Plan, addresses, arrange, has_interfaces, plan, side};
 use super::probe::LinkMeans;
 use super::report::WireState;
-use super::seed::seed;
 
 /// Everything the anchor holds of a lab's links.
 #[derive(Debug, Default)]
@@ -26,40 +24,23 @@ pub(crate) struct Links {
     pub(super) live: Live,
     pub(super) lanes: Lanes,
     means: OnceCell<LinkMeans>,
-    gates: Option<Gates>,
+    pub(super) gates: Option<Gates>,
     pub(super) wire: Option<Wire>,
     pub(super) wire_state: WireState,
     /// Interfaces that have or had conditions.
     pub(super) interfaces: BTreeMap<Place, Interface>,
+    /// Interfaces that keep their gates although nothing needs them now: something will, and soon.
+    pub(super) ready: BTreeSet<Place>,
 }
 
-/// What has been made of an interface.
-#[derive(Debug)]
-pub(super) struct Interface {
-    pub(super) plan: Plan,
-    /// Its place among all that were made: what its gates and ports are numbered by.
-    pub(super) number: u32,
-    /// Bytes.
-    mtu: u32,
-    /// Whether the gate's programs are attached.
-    gate: bool,
-    ways: [Made; 2],
-}
-
-/// What has been made for one direction.
-#[derive(Debug, Default)]
-struct Made {
-    /// What its gate decides by.
-    entry: Entry,
-    /// The tap's interface index, where there is one. It stays, idle, when the wire is not wanted any more: frames that are
-    /// under way still come out.
-    tap: Option<u32>,
-    /// What the wire was told last.
-    spec: Option<Spec>,
-    /// The queueing discipline that is in place.
-    shape: Option<Shape>,
-    /// Interface index of the detour on which it is, for what the node receives.
-    detour: Option<u32>,
+/// What a change comes to, before any of it is so.
+struct Asked {
+    live: Live,
+    lanes: Lanes,
+    /// Nodes whose groups in partitions change.
+    moved: Vec<(usize, Side)>,
+    /// Interfaces that it may concern, as they are to be.
+    plans: Vec<(Place, Plan)>,
 }
 
 /// What a change of links needs of its surroundings.
@@ -83,12 +64,13 @@ impl Links {
 
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
     pub(crate) fn check(&self, lab: &Lab) -> Result<(), String> {
-        every_place(lab, 0..lab.nodes.len()).into_iter().try_for_each(|place| self.plan(lab, place).map(drop))
+        self.plans(lab, every_place(lab, 0..lab.nodes.len())).map(drop)
     }
 
     /// Makes the links of nodes as they are asked to be.
     pub(crate) fn establish(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), String> {
-        self.refresh(around, every_place(around.lab, nodes.iter().copied()))
+        let plans = self.plans(around.lab, every_place(around.lab, nodes.iter().copied()))?;
+        self.refresh(around, plans)
     }
 
     /// Changes links, until something changes them again or, as overlay `number`, until that is lifted. What cannot be
@@ -101,10 +83,34 @@ impl Links {
     ) -> Result<(), String> {
         let places = about(around.lab, &action);
         self.check_action(around.lab, &action, &places)?;
-        self.with(around, places, |live| match number {
+        let asked = self.asked(around.lab, places, |live| match number {
             Some(number) => live.lay(number, action),
             None => live.change(action),
+        })?;
+        self.enact(around, asked)
+    }
+
+    /// Puts in place what an action will need, so that little is left to do when its time comes. Until then it lets pass
+    /// what passes now. It stays until [`settle`](Self::settle).
+    pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), String> {
+        if self.wire_state == WireState::Dead {
+            // The next change sees to that.
+            return Ok(());
+        }
+        let places = about(around.lab, &action);
+        self.check_action(around.lab, &action, &places)?;
+        let asked = self.asked(around.lab, places, |live| live.change(action))?;
+        asked.plans.into_iter().try_for_each(|(place, plan)| {
+            let prepared = self.make_ready(around, place, &plan);
+            prepared.map_err(|error| format!("prepare {}: {error}", around.lab.port_name(place)))
         })
+    }
+
+    /// Takes away what was prepared and is not needed.
+    pub(crate) fn settle(&mut self, around: &Around<'_>) -> Result<(), String> {
+        let places = std::mem::take(&mut self.ready);
+        let plans = self.plans(around.lab, places)?;
+        self.refresh(around, plans)
     }
 
     /// Whether an action is about what there is, and its conditions can hold together with those that hold already.
@@ -125,6 +131,12 @@ impl Links {
             ));
         }
         if let LinkAction::Partition { groups } = action {
+            if groups.len() > GROUPS {
+                return Err(format!(
+                    "part the nodes: {} groups are too many\nHint: at most {GROUPS} are possible",
+                    groups.len()
+                ));
+            }
             let mut seen = BTreeSet::new();
             if let Some(&twice) = groups.iter().flatten().find(|&node| !seen.insert(node)) {
                 let name = &lab.nodes[twice].name;
@@ -159,46 +171,48 @@ impl Links {
     pub(crate) fn lift(&mut self, around: &Around<'_>, number: usize) -> Result<(), String> {
         let Some(action) = self.live.overlay(number) else { return Ok(()) };
         let places = about(around.lab, action);
-        self.with(around, places, |live| live.lift(number))
+        let asked = self.asked(around.lab, places, |live| live.lift(number))?;
+        self.enact(around, asked)
     }
 
     /// Makes all links what the lab file says.
     pub(crate) fn restore(&mut self, around: &Around<'_>) -> Result<(), String> {
+        self.ready.clear();
         let places = self.interfaces.keys().copied().collect();
-        self.with(around, places, |live| *live = Live::default())
+        let asked = self.asked(around.lab, places, |live| *live = Live::default())?;
+        self.enact(around, asked)
     }
 
-    /// Has `change` done to what is asked for, and then to the kernel, at these places and wherever partitions change.
-    fn with(
-        &mut self,
-        around: &Around<'_>,
-        mut places: BTreeSet<Place>,
-        change: impl FnOnce(&mut Live),
-    ) -> Result<(), String> {
+    /// What there is to do at `places`, and wherever partitions change, once `change` is made. What cannot be is refused.
+    fn asked(&self, lab: &Lab, mut places: BTreeSet<Place>, change: impl FnOnce(&mut Live)) -> Result<Asked, String> {
         let mut live = self.live.clone();
         change(&mut live);
         let lanes = arrange(&self.lanes, live.partitions()).ok_or_else(|| {
             format!("part the nodes: {} partitions hold already\nHint: `slipway join` ends them", self.lanes.len())
         })?;
         // Most changes are of no partition.
-        let nodes = if lanes == self.lanes { 0 } else { around.lab.nodes.len() };
+        let nodes = if lanes == self.lanes { 0 } else { lab.nodes.len() };
         let moved: Vec<(usize, Side)> = (0..nodes)
             .map(|node| (node, side(&lanes, node)))
             .filter(|&(node, now)| now != side(&self.lanes, node))
             .collect();
-        places.extend(every_place(around.lab, moved.iter().map(|&(node, _)| node)));
-        let before = (std::mem::replace(&mut self.live, live), std::mem::replace(&mut self.lanes, lanes));
-        if let Err(refused) = places.iter().try_for_each(|&place| self.plan(around.lab, place).map(drop)) {
-            (self.live, self.lanes) = before;
-            return Err(refused);
-        }
+        places.extend(every_place(lab, moved.iter().map(|&(node, _)| node)));
+        let planned = |place| Ok((place, self.plan(lab, &live, &lanes, place)?));
+        let plans = places.into_iter().map(planned).collect::<Result<_, String>>()?;
+        Ok(Asked { live, lanes, moved, plans })
+    }
+
+    /// Makes it so.
+    fn enact(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), String> {
+        let Asked { live, lanes, moved, plans } = asked;
+        (self.live, self.lanes) = (live, lanes);
         for (node, side) in moved {
             let networks = around.lab.nodes[node].interfaces.iter().map(|interface| interface.network);
             for address in networks.flat_map(|network| addresses(around.lab, node, network)) {
                 self.gates(around.lab)?.set_side(address, side).map_err(|error| format!("part the nodes: {error}"))?;
             }
         }
-        self.refresh(around, places)
+        self.refresh(around, plans)
     }
 
     /// Notes that a child ended. True where it was the wire: what goes by way of it is lost from now on.
@@ -208,186 +222,43 @@ impl Links {
         }
         self.wire = None;
         self.wire_state = WireState::Dead;
-        for way in self.interfaces.values_mut().flat_map(|interface| &mut interface.ways) {
-            (way.tap, way.spec) = (None, None);
-        }
+        self.interfaces.values_mut().for_each(Interface::lose_wire);
         true
     }
 
-    fn plan(&self, lab: &Lab, place: Place) -> Result<Plan, String> {
-        let Self { matrices, live, lanes, means, .. } = self;
+    fn plan(&self, lab: &Lab, live: &Live, lanes: &Lanes, place: Place) -> Result<Plan, String> {
+        let Self { matrices, means, .. } = self;
         let basis = Basis { lab, matrices, live, lanes, means };
         plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", lab.port_name(place)))
     }
 
-    /// Brings the kernel in step at these places. All are tried; the first failure is told.
-    fn refresh(&mut self, around: &Around<'_>, mut places: BTreeSet<Place>) -> Result<(), String> {
+    /// An interface as it is to be now.
+    pub(super) fn plan_now(&self, lab: &Lab, place: Place) -> Result<Plan, String> {
+        self.plan(lab, &self.live, &self.lanes, place)
+    }
+
+    /// Interfaces as they are to be now.
+    fn plans(&self, lab: &Lab, places: impl IntoIterator<Item = Place>) -> Result<Vec<(Place, Plan)>, String> {
+        places.into_iter().map(|place| Ok((place, self.plan_now(lab, place)?))).collect()
+    }
+
+    /// Brings the kernel in step with these plans. All are tried; the first failure is told.
+    fn refresh(&mut self, around: &Around<'_>, mut plans: Vec<(Place, Plan)>) -> Result<(), String> {
         if self.wire_state == WireState::Dead {
             // A new wire knows nothing of the ports of the old one.
             let silent = self.interfaces.iter().filter(|(_, interface)| interface.plan.takes_wire());
-            places.extend(silent.map(|(&place, _)| place));
+            let silent =
+                silent.map(|(&place, _)| place).filter(|place| plans.iter().all(|(planned, _)| planned != place));
+            plans.extend(self.plans(around.lab, silent)?);
         }
         let mut outcome = Ok(());
-        for place in places {
-            let plan = self.plan(around.lab, place)?;
+        for (place, plan) in plans {
             let made = self.make(around, place, plan);
             let of = |error: String| format!("set conditions of {}: {error}", around.lab.port_name(place));
             outcome = outcome.and(made.map_err(of));
         }
         outcome
     }
-
-    /// Makes an interface what it is to be.
-    fn make(&mut self, around: &Around<'_>, place: Place, plan: Plan) -> Result<(), String> {
-        let Some(net) = (around.net)(place.0) else { return Ok(()) };
-        let name = &around.lab.nodes[place.0].interfaces[place.1].name;
-        let mut interface = match self.interfaces.remove(&place) {
-            Some(interface) => interface,
-            None if plan.is_nothing() => return Ok(()),
-            None => {
-                let number = u32::try_from(self.interfaces.len()).map_err(|error| error.to_string())?;
-                let mtu = Inside::enter(net, name)?.mtu;
-                Interface { plan: plan.clone(), number, mtu, gate: false, ways: Default::default() }
-            }
-        };
-        interface.plan = plan;
-        let made = self.keep_in_step(around, place, &mut interface, &mut || Inside::enter(net, name));
-        self.interfaces.insert(place, interface);
-        made
-    }
-
-    /// Does what is needed and no more: first what packets are to pass through is made, then they are sent there, in one
-    /// step, and then what they no longer pass is taken away.
-    fn keep_in_step<'a>(
-        &mut self,
-        around: &Around<'_>,
-        place: Place,
-        interface: &mut Interface,
-        enter: &mut dyn FnMut() -> Result<Inside<'a>, String>,
-    ) -> Result<(), String> {
-        let Interface { plan, number, mtu, gate, ways } = interface;
-        for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
-            let seed = || seed(around.lab, place, direction, None);
-            let shape = match way.choice.mechanism {
-                Mechanism::Tbf => Some(Shape::tbf(&way.all, *mtu)),
-                Mechanism::Netem => Some(Shape::netem(&way.all, *mtu, seed())),
-                Mechanism::Native | Mechanism::Gate => None,
-                Mechanism::Wire => {
-                    let spec = spec(around.lab, place, direction, way, *mtu);
-                    self.send_by_wire(around, port(*number, direction), direction, spec, made, enter)?;
-                    None
-                }
-            };
-            if shape.is_some() && made.shape != shape {
-                let mut inside = enter()?;
-                if direction == Direction::Ingress && made.detour.is_none() {
-                    made.detour = Some(inside.make_detour()?);
-                }
-                inside.reshape(made.detour, made.shape.as_ref(), shape.as_ref())?;
-                made.shape = shape;
-            }
-        }
-        let takes_gate = plan.takes_gate();
-        for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
-            let mechanism = way.choice.mechanism;
-            let entry = Entry {
-                cut: plan.cut || mechanism == Mechanism::Gate && loses_all(&way.all),
-                by: match mechanism {
-                    // What is sent to a device that is not there is lost.
-                    Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
-                    Mechanism::Tbf | Mechanism::Netem if direction == Direction::Ingress => {
-                        made.detour.unwrap_or(u32::MAX)
-                    }
-                    _ => 0,
-                },
-                side: plan.side,
-            };
-            if entry != made.entry {
-                let set = self.gates(around.lab)?.set(port(*number, direction), entry);
-                set.map_err(|error| format!("write to its gate: {error}"))?;
-                made.entry = entry;
-            }
-            if takes_gate && !*gate && direction == BOTH[1] {
-                let gates = self.gates(around.lab)?;
-                let program = |direction| gates.program(port(*number, direction), direction);
-                let [egress, ingress] = BOTH.map(program);
-                let says = |error: slipway_sys::bpf::LoadError| error.to_string();
-                enter()?.attach(&egress.map_err(says)?, &ingress.map_err(says)?)?;
-                *gate = true;
-            }
-        }
-        for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
-            let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);
-            if !shaped && made.shape.is_some() {
-                match made.detour {
-                    Some(begin) => enter()?.remove_detour(begin)?,
-                    None => enter()?.reshape(None, made.shape.as_ref(), None)?,
-                }
-                (made.shape, made.detour) = (None, None);
-            }
-        }
-        if *gate && !takes_gate {
-            enter()?.detach()?;
-            *gate = false;
-        }
-        Ok(())
-    }
-
-    /// Has the wire carry a port so, which it is given if it does not have it.
-    fn send_by_wire<'a>(
-        &mut self,
-        around: &Around<'_>,
-        port: u32,
-        direction: Direction,
-        spec: Spec,
-        made: &mut Made,
-        enter: &mut dyn FnMut() -> Result<Inside<'a>, String>,
-    ) -> Result<(), String> {
-        let wire = self.wire(around)?;
-        if made.tap.is_none() {
-            let (tap, index) = enter()?.make_tap(direction)?;
-            wire.attach(port, &tap, &spec).map_err(|error| error.to_string())?;
-            (made.tap, made.spec) = (Some(index), Some(spec));
-        } else if made.spec.as_ref() != Some(&spec) {
-            wire.set(port, &spec).map_err(|error| error.to_string())?;
-            made.spec = Some(spec);
-        }
-        Ok(())
-    }
-
-    /// The lab's wire, started if it does not run.
-    fn wire(&mut self, around: &Around<'_>) -> Result<&mut Wire, String> {
-        if self.wire.is_none() {
-            self.wire = Some(Wire::start(around.alone).map_err(|error| error.to_string())?);
-            self.wire_state = WireState::Running;
-        }
-        self.wire.as_mut().ok_or_else(|| "start the wire".to_owned())
-    }
-
-    /// The lab's gates, made if there are none.
-    fn gates(&mut self, lab: &Lab) -> Result<&Gates, String> {
-        if self.gates.is_none() {
-            let interfaces: usize = lab.nodes.iter().map(|node| node.interfaces.len()).sum();
-            let gates = Gates::new(2 * interfaces, 2 * interfaces);
-            self.gates = Some(gates.map_err(|error| format!("make the maps of the lab's gates: {error}"))?);
-        }
-        self.gates.as_ref().ok_or_else(|| "make the lab's gates".to_owned())
-    }
-}
-
-fn spec(lab: &Lab, place: Place, direction: Direction, way: &Way, mtu: u32) -> Spec {
-    let network = lab.nodes[place.0].interfaces[place.1].network;
-    let peers = way.peers.iter().map(|(&peer, conditions)| Peer {
-        addresses: addresses(lab, peer, network).collect(),
-        seed: seed(lab, place, direction, Some(peer)),
-        conditions: conditions.clone(),
-    });
-    Spec { direction, seed: seed(lab, place, direction, None), all: way.all.clone(), peers: peers.collect(), mtu }
-}
-
-/// What a direction is to its gate and to the wire.
-pub(super) fn port(interface: u32, direction: Direction) -> u32 {
-    2 * interface + u32::from(direction == Direction::Ingress)
 }
 
 /// All interfaces of nodes that have any of their own.
@@ -404,24 +275,5 @@ fn about(lab: &Lab, action: &LinkAction) -> BTreeSet<Place> {
             senders.filter(|&(node, slot)| pair.is_from(node, lab.nodes[node].interfaces[slot].network)).collect()
         }
         other => other.interfaces().iter().copied().collect(),
-    }
-}
-
-impl Plan {
-    /// Whether there is nothing to do.
-    fn is_nothing(&self) -> bool {
-        self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
-    }
-
-    fn takes_wire(&self) -> bool {
-        self.ways.iter().any(|way| way.choice.mechanism == Mechanism::Wire)
-    }
-
-    fn takes_gate(&self) -> bool {
-        let [egress, ingress] = &self.ways;
-        matches!(egress.choice.mechanism, Mechanism::Wire | Mechanism::Gate)
-            || ingress.choice.mechanism != Mechanism::Native
-            || self.cut
-            || self.side != Side::default()
     }
 }

@@ -9,8 +9,9 @@ use slipway_lab::model::Lab;
 use slipway_wire::PortStats;
 
 use super::choose::Mechanism;
-use super::links::{Interface, Links, port};
+use super::links::Links;
 use super::live::{Groups, Place};
+use super::make::{Interface, port};
 use super::plan::BOTH;
 
 /// A lab's links, as far as they differ from the machine's own.

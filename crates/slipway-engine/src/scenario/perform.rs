@@ -54,6 +54,7 @@ pub fn play(
     folder.begin(kept)?;
     let lab = running.lab.clone();
     let mut stage = Stage::open(root, running, claim, kept.limits.clone(), kept.folder.clone())?;
+    stage.prepare(&kept.schedule);
     if let Some(Beside { job, line }) = beside {
         stage.start_job(job, line)?;
     }
@@ -85,6 +86,7 @@ pub fn play_on(
     let lab = running.lab.clone();
     let mut log = Log::go_on(&folder, &kept.folder)?;
     let mut stage = Stage::open(root, running, claim, kept.limits, kept.folder)?;
+    stage.prepare(&kept.schedule);
     for event in earlier.events().filter(|event| matches!(event.outcome, play::Outcome::Done { .. })) {
         if let Some(event) = kept.schedule.events.get(event.number) {
             stage.remember(event.number, &event.action);
@@ -101,6 +103,7 @@ pub fn play_on(
 }
 
 fn finish(mut stage: Stage, played: std::io::Result<Outcome>) -> Result<Performance, ScenarioError> {
+    stage.settle();
     let job = stage.end_job()?;
     let played = played.map_err(ScenarioError::io("play the scenario"))?;
     Ok(Performance { played, job, signal: stage.signal() })

@@ -1,5 +1,6 @@
 //! The platform of a running lab: what a player's acts come to there, and what happens meanwhile.
 
+mod act;
 mod hear;
 
 use std::io;
@@ -14,9 +15,8 @@ use rustix::time::{
     timerfd_settime,
 };
 use slipway_lab::model::{Job, Limits};
-use slipway_lab::scenario::{Action, Kill};
+use slipway_lab::scenario::Action;
 use slipway_sys::clone::SingleThread;
-use slipway_sys::process::ProcessId;
 use slipway_sys::signals::Taken;
 
 use super::ask::Asked;
@@ -29,7 +29,6 @@ use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
 use crate::anchor::control::Request;
-use crate::condition::{LinkAction, Pair};
 use crate::job::{self, Outcome};
 use crate::lab::Running;
 use crate::state::StateRoot;
@@ -81,8 +80,10 @@ struct Helper {
 /// Why the anchor was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// For an event.
-    Event(usize),
+    /// For an event that is about nodes.
+    Nodes(usize),
+    /// For an event that is about links.
+    Links(usize),
     /// To know what became of a node that has ended: once it answers, it has seen to that.
     Look(usize),
     /// To forget a change that cannot be felt any more.
@@ -218,121 +219,6 @@ impl Stage {
             work(Running::open(&root, &name).map_err(|error| error.to_string()), teller);
         })
     }
-
-    /// As [`beside`](Self::beside), for an event.
-    fn beside_for(
-        &mut self,
-        number: usize,
-        bond: Bond,
-        work: impl FnOnce(Result<Running, String>, &mut Teller),
-    ) -> Begun {
-        match self.beside(bond, work) {
-            Ok(process) => {
-                self.beside.push(Helper { event: number, process, told: false });
-                Begun::UnderWay
-            }
-            Err(error) => Begun::Failed(format!("start a process beside the player: {error}")),
-        }
-    }
-
-    fn ask(&mut self, purpose: Purpose, request: &Request) -> Begun {
-        match Asked::ask(&self.running.dir().control(), request) {
-            Ok(asked) => {
-                self.asked.push((purpose, asked));
-                Begun::UnderWay
-            }
-            Err(error) => Begun::Failed(format!("ask the lab's anchor: {error}")),
-        }
-    }
-
-    fn kill(&mut self, number: usize, nodes: Vec<usize>, how: Kill) -> Begun {
-        if let Err(error) = self.watch.forget(&nodes) {
-            return Begun::Failed(error.to_string());
-        }
-        match how {
-            Kill::Soft | Kill::Hard => {
-                self.ask(Purpose::Event(number), &Request::Kill { nodes, hard: matches!(how, Kill::Hard) })
-            }
-            Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
-                let killed = running.and_then(|running| running.kill(&nodes, how).map_err(|error| error.to_string()));
-                teller.tell(&News::Finished(killed));
-            }),
-        }
-    }
-
-    fn run(&mut self, number: usize, nodes: &[usize], command: &[String]) -> Begun {
-        let output = self.output.join(format!("event-{number}"));
-        let job = Job {
-            command: command.to_vec(),
-            mpi: None,
-            ranks: None,
-            nodes: nodes.to_vec(),
-            timeout: None,
-            workdir: None,
-            env: std::collections::BTreeMap::new(),
-            figure: None,
-        };
-        let begun = self.beside_for(number, Bond::Free, |running, teller| {
-            teller.tell(&News::Finished(running.as_ref().map(drop).map_err(Clone::clone)));
-            let Ok(running) = running else { return };
-            let ended = match job::run(&running, &job, &output, &mut |_| {}) {
-                Ok(outcome) => outcome.programs.into_iter().map(|ran| (ran.node, ran.code)).collect(),
-                Err(error) => {
-                    // Its words belong with what the programs say.
-                    let _ = std::fs::write(output.join("failure"), format!("failed to {error}\n"));
-                    let code = error.code();
-                    job.nodes.iter().map(|&node| (running.lab.nodes[node].name.clone(), code)).collect()
-                }
-            };
-            teller.tell(&News::Ended(ended));
-        });
-        if let Some(Helper { process, .. }) = self.beside.last().filter(|_| begun == Begun::UnderWay)
-            && let Ok(id) = ProcessId::of(process.pid())
-            && let Err(error) = self.folder.note_program(number, id)
-        {
-            process.signal(Signal::TERM);
-            return Begun::Failed(format!("note which process runs the programs: {error}"));
-        }
-        begun
-    }
-
-    fn end_programs(&mut self, number: usize, of: usize) -> Begun {
-        if let Some(helper) = self.beside.iter().find(|helper| helper.event == of) {
-            helper.process.signal(Signal::TERM);
-            self.ending.push((number, of));
-            return Begun::UnderWay;
-        }
-        // Ended by now, or started by a player that was killed.
-        match self.folder.program(of).map(|process| process.signal(Signal::TERM)) {
-            Some(Err(error)) => Begun::Failed(format!("end the programs: {error}")),
-            _ => Begun::Done,
-        }
-    }
-
-    /// Conditions and limits.
-    fn change(&mut self, number: usize, action: &Action) -> Begun {
-        if let Action::Node { nodes, change } = action {
-            return match self.running.set_node(nodes, change) {
-                Ok(_) => {
-                    self.limits.lay(number, nodes, change);
-                    Begun::Done
-                }
-                Err(error) => Begun::Failed(error.to_string()),
-            };
-        }
-        match on_links(action) {
-            Some(action) => self.ask(Purpose::Event(number), &Request::Links(Some(number), Box::new(action))),
-            None => Begun::Failed("change what is no condition".to_owned()),
-        }
-    }
-
-    fn undo(&mut self, number: usize, change: usize) -> Begun {
-        let Some(back) = self.limits.lift(change) else {
-            return self.ask(Purpose::Event(number), &Request::Lift(change));
-        };
-        let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
-        done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
-    }
 }
 
 impl Drop for Stage {
@@ -369,7 +255,7 @@ impl Platform for Stage {
             Act::Change(action) => self.change(number, action),
             Act::Undo(change) => self.undo(number, *change),
             Act::Kill(nodes, how) => self.kill(number, nodes.clone(), *how),
-            Act::Start(nodes) => self.ask(Purpose::Event(number), &Request::Start(nodes.clone())),
+            Act::Start(nodes) => self.ask(Purpose::Nodes(number), &Request::Start(nodes.clone())),
             Act::Freeze(nodes) => done(self.running.freeze(nodes)),
             Act::Thaw(nodes) => done(self.running.thaw(nodes)),
             Act::Run(nodes, command) => self.run(number, nodes, command),
@@ -396,23 +282,6 @@ impl Platform for Stage {
 
 fn done(result: Result<(), crate::lab::LabError>) -> Begun {
     result.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
-}
-
-/// The part of an action that is about links.
-fn on_links(action: &Action) -> Option<LinkAction> {
-    Some(match action {
-        Action::Link { interfaces, direction, change } => {
-            LinkAction::Link { interfaces: interfaces.clone(), direction: *direction, change: change.clone() }
-        }
-        Action::Pair { from, to, network, change } => {
-            LinkAction::Pair(Pair { from: from.clone(), to: to.clone(), network: *network, change: change.clone() })
-        }
-        Action::Cut { interfaces } => LinkAction::Cut { interfaces: interfaces.clone() },
-        Action::Heal { interfaces } => LinkAction::Heal { interfaces: interfaces.clone() },
-        Action::Partition { groups } => LinkAction::Partition { groups: groups.clone() },
-        Action::Join => LinkAction::Join,
-        _ => return None,
-    })
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, which is never negative.

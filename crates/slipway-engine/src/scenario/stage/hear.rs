@@ -125,20 +125,16 @@ impl Stage {
     pub(super) fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
         let (purpose, asked) = self.asked.remove(at);
         let answer = asked.answer();
-        if purpose == Purpose::Forget {
-            return Ok(Vec::new());
-        }
-        if purpose == Purpose::Wire {
-            if let Ok(report) = self.running.dir().read_links() {
-                self.wire.look(&report);
-            }
-            return Ok(Vec::new());
-        }
-        let mut happened = self.refresh()?;
         match purpose {
-            Purpose::Forget | Purpose::Wire => {}
-            Purpose::Event(number) => happened.push(Happening::Finished(number, answer)),
+            Purpose::Forget => Ok(Vec::new()),
+            Purpose::Links(number) => Ok(vec![Happening::Finished(number, answer)]),
+            Purpose::Nodes(number) => {
+                let mut happened = self.refresh()?;
+                happened.push(Happening::Finished(number, answer));
+                Ok(happened)
+            }
             Purpose::Look(node) => {
+                let mut happened = self.refresh()?;
                 let change = match self.running.state.nodes[node].status {
                     NodeStatus::Stopped => Change::Stopped,
                     NodeStatus::Dead => Change::Died,
@@ -146,9 +142,15 @@ impl Stage {
                     NodeStatus::Running => return Ok(happened),
                 };
                 happened.push(Happening::NodeEnded(node, change));
+                Ok(happened)
+            }
+            Purpose::Wire => {
+                if let Ok(report) = self.running.dir().read_links() {
+                    self.wire.look(&report);
+                }
+                Ok(Vec::new())
             }
         }
-        Ok(happened)
     }
 
     pub(super) fn hear(&mut self, token: Token) -> io::Result<Vec<Happening>> {

@@ -1,0 +1,278 @@
+//! The kernel, kept in step with what is asked of a lab's links.
+
+use slipway_lab::model::Lab;
+use slipway_lab::scenario::Direction;
+use slipway_wire::{Peer, Spec, Wire};
+
+use super::choose::{Mechanism, loses_all};
+use super::gate::{Entry, Gates, Side};
+use super::inside::{Entrance, Shape};
+use super::links::{Around, Links};
+use super::live::Place;
+use super::plan::{BOTH, Plan, Way, addresses};
+use super::report::WireState;
+use super::seed::seed;
+
+/// What has been made of an interface.
+#[derive(Debug)]
+pub(super) struct Interface {
+    pub(super) plan: Plan,
+    /// Its place among all that were made: what its gates and ports are numbered by.
+    pub(super) number: u32,
+    /// Bytes.
+    mtu: u32,
+    /// Whether the gate's programs are attached.
+    gate: bool,
+    ways: [Made; 2],
+}
+
+/// What has been made for one direction.
+#[derive(Debug, Default)]
+struct Made {
+    /// What its gate decides by.
+    entry: Entry,
+    /// The tap's interface index, where there is one. It stays, idle, when the wire is not wanted any more: frames that are
+    /// under way still come out.
+    tap: Option<u32>,
+    /// What the wire was told last.
+    spec: Option<Spec>,
+    /// The queueing discipline that is in place.
+    shape: Option<Shape>,
+    /// Interface index of the detour on which it is, for what the node receives.
+    detour: Option<u32>,
+}
+
+impl Interface {
+    /// Notes that the wire has ended, and its taps with it.
+    pub(super) fn lose_wire(&mut self) {
+        for way in &mut self.ways {
+            (way.tap, way.spec) = (None, None);
+        }
+    }
+}
+
+impl Links {
+    /// Makes an interface what it is to be: what is needed and no more. First what packets are to pass through is made, then
+    /// they are sent there, in one step, and then what they no longer pass is taken away.
+    pub(super) fn make(&mut self, around: &Around<'_>, place: Place, plan: Plan) -> Result<(), String> {
+        if plan.is_nothing() && !self.interfaces.contains_key(&place) {
+            return Ok(());
+        }
+        let takes_gate = plan.takes_gate() || self.ready.contains(&place);
+        self.at(around, place, plan, |links, interface, entrance| {
+            links.lay_ways(around, place, interface, entrance)?;
+            links.set_entries(around.lab, interface)?;
+            if takes_gate {
+                links.attach_gate(around.lab, interface, entrance)?;
+            }
+            clear(interface, entrance, takes_gate)
+        })
+    }
+
+    /// Puts at an interface what `plan` will need. What it is to be now is as before.
+    pub(super) fn make_ready(&mut self, around: &Around<'_>, place: Place, plan: &Plan) -> Result<(), String> {
+        let now = self.plan_now(around.lab, place)?;
+        self.at(around, place, now, |links, interface, entrance| {
+            for (direction, way) in BOTH.into_iter().zip(&plan.ways) {
+                if way.choice.mechanism == Mechanism::Wire {
+                    let made = &mut interface.ways[usize::from(direction == Direction::Ingress)];
+                    if made.tap.is_none() {
+                        let spec = spec(around.lab, place, direction, way, interface.mtu);
+                        links.send_by_wire(around, port(interface.number, direction), spec, made, entrance)?;
+                    }
+                }
+            }
+            if plan.takes_gate() {
+                links.attach_gate(around.lab, interface, entrance)?;
+                links.ready.insert(place);
+            }
+            Ok(())
+        })
+    }
+
+    /// Has work done at an interface of which nothing may have been made yet. One that has no namespace has none to be done.
+    fn at(
+        &mut self,
+        around: &Around<'_>,
+        place: Place,
+        plan: Plan,
+        work: impl FnOnce(&mut Self, &mut Interface, &mut Entrance<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Some(net) = (around.net)(place.0) else { return Ok(()) };
+        let mut entrance = Entrance::new(net, &around.lab.nodes[place.0].interfaces[place.1].name);
+        let mut interface = if let Some(interface) = self.interfaces.remove(&place) {
+            Interface { plan, ..interface }
+        } else {
+            let number = u32::try_from(self.interfaces.len()).map_err(|error| error.to_string())?;
+            let mtu = entrance.enter()?.mtu;
+            Interface { plan, number, mtu, gate: false, ways: Default::default() }
+        };
+        let outcome = work(self, &mut interface, &mut entrance);
+        self.interfaces.insert(place, interface);
+        outcome
+    }
+
+    /// Makes what packets are to pass through.
+    fn lay_ways(
+        &mut self,
+        around: &Around<'_>,
+        place: Place,
+        interface: &mut Interface,
+        entrance: &mut Entrance<'_>,
+    ) -> Result<(), String> {
+        let Interface { plan, number, mtu, ways, .. } = interface;
+        for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
+            let shape = match way.choice.mechanism {
+                Mechanism::Tbf => Shape::tbf(&way.all, *mtu),
+                Mechanism::Netem => Shape::netem(&way.all, *mtu, seed(around.lab, place, direction, None)),
+                Mechanism::Native | Mechanism::Gate => continue,
+                Mechanism::Wire => {
+                    let spec = spec(around.lab, place, direction, way, *mtu);
+                    self.send_by_wire(around, port(*number, direction), spec, made, entrance)?;
+                    continue;
+                }
+            };
+            if made.shape.as_ref() != Some(&shape) {
+                let inside = entrance.enter()?;
+                if direction == Direction::Ingress && made.detour.is_none() {
+                    made.detour = Some(inside.make_detour()?);
+                }
+                inside.reshape(made.detour, made.shape.as_ref(), Some(&shape))?;
+                made.shape = Some(shape);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down for its gates what they are to decide by.
+    fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<(), String> {
+        let Interface { plan, number, ways, .. } = interface;
+        for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
+            let mechanism = way.choice.mechanism;
+            let entry = Entry {
+                cut: plan.cut || mechanism == Mechanism::Gate && loses_all(&way.all),
+                by: match mechanism {
+                    // What is sent to a device that is not there is lost.
+                    Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
+                    Mechanism::Tbf | Mechanism::Netem if direction == Direction::Ingress => {
+                        made.detour.unwrap_or(u32::MAX)
+                    }
+                    _ => 0,
+                },
+                side: plan.side,
+            };
+            if entry != made.entry {
+                let set = self.gates(lab)?.set(port(*number, direction), entry);
+                set.map_err(|error| format!("write to its gate: {error}"))?;
+                made.entry = entry;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_gate(&mut self, lab: &Lab, interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
+        if interface.gate {
+            return Ok(());
+        }
+        let gates = self.gates(lab)?;
+        let [egress, ingress] = BOTH.map(|direction| gates.program(port(interface.number, direction), direction));
+        let says = |error: slipway_sys::bpf::LoadError| error.to_string();
+        entrance.enter()?.attach(&egress.map_err(says)?, &ingress.map_err(says)?)?;
+        interface.gate = true;
+        Ok(())
+    }
+
+    /// Has the wire carry a port so, which it is given if it does not have it.
+    fn send_by_wire(
+        &mut self,
+        around: &Around<'_>,
+        port: u32,
+        spec: Spec,
+        made: &mut Made,
+        entrance: &mut Entrance<'_>,
+    ) -> Result<(), String> {
+        let wire = self.wire(around)?;
+        if made.tap.is_none() {
+            let (tap, index) = entrance.enter()?.make_tap(spec.direction)?;
+            wire.attach(port, &tap, &spec).map_err(|error| error.to_string())?;
+            (made.tap, made.spec) = (Some(index), Some(spec));
+        } else if made.spec.as_ref() != Some(&spec) {
+            wire.set(port, &spec).map_err(|error| error.to_string())?;
+            made.spec = Some(spec);
+        }
+        Ok(())
+    }
+
+    /// The lab's wire, started if it does not run.
+    fn wire(&mut self, around: &Around<'_>) -> Result<&mut Wire, String> {
+        if self.wire.is_none() {
+            self.wire = Some(Wire::start(around.alone).map_err(|error| error.to_string())?);
+            self.wire_state = WireState::Running;
+        }
+        self.wire.as_mut().ok_or_else(|| "start the wire".to_owned())
+    }
+
+    /// The lab's gates, made if there are none.
+    pub(super) fn gates(&mut self, lab: &Lab) -> Result<&Gates, String> {
+        if self.gates.is_none() {
+            let interfaces: usize = lab.nodes.iter().map(|node| node.interfaces.len()).sum();
+            let gates = Gates::new(2 * interfaces, 2 * interfaces);
+            self.gates = Some(gates.map_err(|error| format!("make the maps of the lab's gates: {error}"))?);
+        }
+        self.gates.as_ref().ok_or_else(|| "make the lab's gates".to_owned())
+    }
+}
+
+/// Takes away what packets no longer pass.
+fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: bool) -> Result<(), String> {
+    let Interface { plan, gate, ways, .. } = interface;
+    for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
+        let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);
+        if !shaped && made.shape.is_some() {
+            match made.detour {
+                Some(begin) => entrance.enter()?.remove_detour(begin)?,
+                None => entrance.enter()?.reshape(None, made.shape.as_ref(), None)?,
+            }
+            (made.shape, made.detour) = (None, None);
+        }
+    }
+    if *gate && !takes_gate {
+        entrance.enter()?.detach()?;
+        *gate = false;
+    }
+    Ok(())
+}
+
+fn spec(lab: &Lab, place: Place, direction: Direction, way: &Way, mtu: u32) -> Spec {
+    let network = lab.nodes[place.0].interfaces[place.1].network;
+    let peers = way.peers.iter().map(|(&peer, conditions)| Peer {
+        addresses: addresses(lab, peer, network).collect(),
+        seed: seed(lab, place, direction, Some(peer)),
+        conditions: conditions.clone(),
+    });
+    Spec { direction, seed: seed(lab, place, direction, None), all: way.all.clone(), peers: peers.collect(), mtu }
+}
+
+/// What a direction is to its gate and to the wire.
+pub(super) fn port(interface: u32, direction: Direction) -> u32 {
+    2 * interface + u32::from(direction == Direction::Ingress)
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    fn is_nothing(&self) -> bool {
+        self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
+    }
+
+    pub(super) fn takes_wire(&self) -> bool {
+        self.ways.iter().any(|way| way.choice.mechanism == Mechanism::Wire)
+    }
+
+    fn takes_gate(&self) -> bool {
+        let [egress, ingress] = &self.ways;
+        matches!(egress.choice.mechanism, Mechanism::Wire | Mechanism::Gate)
+            || ingress.choice.mechanism != Mechanism::Native
+            || self.cut
+            || self.side != Side::default()
+    }
+}

@@ -1,0 +1,185 @@
+//! What a player's acts come to: requests to the anchor, processes beside, control groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::process::Signal;
+use slipway_lab::change::{Keys as _, LinkChange};
+use slipway_lab::model::Job;
+use slipway_lab::scenario::{Action, Kill, Schedule};
+use slipway_sys::process::ProcessId;
+
+use super::super::ask::Asked;
+use super::super::beside::{Bond, News, Teller};
+use super::super::platform::Begun;
+use super::{Helper, Purpose, Stage};
+use crate::anchor::control::{self, Request};
+use crate::condition::{LinkAction, Pair};
+use crate::job;
+use crate::lab::Running;
+
+impl Stage {
+    /// Has the anchor put in place what the schedule will ask of links, so that an event is not late for it: of many that
+    /// change the same keys of the same interfaces, for one.
+    pub(in super::super) fn prepare(&self, schedule: &Schedule) {
+        let mut seen = BTreeSet::new();
+        for action in schedule.events.iter().filter_map(|event| on_links(&event.action)) {
+            if seen.insert(likeness(&action)) {
+                // What cannot be is told by the event that asks for it.
+                let _ = control::ask(&self.running.dir().control(), &Request::Prepare(Box::new(action)));
+            }
+        }
+    }
+
+    /// Has the anchor take away what was prepared and is not needed any more.
+    pub(in super::super) fn settle(&self) {
+        // Where there is no lab any more, there is nothing to take away.
+        let _ = control::ask(&self.running.dir().control(), &Request::Settle);
+    }
+
+    /// As [`beside`](Self::beside), for an event.
+    fn beside_for(
+        &mut self,
+        number: usize,
+        bond: Bond,
+        work: impl FnOnce(Result<Running, String>, &mut Teller),
+    ) -> Begun {
+        match self.beside(bond, work) {
+            Ok(process) => {
+                self.beside.push(Helper { event: number, process, told: false });
+                Begun::UnderWay
+            }
+            Err(error) => Begun::Failed(format!("start a process beside the player: {error}")),
+        }
+    }
+
+    pub(super) fn ask(&mut self, purpose: Purpose, request: &Request) -> Begun {
+        match Asked::ask(&self.running.dir().control(), request) {
+            Ok(asked) => {
+                self.asked.push((purpose, asked));
+                Begun::UnderWay
+            }
+            Err(error) => Begun::Failed(format!("ask the lab's anchor: {error}")),
+        }
+    }
+
+    pub(super) fn kill(&mut self, number: usize, nodes: Vec<usize>, how: Kill) -> Begun {
+        if let Err(error) = self.watch.forget(&nodes) {
+            return Begun::Failed(error.to_string());
+        }
+        match how {
+            Kill::Soft | Kill::Hard => {
+                self.ask(Purpose::Nodes(number), &Request::Kill { nodes, hard: matches!(how, Kill::Hard) })
+            }
+            Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
+                let killed = running.and_then(|running| running.kill(&nodes, how).map_err(|error| error.to_string()));
+                teller.tell(&News::Finished(killed));
+            }),
+        }
+    }
+
+    pub(super) fn run(&mut self, number: usize, nodes: &[usize], command: &[String]) -> Begun {
+        let output = self.output.join(format!("event-{number}"));
+        let job = Job {
+            command: command.to_vec(),
+            mpi: None,
+            ranks: None,
+            nodes: nodes.to_vec(),
+            timeout: None,
+            workdir: None,
+            env: BTreeMap::new(),
+            figure: None,
+        };
+        let begun = self.beside_for(number, Bond::Free, |running, teller| {
+            teller.tell(&News::Finished(running.as_ref().map(drop).map_err(Clone::clone)));
+            let Ok(running) = running else { return };
+            let ended = match job::run(&running, &job, &output, &mut |_| {}) {
+                Ok(outcome) => outcome.programs.into_iter().map(|ran| (ran.node, ran.code)).collect(),
+                Err(error) => {
+                    // Its words belong with what the programs say.
+                    let _ = std::fs::write(output.join("failure"), format!("failed to {error}\n"));
+                    let code = error.code();
+                    job.nodes.iter().map(|&node| (running.lab.nodes[node].name.clone(), code)).collect()
+                }
+            };
+            teller.tell(&News::Ended(ended));
+        });
+        if let Some(Helper { process, .. }) = self.beside.last().filter(|_| begun == Begun::UnderWay)
+            && let Ok(id) = ProcessId::of(process.pid())
+            && let Err(error) = self.folder.note_program(number, id)
+        {
+            process.signal(Signal::TERM);
+            return Begun::Failed(format!("note which process runs the programs: {error}"));
+        }
+        begun
+    }
+
+    pub(super) fn end_programs(&mut self, number: usize, of: usize) -> Begun {
+        if let Some(helper) = self.beside.iter().find(|helper| helper.event == of) {
+            helper.process.signal(Signal::TERM);
+            self.ending.push((number, of));
+            return Begun::UnderWay;
+        }
+        // Ended by now, or started by a player that was killed.
+        match self.folder.program(of).map(|process| process.signal(Signal::TERM)) {
+            Some(Err(error)) => Begun::Failed(format!("end the programs: {error}")),
+            _ => Begun::Done,
+        }
+    }
+
+    /// Conditions and limits.
+    pub(super) fn change(&mut self, number: usize, action: &Action) -> Begun {
+        if let Action::Node { nodes, change } = action {
+            return match self.running.set_node(nodes, change) {
+                Ok(_) => {
+                    self.limits.lay(number, nodes, change);
+                    Begun::Done
+                }
+                Err(error) => Begun::Failed(error.to_string()),
+            };
+        }
+        match on_links(action) {
+            Some(action) => self.ask(Purpose::Links(number), &Request::Links(Some(number), Box::new(action))),
+            None => Begun::Failed("change what is no condition".to_owned()),
+        }
+    }
+
+    pub(super) fn undo(&mut self, number: usize, change: usize) -> Begun {
+        let Some(back) = self.limits.lift(change) else {
+            return self.ask(Purpose::Links(number), &Request::Lift(change));
+        };
+        let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
+        done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
+    }
+}
+
+/// The part of an action that is about links.
+fn on_links(action: &Action) -> Option<LinkAction> {
+    Some(match action {
+        Action::Link { interfaces, direction, change } => {
+            LinkAction::Link { interfaces: interfaces.clone(), direction: *direction, change: change.clone() }
+        }
+        Action::Pair { from, to, network, change } => {
+            LinkAction::Pair(Pair { from: from.clone(), to: to.clone(), network: *network, change: change.clone() })
+        }
+        Action::Cut { interfaces } => LinkAction::Cut { interfaces: interfaces.clone() },
+        Action::Heal { interfaces } => LinkAction::Heal { interfaces: interfaces.clone() },
+        Action::Partition { groups } => LinkAction::Partition { groups: groups.clone() },
+        Action::Join => LinkAction::Join,
+        _ => return None,
+    })
+}
+
+/// The same for actions that are prepared by the same.
+fn likeness(action: &LinkAction) -> String {
+    let keys = |change: &LinkChange| change.set.words().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    match action {
+        LinkAction::Link { interfaces, direction, change } => {
+            format!("{direction:?} {interfaces:?} {:?}", keys(change))
+        }
+        LinkAction::Pair(Pair { from, network, .. }) => format!("pair {from:?} {network:?}"),
+        LinkAction::Cut { interfaces } => format!("cut {interfaces:?}"),
+        LinkAction::Partition { groups } => format!("partition {groups:?}"),
+        // What is already cut or parted has what they need.
+        LinkAction::Heal { .. } | LinkAction::Join => String::new(),
+    }
+}
