@@ -3,7 +3,7 @@
 # control groups of version 2, Open vSwitch's kernel datapath; and netem, held against what it is asked.
 set -euo pipefail
 
-TESTS=(front_door)
+TESTS=(front_door conditions resources)
 # The machine's root is an overlay, and the kernel stacks no more than two (FILESYSTEM_MAX_STACK_DEPTH, include/linux/fs.h).
 SKIP=(a_saved_node_is_an_image)
 
@@ -30,5 +30,7 @@ scripts/vm.sh bash -ec '
   "$slipway" inspect netem n1 | grep "netem: "
   "$slipway" verify netem "n1->n2" --interval 10ms --json | jq -e ".[0].checks[] | select(.what == \"loss\") | .verdict == \"met\""
   "$slipway" down --quiet netem
-  for test; do CARGO_MANIFEST_DIR=$PWD "$test" --test-threads 1 $skips; done
+  code=0
+  for test; do CARGO_MANIFEST_DIR=$PWD "$test" --test-threads 1 $skips || code=1; done
+  exit $code
 ' vm "$slipway" "$LAB" "${skips[*]}" "${executables[@]}"

@@ -4,12 +4,13 @@
 #
 #   scripts/vm.sh COMMAND [ARGUMENT...]
 #
-# The machine's root is this one's, read-only below a tmpfs: what is installed and built here is there. Its exit code is
-# the command's. It is emulated (slow, a factor of ten or so): for whether something works, not for how fast.
+# The machine's root is this one's, read-only below a tmpfs: what is installed and built here is there; its /tmp is a disk
+# (ext4). Its exit code is the command's. It is emulated (slow, a factor of ten or so): for whether something works, not
+# for how fast.
 set -euo pipefail
 
 # What the kernel must load before it sees its root.
-MODULES=(virtio_pci 9pnet_virtio 9p overlay)
+MODULES=(virtio_pci virtio_blk 9pnet_virtio 9p overlay ext4)
 
 cd "$(dirname "$0")/.."
 cache=${CARGO_TARGET_DIR:-target}/vm
@@ -43,6 +44,7 @@ make_initramfs() {
   done
   cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
+set -e
 /bin/busybox --install -s /bin
 mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t devtmpfs dev /dev
 while read -r module; do insmod "/lib/$module"; done </lib/order
@@ -59,7 +61,7 @@ mkdir -p /new/dev/pts /new/dev/shm /new/dev/net
 mknod /new/dev/net/tun c 10 200
 [ -e /new/dev/loop-control ] || mknod /new/dev/loop-control c 10 237
 mount -t devpts devpts /new/dev/pts && mount -t tmpfs shm /new/dev/shm
-mount -t tmpfs run /new/run && mount -t tmpfs tmp /new/tmp
+mount -t tmpfs run /new/run && mount -t ext4 /new/dev/vda /new/tmp && chmod 1777 /new/tmp
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
 ip link set lo up
 exec switch_root /new /bin/bash /vm/script
@@ -68,10 +70,12 @@ INIT
   (cd "$root" && find . | cpio -o -H newc --quiet) >"$cache/initramfs.cpio"
 }
 
-# What the machine does, and where it says how it went.
+# What the machine does, and where it says how it went; and its disk, which takes only the room that is written to.
 write_script() {
   run=$(mktemp -d)
   trap 'rm -rf "$run"' EXIT
+  truncate -s 2G "$run/disk"
+  mkfs.ext4 -q "$run/disk"
   {
     printf 'export PATH=%q HOME=/root LANG=C.UTF-8\n' "$PATH"
     printf 'cd %q\n' "$PWD"
@@ -80,10 +84,10 @@ write_script() {
   } >"$run/script"
 }
 
-[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$(id -u)" -eq 0 ] || fail "the machine reads this one's root: run it as root"
-for program in qemu-system-x86_64 busybox cpio depmod; do
-  command -v "$program" >/dev/null || fail "$program is not here; make setup-vm installs it"
+for program in qemu-system-x86_64 busybox cpio depmod mkfs.ext4; do
+  command -v "$program" >/dev/null || fail "$program is not here; scripts/setup.sh run vm installs it"
 done
 fetch_kernel
 make_initramfs
@@ -93,6 +97,7 @@ share() { printf -- '-virtfs local,path=%s,mount_tag=%s,security_model=none,mult
 # shellcheck disable=SC2046
 qemu-system-x86_64 -nodefaults -display none -no-reboot -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
   -kernel "$cache/boot/vmlinuz-$release" -initrd "$cache/initramfs.cpio" -append "console=ttyS0 quiet panic=-1 mitigations=off" -serial stdio \
+  -drive file="$run/disk",format=raw,if=virtio,cache=unsafe \
   $(share root / ,readonly=on) $(share modules "$PWD/$cache/lib/modules" ,readonly=on) $(share run "$run") </dev/null
 [ -e "$run/code" ] || fail "the machine stopped before the command ended"
 exit "$(cat "$run/code")"

@@ -113,8 +113,7 @@ fn limits_change_while_programs_run_and_survive_a_restart() {
 #[test]
 fn memory_kills_beyond_its_limit_and_is_not_lowered_below_what_is_used() {
     let place = Place::new();
-    let lab = place.up("memory", "nodes: {n: {memory: 64MiB, memory_soft: 32MiB}}\n");
-    assert_eq!(control(&lab, "n", &["memory.high", "memory.soft_limit_in_bytes"]), Some((32 << 20).to_string()));
+    let lab = place.up("memory", "nodes: {n: {memory: 64MiB}}\n");
     let too_much = lab.program("n", ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]).output();
     let output = too_much.expect("slipway can be started");
     assert_eq!(output.status.code(), Some(137), "{}", told(&output));
@@ -135,6 +134,27 @@ fn memory_kills_beyond_its_limit_and_is_not_lowered_below_what_is_used() {
     lab.exec("n", ["rm", "/dev/shm/x"]);
     let fits = set("memory=48MiB");
     assert!(fits.status.success(), "{}", told(&fits));
+}
+
+#[test]
+fn beyond_its_soft_limit_a_node_is_pushed_back_where_the_kernel_does_so() {
+    let place = Place::new();
+    let lab = place.up("soft", "nodes: {n: {memory: 64MiB, memory_soft: 32MiB}}\n");
+    let limit = || control(&lab, "n", &["memory.high", "memory.soft_limit_in_bytes"]);
+    assert_eq!(limit(), Some((32 << 20).to_string()));
+    place.run(["set", &lab.name, "n", "memory_soft=16MiB"]);
+    assert_eq!(limit(), Some((16 << 20).to_string()));
+    // Version 1 does so only when the machine runs short. A little beyond: version 2 slows down whoever gives nothing back.
+    if let Some(before) = control(&lab, "n", &["memory.events"]) {
+        let count = |events: &str, key: &str| -> u64 {
+            let words = events.lines().filter_map(|line| line.split_once(' '));
+            words.filter(|(word, _)| *word == key).map(|(_, count)| count.parse::<u64>().expect("a number")).sum()
+        };
+        lab.exec("n", ["dd", "if=/dev/zero", "of=/dev/null", "bs=18M", "count=1"]);
+        let after = control(&lab, "n", &["memory.events"]).expect("still");
+        assert!(count(&after, "high") > count(&before, "high"), "{before}, then {after}");
+        assert_eq!(count(&after, "oom_kill"), 0, "nothing is killed");
+    }
 }
 
 #[test]
@@ -183,8 +203,9 @@ fn a_crash_leaves_no_loop_device_and_no_limit_on_one() {
         let file = Path::new("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device");
         fs::read_to_string(file).unwrap_or_default()
     };
-    let limited = limits().lines().any(|line| line.starts_with(&format!("{device} ")));
-    assert!(limited || !Path::new("/sys/fs/cgroup/blkio").exists(), "{device}: {}", limits());
+    // Version 2 has it in the node's group, which goes with the node.
+    let limited = limits() + &control(&lab, "n", &["io.max"]).unwrap_or_default();
+    assert!(limited.lines().any(|line| line.starts_with(&format!("{device} "))), "{device}: {limited}");
     let state = fs::read_to_string(place.path().join("state").join(&lab.name).join("state.json")).expect("a state");
     let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
     let anchor = state["anchor"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a number");
@@ -216,7 +237,20 @@ fn limits_on_the_machines_disk_say_what_they_do_not_hold() {
     assert!(direct("free") > 3.9, "21 MB at 5 MB/s");
     if Path::new("/sys/fs/cgroup/blkio").exists() {
         assert!(said.contains("past the page cache") && said.contains("size"), "{said}");
+        return;
     }
+    assert!(!said.contains("past the page cache"), "{said}");
+    let written = || -> u64 {
+        let stat = control(&lab, "n", &["io.stat"]).unwrap_or_default();
+        let bytes = stat.split_whitespace().filter_map(|word| word.strip_prefix("wbytes="));
+        bytes.map(|bytes| bytes.parse::<u64>().expect("a number")).sum()
+    };
+    // The program waits for no disk; that the kernel writes back at the node's pace is what is waited for.
+    let (before, begun) = (written(), Instant::now());
+    lab.exec("n", ["dd", "if=/dev/zero", "of=/scratch/c", "bs=1M", "count=20"]);
+    rustix::fs::sync();
+    assert!(begun.elapsed().as_secs_f64() > 1.9, "21 MB at 10 MB/s: {:?}", begun.elapsed());
+    assert!(written() - before >= 20 << 20, "{} of 20 MiB are counted to the node", written() - before);
 }
 
 /// Numbers of the loop devices on files of this place.
