@@ -10,13 +10,14 @@ mod judge;
 mod path;
 mod train;
 
-use std::time::Duration;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use slipway_measure::check::CheckedPath;
 
-pub use expect::Expected;
-pub use judge::{Check, Verdict};
 pub use path::Route;
+
+use expect::Expected;
 
 use crate::condition::LinkReport;
 use crate::lab::{LabError, Running};
@@ -35,6 +36,9 @@ pub enum VerifyError {
         /// Why.
         source: std::io::Error,
     },
+    /// The caller broke it off.
+    #[error("measure the links: interrupted")]
+    Interrupted,
     /// Two nodes without a network in common.
     #[error("find a way from {from} to {to}: they have no network in common\nHint: choose nodes of one network")]
     NoRoute {
@@ -54,82 +58,80 @@ pub struct Effort {
     pub interval: Duration,
     /// How long a rate is measured.
     pub rate_time: Duration,
+    /// About how long all of it may take: fewer packets are sent where that many do not fit in, and rates are left out whose
+    /// turn does not come.
+    pub most: Option<Duration>,
 }
 
 impl Default for Effort {
     /// A thousand packets a path, a millisecond apart, and half a second for a rate.
     fn default() -> Self {
-        Self { packets: 1000, interval: Duration::from_millis(1), rate_time: Duration::from_millis(500) }
+        Self { packets: 1000, interval: Duration::from_millis(1), rate_time: Duration::from_millis(500), most: None }
     }
 }
 
-/// What was asked of one path, and what it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// From where to where.
-    #[serde(flatten)]
-    pub route: Route,
-    /// What makes its conditions, sender's egress and receiver's ingress.
-    pub mechanism: String,
-    /// One for each condition, and always loss.
-    pub checks: Vec<Check>,
-    /// One-way delays of the packets that arrived; `None` where none did.
-    pub delays: Option<Spread>,
-}
-
-/// Where values lie, seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Half are no greater.
-    pub median: f64,
-    /// 99 of 100 are no greater.
-    pub p99: f64,
-    /// None is greater.
-    pub worst: f64,
-}
-
-impl Outcome {
-    /// False where something is not as asked.
-    #[must_use]
-    pub fn is_as_asked(&self) -> bool {
-        self.checks.iter().all(|check| check.verdict != Verdict::Off)
-    }
+/// Whether anything is asked of a path: a condition, a cut or a partition.
+#[must_use]
+pub fn is_conditioned(links: &LinkReport, route: &Route) -> bool {
+    Expected::of(links, route).is_anything()
 }
 
 /// Measures `routes`, all at once for delay and loss, one after the other for rates. `progress` is told how far it is, per
-/// mille.
+/// mille, and says whether to go on.
+///
+/// # Errors
+/// When a node cannot be entered, the kernel refuses something, or `progress` breaks it off.
 pub fn verify(
     running: &Running,
     links: &LinkReport,
     routes: &[Route],
     effort: Effort,
-    progress: &mut dyn FnMut(u16),
-) -> Result<Vec<Outcome>, VerifyError> {
+    progress: &mut dyn FnMut(u16) -> ControlFlow<()>,
+) -> Result<Vec<CheckedPath>, VerifyError> {
+    let deadline = effort.most.map(|most| Instant::now() + most);
     let expected: Vec<Expected> = routes.iter().map(|route| Expected::of(links, route)).collect();
     let paths = routes.iter().map(|route| path::Path::open(running, route)).collect::<Result<Vec<_>, _>>()?;
     let limited = expected.iter().filter(|expected| expected.rate.is_some()).count();
     // The trains, then each rate, are taken to last as long as each other.
     let share = 1.0 / (1.0 + limited as f64);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
-    let mut tell = |done: f64| progress((done * 1000.0).clamp(0.0, 1000.0) as u16);
+    let mut tell = |done: f64| match progress((done * 1000.0).clamp(0.0, 1000.0) as u16) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(VerifyError::Interrupted),
+    };
     let patience = expected.iter().map(|expected| expected.delay + 5.0 * expected.jitter).fold(0.0, f64::max);
     let interval = train::interval(&expected, effort);
-    let trains = train::run(&paths, effort.packets, interval, Duration::from_secs_f64(patience + 0.5), &mut |part| {
-        tell(part * share);
-    })?;
+    let packets = train::packets(interval, effort);
+    let trains =
+        train::run(&paths, packets, interval, Duration::from_secs_f64(patience + 0.5), &mut |part| tell(part * share))?;
     let mut done = share;
-    let mut outcomes = Vec::with_capacity(routes.len());
+    let mut checked = Vec::with_capacity(routes.len());
     for (((route, expected), path), train) in routes.iter().zip(&expected).zip(&paths).zip(trains) {
         let mut checks = judge::train(expected, &train);
-        let delays = train.spread();
         if let Some(rate) = expected.rate {
-            checks.push(judge::rate(rate, flood::run(path, expected, effort.rate_time)?));
+            let over =
+                deadline.is_some_and(|deadline| Instant::now() + flood::lasts(path, expected, effort) > deadline);
+            checks.push(if over {
+                judge::rate_left_out(rate)
+            } else {
+                judge::rate(rate, flood::run(path, expected, effort.rate_time)?)
+            });
             done += share;
-            tell(done);
+            tell(done)?;
         }
-        outcomes.push(Outcome { route: route.clone(), mechanism: expected.mechanism.clone(), checks, delays });
+        let node = |(node, _): (usize, usize)| &running.lab.nodes[node];
+        checked.push(CheckedPath {
+            under: String::new(),
+            from: node(route.from).name.clone(),
+            to: node(route.to).name.clone(),
+            network: running.lab.networks[node(route.from).interfaces[route.from.1].network].name.clone(),
+            mechanism: expected.mechanism.clone(),
+            packets,
+            checks,
+            delays: train.spread(),
+        });
     }
-    Ok(outcomes)
+    Ok(checked)
 }
 
 fn failed(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> VerifyError {

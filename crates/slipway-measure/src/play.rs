@@ -27,6 +27,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::check::CheckedPath;
 use crate::stats;
 
 /// The format that this crate writes and reads.
@@ -61,6 +62,9 @@ pub struct Begin {
     pub machine: Value,
     /// When the scenario's clock began. RFC 3339 with nanoseconds, UTC.
     pub started: String,
+    /// What was measured of the links before, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckedPath>,
 }
 
 /// An event is about to act.
@@ -440,6 +444,7 @@ mod tests {
             command: Vec::new(),
             machine: Value::Null,
             started: "2026-11-21T12:00:00.000000000Z".to_owned(),
+            checks: Vec::new(),
         })
     }
 

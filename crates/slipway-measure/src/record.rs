@@ -20,6 +20,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::check::CheckedPath;
+use crate::play;
 use crate::probe::Sample;
 
 /// The format of records that this crate writes and reads.
@@ -63,6 +65,29 @@ pub struct Begin {
     pub machine: Value,
     /// RFC 3339, UTC.
     pub started: String,
+    /// What was measured beforehand of links that are under conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckedPath>,
+    /// What was played beside every job. `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Scenario>,
+}
+
+/// A scenario that was played beside every job, each time from its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// The file that it is from.
+    pub file: String,
+    /// SHA-256 of that file, hexadecimal.
+    pub sha256: String,
+    /// What its schedule was drawn with.
+    pub seed: u64,
+    /// How many events it has.
+    pub events: usize,
+    /// When it would be over, nanoseconds.
+    pub length: u64,
+    /// The lab's nodes, in order: events name them by number.
+    pub nodes: Vec<String>,
 }
 
 /// A job that was measured.
@@ -96,6 +121,9 @@ pub struct Measurement {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the scenario beside it did: the lines of its log that say so (`event`, `node`, `restored`, `end`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub played: Vec<play::Line>,
 }
 
 /// How the comparison ended.

@@ -4,10 +4,12 @@
 //! Content-Security-Policy forbids scripts and loading anything, should an escape ever be forgotten.
 
 mod axes;
+mod checks;
 mod curve;
 mod order;
 mod palette;
 mod scale;
+mod scenario;
 mod strip;
 mod svg;
 mod timeline;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, CheckedPath};
 use crate::format;
 use crate::probe::Sample;
 use crate::record::Comparison;
@@ -21,6 +22,9 @@ pub struct Summary {
     pub drivers: Vec<String>,
     /// All figures, in the order first measured.
     pub figures: Vec<FigureSummary>,
+    /// What was measured of links beforehand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckedPath>,
 }
 
 /// One figure under all drivers.
@@ -100,10 +104,15 @@ impl Summary {
                 }
             })
             .collect();
-        Self { baseline: baseline.to_owned(), drivers: drivers.into_iter().map(str::to_owned).collect(), figures }
+        Self {
+            baseline: baseline.to_owned(),
+            drivers: drivers.into_iter().map(str::to_owned).collect(),
+            figures,
+            checks: comparison.begin.checks.clone(),
+        }
     }
 
-    /// The summary as Markdown: a heading and a table for each figure.
+    /// The summary as Markdown: a heading and a table for each figure, then the links.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();
@@ -117,6 +126,9 @@ impl Summary {
                 text += &markdown_row(&figure.cells(row, &self.baseline));
             }
             text.push('\n');
+        }
+        if !self.checks.is_empty() {
+            text.extend(["### links, measured beforehand\n\n", &check::markdown(&self.checks)]);
         }
         text
     }
@@ -223,7 +235,7 @@ fn row(
     Some(Row { driver: driver.to_owned(), n: list.len(), value, ratio, verdict })
 }
 
-fn markdown_row(cells: &[String]) -> String {
+pub(crate) fn markdown_row(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| escape_markdown(cell)).collect();
     format!("| {} |\n", cells.join(" | "))
 }

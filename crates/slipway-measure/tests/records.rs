@@ -33,6 +33,8 @@ fn begin(drivers: &[&str]) -> Begin {
         command: vec!["slipway".into(), "compare".into()],
         machine: serde_json::json!({"kernel": "6.18"}),
         started: "2026-11-21T12:00:00Z".into(),
+        checks: Vec::new(),
+        scenario: None,
     }
 }
 
@@ -55,6 +57,7 @@ fn measurement(round: u32, driver: &str, value: f64) -> Measurement {
         seconds: 2.0,
         samples: vec![sample],
         error: None,
+        played: Vec::new(),
     }
 }
 

@@ -20,6 +20,14 @@ pub fn set_fifo_of(process: Pid, priority: i32) -> io::Result<()> {
     set(process.as_raw_nonzero().get(), libc::SCHED_FIFO, priority)
 }
 
+/// Makes this thread an ordinary one again.
+///
+/// # Errors
+/// As `sched_setscheduler(2)`.
+pub fn set_usual() -> io::Result<()> {
+    set(0, libc::SCHED_OTHER, 0)
+}
+
 /// Makes the first thread of another process an ordinary one again.
 ///
 /// # Errors

@@ -3,6 +3,8 @@
 //! All labs are up at once and idle but for the one that is measured, so that nothing of bringing up or down falls into
 //! a measurement, and every driver meets the same minutes of the machine's life.
 
+mod turn;
+
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,13 +17,14 @@ use rand_chacha::ChaCha8Rng;
 use slipway_engine::exec::Launcher;
 use slipway_engine::facts::Facts;
 use slipway_engine::image::Store;
-use slipway_engine::job::{self, Ended, Stream};
 use slipway_engine::lab::{self, Running};
-use slipway_engine::probe::{Between, ProbeError};
+use slipway_engine::probe::Between;
 use slipway_lab::Overrides;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
-use slipway_measure::probe::{Output, Probe, Sample};
+use slipway_measure::check::CheckedPath;
+use slipway_measure::play::{self, Line};
+use slipway_measure::probe::Probe;
 use slipway_measure::record::{Begin, Comparison, End, FORMAT, Job, Measurement, Writer};
 use slipway_measure::report;
 use slipway_measure::summary::Summary;
@@ -31,8 +34,10 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs::Source;
+use crate::script::{Script, Which};
 use crate::setting::Setting;
-use crate::stamp;
+use crate::{stamp, verification};
+use turn::{Stop, Turn};
 
 /// What is compared, and how.
 #[derive(Debug)]
@@ -53,6 +58,10 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<Client>,
     /// Index of the node that serves; the first on another host where `None`, else the last.
     pub(crate) server: Option<usize>,
+    /// What is played beside every job.
+    pub(crate) scenario: Option<Which>,
+    /// How long it may be measured, at most, whether links are as asked, under each driver and setting.
+    pub(crate) verify: Seconds,
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -78,8 +87,10 @@ pub(crate) enum Task {
 pub(crate) struct Done {
     pub(crate) summary: Summary,
     pub(crate) folder: PathBuf,
-    /// True where something could not be measured.
+    /// True where something could not be measured, or an event of the scenario failed.
     pub(crate) failed: bool,
+    /// True where a link was not as asked, or the machine could not keep up with the scenario.
+    pub(crate) strained: bool,
 }
 
 /// One of the things compared.
@@ -118,17 +129,23 @@ impl Plan {
 
     /// What records and reports call a way: what tells it from the others.
     fn label(&self, way: &Way<'_>) -> String {
-        let mut words = Vec::new();
-        if self.drivers.len() > 1 || (self.settings.len() == 1 && self.clients.len() == 1) {
-            words.push(self.drivers[way.site].to_string());
-        }
-        if self.settings.len() > 1 {
-            words.push(way.setting.name.clone());
-        }
+        let mut words = vec![self.place(way.site, way.setting)];
         if self.clients.len() > 1 {
             words.push(format!("from {}", way.client.name));
         }
+        words.retain(|word| !word.is_empty());
         words.join(", ")
+    }
+
+    /// The same of a lab under a setting, whoever measures in it.
+    fn place(&self, site: usize, setting: &Setting) -> String {
+        let driver = self.drivers[site].to_string();
+        match (self.drivers.len() > 1, self.settings.len() > 1) {
+            (true, true) => format!("{driver}, {}", setting.name),
+            (false, true) => setting.name.clone(),
+            (false, false) if self.clients.len() > 1 => String::new(),
+            (_, false) => driver,
+        }
     }
 
     fn lab(&self, driver: DriverKind) -> Result<Lab, Failure> {
@@ -145,11 +162,19 @@ impl Plan {
 /// Compares. Whatever happens, every lab that was brought up is taken down again.
 pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
-    let labs: Vec<(DriverKind, Lab)> =
-        plan.drivers.iter().map(|&driver| Ok((driver, plan.lab(driver)?))).collect::<Result<_, Failure>>()?;
+    let labs: Vec<(DriverKind, Lab, Option<Script>)> = plan
+        .drivers
+        .iter()
+        .map(|&driver| {
+            let lab = plan.lab(driver)?;
+            let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, Some(&plan.source), None));
+            Ok((driver, lab, script.transpose()?))
+        })
+        .collect::<Result<_, Failure>>()?;
+    let names: Vec<String> = labs.iter().map(|(_, lab, _)| lab.name.clone()).collect();
     let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.name)?;
-    let outcome = bring_up(context, &labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
-    let downs: Vec<_> = labs.iter().map(|(_, lab)| lab::down(&context.root, &lab.name)).collect();
+    let outcome = bring_up(context, labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
+    let downs: Vec<_> = names.iter().map(|name| lab::down(&context.root, name)).collect();
     let outcome = outcome?;
     downs.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(outcome)
@@ -158,18 +183,21 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
 /// A lab that is up, or why it is not. A driver that this machine cannot run is said so in the report; the others go on.
 struct Site {
     lab: Result<Running, String>,
+    /// What is played beside every job on it, and the first line of its log.
+    script: Option<(Script, play::Begin)>,
 }
 
-fn bring_up(context: &Context, labs: &[(DriverKind, Lab)]) -> Result<Vec<Site>, Failure> {
+fn bring_up(context: &Context, labs: Vec<(DriverKind, Lab, Option<Script>)>) -> Result<Vec<Site>, Failure> {
     let store = Store::open()?;
     let mut sites = Vec::new();
-    for (driver, lab) in labs {
+    for (driver, lab, script) in labs {
         say(context, &format!("bringing up {}", lab.name));
-        let up = lab::up(&context.root, &store, lab, &mut |_| {}).map_err(|error| error.to_string());
+        let up = lab::up(&context.root, &store, &lab, &mut |_| {}).map_err(|error| error.to_string());
         if let Err(why) = &up {
             say(context, &format!("leaving out driver {driver}: {why}"));
         }
-        sites.push(Site { lab: up });
+        let script = script.map(|script| script.begin(&lab).map(|begin| (script, begin))).transpose()?;
+        sites.push(Site { lab: up, script });
     }
     if sites.iter().all(|site| site.lab.is_err()) {
         let why = sites.iter().find_map(|site| site.lab.as_ref().err()).map_or("", String::as_str);
@@ -180,14 +208,17 @@ fn bring_up(context: &Context, labs: &[(DriverKind, Lab)]) -> Result<Vec<Site>, 
 
 fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interrupt: &Taken) -> Result<Done, Failure> {
     let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
+    let checks = check(context, plan, sites)?;
     let records = folder.join("records.jsonl");
     let written = || Failure::io(format!("write {}", records.display()));
     let file = File::create(&records).map_err(written())?;
-    let mut writer = Writer::begin(file, &begin(plan, sites)?).map_err(written())?;
+    let mut writer = Writer::begin(file, &begin(plan, sites, checks)?).map_err(written())?;
+    let turn = Turn { context, plan, folder, launcher: &launcher, interrupt };
     let mut order = plan.ways();
     let mut draw = ChaCha8Rng::seed_from_u64(plan.seed);
     let rounds = plan.warm_up + plan.repeat;
     let mut failed = false;
+    let mut number = 0;
     for round in 1..=rounds {
         for task in &plan.tasks {
             order.shuffle(&mut draw);
@@ -197,17 +228,10 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
                 if site.lab.is_err() && round > 1 {
                     continue;
                 }
+                number += 1;
                 let started = Instant::now();
                 let mut measurement = blank(round, round <= plan.warm_up, plan.label(way), site, task);
-                let outcome = match &site.lab {
-                    Ok(lab) => way
-                        .setting
-                        .hold(lab, || {
-                            take(plan, way.client.node, task, lab, &launcher, interrupt, &folder.join("output"))
-                        })
-                        .unwrap_or_else(|error| Err(Stop::Failed(error.to_string()))),
-                    Err(why) => Err(Stop::Failed(why.clone())),
-                };
+                let outcome = turn.take(number, way, site, task, &mut measurement.played);
                 measurement.seconds = started.elapsed().as_secs_f64();
                 let news = match outcome {
                     Ok(samples) => {
@@ -242,50 +266,24 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
     finish(folder, &records, failed)
 }
 
-enum Stop {
-    Interrupted(u8),
-    Failed(String),
-}
-
-fn take(
-    plan: &Plan,
-    client: usize,
-    task: &Task,
-    lab: &Running,
-    launcher: &Launcher,
-    interrupt: &Taken,
-    folder: &Path,
-) -> Result<Vec<Sample>, Stop> {
-    let Task::Probe(probe) = task else { return job(lab, task.probe(), plan.timeout, folder) };
-    let server = plan.server(&lab.lab, client);
-    let between = Between { lab, server, client, timeout: plan.timeout, interrupt };
-    between.measure(launcher, probe).map_err(|error| match error {
-        ProbeError::Interrupted => {
-            let signal = interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT);
-            Stop::Interrupted(u8::try_from(signal as i32).unwrap_or(0))
-        }
-        error => Stop::Failed(error.to_string()),
-    })
-}
-
-/// Runs the lab's own job; its figure is in what the first node printed. `folder` keeps the last run's output.
-fn job(lab: &Running, probe: &Probe, timeout: Duration, folder: &Path) -> Result<Vec<Sample>, Stop> {
-    let failed = |error: &dyn std::fmt::Display| Stop::Failed(error.to_string());
-    let Some(mut job) = lab.lab.job.clone() else { return Err(Stop::Failed("find the lab's job".to_owned())) };
-    job.timeout = job.timeout.or(Some(Seconds(timeout.as_secs_f64())));
-    let mut said = [Vec::new(), Vec::new()];
-    let outcome = job::run(lab, &job, folder, &mut |line| {
-        let into = &mut said[usize::from(line.stream == Stream::Stderr)];
-        into.extend_from_slice(line.bytes);
-        into.push(b'\n');
-    })
-    .map_err(|error| failed(&error))?;
-    if let Ended::Signal(signal) = outcome.ended {
-        return Err(Stop::Interrupted(signal));
+/// Measures whether links are as asked, under each driver and setting in turn, before anything is compared.
+fn check(context: &Context, plan: &Plan, sites: &[Site]) -> Result<Vec<CheckedPath>, Failure> {
+    let mut checks = Vec::new();
+    if plan.verify.0 <= 0.0 {
+        return Ok(checks);
     }
-    let [stdout, stderr] = said;
-    let wall = Duration::from_secs_f64(outcome.seconds);
-    probe.read(&[Output { stdout, stderr, code: i32::from(outcome.code), wall }]).map_err(|error| failed(&error))
+    for (at, site) in sites.iter().enumerate() {
+        let Ok(lab) = &site.lab else { continue };
+        for setting in &plan.settings {
+            let under = plan.place(at, setting);
+            match setting.hold(lab, || verification::before(context, lab, plan.verify, &under)) {
+                Ok(checked) => checks.extend(checked?),
+                // Every turn under it will fail to do so too, and is recorded.
+                Err(error) => say(context, &format!("verifying links under {under}: failed to {error}")),
+            }
+        }
+    }
+    Ok(checks)
 }
 
 /// The report is made from the records as they are on disk: what can be shown now can be shown again.
@@ -293,6 +291,14 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
     let text = fs::read_to_string(records).map_err(Failure::io(format!("read {}", records.display())))?;
     let comparison = Comparison::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
     let summary = Summary::new(&comparison);
+    let ends = |measurement: &Measurement| {
+        measurement
+            .played
+            .iter()
+            .find_map(|line| if let Line::End(end) = line { Some(end.summary.clone()) } else { None })
+    };
+    let played: Vec<play::Summary> =
+        comparison.measurements.iter().filter(|one| !one.warm_up).filter_map(ends).collect();
     let json =
         serde_json::to_string_pretty(&summary).map_err(|error| Failure::io("write the summary")(error.into()))?;
     for (name, text) in [("summary.json", json), ("report.html", report::html(&comparison))] {
@@ -301,10 +307,16 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(Failure::io(format!("write {}", path.display())))?;
     }
-    Ok(Done { summary, folder: folder.to_owned(), failed })
+    Ok(Done {
+        strained: !summary.checks.iter().all(CheckedPath::is_as_asked)
+            || played.iter().any(|played| !played.alarms.is_empty()),
+        failed: failed || played.iter().any(|played| played.failed > 0),
+        summary,
+        folder: folder.to_owned(),
+    })
 }
 
-fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
+fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, Failure> {
     let machine =
         serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
     let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
@@ -327,6 +339,11 @@ fn begin(plan: &Plan, sites: &[Site]) -> Result<Begin, Failure> {
         command: std::env::args().collect(),
         machine,
         started: stamp::now(),
+        checks,
+        scenario: sites.iter().find_map(|site| {
+            let (script, _) = site.script.as_ref()?;
+            Some(script.record(&site.lab.as_ref().ok()?.lab))
+        }),
     })
 }
 
@@ -347,6 +364,7 @@ fn blank(round: u32, warm_up: bool, label: String, site: &Site, task: &Task) -> 
         seconds: 0.0,
         samples: Vec::new(),
         error: None,
+        played: Vec::new(),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Unable,
     /// There is no such lab or node, or it does not run.
     NotFound,
-    /// It did, but the machine could not keep up, and that was to be told (`play --strict`).
+    /// It did, but the machine could not keep up or a link was not as asked, and that was to be told (`--strict`).
     Strained,
     /// As the program that slipway ran ended, or 125 to 127 where it did not come to run.
     Program(u8),
@@ -28,7 +28,7 @@ impl Exit {
         (Self::Usage, "the arguments or the lab file are wrong; nothing was done"),
         (Self::Unable, "this machine cannot: a privilege, driver or package is missing"),
         (Self::NotFound, "no such lab or node, or it does not run"),
-        (Self::Strained, "done, but the machine could not keep up (`play --strict`)"),
+        (Self::Strained, "done, but the machine could not keep up, or a link was not as asked (`--strict`)"),
     ];
 
     /// What the shell sees.

@@ -150,7 +150,7 @@ impl From<VerifyError> for Failure {
         match error {
             VerifyError::Lab(error) => error.into(),
             VerifyError::NoRoute { .. } => Self::usage(&error),
-            error @ VerifyError::Io { .. } => Self::new(Exit::Failed, &error),
+            error @ (VerifyError::Io { .. } | VerifyError::Interrupted) => Self::new(Exit::Failed, &error),
         }
     }
 }

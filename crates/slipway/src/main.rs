@@ -9,10 +9,12 @@ mod exit;
 mod failure;
 mod labs;
 mod meter;
+mod script;
 mod setting;
 mod stamp;
 mod targets;
 mod user;
+mod verification;
 mod view;
 
 use std::path::Path;

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, getpid, getppid, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 
+use crate::job::JobError;
+
 /// A process that does something for the player and tells how it goes.
 #[derive(Debug)]
 pub(super) struct Beside {
@@ -28,8 +30,8 @@ pub(super) enum News {
     Finished(Result<(), String>),
     /// Its programs have ended, each in a node, with a code.
     Ended(Vec<(String, u8)>),
-    /// The job has ended.
-    Job(Result<crate::job::Outcome, JobFailure>),
+    /// The job has ended, and came to this.
+    Job(Result<serde_json::Value, JobFailure>),
 }
 
 /// Why a job did not run, over a pipe.
@@ -39,6 +41,12 @@ pub struct JobFailure {
     pub account: String,
     /// As [`crate::job::JobError::code`] says it.
     pub code: u8,
+}
+
+impl From<JobError> for JobFailure {
+    fn from(error: JobError) -> Self {
+        Self { account: error.to_string(), code: error.code() }
+    }
 }
 
 /// Where such a process tells it. A player that is gone hears nothing, and that is all.

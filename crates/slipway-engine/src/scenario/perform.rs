@@ -2,8 +2,10 @@
 
 use std::time::SystemTime;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use slipway_lab::change::{Change, Keys as _, NodeChange};
-use slipway_lab::model::{Job, Limits};
+use slipway_lab::model::Limits;
 use slipway_measure::play::{self, Begin, End, Line, Summary};
 
 use super::beside::JobFailure;
@@ -15,21 +17,17 @@ use crate::job;
 use crate::lab::{LabError, Running, undo};
 use crate::state::StateRoot;
 
-/// A job beside the scenario, and where its lines go.
-pub struct Beside<'a> {
-    /// The job.
-    pub job: &'a Job,
-    /// Called in a process of its own.
-    pub line: &'a mut dyn FnMut(job::Line<'_>),
-}
+/// What is done beside a scenario: a job, or anything that `SIGTERM` ends. It is called in a process of its own, with the
+/// lab as that opened it.
+pub type Beside<'a, T> = Box<dyn FnOnce(&Running) -> Result<T, JobFailure> + 'a>;
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Performance {
+pub struct Performance<T> {
     /// Of the scenario.
     pub played: Outcome,
     /// Of the job, where there was one.
-    pub job: Option<Result<job::Outcome, JobFailure>>,
+    pub job: Option<Result<T, JobFailure>>,
     /// The signal that ended it before its time, by number.
     pub signal: Option<u8>,
 }
@@ -41,22 +39,22 @@ pub struct Performance {
 ///
 /// # Errors
 /// When it cannot be begun, or its log cannot be written; then what was changed is taken back.
-pub fn play(
+pub fn play<T: Serialize + DeserializeOwned>(
     root: &StateRoot,
     running: Running,
     claim: Claim,
     kept: &Kept,
     begin: Begin,
-    beside: Option<Beside<'_>>,
+    beside: Option<Beside<'_, T>>,
     show: &mut dyn FnMut(&Line),
-) -> Result<Performance, ScenarioError> {
+) -> Result<Performance<T>, ScenarioError> {
     let folder = Folder::of(running.dir());
     folder.begin(kept)?;
     let lab = running.lab.clone();
     let mut stage = Stage::open(root, running, claim, kept.limits.clone(), kept.folder.clone())?;
     stage.prepare(&kept.schedule);
-    if let Some(Beside { job, line }) = beside {
-        stage.start_job(job, line)?;
+    if let Some(job) = beside {
+        stage.start_job(job)?;
     }
     let first = Line::Begin(Begin { started: wall(SystemTime::now()), ..begin });
     let mut log = Log::begin(&folder, &kept.folder, &first)?;
@@ -80,7 +78,7 @@ pub fn play_on(
     running: Running,
     claim: Claim,
     show: &mut dyn FnMut(&Line),
-) -> Result<Performance, ScenarioError> {
+) -> Result<Performance<job::Outcome>, ScenarioError> {
     let folder = Folder::of(running.dir());
     let (kept, earlier) = folder.interrupted()?;
     let lab = running.lab.clone();
@@ -102,15 +100,21 @@ pub fn play_on(
     finish(stage, played)
 }
 
-fn finish(mut stage: Stage, played: std::io::Result<Outcome>) -> Result<Performance, ScenarioError> {
+fn finish<T: DeserializeOwned>(
+    mut stage: Stage,
+    played: std::io::Result<Outcome>,
+) -> Result<Performance<T>, ScenarioError> {
     stage.settle();
-    let job = stage.end_job()?;
+    let job = stage.end_job()?.map(|outcome| {
+        serde_json::from_value(outcome?)
+            .map_err(|error| JobFailure { account: format!("read what the job came to: {error}"), code: 125 })
+    });
     let played = played.map_err(ScenarioError::io("play the scenario"))?;
     Ok(Performance { played, job, signal: stage.signal() })
 }
 
 /// What was put back.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Nodes whose limits had been changed.
     pub limits: Vec<usize>,

@@ -14,7 +14,9 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
 };
-use slipway_lab::model::{Job, Limits};
+use serde::Serialize;
+use serde_json::Value;
+use slipway_lab::model::Limits;
 use slipway_lab::scenario::Action;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::signals::Taken;
@@ -29,7 +31,6 @@ use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
 use crate::anchor::control::Request;
-use crate::job::{self, Outcome};
 use crate::lab::Running;
 use crate::state::StateRoot;
 
@@ -58,7 +59,7 @@ pub struct Stage {
     /// Events that wait for the programs of another to end: which, and of which.
     ending: Vec<(usize, usize)>,
     job: Option<Beside>,
-    outcome: Option<Result<Outcome, JobFailure>>,
+    outcome: Option<Result<Value, JobFailure>>,
     limits: Layers,
     ticks: Option<Ticks>,
     look: u64,
@@ -177,17 +178,22 @@ impl Stage {
         (0..self.running.lab.nodes.len()).map(|node| self.running.init(node).is_ok()).collect()
     }
 
-    /// Starts a job beside the player. Its lines go to `line`, in a process of its own.
+    /// Starts a job beside the player, in a process of its own.
     ///
     /// # Errors
     /// When there can be no more processes. That the job itself fails is told when it has.
-    pub fn start_job(&mut self, job: &Job, line: &mut dyn FnMut(job::Line<'_>)) -> Result<(), ScenarioError> {
-        let output = self.output.clone();
+    pub fn start_job<T: Serialize>(
+        &mut self,
+        job: impl FnOnce(&Running) -> Result<T, JobFailure>,
+    ) -> Result<(), ScenarioError> {
         let started = self.beside(Bond::Tied, |running, teller| {
-            let outcome = running.map_err(|account| JobFailure { account, code: 125 }).and_then(|running| {
-                job::run(&running, job, &output, line)
-                    .map_err(|error| JobFailure { account: error.to_string(), code: error.code() })
-            });
+            let outcome = running
+                .map_err(|account| JobFailure { account, code: 125 })
+                .and_then(|running| job(&running))
+                .and_then(|outcome| {
+                    serde_json::to_value(outcome)
+                        .map_err(|error| JobFailure { account: format!("tell what the job came to: {error}"), code: 125 })
+                });
             teller.tell(&News::Job(outcome));
         });
         self.job = Some(started.map_err(ScenarioError::io("start the job"))?);
@@ -198,7 +204,7 @@ impl Stage {
     ///
     /// # Errors
     /// When it cannot be waited for.
-    pub fn end_job(&mut self) -> Result<Option<Result<Outcome, JobFailure>>, ScenarioError> {
+    pub fn end_job(&mut self) -> Result<Option<Result<Value, JobFailure>>, ScenarioError> {
         if let Some(job) = &self.job {
             job.signal(Signal::TERM);
         }
@@ -223,6 +229,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        let _ = slipway_sys::sched::set_usual();
         // One that has ended needs no other policy.
         if let (Some(_), Some(anchor)) = (&self.anchor, Pid::from_raw(self.running.state.anchor.pid)) {
             let _ = slipway_sys::sched::set_usual_of(anchor);

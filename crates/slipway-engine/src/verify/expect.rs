@@ -7,25 +7,25 @@ use crate::condition::{DirectionReport, InterfaceReport, LinkReport};
 
 /// What is asked of a path.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Expected {
+pub(super) struct Expected {
     /// Seconds, one way, mean.
-    pub delay: f64,
+    pub(super) delay: f64,
     /// Seconds, one standard deviation.
-    pub jitter: f64,
+    pub(super) jitter: f64,
     /// Correlation of one packet's delay with the next.
-    pub delay_correlation: f64,
+    pub(super) delay_correlation: f64,
     /// Packets that arrive whole, 0 to 1.
-    pub intact: f64,
+    pub(super) intact: f64,
     /// Correlation of one packet's loss with the next, roughly.
-    pub loss_correlation: f64,
+    pub(super) loss_correlation: f64,
     /// Packets that come twice, of those that come.
-    pub duplicate: f64,
+    pub(super) duplicate: f64,
     /// Packets that overtake.
-    pub reorder: f64,
+    pub(super) reorder: f64,
     /// Bits per second, as the kernel counts them.
-    pub rate: Option<f64>,
+    pub(super) rate: Option<f64>,
     /// What makes it.
-    pub mechanism: String,
+    pub(super) mechanism: String,
 }
 
 impl Expected {
@@ -51,6 +51,12 @@ impl Expected {
         let (out, into) = (made(sender, |at| &at.egress), made(receiver, |at| &at.ingress));
         expected.mechanism = if into == "native" { out } else { format!("{out}, {into}") };
         expected
+    }
+
+    /// Whether anything is asked at all.
+    pub(super) fn is_anything(&self) -> bool {
+        let Self { delay, jitter, intact, duplicate, reorder, rate, .. } = self;
+        rate.is_some() || *intact < 1.0 || [delay, jitter, duplicate, reorder].iter().any(|value| **value > 0.0)
     }
 
     fn through(egress: &LinkConditions, ingress: &LinkConditions) -> Self {
@@ -147,6 +153,14 @@ mod tests {
         assert!(close(expected.delay, 0.025), "{expected:?}");
         assert!(close(expected.jitter, 0.005), "{expected:?}");
         assert!(close(expected.intact, 0.9 * 0.5 * 0.9), "{expected:?}");
+    }
+
+    #[test]
+    fn a_path_without_conditions_is_asked_nothing() {
+        assert!(!Expected::through(&conditions(""), &conditions("")).is_anything());
+        for words in ["delay=1ms", "loss=0.001%", "rate=1gbit", "duplicate=1%", "corrupt=1%"] {
+            assert!(Expected::through(&conditions(""), &conditions(words)).is_anything(), "{words}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::expect::Expected;
 use super::path::{HEADERS, HEADERS_IN_MTU, Path};
-use super::{VerifyError, failed};
+use super::{Effort, VerifyError, failed};
 
 /// How much more than the rate is offered.
 const SURPLUS: f64 = 1.5;
@@ -18,14 +18,27 @@ pub(super) struct Flood {
     pub(super) received: f64,
 }
 
-/// Floods a path for `time`, after letting what is under way arrive.
-pub(super) fn run(path: &Path, expected: &Expected, time: Duration) -> Result<Flood, VerifyError> {
+/// After a flood, for what still waits in queues to arrive, beside the path's delay.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// How long a rate is measured: at least twenty packets must arrive for their spacing to say one.
+fn time(path: &Path, expected: &Expected, asked: Duration) -> Duration {
+    let bits = (path.mtu - HEADERS_IN_MTU + HEADERS) as f64 * 8.0;
+    asked.max(Duration::from_secs_f64(20.0 * bits / expected.rate.unwrap_or(f64::INFINITY)))
+}
+
+/// How long [`run`] takes.
+pub(super) fn lasts(path: &Path, expected: &Expected, effort: Effort) -> Duration {
+    time(path, expected, effort.rate_time) + Duration::from_secs_f64(2.0 * expected.delay) + QUIET
+}
+
+/// Floods a path for a while, after letting what is under way arrive.
+pub(super) fn run(path: &Path, expected: &Expected, asked: Duration) -> Result<Flood, VerifyError> {
     let rate = expected.rate.unwrap_or(f64::INFINITY);
     let wanted = rate * SURPLUS / expected.intact.max(0.01);
     let packet = vec![0u8; path.mtu - HEADERS_IN_MTU];
     let bits = (packet.len() + HEADERS) as f64 * 8.0;
-    // At least twenty packets must arrive for their spacing to say a rate.
-    let time = time.max(Duration::from_secs_f64(20.0 * bits / rate));
+    let time = time(path, expected, asked);
     let delay = Duration::from_secs_f64(expected.delay);
     let begun = Instant::now();
     let (counted_from, end) = (begun + delay + time.mul_f64(SETTLING), begun + delay + time);
@@ -61,7 +74,7 @@ pub(super) fn run(path: &Path, expected: &Expected, time: Duration) -> Result<Fl
         _ => 0.0,
     };
     // What still waits in queues must not meet the next path's flood.
-    let quiet = Instant::now() + delay + Duration::from_millis(200);
+    let quiet = Instant::now() + delay + QUIET;
     while Instant::now() < quiet {
         while drain(path)? {}
         std::thread::sleep(Duration::from_millis(5));

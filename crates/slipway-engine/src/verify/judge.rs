@@ -1,6 +1,6 @@
 //! Asked against measured, with what chance allows.
 
-use serde::{Deserialize, Serialize};
+use slipway_measure::check::{Check, Verdict};
 use slipway_measure::stats::median;
 
 use super::expect::Expected;
@@ -13,38 +13,6 @@ const CHANCE: f64 = 0.01;
 const DELAY_ALLOWANCE: (f64, f64) = (0.0005, 0.01);
 /// What a rate may differ by.
 const RATE_ALLOWANCE: f64 = 0.02;
-
-/// One condition of a path: asked, measured, and whether that is it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// `delay`, `jitter`, `loss`, `duplicate`, `reorder`, `rate`. Corrupt packets count as lost: receivers drop them.
-    pub what: String,
-    /// In `unit`.
-    pub asked: f64,
-    /// In `unit`.
-    pub measured: f64,
-    /// Least and most that would still be as asked, in `unit`.
-    pub within: (f64, f64),
-    /// `s`, `bit/s`, or empty for a share from 0 to 1.
-    pub unit: String,
-    /// How it is.
-    pub verdict: Verdict,
-    /// What to know about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-/// How a condition is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// As asked.
-    Met,
-    /// Not as asked.
-    Off,
-    /// It could not be measured; the note says why.
-    Unknown,
-}
 
 fn check(what: &str, unit: &str, asked: f64, measured: f64, within: (f64, f64)) -> Check {
     let met = within.0 <= measured && measured <= within.1;
@@ -112,12 +80,20 @@ fn delay(expected: &Expected, delays: &[f64]) -> Vec<Check> {
 
 /// What a flood says.
 pub(super) fn rate(asked: f64, flood: Flood) -> Check {
-    let within = (asked * (1.0 - RATE_ALLOWANCE), asked * (1.0 + RATE_ALLOWANCE));
-    let check = check("rate", "bit/s", asked, flood.received, within);
+    let check = check("rate", "bit/s", asked, flood.received, rate_within(asked));
     if flood.offered < asked * 1.05 {
         return unknown(check, "this machine could not send more than the rate");
     }
     check
+}
+
+/// A rate whose turn did not come.
+pub(super) fn rate_left_out(asked: f64) -> Check {
+    unknown(check("rate", "bit/s", asked, 0.0, rate_within(asked)), "not measured: the time for measuring was over")
+}
+
+fn rate_within(asked: f64) -> (f64, f64) {
+    (asked * (1.0 - RATE_ALLOWANCE), asked * (1.0 + RATE_ALLOWANCE))
 }
 
 /// The shares that `n` packets show in 99 of 100 trains where each has this `share`: from the binomial distribution, its

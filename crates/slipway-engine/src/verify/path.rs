@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use serde::{Deserialize, Serialize};
 use slipway_lab::model::Lab;
 use slipway_sys::ns::with_net;
 
@@ -22,7 +21,7 @@ pub(super) const HEADERS: usize = 14 + HEADERS_IN_MTU;
 const BUFFER: usize = 8 << 20;
 
 /// From where to where: a node and the position of one of its interfaces, twice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Sender.
     pub from: (usize, usize),

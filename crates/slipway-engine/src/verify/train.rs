@@ -13,7 +13,9 @@ use std::os::fd::AsFd as _;
 
 use super::expect::Expected;
 use super::path::{HEADERS, PACKET, Path};
-use super::{Effort, Spread, VerifyError, failed};
+use slipway_measure::check::Spread;
+
+use super::{Effort, VerifyError, failed};
 
 /// Packets sent in a second over all paths together: few enough that sending does not disturb what is measured.
 const MOST_PER_SECOND: f64 = 20_000.0;
@@ -50,13 +52,25 @@ pub(super) fn interval(expected: &[Expected], effort: Effort) -> Duration {
     effort.interval.max(Duration::from_secs_f64(together.max(alone)))
 }
 
+/// How many packets of a path: as asked, or as half of the time for all of it holds. Ten are the fewest that say anything.
+pub(super) fn packets(interval: Duration, effort: Effort) -> u32 {
+    let Some(most) = effort.most else { return effort.packets };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float becomes the nearest whole number that fits"
+    )]
+    let fit = (most.as_secs_f64() / 2.0 / interval.as_secs_f64()) as u32;
+    effort.packets.min(fit.max(10))
+}
+
 /// Sends a train over every path and collects what arrives until `patience` after the last packet was sent.
 pub(super) fn run(
     paths: &[Path],
     packets: u32,
     interval: Duration,
     patience: Duration,
-    progress: &mut dyn FnMut(f64),
+    progress: &mut dyn FnMut(f64) -> Result<(), VerifyError>,
 ) -> Result<Vec<Train>, VerifyError> {
     let mut trains = vec![Train { sent: packets, delays: vec![None; packets as usize], twice: 0 }; paths.len()];
     let begun = Instant::now();
@@ -65,15 +79,13 @@ pub(super) fn run(
             send(path, number)?;
         }
         collect(paths, &mut trains, begun + interval * (number + 1))?;
-        if number % 64 == 0 {
-            progress(f64::from(number) / f64::from(packets));
-        }
+        progress(f64::from(number) / f64::from(packets))?;
     }
     let last = Instant::now() + patience;
     while Instant::now() < last && trains.iter().any(|train| train.delays.iter().any(Option::is_none)) {
         collect(paths, &mut trains, last.min(Instant::now() + Duration::from_millis(50)))?;
     }
-    progress(1.0);
+    progress(1.0)?;
     Ok(trains)
 }
 
@@ -155,5 +167,20 @@ fn note(train: &mut Train, packet: &[u8; PACKET], at: u64) {
         Some(delay @ None) => *delay = Some(at.saturating_sub(word(12)) as f64 / 1e9),
         Some(Some(_)) => train.twice += 1,
         None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_fits_into_its_time() {
+        let effort = |seconds: Option<u64>| Effort { most: seconds.map(Duration::from_secs), ..Effort::default() };
+        let fast = Duration::from_millis(1);
+        assert_eq!(packets(fast, effort(None)), 1000);
+        assert_eq!(packets(fast, effort(Some(30))), 1000);
+        assert_eq!(packets(Duration::from_millis(50), effort(Some(30))), 300);
+        assert_eq!(packets(Duration::from_mins(1), effort(Some(30))), 10);
     }
 }

@@ -4,8 +4,10 @@
 use askama::Template;
 
 use super::axes::{Frame, tick_label};
+use super::checks::Checks;
 use super::scale::Scale;
 use super::svg::{Anchor, Svg, shorten};
+use crate::check;
 use crate::play::{Change, Event, Line, Outcome, Played, Summary};
 
 /// Wider than the comparison's plots: time has more to say.
@@ -34,6 +36,8 @@ struct Page<'a> {
     summary: &'a Summary,
     why: &'a str,
     lateness: String,
+    warnings: Vec<String>,
+    checks: Option<Checks>,
     picture: String,
     late: String,
     rows: Vec<Row>,
@@ -51,13 +55,6 @@ pub fn timeline(played: &Played) -> String {
     let end = played.end();
     let summary = end.map_or(&so_far, |end| &end.summary);
     let events: Vec<&Event> = played.events().collect();
-    let lateness = summary.lateness.map_or_else(
-        || "no event took effect".to_owned(),
-        |late| {
-            let [p50, p99, max] = [late.p50, late.p99, late.max].map(milliseconds);
-            format!("late by {p50} ms (median), {p99} ms (99 %), {max} ms (most)")
-        },
-    );
     let begin = &played.begin;
     let facts = vec![
         ("lab", begin.lab.clone()),
@@ -74,9 +71,11 @@ pub fn timeline(played: &Played) -> String {
         played,
         summary,
         why: end.map_or("cut short: its player was killed, or still plays", |end| &end.why),
-        lateness,
-        picture: picture(played),
-        late: late(&events, length(played)),
+        lateness: lateness(summary),
+        warnings: summary.alarms.iter().cloned().chain(check::warnings(&begin.checks)).collect(),
+        checks: Checks::of(&begin.checks),
+        picture: picture(&begin.nodes, &played.lines),
+        late: late(&events, length(&played.lines)),
         rows,
         more: events.len().saturating_sub(MOST_LISTED),
         facts,
@@ -102,6 +101,17 @@ fn row(event: &Event) -> Row {
     }
 }
 
+/// How late events were, in words.
+pub(super) fn lateness(summary: &Summary) -> String {
+    summary.lateness.map_or_else(
+        || "no event took effect".to_owned(),
+        |late| {
+            let [p50, p99, max] = [late.p50, late.p99, late.max].map(milliseconds);
+            format!("late by {p50} ms (median), {p99} ms (99 %), {max} ms (most)")
+        },
+    )
+}
+
 fn milliseconds(nanoseconds: u64) -> String {
     format!("{:.2}", nanoseconds as f64 / 1e6)
 }
@@ -115,8 +125,8 @@ enum State {
 }
 
 /// Every node's states in turn: from when, and which.
-fn states(played: &Played) -> Vec<Vec<(u64, State)>> {
-    let mut nodes: Vec<Vec<(u64, State)>> = vec![vec![(0, State::Runs)]; played.begin.nodes.len()];
+fn states(count: usize, lines: &[Line]) -> Vec<Vec<(u64, State)>> {
+    let mut nodes: Vec<Vec<(u64, State)>> = vec![vec![(0, State::Runs)]; count];
     let mut become_ = |node: usize, at: u64, state: State| {
         if let Some(states) = nodes.get_mut(node).filter(|states| states.last().is_none_or(|(_, last)| *last != state))
         {
@@ -124,8 +134,8 @@ fn states(played: &Played) -> Vec<Vec<(u64, State)>> {
         }
     };
     let kinds: std::collections::BTreeMap<usize, &str> =
-        played.events().map(|event| (event.number, event.kind.as_str())).collect();
-    for line in &played.lines {
+        events(lines).map(|event| (event.number, event.kind.as_str())).collect();
+    for line in lines {
         match line {
             Line::Event(event) if matches!(event.outcome, Outcome::Done { .. }) => {
                 let at = event.done.unwrap_or(event.due);
@@ -154,19 +164,22 @@ fn states(played: &Played) -> Vec<Vec<(u64, State)>> {
 }
 
 /// How much time the plots show. Of a scenario that was cut short, what was played of it.
-fn length(played: &Played) -> u64 {
-    played.position().max(1)
+fn length(lines: &[Line]) -> u64 {
+    lines.iter().filter_map(Line::at).max().unwrap_or(0).max(1)
+}
+
+fn events(lines: &[Line]) -> impl Iterator<Item = &Event> {
+    lines.iter().filter_map(|line| if let Line::Event(event) = line { Some(event) } else { None })
 }
 
 /// A row for each node that the scenario is about, a mark for each event.
-fn picture(played: &Played) -> String {
-    let about: std::collections::BTreeSet<usize> = played
-        .events()
+pub(super) fn picture(names: &[String], lines: &[Line]) -> String {
+    let about: std::collections::BTreeSet<usize> = events(lines)
         .flat_map(|event| event.nodes.iter().copied())
-        .chain(played.lines.iter().filter_map(|line| if let Line::Node(news) = line { Some(news.node) } else { None }))
+        .chain(lines.iter().filter_map(|line| if let Line::Node(news) = line { Some(news.node) } else { None }))
         .collect();
-    let nodes: Vec<usize> = about.into_iter().filter(|&node| node < played.begin.nodes.len()).take(MOST_ROWS).collect();
-    let end = length(played);
+    let nodes: Vec<usize> = about.into_iter().filter(|&node| node < names.len()).take(MOST_ROWS).collect();
+    let end = length(lines);
     let height = nodes.len() as f64 * ROW + 76.0;
     let mut svg = Svg::new(WIDTH, height, "every node's state over time, and every event");
     let frame = Frame { left: LEFT, right: WIDTH - 10.0, top: 16.0, bottom: 16.0 + nodes.len() as f64 * ROW };
@@ -174,10 +187,10 @@ fn picture(played: &Played) -> String {
     let x = |at: u64| scale.at(at as f64 / 1e9);
     frame.x_axis(&mut svg, &scale, &scale.ticks(), tick_label);
     frame.x_title(&mut svg, "seconds of the scenario's clock");
-    let states = states(played);
+    let states = states(names.len(), lines);
     for (row, &node) in nodes.iter().enumerate() {
         let middle = frame.top + (row as f64 + 0.5) * ROW;
-        svg.text("axis", (frame.left - 8.0, middle + 4.0), Anchor::End, &shorten(&played.begin.nodes[node], 14));
+        svg.text("axis", (frame.left - 8.0, middle + 4.0), Anchor::End, &shorten(&names[node], 14));
         for (place, &(from, state)) in states[node].iter().enumerate() {
             let to = states[node].get(place + 1).map_or(end, |(to, _)| *to);
             let class = match state {
@@ -188,7 +201,7 @@ fn picture(played: &Played) -> String {
             svg.rect(class, (x(from), middle - 4.0), ((x(to) - x(from)).max(0.5), 8.0), 1.5);
         }
     }
-    for event in played.events() {
+    for event in events(lines) {
         let Some(at) = event.done.or(event.begun) else { continue };
         let class = match (&event.outcome, event.kind.as_str()) {
             (Outcome::Failed { .. }, _) => "mark c4",
@@ -246,7 +259,7 @@ mod tests {
 {"type":"event","number":2,"due":500,"begun":null,"done":null,"late":null,"what":"freeze n2","nodes":[1],"kind":"freeze","outcome":"skipped","reason":"not running: <n2>"}
 "#;
         let played = Played::read(log).expect("a log");
-        let states = states(&played);
+        let states = states(2, &played.lines);
         assert_eq!(states[0].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 120, 320], "dead, then back");
         assert_eq!(states[1].last().map(|(at, _)| *at), Some(400), "dead by itself");
         let html = timeline(&played);

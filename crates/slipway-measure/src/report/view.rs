@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use askama::Template;
 use serde_json::Value;
 
+use super::checks::Checks;
 use super::palette::Look;
+use super::scenario::Scenario;
 use super::{curve, order, strip, words};
-use crate::format;
+use crate::play::{Event, Line, Outcome};
 use crate::probe::{Point, Sample};
 use crate::record::{Comparison, Measurement};
 use crate::stats::{ENOUGH, RESAMPLES, median};
 use crate::summary::{FigureSummary, HEADINGS, Row, Summary, Verdict};
+use crate::{check, format};
 
 /// The page. Fields named `…svg` and `plot…` are finished elements; all others are text that the template escapes.
 #[derive(Template)]
@@ -29,6 +32,9 @@ pub(super) struct Page<'a> {
     figures: Vec<Figure>,
     curves: Vec<Curves>,
     errors: Vec<String>,
+    warnings: Vec<String>,
+    checks: Option<Checks>,
+    scenario: Option<Scenario>,
     machine: Vec<(String, String)>,
     command: String,
     enough: usize,
@@ -103,6 +109,9 @@ impl<'a> Source<'a> {
             figures: headline.iter().map(|figure| self.figure(figure)).collect(),
             curves: begin.jobs.iter().filter_map(|job| self.curves(&job.name)).collect(),
             errors: self.errors(),
+            warnings: self.warnings(),
+            checks: Checks::of(&begin.checks),
+            scenario: Scenario::of(self.comparison),
             machine: facts(&begin.machine),
             command: begin.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
             enough: ENOUGH,
@@ -203,12 +212,30 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// What may have made a result other than what was compared.
+    fn warnings(&self) -> Vec<String> {
+        let alarms = self.comparison.measurements.iter().filter(|m| !m.warm_up).flat_map(|m| {
+            let end = m.played.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None });
+            let alarms = end.map_or(&[][..], |end| end.summary.alarms.as_slice());
+            alarms.iter().map(move |alarm| format!("Round {}, {} under {}: {alarm}", m.round, m.job, m.driver))
+        });
+        check::warnings(&self.comparison.begin.checks).into_iter().chain(alarms).collect()
+    }
+
     fn errors(&self) -> Vec<String> {
         let failed = self.comparison.measurements.iter().filter_map(|m| {
             let error = m.error.as_ref()?;
             Some(format!("Round {}, {} under {}: failed to {error}", m.round, m.job, m.driver))
         });
-        failed.collect()
+        let events = self.comparison.measurements.iter().flat_map(|m| {
+            m.played.iter().filter_map(move |line| match line {
+                Line::Event(Event { what, outcome: Outcome::Failed { reason }, .. }) => {
+                    Some(format!("Round {}, {} under {}: {what}: failed to {reason}", m.round, m.job, m.driver))
+                }
+                _ => None,
+            })
+        });
+        failed.chain(events).collect()
     }
 }
 

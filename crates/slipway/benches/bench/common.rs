@@ -45,6 +45,7 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
                 seconds: started.elapsed().as_secs_f64(),
                 samples,
                 error: None,
+                played: Vec::new(),
             });
         }
     }
@@ -61,6 +62,8 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
         command: Vec::new(),
         machine: serde_json::Value::Null,
         started: String::new(),
+        checks: Vec::new(),
+        scenario: None,
     };
     let comparison = Comparison { begin, measurements, end: None };
     println!("### {title}\n\n{}", Summary::new(&comparison).markdown());

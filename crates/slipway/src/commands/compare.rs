@@ -8,10 +8,11 @@ use slipway_lab::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
 use slipway_measure::summary::{HEADINGS, Summary};
 
-use crate::comparison::{self, Client, Plan, Task};
+use crate::comparison::{self, Client, Done, Plan, Task};
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::script::Which;
 use crate::setting::Setting;
 use crate::{labs, view};
 
@@ -21,6 +22,9 @@ use crate::{labs, view};
 The lab is brought up once per driver, as LAB-DRIVER. Each round measures every job under every driver, in an order drawn
 from the seed; rounds follow each other until every driver has been measured --repeat times beyond the warm-up. Ratios
 are to driver host (to the first one where host is not among them), paired by round, with bootstrap 95 % intervals.
+
+Links under conditions are measured first, under each driver and setting, and what came of it is in the report. With
+--scenario everything is measured while it plays; it ends with the job, and the lab is put back before the next.
 
 Jobs:
   iperf3   TCP throughput, one stream and --streams, both ways
@@ -33,6 +37,7 @@ Examples:
   slipway compare lab.yaml --drivers host,bridge,vxlan --jobs iperf3,job --repeat 10
   slipway compare lab.yaml --regex 'sec: ([0-9.]+)' --unit s -- openssl speed -seconds 1 md5
   slipway compare lab.yaml --drivers bridge --jobs job --under 'as it is:' --under 'far: delay=20ms loss=0.1%'
+  slipway compare lab.yaml --drivers bridge,vxlan --jobs job --scenario churn.yaml
   slipway compare lab.yaml --jobs ping --json | jq .figures")]
 pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
@@ -61,6 +66,15 @@ pub(crate) struct Args {
     /// Put all links and nodes under these conditions, as in `slipway set`; several are compared with each other
     #[arg(long, value_name = "[NAME:] KEY=VALUE…")]
     under: Vec<Setting>,
+    /// Play a scenario beside every job, each time from its beginning: FILE's, or the lab file's own without one
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = Which::parse)]
+    scenario: Option<Which>,
+    /// Measure first whether links under conditions are as asked, for at most about TIME under each; 0s: do not
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_value = "10s", default_missing_value = "10s")]
+    verify: Seconds,
+    /// Fail where a link was not as asked, or the machine could not keep up with the scenario
+    #[arg(long)]
+    strict: bool,
     /// The node that measures; several are compared with each other [default: the first]
     #[arg(long, value_delimiter = ',', value_name = "NODE,…")]
     client: Vec<String>,
@@ -138,6 +152,8 @@ impl Args {
             warm_up: self.warm_up,
             seed: self.seed.unwrap_or(lab.seed),
             timeout: self.timeout.duration(),
+            scenario: self.scenario,
+            verify: self.verify,
             out: self.out,
         };
         if self.dry_run.dry_run {
@@ -148,7 +164,11 @@ impl Args {
         }
         let done = comparison::run(context, &plan)?;
         context.answer(&done.summary, |summary| text(summary, &done.folder.display().to_string()))?;
-        Ok(if done.failed { Exit::Failed } else { Exit::Success })
+        Ok(match done {
+            Done { failed: true, .. } => Exit::Failed,
+            Done { strained: true, .. } if self.strict => Exit::Strained,
+            Done { .. } => Exit::Success,
+        })
     }
 
     fn clients(&self, lab: &Lab) -> Result<Vec<Client>, Failure> {

@@ -2,26 +2,25 @@
 
 mod show;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
-use slipway_engine::facts::Facts;
 use slipway_engine::image::Store;
-use slipway_engine::job::{Ended, Outcome};
+use slipway_engine::job::{self, Ended, Outcome};
 use slipway_engine::lab::{self, Running};
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
 use slipway_lab::model::{Job, Lab};
-use slipway_lab::scenario::{Scenario, Schedule, Traces};
-use slipway_measure::play::{Begin, FORMAT, Line, Summary};
+use slipway_measure::check::CheckedPath;
+use slipway_measure::play::{Begin, Line, Summary};
 
 use super::run::{self, Program};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::verification::Verify;
+use crate::script::{self, Script, Which};
 use crate::{labs, stamp};
 use show::Show;
 
@@ -57,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Print the schedule, and play nothing
-    #[arg(long, conflicts_with_all = ["resume", "job", "argv"])]
+    #[arg(long, conflicts_with_all = ["resume", "job", "verify", "argv"])]
     plan: bool,
     /// Play while the lab file's own job runs
     #[arg(long)]
@@ -68,17 +67,19 @@ pub(crate) struct Args {
     /// Leave conditions as the scenario left them
     #[arg(long)]
     keep: bool,
-    /// Fail where the machine could not keep up: events late, processors saturated
+    /// Fail where the machine could not keep up (events late, processors saturated), or --verify found a link not as asked
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    verify: Verify,
     /// Go on with a scenario whose player was killed
-    #[arg(long, conflicts_with_all = ["seed", "job", "until", "keep", "out", "argv"])]
+    #[arg(long, conflicts_with_all = ["seed", "job", "until", "keep", "verify", "out", "argv"])]
     resume: bool,
     /// Folder for the log and what programs print; it must not exist [default: ./slipway-play-LAB-TIME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Make the report again from the log in this folder, and play nothing
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["plan", "resume", "seed", "job", "until", "keep", "out", "argv"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["plan", "resume", "seed", "job", "until", "keep", "verify", "out", "argv"])]
     report: Option<PathBuf>,
     #[command(flatten)]
     program: Program,
@@ -100,10 +101,7 @@ struct Part {
     lab: Lab,
     /// The lab's file, where it was named and its lab is not up.
     to_bring_up: bool,
-    schedule: Schedule,
-    /// The file that says what happens.
-    shown: String,
-    sha256: String,
+    script: Script,
 }
 
 #[derive(Serialize)]
@@ -120,7 +118,7 @@ struct Played {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         if let Some(folder) = &self.report {
-            report(folder)?;
+            script::draw(folder)?;
             return Ok(Exit::Success);
         }
         if self.resume {
@@ -128,7 +126,7 @@ impl Args {
         }
         let part = self.part(context)?;
         if self.plan {
-            context.answer(&part.schedule, |schedule| schedule.table(&part.lab).to_string())?;
+            context.answer(&part.script.schedule, |schedule| schedule.table(&part.lab).to_string())?;
             return Ok(Exit::Success);
         }
         labs::need_privilege()?;
@@ -171,37 +169,27 @@ impl Args {
             }
             None => (labs::running(&context.root, lab.map(String::as_str))?.lab, false),
         };
-        let (scenario, folder, shown, sha256) = if let Some(file) = scenario {
-            let source = labs::source(Some(file.as_ref()))?;
-            (source.scenario(&lab)?, Some(file.as_str()), file.clone(), source.sha256())
-        } else {
-            let scenario = lab.scenario.clone().ok_or_else(|| {
-                Failure::usage(format!(
-                    "find a scenario: the file of lab `{}` has none\nHint: add a `scenario:` to it, or name a scenario's file",
-                    lab.name
-                ))
-            })?;
-            let sha256 = from_file.as_ref().map_or_else(String::new, labs::Source::sha256);
-            (scenario, None, format!("lab {}", lab.name), sha256)
-        };
-        let schedule = plan(&lab, &scenario, self.seed, folder.unwrap_or("the lab file"))?;
-        Ok(Part { lab, to_bring_up, schedule, shown, sha256 })
+        let which = scenario.map_or(Which::OfLab, |file| Which::File(file.clone()));
+        let script = Script::plan(&lab, &which, from_file.as_ref(), self.seed)?;
+        Ok(Part { lab, to_bring_up, script })
     }
 
     fn perform(&self, context: &Context, running: Running, part: &Part, job: Option<&Job>) -> Result<Exit, Failure> {
         let name = running.lab.name.clone();
         let claim = Folder::of(running.dir()).claim()?;
         let limits = running.all_limits()?;
+        let checks = self.verify.before(context, &running)?;
+        let off = !checks.iter().all(CheckedPath::is_as_asked);
         let folder = stamp::folder(self.out.as_deref(), "play", &name)?;
         let ends = match (self.until, job) {
             (Some(Until::Scenario), _) | (None, None) => Ends::WithScenario,
             (Some(Until::Both), _) => Ends::WithBoth,
             (Some(Until::Job) | None, _) => Ends::WithJob,
         };
-        let schedule = part.schedule.clone();
+        let schedule = part.script.schedule.clone();
         let absolute = std::path::absolute(&folder).map_err(Failure::io("find the current folder"))?;
         let kept = Kept { schedule, ends, keep: self.keep, limits, folder: absolute };
-        let begin = begin(part, &running)?;
+        let begin = Begin { checks, ..part.script.begin(&running.lab)? };
         let quiet = context.global.json;
         let tagged = job.is_some_and(|job| job.mpi.is_none() && job.nodes.len() > 1);
         let mut unheard = None;
@@ -210,12 +198,16 @@ impl Args {
                 unheard = run::show(line, tagged).err();
             }
         };
-        let beside = job.map(|job| Beside { job, line: &mut line });
+        let output = &folder;
+        let beside = job.map(|job| -> Beside<'_, Outcome> {
+            Box::new(move |lab: &Running| Ok(job::run(lab, job, output, &mut line)?))
+        });
         let mut show = Show::new(&context.global, job.is_some());
         let performed =
             scenario::play(&context.root, running, claim, &kept, begin, beside, &mut |line| show.line(line));
         show.finish();
-        self.answer(context, &name, folder, performed?, show.into_log())
+        let exit = self.answer(context, &name, folder, performed?, show.into_log())?;
+        Ok(if self.strict && off && exit == Exit::Success { Exit::Strained } else { exit })
     }
 
     fn resume(&self, context: &Context) -> Result<Exit, Failure> {
@@ -235,11 +227,11 @@ impl Args {
         context: &Context,
         lab: &str,
         folder: PathBuf,
-        performed: Performance,
+        performed: Performance<Outcome>,
         log: Vec<Line>,
     ) -> Result<Exit, Failure> {
         let Performance { played, job, signal } = performed;
-        report(&folder)?;
+        script::draw(&folder)?;
         for alarm in &played.summary.alarms {
             tracing::warn!("{alarm}");
         }
@@ -269,15 +261,6 @@ impl Args {
     }
 }
 
-/// Makes the page that shows what happened when, from the log as it is on disk.
-fn report(folder: &Path) -> Result<(), Failure> {
-    let (log, page) = (folder.join("events.jsonl"), folder.join("timeline.html"));
-    let text = std::fs::read_to_string(&log).map_err(Failure::io(format!("read {}", log.display())))?;
-    let played = slipway_measure::play::Played::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
-    let html = slipway_measure::report::timeline(&played);
-    std::fs::write(&page, html).map_err(Failure::io(format!("write {}", page.display())))
-}
-
 /// A schedule names nodes by number, so the file must still mean the lab that runs.
 fn same_places(running: &Lab, written: &Lab) -> Result<(), Failure> {
     let places = |lab: &Lab| -> Vec<(String, usize)> {
@@ -290,34 +273,4 @@ fn same_places(running: &Lab, written: &Lab) -> Result<(), Failure> {
     Err(Failure::usage(format!(
         "play on lab `{name}`: its file has other nodes by now than the lab that runs\nHint: `slipway down {name}`, then play again"
     )))
-}
-
-fn plan(lab: &Lab, scenario: &Scenario, seed: Option<u64>, shown: &str) -> Result<Schedule, Failure> {
-    let mut traces: Traces = BTreeMap::new();
-    for path in scenario.files() {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("read {}, which the scenario names: {error}", path.display())))?;
-        traces.insert(path.to_owned(), text);
-    }
-    scenario.plan(lab, seed, &traces).map_err(|error| Failure::usage(format!("plan the scenario of {shown}: {error}")))
-}
-
-fn begin(part: &Part, running: &Running) -> Result<Begin, Failure> {
-    let written = |what: &'static str| move |error: serde_json::Error| Failure::io(what)(error.into());
-    let schedule = serde_json::to_vec(&part.schedule).map_err(written("write the schedule down"))?;
-    Ok(Begin {
-        format: FORMAT.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        lab: running.lab.name.clone(),
-        nodes: running.lab.nodes.iter().map(|node| node.name.clone()).collect(),
-        scenario: part.shown.clone(),
-        scenario_sha256: part.sha256.clone(),
-        schedule_sha256: labs::hex(&Sha256::digest(schedule)),
-        seed: part.schedule.seed,
-        events: part.schedule.events.len(),
-        length: part.schedule.length.0,
-        command: std::env::args().collect(),
-        machine: serde_json::to_value(Facts::gather()).map_err(written("record the machine"))?,
-        started: String::new(),
-    })
 }

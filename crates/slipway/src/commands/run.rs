@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use slipway_engine::image::Store;
@@ -10,11 +10,13 @@ use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
 use slipway_engine::lab::{self, Running};
 use slipway_lab::model::{Job, Lab, Mpi};
 use slipway_lab::units::Seconds;
+use slipway_measure::check::{self, CheckedPath};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::verification::Verify;
 use crate::{labs, stamp};
 
 /// Run a program over the nodes of a lab: plain or MPI
@@ -33,11 +35,17 @@ when its ranks have talked over TCP.
 Where LAB is a file whose lab is not up, it is brought up for the run and taken
 down after it.
 
+`slipway play LAB SCENARIO -- PROGRAM` does the same, with the same options,
+while a scenario changes conditions and ends nodes.
+
+--verify leaves what it measured as checks.json and checks.md in the folder.
+
 Examples:
   slipway run lab.yaml                               the lab file's own job
   slipway run --mpi openmpi -n 8 demo -- hpcc
   slipway run --mpi mpich --on 'n1,n2' -- ./a.out    where one lab runs
-  slipway run --on web demo -- nginx -t")]
+  slipway run --on web demo -- nginx -t
+  slipway run --verify --strict lab.yaml             and exit code 5 where links are off")]
 pub(crate) struct Args {
     /// Lab (name or file) [default: the only one that runs]
     lab: Option<String>,
@@ -46,6 +54,11 @@ pub(crate) struct Args {
     /// Folder for what the programs print; it must not exist [default: ./slipway-run-LAB-TIME]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    verify: Verify,
+    /// Fail where a link is not as asked, once the programs have ended well
+    #[arg(long, requires = "verify")]
+    strict: bool,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -84,6 +97,8 @@ fn mpi(word: &str) -> Result<Mpi, String> {
 struct Ran<'a> {
     lab: &'a str,
     folder: PathBuf,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<CheckedPath>,
     #[serde(flatten)]
     outcome: Outcome,
 }
@@ -127,7 +142,9 @@ impl Args {
 
     fn launch(&self, context: &Context, running: &Running, job: &Job) -> Result<Exit, Failure> {
         let name = &running.lab.name;
+        let checks = self.verify.before(context, running)?;
         let folder = stamp::folder(self.out.as_deref(), "run", name)?;
+        keep(&folder, &checks)?;
         let tagged = job.mpi.is_none() && job.nodes.len() > 1;
         let quiet = context.global.json;
         let mut unheard = None;
@@ -143,10 +160,15 @@ impl Args {
         if !quiet && !context.global.quiet {
             eprintln!("{}", last_words(&outcome, &folder.display().to_string()));
         }
+        let strained = self.strict && !checks.iter().all(CheckedPath::is_as_asked);
         if quiet {
-            context.answer(&Ran { lab: name, folder, outcome }, |_| String::new())?;
+            context.answer(&Ran { lab: name, folder, checks, outcome }, |_| String::new())?;
         }
-        Ok(if code == 0 { Exit::Success } else { Exit::Program(code) })
+        Ok(match code {
+            0 if strained => Exit::Strained,
+            0 => Exit::Success,
+            code => Exit::Program(code),
+        })
     }
 }
 
@@ -191,6 +213,19 @@ impl Program {
         job.env.extend(super::exec::environment(&self.env)?);
         Ok(job)
     }
+}
+
+/// Leaves what was measured of links in the run's folder: for programs, and for people.
+fn keep(folder: &Path, checks: &[CheckedPath]) -> Result<(), Failure> {
+    if checks.is_empty() {
+        return Ok(());
+    }
+    let json = serde_json::to_string_pretty(checks).map_err(|error| Failure::io("write the checks")(error.into()))?;
+    for (name, text) in [("checks.json", json + "\n"), ("checks.md", check::markdown(checks))] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(Failure::io(format!("write {}", path.display())))?;
+    }
+    Ok(())
 }
 
 fn dry(context: &Context, lab: &Lab, job: &Job) -> Result<Exit, Failure> {

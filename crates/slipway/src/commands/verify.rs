@@ -1,23 +1,19 @@
 //! `slipway verify`
 
-use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use serde::Serialize;
 use slipway_engine::lab::Running;
-use slipway_engine::verify::{Check, Effort, Outcome, Route, Verdict, verify};
-use slipway_lab::model::DriverKind;
+use slipway_engine::verify::{Effort, Route, verify};
 use slipway_lab::units::Seconds;
+use slipway_measure::check::{self, CheckedPath, Tally};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::{Meter, Progress};
 use crate::targets::{self, Target};
-use crate::view;
-
-/// Paths that are measured where none is named.
-const MOST_PATHS: usize = 400;
+use crate::{verification, view};
 
 /// Measure whether links are what they are asked to be
 #[derive(Debug, clap::Args)]
@@ -54,15 +50,6 @@ pub(crate) struct Args {
     rate_time: Seconds,
 }
 
-/// A path as it is said.
-#[derive(Serialize)]
-struct Said<'a> {
-    from: &'a str,
-    to: &'a str,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-}
-
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, words) = targets::lab_and_words(&context.root, &self.words)?;
@@ -71,40 +58,27 @@ impl Args {
             packets: self.packets,
             interval: self.interval.duration().max(Duration::from_micros(1)),
             rate_time: self.rate_time.duration(),
+            most: None,
         };
         let mut meter = Meter::new(&context.global);
         let links = running.links()?;
-        let outcomes = verify(&running, &links, &routes, effort, &mut |done| meter.show(Progress::Measuring(done)))?;
+        let checked = verify(&running, &links, &routes, effort, &mut |done| {
+            meter.show(Progress::Measuring(done));
+            ControlFlow::Continue(())
+        })?;
         meter.finish();
-        let name = |(node, _): (usize, usize)| running.lab.nodes[node].name.as_str();
-        let said: Vec<Said<'_>> = outcomes
-            .iter()
-            .map(|outcome| Said { from: name(outcome.route.from), to: name(outcome.route.to), outcome })
-            .collect();
-        context.answer(&said, |said| text(said))?;
-        Ok(if outcomes.iter().all(Outcome::is_as_asked) { Exit::Success } else { Exit::Failed })
+        context.answer(&checked, |checked| text(checked))?;
+        Ok(if checked.iter().all(CheckedPath::is_as_asked) { Exit::Success } else { Exit::Failed })
     }
 }
 
 /// The paths that `words` choose.
 fn routes(running: &Running, words: &[String]) -> Result<Vec<Route>, Failure> {
     let lab = &running.lab;
-    let own = |&node: &usize| {
-        running.init(node).is_ok()
-            && lab.nodes[node].interfaces.iter().all(|of| lab.networks[of.network].driver != DriverKind::Host)
-    };
-    let mut routes = Vec::new();
     if words.is_empty() {
-        let nodes: Vec<usize> = (0..lab.nodes.len()).filter(own).collect();
-        let few = nodes.len() * nodes.len() <= MOST_PATHS;
-        for (at, &from) in nodes.iter().enumerate() {
-            let next = [nodes[(at + 1) % nodes.len()]];
-            let to = if few { nodes.as_slice() } else { &next };
-            // Nodes without a network in common are no path.
-            routes.extend(to.iter().filter(|&&to| to != from).filter_map(|&to| Route::between(lab, from, to).ok()));
-        }
-        return Ok(routes);
+        return Ok(verification::all(running));
     }
+    let mut routes = Vec::new();
     for word in words {
         let (from, to) = match targets::target(lab, word)? {
             Target::Pair { from, to } => (from, to),
@@ -127,50 +101,10 @@ fn routes(running: &Running, words: &[String]) -> Result<Vec<Route>, Failure> {
     Ok(routes)
 }
 
-fn text(said: &[Said<'_>]) -> String {
-    let rows = said.iter().flat_map(|path| {
-        path.outcome.checks.iter().map(|check| {
-            let [asked, measured, low, high] =
-                [check.asked, check.measured, check.within.0, check.within.1].map(|value| amount(check, value));
-            [
-                format!("{}->{}", path.from, path.to),
-                check.what.clone(),
-                asked,
-                measured,
-                format!("{low} – {high}"),
-                path.outcome.mechanism.clone(),
-                verdict(check),
-            ]
-        })
-    });
-    let mut text = view::table(["PATH", "CONDITION", "ASKED", "MEASURED", "AS ASKED WITHIN", "BY", "VERDICT"], rows);
-    let count = |verdict: Verdict| {
-        said.iter().flat_map(|path| &path.outcome.checks).filter(|check| check.verdict == verdict).count()
-    };
-    let (met, off, unknown) = (count(Verdict::Met), count(Verdict::Off), count(Verdict::Unknown));
-    let _ = writeln!(
-        text,
-        "\n{} on {}: {met} as asked, {off} not, {unknown} unknown",
-        view::count(met + off + unknown, "check"),
-        view::count(said.len(), "path")
-    );
-    text
-}
+/// Those of [`check::HEADINGS`], as tables of the terminal have them.
+const HEADINGS: [&str; 7] = ["PATH", "CONDITION", "ASKED", "MEASURED", "AS ASKED WITHIN", "BY", "VERDICT"];
 
-fn verdict(check: &Check) -> String {
-    let word = match check.verdict {
-        Verdict::Met => "as asked",
-        Verdict::Off => "NOT AS ASKED",
-        Verdict::Unknown => "unknown",
-    };
-    check.note.as_ref().map_or_else(|| word.to_owned(), |note| format!("{word}: {note}"))
-}
-
-/// A value in a unit that people read.
-fn amount(check: &Check, value: f64) -> String {
-    match check.unit.as_str() {
-        "s" => format!("{:.3} ms", value * 1e3),
-        "bit/s" => format!("{:.3} Mbit/s", value / 1e6),
-        _ => format!("{:.3} %", value * 1e2),
-    }
+fn text(checked: &[CheckedPath]) -> String {
+    let table = view::table(HEADINGS, check::rows(checked));
+    format!("{table}\n{}\n", Tally::of(checked))
 }
