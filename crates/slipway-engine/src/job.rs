@@ -252,7 +252,8 @@ fn notes(lab: &Lab, job: &Job, sent: &[u64]) -> Vec<String> {
         lab.nodes[*node]
             .interfaces
             .iter()
-            .all(|interface| lab.networks[interface.network].driver != slipway_lab::model::DriverKind::Host)
+            .map(|interface| &lab.networks[interface.network])
+            .all(|network| network.driver != slipway_lab::model::DriverKind::Host && !network.is_fast())
     };
     let silent =
         job.mpi.is_some() && sent.len() > 1 && job.nodes.iter().all(own) && sent.iter().all(|&bytes| bytes == 0);

@@ -12,6 +12,7 @@ mod bridge;
 mod driver;
 mod error;
 mod fabric;
+mod fast;
 mod host;
 mod macvlan;
 mod node;

@@ -114,10 +114,31 @@ pub struct Network {
     pub offloads: bool,
     /// The machine's interface beneath (macvlan, sriov). `None`: the virtual host's own wire to the others.
     pub parent: Option<String>,
-    /// VXLAN network identifier, 24 bits, unique in the lab (vxlan only).
+    /// VXLAN network identifier, 24 bits, unique in the lab; only where VXLAN is [beneath](Self::beneath).
     pub vni: Option<u32>,
     /// macvlan mode.
     pub macvlan_mode: MacvlanMode,
+    /// Whether programs of its nodes may use `io_uring` (fast only).
+    #[serde(default, skip_serializing_if = "IoUring::is_refuse")]
+    pub io_uring: IoUring,
+}
+
+impl Network {
+    /// What the network is built as: its driver, or for `fast` the container network beneath the fast path.
+    #[must_use]
+    pub fn beneath(&self) -> DriverKind {
+        match self.driver {
+            DriverKind::Fast if self.vni.is_some() => DriverKind::Vxlan,
+            DriverKind::Fast => DriverKind::Bridge,
+            other => other,
+        }
+    }
+
+    /// Whether TCP connections between its nodes may slip past the container network.
+    #[must_use]
+    pub fn is_fast(&self) -> bool {
+        self.driver == DriverKind::Fast
+    }
 }
 
 /// The network drivers.
@@ -136,16 +157,19 @@ pub enum DriverKind {
     Vxlan,
     /// A virtual function of a real network card.
     Sriov,
+    /// A bridge, or VXLAN across several hosts, that TCP connections slip past.
+    Fast,
 }
 
 impl DriverKind {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 6] = [Self::Host, Self::Bridge, Self::Ovs, Self::Macvlan, Self::Vxlan, Self::Sriov];
+    pub const ALL: [Self; 7] =
+        [Self::Host, Self::Bridge, Self::Ovs, Self::Macvlan, Self::Vxlan, Self::Sriov, Self::Fast];
 }
 
 /// No driver has that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("choose of host, bridge, ovs, macvlan, vxlan, sriov")]
+#[error("choose of host, bridge, ovs, macvlan, vxlan, sriov, fast")]
 pub struct UnknownDriver;
 
 impl FromStr for DriverKind {
@@ -165,6 +189,7 @@ impl fmt::Display for DriverKind {
             Self::Macvlan => "macvlan",
             Self::Vxlan => "vxlan",
             Self::Sriov => "sriov",
+            Self::Fast => "fast",
         })
     }
 }
@@ -193,6 +218,24 @@ pub enum MacvlanMode {
     Private,
     /// Traffic goes out to a switch that reflects it.
     Vepa,
+}
+
+/// Whether programs may use `io_uring(7)`, whose calls no filter sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IoUring {
+    /// No: programs do without (default).
+    #[default]
+    Refuse,
+    /// Yes: connections made that way stay on the container network.
+    Allow,
+}
+
+impl IoUring {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_refuse(&self) -> bool {
+        *self == Self::Refuse
+    }
 }
 
 /// One node.
@@ -229,6 +272,13 @@ pub struct Node {
     pub sshd: bool,
     /// True: the root file system itself cannot be written.
     pub read_only: bool,
+}
+
+impl Node {
+    /// The fast networks that it is on.
+    pub fn fast_networks<'a>(&'a self, lab: &'a Lab) -> impl Iterator<Item = &'a Network> {
+        self.interfaces.iter().map(|interface| &lab.networks[interface.network]).filter(|network| network.is_fast())
+    }
 }
 
 /// A node's place on a network.

@@ -31,6 +31,20 @@ fn every_network_has_the_driver_and_only_its_settings() {
     assert_eq!(vnis, [Some(1), Some(9)]);
 }
 
+/// The same lab, faster: what is beneath follows from the hosts, and takes what was written for it.
+#[test]
+fn a_fast_network_has_a_bridge_beneath_or_vxlan_across_hosts() {
+    let beneath = |text| {
+        let lab = under(DriverKind::Fast, text).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+        lab.networks.iter().map(|network| (network.driver, network.beneath(), network.vni)).collect::<Vec<_>>()
+    };
+    let fast = DriverKind::Fast;
+    assert_eq!(beneath(WIRED), [(fast, DriverKind::Vxlan, Some(1)), (fast, DriverKind::Vxlan, Some(9))]);
+    assert_eq!(beneath("nodes: {n: }"), [(fast, DriverKind::Bridge, None)]);
+    assert_eq!(beneath("networks: {v: {driver: vxlan, vni: 9}}\nnodes: {n: }"), [(fast, DriverKind::Bridge, None)]);
+    assert!(under(fast, "hosts: machine\nnetworks: {a: host}\nnodes: {n: }").is_err());
+}
+
 #[test]
 fn addresses_stay_the_same_under_every_driver() {
     let addresses = |driver| {

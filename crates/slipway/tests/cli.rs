@@ -52,7 +52,7 @@ fn the_doctor_looks_at_everything() {
     let place = Place::new();
     let answer = place.json(["doctor"]);
     let checks = answer["checks"].as_array().expect("a list");
-    for driver in ["host", "bridge", "ovs", "macvlan", "vxlan", "sriov"] {
+    for driver in ["host", "bridge", "ovs", "macvlan", "vxlan", "sriov", "fast"] {
         let subject = format!("driver {driver}");
         assert!(checks.iter().any(|check| check["subject"] == *subject), "{driver} in {answer}");
     }

@@ -12,7 +12,7 @@ use slipway_sys::ns::{create_net, with_net};
 
 use super::error::NetworkError;
 use super::site::Sites;
-use super::{bridge, host, macvlan, ovs, sriov, vxlan};
+use super::{bridge, fast, host, macvlan, ovs, sriov, vxlan};
 
 /// Ethernet's own, bytes.
 const ETHERNET_MTU: u32 = 1500;
@@ -115,11 +115,11 @@ pub(super) trait Driver: fmt::Debug {
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError>;
 }
 
-/// The driver of a kind.
+/// The driver of a kind. What a fast network is built as is [`Network::beneath`] it, and so never asked for by that name.
 pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     match kind {
         DriverKind::Host => Box::new(host::Host),
-        DriverKind::Bridge => Box::new(bridge::Bridge::default()),
+        DriverKind::Bridge | DriverKind::Fast => Box::new(bridge::Bridge::default()),
         DriverKind::Ovs => Box::new(ovs::Ovs::default()),
         DriverKind::Macvlan => Box::new(macvlan::Macvlan::default()),
         DriverKind::Vxlan => Box::new(vxlan::Vxlan::default()),
@@ -130,7 +130,12 @@ pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
 /// How this machine would run each driver, or what it lacks.
 #[must_use]
 pub fn survey() -> Vec<Result<Probed, Unsupported>> {
-    DriverKind::ALL.into_iter().map(|kind| driver(kind).probe()).collect()
+    DriverKind::ALL.into_iter().map(probe).collect()
+}
+
+fn probe(kind: DriverKind) -> Result<Probed, Unsupported> {
+    let probed = driver(kind).probe();
+    if kind == DriverKind::Fast { fast::over(probed) } else { probed }
 }
 
 /// How this machine would make each of a lab's networks. Changes nothing.
@@ -139,9 +144,9 @@ pub fn survey() -> Vec<Result<Probed, Unsupported>> {
 /// The first network that cannot be made here, with what is missing or wrong.
 pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
     let plan_one = |(number, network): (usize, &Network)| {
-        let driver = driver(network.driver);
-        let probed =
-            driver.probe().map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
+        let driver = driver(network.beneath());
+        let probed = if network.is_fast() { fast::over(driver.probe()) } else { driver.probe() };
+        let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
         check_mtu(network)?;
         driver.check(lab, number)?;
         Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number), devices: Vec::new() })
@@ -162,8 +167,8 @@ fn check_mtu(network: &Network) -> Result<(), NetworkError> {
 
 /// A network's MTU, bytes: asked for, or right for the driver.
 pub(super) fn mtu(lab: &Lab, network: usize) -> u32 {
-    let Network { mtu, driver, .. } = &lab.networks[network];
-    mtu.unwrap_or_else(|| match (driver, &lab.underlay) {
+    let network = &lab.networks[network];
+    network.mtu.unwrap_or_else(|| match (network.beneath(), &lab.underlay) {
         (DriverKind::Vxlan, Some(underlay)) => underlay.mtu.saturating_sub(VXLAN_OVERHEAD),
         (DriverKind::Vxlan, None) => ETHERNET_MTU - VXLAN_OVERHEAD,
         _ => ETHERNET_MTU,

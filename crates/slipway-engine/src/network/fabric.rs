@@ -39,7 +39,7 @@ impl Fabric {
         let mut sites = Sites::create(lab, place)?;
         let mut drivers = BTreeMap::new();
         for (number, network) in lab.networks.iter().enumerate() {
-            let driver = drivers.entry(network.driver).or_insert_with(|| driver(network.driver));
+            let driver = drivers.entry(network.beneath()).or_insert_with(|| driver(network.beneath()));
             mechanisms[number].devices = driver.prepare(lab, number, &mut sites)?;
         }
         Ok(Self { drivers, sites, mechanisms })
@@ -70,7 +70,7 @@ impl Fabric {
             }
         }
         for (network, ends) in by_network {
-            if let Some(driver) = self.drivers.get_mut(&lab.networks[network].driver) {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[network].beneath()) {
                 driver.attach(lab, network, &mut self.sites, &ends)?;
             }
         }
@@ -83,7 +83,7 @@ impl Fabric {
     /// What the kernel refused.
     pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
         for (number, network) in lab.networks.iter().enumerate() {
-            if let Some(driver) = self.drivers.get_mut(&network.driver) {
+            if let Some(driver) = self.drivers.get_mut(&network.beneath()) {
                 driver.open(lab, number, &mut self.sites)?;
             }
         }
@@ -98,7 +98,7 @@ impl Fabric {
     /// What the kernel refused.
     pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
-            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {
                 driver.set_carrier(lab, Port { node, slot }, &mut self.sites, up)?;
             }
         }

@@ -66,7 +66,7 @@ fn what_is_missing_is_said() {
 
 #[test]
 fn the_survey_names_every_driver() {
-    use DriverKind::{Bridge, Host, Macvlan, Ovs, Sriov, Vxlan};
+    use DriverKind::{Bridge, Fast, Host, Macvlan, Ovs, Sriov, Vxlan};
     let kinds: Vec<_> = survey().into_iter().map(|one| one.map_or_else(|no| no.driver, |yes| yes.driver)).collect();
-    assert_eq!(kinds, [Host, Bridge, Ovs, Macvlan, Vxlan, Sriov]);
+    assert_eq!(kinds, [Host, Bridge, Ovs, Macvlan, Vxlan, Sriov, Fast]);
 }

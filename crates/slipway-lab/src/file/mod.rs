@@ -17,7 +17,7 @@ pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 use crate::de::{Named, Spanned};
-use crate::model::{DriverKind, LinkMechanism, MacvlanMode};
+use crate::model::{DriverKind, IoUring, LinkMechanism, MacvlanMode};
 use crate::shape::by_shape;
 use crate::written::{CpuList, Machine, Written};
 
@@ -170,7 +170,7 @@ pub(crate) struct NetworkSettings {
     pub(crate) ipv4: Option<Spanned<Subnet4>>,
     /// The same for IPv6 (`fd53:6c69:7000::/64`, `fd53:6c69:7001::/64`, …), or `false` for none.
     pub(crate) ipv6: Option<Spanned<Ipv6Choice>>,
-    /// Bytes. When left out, what the driver can carry: 1500, less 50 for vxlan.
+    /// Bytes. When left out, what the driver can carry: 1500, less 50 where VXLAN is used.
     #[schemars(range(min = 68, max = 65535))]
     pub(crate) mtu: Option<Spanned<u32>>,
     /// `false` turns segmentation and checksum offloads off on every interface.
@@ -179,9 +179,11 @@ pub(crate) struct NetworkSettings {
     pub(crate) parent: Option<Spanned<String>>,
     /// How macvlan siblings see each other. `bridge` when left out.
     pub(crate) macvlan_mode: Option<Spanned<MacvlanMode>>,
-    /// VXLAN network identifier (vxlan).
+    /// VXLAN network identifier (vxlan, and fast across hosts).
     #[schemars(range(min = 1, max = 16_777_215))]
     pub(crate) vni: Option<Spanned<u32>>,
+    /// Whether programs may use `io_uring`, past which connections cannot be made fast (fast). `refuse` when left out.
+    pub(crate) io_uring: Option<Spanned<IoUring>>,
     /// What packets undergo at every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }

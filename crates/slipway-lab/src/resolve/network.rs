@@ -60,7 +60,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
         };
         networks.add(&entry.name, settings, hosts, report);
     }
-    number_vxlans(entries.iter().map(|entry| &entry.value), &mut networks.list, report);
+    number_vxlans(entries.iter().map(|entry| &entry.value), hosts, &mut networks.list, report);
     keep_apart(&networks, hosts, report);
     networks
 }
@@ -70,8 +70,9 @@ impl Networks {
         let driver =
             self.replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);
         let driver_at = settings.driver.as_ref().map_or(name.at, |driver| driver.at);
+        let beneath = beneath(driver, hosts);
         if self.replaced.is_some() {
-            leave_aside(&mut settings, driver);
+            leave_aside(&mut settings, driver, beneath);
         }
         if let Some(conditions) = settings.conditions.as_ref().filter(|_| driver == DriverKind::Host) {
             condition::refuse_on_host(&name.value, self.replaced, conditions.at, report);
@@ -86,7 +87,7 @@ impl Networks {
             Some(Ipv6Choice::Has(false)) => None,
             Some(Ipv6Choice::Subnet(net)) => Some(net.0),
         };
-        check_mtu(&settings, driver, driver_at, ipv6.is_some(), hosts, report);
+        check_mtu(&settings, beneath, driver_at, ipv6.is_some(), hosts, report);
         self.places.push(Places {
             ipv4: settings.ipv4.as_ref().map_or(name.at, |net| net.at),
             ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
@@ -102,6 +103,7 @@ impl Networks {
             parent: settings.parent.map(|parent| parent.value),
             vni: settings.vni.map(|vni| vni.value),
             macvlan_mode: settings.macvlan_mode.map(|mode| mode.value).unwrap_or_default(),
+            io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
         });
     }
 }
@@ -122,15 +124,25 @@ fn has_parent(driver: DriverKind) -> bool {
     matches!(driver, DriverKind::Macvlan | DriverKind::Sriov)
 }
 
+/// What a network is built as.
+fn beneath(driver: DriverKind, hosts: &Hosts) -> DriverKind {
+    match driver {
+        DriverKind::Fast if hosts.underlay.is_some() => DriverKind::Vxlan,
+        DriverKind::Fast => DriverKind::Bridge,
+        other => other,
+    }
+}
+
 /// What only the replaced driver understood.
-fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind) {
+fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind, beneath: DriverKind) {
     settings.parent.take_if(|_| !has_parent(driver));
     settings.macvlan_mode.take_if(|_| driver != DriverKind::Macvlan);
-    settings.vni.take_if(|_| driver != DriverKind::Vxlan);
+    settings.vni.take_if(|_| beneath != DriverKind::Vxlan);
+    settings.io_uring.take_if(|_| driver != DriverKind::Fast);
 }
 
 fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Span, hosts: &Hosts, report: &mut Report) {
-    use DriverKind::{Bridge, Macvlan, Ovs, Sriov, Vxlan};
+    use DriverKind::{Bridge, Fast, Macvlan, Ovs, Sriov, Vxlan};
     let mut only_for = |at: Span, key: &str, driver: &str| {
         report.add(at, format!("`{key}` has no meaning here"), format!("leave it out; it is for driver {driver}"));
     };
@@ -140,8 +152,11 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
     if let Some(mode) = settings.macvlan_mode.as_ref().filter(|_| driver != Macvlan) {
         only_for(mode.at, "macvlan_mode", "macvlan");
     }
-    if let Some(vni) = settings.vni.as_ref().filter(|_| driver != Vxlan) {
-        only_for(vni.at, "vni", "vxlan");
+    if let Some(vni) = settings.vni.as_ref().filter(|_| beneath(driver, hosts) != Vxlan) {
+        only_for(vni.at, "vni", if driver == Fast { "fast on several hosts" } else { "vxlan" });
+    }
+    if let Some(choice) = settings.io_uring.as_ref().filter(|_| driver != Fast) {
+        only_for(choice.at, "io_uring", "fast");
     }
     if let Some(parent) = &settings.parent {
         // IFNAMSIZ is 16 with the closing zero; dev_valid_name() in net/core/dev.c.
@@ -159,6 +174,14 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
         let help = "take driver host, macvlan or sriov, or leave `hosts: machine` out";
         report.add(driver_at, format!("driver {driver} would change this machine's own network"), help);
     }
+    if hosts.machine && driver == Fast {
+        let help = "leave `hosts: machine` out, or take driver host, which is this machine's own network already";
+        report.add(
+            driver_at,
+            "driver fast has a bridge beneath it, which would change this machine's own network",
+            help,
+        );
+    }
     if settings.parent.is_none() && (driver == Sriov || driver == Macvlan && hosts.machine) {
         let help = "add `parent:` with the name of this machine's interface";
         report.add(driver_at, format!("driver {driver} needs a parent interface here"), help);
@@ -167,7 +190,7 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
 
 fn check_mtu(
     settings: &NetworkSettings,
-    driver: DriverKind,
+    beneath: DriverKind,
     driver_at: Span,
     ipv6: bool,
     hosts: &Hosts,
@@ -175,7 +198,7 @@ fn check_mtu(
 ) {
     let underlay = hosts.underlay.as_ref().map_or(1500, |underlay| underlay.mtu);
     let carried = underlay.saturating_sub(VXLAN_OVERHEAD);
-    let vxlan = driver == DriverKind::Vxlan;
+    let vxlan = beneath == DriverKind::Vxlan;
     match &settings.mtu {
         Some(mtu) if !(68..=65535).contains(&mtu.value) => {
             report.add(mtu.at, format!("an mtu cannot be {}", mtu.value), "write 68 (RFC 791) to 65535 bytes");
@@ -197,7 +220,12 @@ fn check_mtu(
 }
 
 /// Every vxlan network has an identifier of its own: what is written, else the first free one from 1.
-fn number_vxlans<'f>(written: impl Iterator<Item = &'f Written>, networks: &mut [Network], report: &mut Report) {
+fn number_vxlans<'f>(
+    written: impl Iterator<Item = &'f Written>,
+    hosts: &Hosts,
+    networks: &mut [Network],
+    report: &mut Report,
+) {
     let mut taken: HashMap<u32, String> = HashMap::new();
     for (network, written) in networks.iter().zip(written) {
         let Written::Settings(settings) = written else { continue };
@@ -210,7 +238,7 @@ fn number_vxlans<'f>(written: impl Iterator<Item = &'f Written>, networks: &mut 
         }
     }
     let mut free = (1..1 << 24).filter(|vni| !taken.contains_key(vni));
-    for network in networks.iter_mut().filter(|network| network.driver == DriverKind::Vxlan) {
+    for network in networks.iter_mut().filter(|network| beneath(network.driver, hosts) == DriverKind::Vxlan) {
         network.vni = network.vni.or_else(|| free.next());
     }
 }

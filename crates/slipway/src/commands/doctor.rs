@@ -22,7 +22,7 @@ Examples:
   slipway doctor ovs vxlan      does this machine run these drivers?
   slipway doctor --strict       for scripts that prepare a machine")]
 pub(crate) struct Args {
-    /// Network drivers that must be there: host, bridge, ovs, macvlan, vxlan, sriov
+    /// Network drivers that must be there: host, bridge, ovs, macvlan, vxlan, sriov, fast
     #[arg(value_name = "DRIVER")]
     drivers: Vec<DriverKind>,
     /// Fail where anything is missing

@@ -13,7 +13,7 @@ use self::words::{Names, conditions_over};
 use super::yaml::{Map, Yaml};
 use crate::condition::Conditions;
 use crate::model::{
-    DriverKind, Host, Image, ImageSource, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network, Pick, Underlay,
+    DriverKind, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network, Pick, Underlay,
 };
 use crate::{LabErrors, resolve};
 
@@ -186,7 +186,7 @@ fn common_conditions(lab: &Lab) -> Vec<Conditions> {
 
 fn networks(lab: &Lab, common: &[Conditions]) -> Map {
     let mut map = Map::default();
-    let vxlans = lab.networks.iter().filter(|network| network.driver == DriverKind::Vxlan);
+    let vxlans = lab.networks.iter().filter(|network| network.beneath() == DriverKind::Vxlan);
     let numbered = vxlans.zip(1..).all(|(network, number)| network.vni == Some(number));
     for (number, network) in lab.networks.iter().enumerate() {
         let mut settings = settings(number, network, numbered);
@@ -239,6 +239,9 @@ fn settings(number: usize, network: &Network, vxlans_in_order: bool) -> Map {
     }
     if let Some(vni) = network.vni.filter(|_| !vxlans_in_order) {
         map.bare("vni", vni);
+    }
+    if network.io_uring == IoUring::Allow {
+        map.text("io_uring", "allow");
     }
     map
 }

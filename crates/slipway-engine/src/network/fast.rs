@@ -1,0 +1,39 @@
+//! Networks of driver `fast`: what they need of this machine beside the container network beneath them, which another
+//! driver makes. The rest of them is in [`crate::fast`].
+
+use slipway_lab::model::DriverKind;
+use slipway_sys::ns::in_first_user_namespace;
+
+use super::driver::{Probed, Unsupported};
+
+/// The first kernel that installs a descriptor and answers a call in one step (`SECCOMP_ADDFD_FLAG_SEND`).
+const OLDEST: (u32, u32) = (5, 14);
+
+/// How this machine would run the fast path over a container network that it runs like that.
+pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsupported> {
+    let Probed { mechanism, mut notes, .. } =
+        beneath.map_err(|lacks| Unsupported { driver: DriverKind::Fast, ..lacks })?;
+    let lacks = |missing: &str, hint: &str| {
+        Err(Unsupported { driver: DriverKind::Fast, missing: missing.to_owned(), hint: hint.to_owned() })
+    };
+    if kernel().is_none_or(|version| version < OLDEST) {
+        return lacks(
+            "its kernel is older than 5.14 and cannot hand sockets to waiting programs",
+            "boot a newer kernel, or take driver bridge or vxlan, which are what it is built on",
+        );
+    }
+    if !in_first_user_namespace().unwrap_or(false) {
+        return lacks(
+            "in a user namespace the kernel lets nobody keep notes on sockets (BPF)",
+            "run slipway as root outside of one, or take driver bridge or vxlan, which are what it is built on",
+        );
+    }
+    notes.push("TCP alone takes the fast path; all else is carried by what is beneath".to_owned());
+    Ok(Probed { driver: DriverKind::Fast, mechanism: format!("a fast path for TCP over {mechanism}"), notes })
+}
+
+fn kernel() -> Option<(u32, u32)> {
+    let uname = rustix::system::uname();
+    let mut numbers = uname.release().to_str().ok()?.split(['.', '-', '+']).map_while(|number| number.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
