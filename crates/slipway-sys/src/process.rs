@@ -10,6 +10,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, setsid, waitid};
 use serde::{Deserialize, Serialize};
 
+/// Gives this thread an empty table of descriptors of its own (`unshare(2)` with `CLONE_FILES`, `close_range(2)`): numbers here
+/// mean nothing to the process's other threads, and theirs nothing here. Nothing that was opened before may be used by the
+/// thread from then on.
+///
+/// # Errors
+/// `EMFILE` or `ENOMEM` where the kernel cannot copy the table; then nothing changed.
+#[allow(unsafe_code)]
+pub fn descriptors_of_its_own() -> io::Result<()> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES)?;
+    // SAFETY: the table was just made a copy that only this thread has, so no descriptor that another part of the program owns
+    // is closed; whatever this thread owned itself would be, which the caller has promised not to use.
+    if unsafe { libc::close_range(0, libc::c_uint::MAX, 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {

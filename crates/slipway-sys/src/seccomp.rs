@@ -7,10 +7,16 @@
 
 mod bpf;
 mod profile;
+mod trap;
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::sock_filter;
+
+use crate::notify::Listener;
+
+pub use trap::{Trap, Verdict, When};
 
 /// A compiled filter.
 #[derive(Debug, Clone)]
@@ -20,7 +26,7 @@ impl Filter {
     /// The default profile, for this processor.
     #[must_use]
     pub fn container_default() -> Self {
-        Self(bpf::compile(bpf::AUDIT_ARCH, &profile::calls()))
+        Self::allowing(&profile::calls())
     }
 
     /// Allows these calls and no other, for this processor.
@@ -29,7 +35,24 @@ impl Filter {
         // Every call's number is positive and small.
         let numbers = calls.iter().filter_map(|&call| u32::try_from(call).ok());
         let calls: Vec<_> = numbers.map(|number| (number, bpf::Verdict::Allow)).collect();
-        Self(bpf::compile(bpf::AUDIT_ARCH, &calls))
+        Self::allowing(&calls)
+    }
+
+    /// Calls that are not named fail with `EPERM`, those newer than all of them with `ENOSYS`: a program that tries one then
+    /// falls back to an older call.
+    fn allowing(calls: &[(u32, bpf::Verdict)]) -> Self {
+        let (between, above) = (bpf::Verdict::Errno(libc::EPERM), bpf::Verdict::Errno(libc::ENOSYS));
+        Self(bpf::compile(bpf::AUDIT_ARCH, calls, &between, &above))
+    }
+
+    /// Catches these calls and allows every other. Where several traps name one call, the first that fits catches it. Calls
+    /// through another ABI of the processor (32-bit, x32) fail with `ENOSYS`, lest they slip through.
+    ///
+    /// For use beside another filter: of several the strictest verdict counts, and an error is stricter than a wait.
+    #[must_use]
+    pub fn trap(traps: &[Trap]) -> Self {
+        let (between, above) = (bpf::Verdict::Allow, bpf::Verdict::Errno(libc::ENOSYS));
+        Self(bpf::compile(bpf::AUDIT_ARCH, &trap::calls(traps), &between, &above))
     }
 
     /// Attaches the filter to this thread, for good: it passes to every child and through every exec.
@@ -39,16 +62,31 @@ impl Filter {
     ///
     /// # Errors
     /// As `seccomp(2)`: `EACCES` without that privilege, `EINVAL` where the kernel has no filters.
-    #[allow(unsafe_code)]
     pub fn attach(&self) -> io::Result<()> {
+        self.set(0).map(drop)
+    }
+
+    /// As [`Self::attach`], and gives what hears of the trapped calls.
+    ///
+    /// # Errors
+    /// As [`Self::attach`]; `EBUSY` where the thread is under a filter that has a listener already.
+    #[allow(unsafe_code)]
+    pub fn attach_and_listen(&self) -> io::Result<Listener> {
+        let listener = self.set(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+        // SAFETY: with this flag the kernel gives a new descriptor, which nobody else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(listener) }.into())
+    }
+
+    #[allow(unsafe_code)]
+    fn set(&self, flags: libc::c_ulong) -> io::Result<RawFd> {
         let len = u16::try_from(self.0.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let program = libc::sock_fprog { len, filter: self.0.as_ptr().cast_mut() };
         // Without SPEC_ALLOW, kernels before 5.16 slow the program down by turning speculation off; runc sets it too.
-        let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+        let flags = flags | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
         // SAFETY: `program` points at `len` instructions that outlive the call; the kernel copies and checks them, and
         // never writes to them (`struct sock_fprog` lacks const only by age).
         let result =
             unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if result < 0 { Err(io::Error::last_os_error()) } else { RawFd::try_from(result).map_err(io::Error::other) }
     }
 }

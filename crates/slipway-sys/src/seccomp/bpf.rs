@@ -1,8 +1,8 @@
 //! From a table of call numbers to classic BPF.
 
 use libc::{
-    BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EPERM, SECCOMP_RET_ALLOW,
-    SECCOMP_RET_ERRNO, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EPERM,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -26,6 +26,26 @@ pub(super) enum Verdict {
     FirstIn(Vec<u32>),
     /// Allowed where the first argument has none of these bits, `EPERM` otherwise.
     FirstWithout(u32),
+    /// Waits for whoever listens.
+    Notify,
+    /// What the first case that fits says; allowed where none does.
+    Cases(Vec<Case>),
+}
+
+/// Something that is done with a call where all tests are met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Case {
+    pub(super) tests: Vec<Test>,
+    /// Not itself [`Verdict::Cases`].
+    pub(super) verdict: Verdict,
+}
+
+/// Met where an argument, the bits outside `mask` left out, is one of these values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Test {
+    pub(super) argument: u32,
+    pub(super) mask: u32,
+    pub(super) values: Vec<u32>,
 }
 
 /// Every value from `start` up to the next run's start gets `verdict`.
@@ -35,9 +55,9 @@ struct Run {
     verdict: Verdict,
 }
 
-/// Compiles the calls, in any order. Calls that are not named fail with `EPERM`, those with a number above all named ones
-/// with `ENOSYS`: a program that tries a call newer than this table then falls back to the older one.
-pub(super) fn compile(arch: u32, calls: &[(u32, Verdict)]) -> Vec<sock_filter> {
+/// Compiles the calls, in any order. Calls that are not named get the verdict `between`, those with a number above all named
+/// ones `above`.
+pub(super) fn compile(arch: u32, calls: &[(u32, Verdict)], between: &Verdict, above: &Verdict) -> Vec<sock_filter> {
     let mut program = vec![
         load(ARCH),
         // A call through another ABI (32-bit) has other numbers, so nothing here applies to it.
@@ -45,7 +65,7 @@ pub(super) fn compile(arch: u32, calls: &[(u32, Verdict)]) -> Vec<sock_filter> {
         verdict(u32::try_from(libc::ENOSYS).unwrap_or(0)),
         load(NUMBER),
     ];
-    program.extend(search(&runs(calls, &Verdict::Errno(EPERM), &Verdict::Errno(libc::ENOSYS))));
+    program.extend(search(&runs(calls, between, above)));
     program
 }
 
@@ -83,10 +103,7 @@ fn search(runs: &[Run]) -> Vec<sock_filter> {
     let mut program = match u8::try_from(below.len()) {
         Ok(length) => vec![jump(BPF_JGE, high[0].start, length, 0)],
         // A conditional jump reaches 255 instructions; an unconditional one any number.
-        Err(_) => vec![
-            jump(BPF_JGE, high[0].start, 0, 1),
-            statement(BPF_JMP | BPF_JA, u32::try_from(below.len()).unwrap_or(u32::MAX)),
-        ],
+        Err(_) => vec![jump(BPF_JGE, high[0].start, 0, 1), leap(u32::try_from(below.len()).unwrap_or(u32::MAX))],
     };
     program.extend(below);
     program.extend(from);
@@ -110,7 +127,35 @@ fn leaf(what: &Verdict) -> Vec<sock_filter> {
             verdict(EPERM.unsigned_abs()),
             statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         ],
+        Verdict::Notify => vec![statement(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)],
+        Verdict::Cases(cases) => {
+            let mut program: Vec<_> = cases.iter().flat_map(case).collect();
+            program.push(statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+            program
+        }
     }
+}
+
+/// Runs on into what follows where a test is not met.
+fn case(case: &Case) -> Vec<sock_filter> {
+    let mut program = leaf(&case.verdict);
+    // From the last test to the first: each leaps over all that comes after it.
+    for test in case.tests.iter().rev() {
+        let mut before = vec![load(ARGUMENT_0 + 8 * test.argument)];
+        if test.mask != u32::MAX {
+            before.push(statement(BPF_ALU | BPF_AND | BPF_K, test.mask));
+        }
+        let values = u32::try_from(test.values.len()).unwrap_or(u32::MAX);
+        for (value, following) in test.values.iter().zip((0..values).rev()) {
+            // A conditional jump reaches 255 instructions; an unconditional one any number.
+            before.push(jump(BPF_JEQ, *value, 0, 1));
+            before.push(leap(2 * following + 1));
+        }
+        before.push(leap(u32::try_from(program.len()).unwrap_or(u32::MAX)));
+        before.extend(program);
+        program = before;
+    }
+    program
 }
 
 fn verdict(errno: u32) -> sock_filter {
@@ -123,6 +168,10 @@ fn load(offset: u32) -> sock_filter {
 
 fn statement(code: u32, k: u32) -> sock_filter {
     instruction(code, k, 0, 0)
+}
+
+fn leap(over: u32) -> sock_filter {
+    statement(BPF_JMP | BPF_JA, over)
 }
 
 fn jump(test: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -143,7 +192,7 @@ mod tests {
     const OTHER_ARCH: u32 = 0x4000_0003;
 
     /// What the kernel would do, for the instructions used here.
-    fn run(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
+    fn run(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let step = &program[at];
@@ -153,9 +202,13 @@ mod tests {
                 loaded = match step.k {
                     NUMBER => number,
                     ARCH => arch,
-                    ARGUMENT_0 => argument,
+                    16 => arguments[0],
+                    24 => arguments[1],
+                    32 => arguments[2],
                     other => panic!("no such field: {other}"),
                 };
+            } else if class == (BPF_ALU | BPF_AND | BPF_K) {
+                loaded &= step.k;
             } else if class == (BPF_RET | BPF_K) {
                 return step.k;
             } else if class == (BPF_JMP | BPF_JA) {
@@ -172,13 +225,20 @@ mod tests {
         }
     }
 
-    fn expected(calls: &[(u32, Verdict)], number: u32, argument: u32) -> u32 {
+    fn expected(calls: &[(u32, Verdict)], number: u32, arguments: [u32; 3]) -> u32 {
         let denied = SECCOMP_RET_ERRNO | EPERM.unsigned_abs();
+        let argument = arguments[0];
+        let met = |test: &Test| test.values.contains(&(arguments[test.argument as usize] & test.mask));
         match calls.iter().find(|(call, _)| *call == number).map(|(_, verdict)| verdict) {
             Some(Verdict::Allow) => SECCOMP_RET_ALLOW,
             Some(Verdict::Errno(errno)) => SECCOMP_RET_ERRNO | errno.unsigned_abs(),
             Some(Verdict::FirstIn(values)) if values.contains(&argument) => SECCOMP_RET_ALLOW,
             Some(Verdict::FirstWithout(bits)) if argument & bits == 0 => SECCOMP_RET_ALLOW,
+            Some(Verdict::Notify) => SECCOMP_RET_USER_NOTIF,
+            Some(Verdict::Cases(cases)) => match cases.iter().find(|case| case.tests.iter().all(met)) {
+                Some(case) => expected(&[(number, case.verdict.clone())], number, arguments),
+                None => SECCOMP_RET_ALLOW,
+            },
             None if calls.iter().all(|(call, _)| *call < number) => SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs(),
             _ => denied,
         }
@@ -190,7 +250,19 @@ mod tests {
             1 => (1..100).prop_map(Verdict::Errno),
             1 => prop::collection::btree_set(0u32..50, 0..20).prop_map(|set| Verdict::FirstIn(set.into_iter().collect())),
             1 => any::<u32>().prop_map(Verdict::FirstWithout),
+            1 => prop::collection::vec(any_case(), 0..4).prop_map(Verdict::Cases),
         ]
+    }
+
+    fn any_case() -> impl Strategy<Value = Case> {
+        let mask = prop_oneof![Just(u32::MAX), Just(0x1f), any::<u32>()];
+        let test = (0u32..3, mask, prop::collection::vec(0u32..60, 0..300)).prop_map(|(argument, mask, values)| Test {
+            argument,
+            mask,
+            values,
+        });
+        let verdict = prop_oneof![Just(Verdict::Notify), (1..100).prop_map(Verdict::Errno)];
+        (prop::collection::vec(test, 0..3), verdict).prop_map(|(tests, verdict)| Case { tests, verdict })
     }
 
     proptest! {
@@ -198,12 +270,12 @@ mod tests {
         fn the_program_says_what_the_table_says(
             table in prop::collection::btree_map(0u32..600, any_verdict(), 1..400),
             number in 0u32..700,
-            argument in prop_oneof![0u32..60, any::<u32>()],
+            arguments in prop::array::uniform3(prop_oneof![0u32..60, any::<u32>()]),
         ) {
             let calls: Vec<_> = table.into_iter().collect();
-            let program = compile(AUDIT_ARCH, &calls);
-            prop_assert_eq!(run(&program, AUDIT_ARCH, number, argument), expected(&calls, number, argument));
-            prop_assert_eq!(run(&program, OTHER_ARCH, number, argument), SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
+            let program = compile(AUDIT_ARCH, &calls, &Verdict::Errno(EPERM), &Verdict::Errno(libc::ENOSYS));
+            prop_assert_eq!(run(&program, AUDIT_ARCH, number, arguments), expected(&calls, number, arguments));
+            prop_assert_eq!(run(&program, OTHER_ARCH, number, arguments), SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
         }
     }
 }

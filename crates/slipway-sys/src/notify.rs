@@ -1,0 +1,151 @@
+//! System calls that another process carries out (`seccomp_unotify(2)`): the supervisor's side.
+//!
+//! A filter made by [`crate::seccomp::Filter::trap`] lets chosen calls wait until whoever holds the filter's [`Listener`] has
+//! answered. The supervisor copies the call's arguments, acts, and answers with a number, an error or a new descriptor; the
+//! caller cannot change what was copied, so what was checked is what was done.
+//!
+//! A caller may be killed or interrupted by a signal at any time. Its call is then void: [`Listener::is_waiting`] says false and
+//! everything that would answer it fails with `ENOENT`. A process or thread id may by then belong to somebody else, so the
+//! order is: open the [`Caller`], ask [`Listener::is_waiting`] once, and only then believe what was read or change anything.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+pub use caller::Caller;
+
+mod caller;
+#[allow(unsafe_code)]
+mod ioctl;
+#[allow(unsafe_code)]
+mod kcmp;
+
+/// Where the waiting calls of one filter are heard and answered.
+///
+/// Readable while a call waits. Any number of threads may use one, and copies of the descriptor in other processes: as long as
+/// one exists, calls wait; when the last is closed they fail with `ENOSYS`.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+/// A call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// What the answer is sent to; never used twice by one filter.
+    pub id: u64,
+    /// The thread that makes the call, as numbered in the supervisor's PID namespace; 0 where it has no number there.
+    pub tid: i32,
+    /// Which call, e.g. `SYS_connect`.
+    pub number: i64,
+    /// Its arguments, as they stood in the registers. The kernel takes only the low half of those that are C `int`s.
+    pub args: [u64; 6],
+}
+
+impl Listener {
+    /// Lets the supervisor's thread run on the caller's processor when a call comes, and the caller on the supervisor's when it
+    /// is answered: nothing else would run there meanwhile. Holds for all copies of the descriptor.
+    ///
+    /// # Errors
+    /// `Unsupported` before Linux 6.6.
+    pub fn wake_on_the_callers_core(&self) -> io::Result<()> {
+        ioctl::set_flags(self.as_fd(), ioctl::SYNC_WAKE_UP).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => io::ErrorKind::Unsupported.into(),
+            _ => error,
+        })
+    }
+
+    /// Waits for a call and takes it: no other thread is given it. `None` once no task is left under the filter. Takes no memory.
+    ///
+    /// Before Linux 6.11 a wait that began while tasks were left does not hear of the last one's end.
+    ///
+    /// # Errors
+    /// `Interrupted` where a signal's handler ran.
+    pub fn receive(&self) -> io::Result<Option<Call>> {
+        loop {
+            match ioctl::receive(self.as_fd()) {
+                Ok(call) => return Ok(Some(call)),
+                // Either the caller was gone before its call was taken, or no task is left.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+                    if self.is_abandoned()? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn is_abandoned(&self) -> io::Result<bool> {
+        let mut listener = [PollFd::new(&self.0, PollFlags::empty())];
+        poll(&mut listener, Some(&Timespec::default()))?;
+        Ok(listener[0].revents().contains(PollFlags::HUP))
+    }
+
+    /// True while the call that was received waits for its answer.
+    #[must_use]
+    pub fn is_waiting(&self, id: u64) -> bool {
+        ioctl::is_valid(self.as_fd(), id)
+    }
+
+    /// Ends the call with this result.
+    ///
+    /// # Errors
+    /// `ENOENT` where the caller is gone, `EINPROGRESS` where the call was answered already.
+    pub fn answer(&self, id: u64, result: Result<i64, Errno>) -> io::Result<()> {
+        let (value, error) = match result {
+            Ok(value) => (value, 0),
+            Err(errno) => (0, -errno.raw_os_error()),
+        };
+        ioctl::send(self.as_fd(), id, value, error, 0)
+    }
+
+    /// Lets the kernel carry the call out as if there were no filter. Only for calls without pointers: the caller's other threads
+    /// can change memory between any check and the kernel's own reading.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub fn go_on(&self, id: u64) -> io::Result<()> {
+        ioctl::send(self.as_fd(), id, 0, 0, ioctl::CONTINUE)
+    }
+
+    /// Gives the caller a copy of `file`: at descriptor number `at`, in place of whatever is there, or at the lowest free one. The
+    /// call waits on. The number is given back.
+    ///
+    /// # Errors
+    /// `ENOENT` where the caller is gone, `EMFILE` where it has no descriptor left, `EBADF` for a number beyond its limit.
+    pub fn install(&self, id: u64, file: BorrowedFd<'_>, at: Option<i32>, close_on_exec: bool) -> io::Result<i32> {
+        let (flags, at) = match at {
+            Some(at) => (ioctl::SETFD, u32::try_from(at).map_err(|_| Errno::BADF)?),
+            None => (0, 0),
+        };
+        ioctl::add_descriptor(self.as_fd(), id, file, at, flags, close_on_exec)
+    }
+
+    /// Gives the caller a copy of `file` at the lowest free number and ends the call with that number, both or neither.
+    ///
+    /// # Errors
+    /// `ENOENT` where the caller is gone; `EMFILE` where it has no descriptor left: it waits on, for another answer.
+    pub fn install_as_answer(&self, id: u64, file: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<i32> {
+        ioctl::add_descriptor(self.as_fd(), id, file, 0, ioctl::SEND, close_on_exec)
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    /// Takes over a listener that another process made and passed on.
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+}
+
+impl From<Listener> for OwnedFd {
+    fn from(listener: Listener) -> Self {
+        listener.0
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

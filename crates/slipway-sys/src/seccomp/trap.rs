@@ -1,0 +1,101 @@
+//! Which calls are caught, and what becomes of them.
+
+use std::ffi::c_long;
+
+use super::bpf::{self, Case, Test};
+
+/// Calls that are caught.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trap {
+    /// E.g. `SYS_connect`.
+    pub call: c_long,
+    /// With which arguments.
+    pub when: When,
+    /// What becomes of them.
+    pub verdict: Verdict,
+}
+
+/// What is asked of a call's arguments, of each the low half alone: that is all the kernel takes of a C `int`, so that more
+/// would let a call in disguise through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// Nothing.
+    Always,
+    /// That the argument `index` (the first is 0, the last 5), bits outside `mask` left out, is one of `values`.
+    Argument {
+        /// Which argument.
+        index: u8,
+        /// Which of its bits count.
+        mask: u32,
+        /// What they may be.
+        values: Vec<u32>,
+    },
+    /// That the second argument is `level` and the third one of `names`, as `getsockopt(2)` has them.
+    Pair {
+        /// E.g. `SOL_SOCKET`.
+        level: i32,
+        /// E.g. `SO_DOMAIN`.
+        names: Vec<i32>,
+    },
+}
+
+/// What becomes of a call that is caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It waits for the [`Listener`](crate::notify::Listener)'s answer.
+    Notify,
+    /// It fails with this error number.
+    Errno(i32),
+}
+
+impl Trap {
+    /// Calls with any arguments, which wait for the listener's answer.
+    #[must_use]
+    pub fn every(call: c_long) -> Self {
+        Self { call, when: When::Always, verdict: Verdict::Notify }
+    }
+
+    fn case(&self) -> Case {
+        let tests = match &self.when {
+            When::Always => Vec::new(),
+            When::Argument { index, mask, values } => {
+                vec![Test { argument: (*index).into(), mask: *mask, values: values.clone() }]
+            }
+            When::Pair { level, names } => {
+                let names = names.iter().map(|name| name.cast_unsigned()).collect();
+                vec![
+                    Test { argument: 1, mask: u32::MAX, values: vec![level.cast_unsigned()] },
+                    Test { argument: 2, mask: u32::MAX, values: names },
+                ]
+            }
+        };
+        let verdict = match self.verdict {
+            Verdict::Notify => bpf::Verdict::Notify,
+            Verdict::Errno(errno) => bpf::Verdict::Errno(errno),
+        };
+        Case { tests, verdict }
+    }
+}
+
+/// The whole table: one entry for each call.
+pub(super) fn calls(traps: &[Trap]) -> Vec<(u32, bpf::Verdict)> {
+    let mut calls: Vec<(u32, Vec<Case>)> = Vec::new();
+    for trap in traps {
+        // Every call's number is positive and small.
+        let Ok(number) = u32::try_from(trap.call) else { continue };
+        match calls.iter_mut().find(|(call, _)| *call == number) {
+            Some((_, cases)) => cases.push(trap.case()),
+            None => calls.push((number, vec![trap.case()])),
+        }
+    }
+    let calls = calls.into_iter().map(|(number, cases)| match &cases[..] {
+        // The kernel remembers a verdict that hangs on no argument (`seccomp_cache_prepare_bitmap`).
+        [first, ..] if first.tests.is_empty() => (number, first.verdict.clone()),
+        _ => (number, bpf::Verdict::Cases(cases)),
+    });
+    calls.chain([(LAST, bpf::Verdict::Allow)]).collect()
+}
+
+/// From the next number on x86 has its x32 calls (`__X32_SYSCALL_BIT`, `arch/x86/include/uapi/asm/unistd.h`), which go by the
+/// same architecture. No processor has numbers of its own up there.
+const LAST: u32 = 0x3fff_ffff;
