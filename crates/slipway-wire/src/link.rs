@@ -100,10 +100,16 @@ pub struct Link {
     peers: Peers,
     limit: Queue,
     per_packet: bool,
+    /// As [`Self::waited_since`] says; `u64::MAX` is not at all.
+    since: u64,
     /// The port's, and those of the peers in their order.
     rates: Vec<Option<Rate>>,
     counts: Counts,
 }
+
+/// How much time a rate makes up for at most, nanoseconds: twice what the kernel takes from real-time processes at once when
+/// others starve (`sched(7)`, `sched_rt_runtime_us`). A machine that is later than that is of no use for measurements.
+const LATEST: u64 = 100_000_000;
 
 /// How much may wait, and does.
 #[derive(Debug, Default)]
@@ -177,6 +183,7 @@ impl Link {
             peers: Peers::default(),
             limit: Queue::default(),
             per_packet: false,
+            since: u64::MAX,
             rates: Vec::new(),
             counts: Counts::default(),
         };
@@ -262,6 +269,12 @@ impl Link {
     #[must_use]
     pub fn waiting(&self) -> (u64, u64) {
         (self.limit.packets, self.limit.bytes)
+    }
+
+    /// Tells that packets which pass from now on may have come as early as `since`, because nobody looked. A rate then makes
+    /// up for the time; delays are counted from when packets pass all the same.
+    pub fn waited_since(&mut self, since: u64) {
+        self.since = since;
     }
 
     /// Decides about a packet that comes at `now`, or about a segment as if it were one.
@@ -356,19 +369,20 @@ impl Link {
     }
 
     fn schedule(&mut self, now: u64, packet: Packet, fate: Fate) -> Delivery {
+        let late = now.saturating_sub(self.since).min(LATEST);
         let pair = self.peers.get(packet.peer);
         let (due, way) = if held(pair, |pair| &mut pair.reorder, &mut self.processes.reorder).next() {
             self.counts.reordered += u64::from(packet.packets);
             (now, Way::Ahead)
         } else if self.peers.is_empty() {
             let from = now.saturating_add(fate.delay);
-            (self.transmitter.pass(from, packet.bytes), Way::DelayThenRate { from })
+            (self.transmitter.pass(from, late, packet.bytes), Way::DelayThenRate { from })
         } else {
             // Where delays differ by peer, the port's rate comes before them, as a network card's does. Behind them, a
             // packet to a far peer would hold up those to near ones.
-            let sent = self.transmitter.pass(now, packet.bytes);
+            let sent = self.transmitter.pass(now, late, packet.bytes);
             let from = sent.saturating_add(fate.delay);
-            let due = self.peers.get(packet.peer).map_or(from, |pair| pair.pass(from, packet.bytes));
+            let due = self.peers.get(packet.peer).map_or(from, |pair| pair.pass(from, late, packet.bytes));
             (due, Way::RateThenDelay { from: now, sent, delay: fate.delay })
         };
         Delivery { due, damage: fate.damage, way }

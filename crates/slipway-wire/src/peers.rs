@@ -79,8 +79,8 @@ impl Peers {
 
 impl Pair {
     /// As [`Transmitter::pass`].
-    pub(crate) fn pass(&mut self, from: u64, bytes: u32) -> u64 {
-        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.pass(from, bytes))
+    pub(crate) fn pass(&mut self, from: u64, late: u64, bytes: u32) -> u64 {
+        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.pass(from, late, bytes))
     }
 
     /// As [`Transmitter::again`].

@@ -62,6 +62,8 @@ pub(crate) struct Port {
     outbox: VecDeque<Waiting>,
     stats: PortStats,
     late: Lateness,
+    /// Nothing was left in the device when it was last read.
+    drained: bool,
     /// Empty; kept for its memory.
     parts: Vec<Part>,
 }
@@ -79,6 +81,7 @@ impl Port {
             outbox: VecDeque::new(),
             stats,
             late: Lateness::default(),
+            drained: true,
             parts: Vec::new(),
         })
     }
@@ -119,12 +122,24 @@ impl Port {
         }
     }
 
+    /// Before frames are taken, which ought to have been looked for at `since`.
+    pub(crate) fn look(&mut self, since: u64) {
+        // What was left came before that.
+        if self.drained {
+            self.link.waited_since(since);
+        }
+        self.drained = false;
+    }
+
     /// Takes one frame from the device and sends it on its way, which may end here.
     pub(crate) fn read(&mut self, buffer: &mut [u8], store: &mut Store) -> Read {
         let length = match self.tap.read(buffer) {
             Ok(0) => return self.end(),
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.drained = true;
+                return Read::Nothing;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Read::Nothing,
             Err(_) => return self.end(),
         };

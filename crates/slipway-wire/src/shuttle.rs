@@ -78,11 +78,12 @@ impl<'a> Shuttle<'a> {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            let since = self.since();
             for event in &events {
                 // Between the ports too: many busy ones take longer than a frame may be late.
                 self.deliver()?;
                 match u32::try_from(event.data.u64()) {
-                    Ok(port) => self.pump(port)?,
+                    Ok(port) => self.pump(port, since)?,
                     Err(_) if event.data.u64() == CONTROL && !self.serve()? => return Ok(()),
                     Err(_) => {}
                 }
@@ -106,6 +107,12 @@ impl<'a> Shuttle<'a> {
         Ok(None)
     }
 
+    /// When this round ought to have begun: when the first frame was due, or else now.
+    fn since(&mut self) -> u64 {
+        let now = now();
+        self.store.wheel.next_due().map_or(now, |due| due.min(now))
+    }
+
     /// Sends what is due. Frames that come due meanwhile wait for the next round, so that reading goes on.
     fn deliver(&mut self) -> io::Result<()> {
         let now = now();
@@ -120,10 +127,11 @@ impl<'a> Shuttle<'a> {
         Ok(())
     }
 
-    fn pump(&mut self, number: u32) -> io::Result<()> {
+    fn pump(&mut self, number: u32, since: u64) -> io::Result<()> {
         let Some(port) = self.ports.get_mut(&number) else { return Ok(()) };
         let was_blocked = port.is_blocked();
         port.flush(&mut self.store.pool);
+        port.look(since);
         for _ in 0..BATCH {
             match port.read(&mut self.frame, &mut self.store) {
                 Read::Frame => {}

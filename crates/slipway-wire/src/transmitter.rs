@@ -29,20 +29,22 @@ impl Transmitter {
         (self.free, self.rest) = (0, 0);
     }
 
-    /// When a packet that comes at `from` will have been sent.
-    pub(crate) fn pass(&mut self, from: u64, bytes: u32) -> u64 {
+    /// When a packet that comes at `from` will have been sent. It may have come by `late` earlier and not been looked at: what
+    /// could have been sent meanwhile is made up for, so that a machine that is late makes no link slower.
+    pub(crate) fn pass(&mut self, from: u64, late: u64, bytes: u32) -> u64 {
         if self.rate == 0 {
             return from;
         }
-        if from > self.free {
-            (self.free, self.rest) = (from, 0);
+        let earliest = from.saturating_sub(late);
+        if earliest > self.free {
+            (self.free, self.rest) = (earliest, 0);
         }
         let work = u128::from(bytes) * 8 * SECOND + u128::from(self.rest);
         let (lasts, rest) = (work / u128::from(self.rate), work % u128::from(self.rate));
         self.free = self.free.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX));
         // A remainder is less than the rate, which is a u64.
         self.rest = u64::try_from(rest).unwrap_or(0);
-        self.free
+        self.free.max(from)
     }
 
     /// When a packet will have been sent that by the rate before would have been at `done`. What is sent of it already
@@ -53,7 +55,7 @@ impl Transmitter {
         }
         let lasted = (u128::from(bytes) * 8 * SECOND).checked_div(self.rate_before.into()).unwrap_or(0);
         if u128::from(done - now) >= lasted {
-            return self.pass(from.max(now), bytes);
+            return self.pass(from.max(now), 0, bytes);
         }
         let left = (u128::from(done - now) * u128::from(self.rate_before)).checked_div(self.rate.into()).unwrap_or(0);
         (self.free, self.rest) = (now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX)), 0);

@@ -216,6 +216,37 @@ fn a_packet_waits_behind_those_before_it_and_an_idle_link_saves_nothing_up() {
     assert_eq!(due(SECOND), SECOND + 12 * MS);
 }
 
+#[test]
+fn a_machine_that_is_late_makes_no_link_slower() {
+    // 1000 bytes last 1 ms. Two come each; of every second, the link is looked at for 950 ms only.
+    for delay in [0.0, 20.0] {
+        let all =
+            LinkConditions { rate: Some(Rate(8_000_000)), delay: ms(delay), limit: Some(200), ..Default::default() };
+        let mut link = Link::new(&spec(all));
+        let delay = (delay * MS as f64) as u64;
+        let (mut out, mut waiting) = (0, std::collections::VecDeque::new());
+        for came in (0..20_000).map(|number| number * MS / 2) {
+            let now = if came % SECOND < 950 * MS { came } else { came.next_multiple_of(SECOND) };
+            link.waited_since(came);
+            while waiting.front().is_some_and(|due| *due <= now) {
+                waiting.pop_front();
+                link.leave(packet(1000));
+                out += 1;
+            }
+            if let Some(delivery) = link.pass(now, packet(1000)).itself {
+                assert!(delivery.due >= now + delay);
+                waiting.push_back(delivery.due);
+            }
+        }
+        assert!((9_900..=10_030).contains(&out), "{out} in 10 s, delay {delay}");
+        // When it was idle meanwhile, nothing is saved up.
+        waiting.drain(..).for_each(|_| link.leave(packet(1000)));
+        let now = 20 * SECOND;
+        link.waited_since(now);
+        assert_eq!(link.pass(now, packet(1000)).itself.map(|delivery| delivery.due), Some(now + delay + MS));
+    }
+}
+
 /// The times of packets of 1000 bytes that came at 0 and wait while the rate changes at 2.5 ms, microseconds.
 fn retimed(mut before: Spec, rate: Option<u64>, packets: &[u8]) -> Vec<u64> {
     let mut link = Link::new(&before);
