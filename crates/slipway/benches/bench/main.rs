@@ -6,6 +6,7 @@
 mod common;
 mod cpu;
 mod datapath;
+mod disk;
 mod lifecycle;
 mod mpi;
 mod scenario;
@@ -13,15 +14,20 @@ mod wire;
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    if let [_, cpu::LOAD, kind, threads] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        return cpu::load(kind, threads);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [_, cpu::LOAD, kind, threads] => return cpu::load(kind, threads),
+        [_, disk::LOAD, action, way, block, before, operations] => {
+            return disk::load([action, way, block, before, operations]);
+        }
+        _ => {}
     }
-    let benches: [(&str, fn()); 6] = [
+    let benches: [(&str, fn()); 7] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
         ("wire", wire::run),
         ("cpu", cpu::run),
+        ("disk", disk::run),
         ("scenario", scenario::run),
     ];
     // cargo adds `--bench`.
