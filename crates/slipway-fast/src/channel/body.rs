@@ -1,0 +1,316 @@
+//! What messages say. Every kind has one length, and every meaning one spelling: what is read and written again is the
+//! same bytes.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The version of this protocol. Routers of a lab are one program, so others are refused.
+pub const VERSION: u16 = 1;
+
+/// Bytes of the longest body.
+pub(super) const LONGEST_BODY: usize = Open::LENGTH;
+
+const ADDRESS: usize = 1 + 16 + 2;
+
+/// A kind of message.
+pub trait Body: Sized {
+    /// Its length, bytes.
+    const LENGTH: usize;
+
+    /// Writes it into `into`, which is [`LENGTH`](Self::LENGTH) long.
+    fn write(&self, into: &mut [u8]);
+
+    /// Reads it. `None` for what [`write`](Self::write) does not write, any other length included.
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Who is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// Which lab: a number that the anchor draws.
+    pub lab: u64,
+    /// Index of the router's host (`Lab::hosts`).
+    pub host: u32,
+    /// [`VERSION`].
+    pub version: u16,
+}
+
+/// A client asks for a server on the other host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Open {
+    /// The caller's number for the connection, said again in the verdict.
+    pub flow: u64,
+    /// Where the client connects to: a node's address. Scope and flow label are not carried.
+    pub server: SocketAddr,
+    /// Where it connects from. Whether a node of the caller's host has this address is for the answerer to check.
+    pub client: SocketAddr,
+    /// How fast the server's end may send, bits per second. `None`: as fast as it can.
+    pub rate: Option<u64>,
+}
+
+/// What became of an [`Open`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// As in the question.
+    pub flow: u64,
+    /// Whether.
+    pub answer: Answer,
+}
+
+/// Whether a connection is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The stream belongs to the programs from the next byte on.
+    Accepted,
+    /// It does not, and the connection is closed.
+    Refused(Reason),
+}
+
+/// Why a router refuses a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// No program listens there: `ECONNREFUSED`.
+    NobodyListens,
+    /// A rule of the lab's policy.
+    Policy,
+    /// Whoever listens has not accepted those before, and has no room for more.
+    Backlog,
+    /// As many connections as a rule allows are there already.
+    Limit,
+    /// No node of the host has the address.
+    NoSuchNode,
+    /// The node is down, or going.
+    NodeDown,
+    /// What listens is not what the fast path can serve; the container network can.
+    NotServed,
+    /// The router has no descriptors or memory for it.
+    Resources,
+}
+
+impl Reason {
+    /// All of them, in the order of their numbers in a message (from 1).
+    pub const ALL: [Self; 8] = [
+        Self::NobodyListens,
+        Self::Policy,
+        Self::Backlog,
+        Self::Limit,
+        Self::NoSuchNode,
+        Self::NodeDown,
+        Self::NotServed,
+        Self::Resources,
+    ];
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NobodyListens => "nobody listens there",
+            Self::Policy => "the lab's policy forbids it",
+            Self::Backlog => "the server's backlog is full",
+            Self::Limit => "the policy allows no more connections at once",
+            Self::NoSuchNode => "no node has this address",
+            Self::NodeDown => "the node is down",
+            Self::NotServed => "the listener is not one that the fast path serves",
+            Self::Resources => "the server's router is out of descriptors or memory",
+        })
+    }
+}
+
+impl Hello {
+    /// Of this version.
+    #[must_use]
+    pub fn new(lab: u64, host: u32) -> Self {
+        Self { lab, host, version: VERSION }
+    }
+}
+
+/// The first byte of a body.
+const HELLO: u8 = 1;
+const OPEN: u8 = 2;
+const VERDICT: u8 = 3;
+
+impl Body for Hello {
+    const LENGTH: usize = 1 + 8 + 4 + 2;
+
+    fn write(&self, into: &mut [u8]) {
+        let mut writer = Writer(into);
+        writer.put([HELLO]);
+        writer.put(self.lab.to_be_bytes());
+        writer.put(self.host.to_be_bytes());
+        writer.put(self.version.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        reader.kind(HELLO)?;
+        let lab = u64::from_be_bytes(reader.take()?);
+        let host = u32::from_be_bytes(reader.take()?);
+        let version = u16::from_be_bytes(reader.take()?);
+        reader.end(Self { lab, host, version })
+    }
+}
+
+impl Body for Open {
+    const LENGTH: usize = 1 + 8 + 2 * ADDRESS + 1 + 8;
+
+    fn write(&self, into: &mut [u8]) {
+        let mut writer = Writer(into);
+        writer.put([OPEN]);
+        writer.put(self.flow.to_be_bytes());
+        writer.address(self.server);
+        writer.address(self.client);
+        writer.put([u8::from(self.rate.is_some())]);
+        writer.put(self.rate.unwrap_or(0).to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        reader.kind(OPEN)?;
+        let flow = u64::from_be_bytes(reader.take()?);
+        let (server, client) = (reader.address()?, reader.address()?);
+        let rate = match (reader.take()?, u64::from_be_bytes(reader.take()?)) {
+            ([0], 0) => None,
+            ([1], rate) => Some(rate),
+            _ => return None,
+        };
+        reader.end(Self { flow, server, client, rate })
+    }
+}
+
+impl Body for Verdict {
+    const LENGTH: usize = 1 + 8 + 1;
+
+    fn write(&self, into: &mut [u8]) {
+        let mut writer = Writer(into);
+        writer.put([VERDICT]);
+        writer.put(self.flow.to_be_bytes());
+        writer.put([match self.answer {
+            Answer::Accepted => 0,
+            // In the order of `Reason::ALL`, as a test holds.
+            Answer::Refused(reason) => reason as u8 + 1,
+        }]);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        reader.kind(VERDICT)?;
+        let flow = u64::from_be_bytes(reader.take()?);
+        let answer = match reader.take()? {
+            [0] => Answer::Accepted,
+            [number] => Answer::Refused(*Reason::ALL.get(usize::from(number) - 1)?),
+        };
+        reader.end(Self { flow, answer })
+    }
+}
+
+/// The rest of a body that is being written.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        let (here, rest) = std::mem::take(&mut self.0).split_at_mut(N);
+        here.copy_from_slice(&bytes);
+        self.0 = rest;
+    }
+
+    fn address(&mut self, address: SocketAddr) {
+        let mut octets = [0; 16];
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                self.put([4]);
+                octets[..4].copy_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                self.put([6]);
+                octets = ip.octets();
+            }
+        }
+        self.put(octets);
+        self.put(address.port().to_be_bytes());
+    }
+}
+
+/// The rest of a body that is being read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (here, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*here)
+    }
+
+    fn kind(&mut self, kind: u8) -> Option<()> {
+        (self.take()? == [kind]).then_some(())
+    }
+
+    fn address(&mut self) -> Option<SocketAddr> {
+        let ip = match (self.take()?, self.take::<16>()?) {
+            ([4], [a, b, c, d, rest @ ..]) if rest == [0; 12] => Ipv4Addr::new(a, b, c, d).into(),
+            ([6], octets) => Ipv6Addr::from(octets).into(),
+            _ => return None,
+        };
+        Some(SocketAddr::new(ip, u16::from_be_bytes(self.take()?)))
+    }
+
+    fn end<T>(&self, body: T) -> Option<T> {
+        self.0.is_empty().then_some(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again<B: Body + PartialEq + std::fmt::Debug>(body: &B) {
+        let mut bytes = vec![0xff; B::LENGTH];
+        body.write(&mut bytes);
+        assert_eq!(B::read(&bytes).as_ref(), Some(body));
+        assert!(B::LENGTH <= LONGEST_BODY);
+        for length in 0..B::LENGTH {
+            assert_eq!(B::read(&bytes[..length]), None);
+        }
+        bytes.push(0);
+        assert_eq!(B::read(&bytes), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_shorter_or_longer() {
+        again(&Hello::new(u64::MAX, 7));
+        let open = Open {
+            flow: 5,
+            server: "10.64.0.2:80".parse().unwrap(),
+            client: "[fd53::1]:40000".parse().unwrap(),
+            rate: Some(0),
+        };
+        again(&open);
+        again(&Open { rate: None, ..open });
+        again(&Verdict { flow: 1, answer: Answer::Accepted });
+        for reason in Reason::ALL {
+            again(&Verdict { flow: 1, answer: Answer::Refused(reason) });
+        }
+    }
+
+    #[test]
+    fn a_number_without_a_reason_means_nothing() {
+        let mut bytes = [0; Verdict::LENGTH];
+        Verdict { flow: 1, answer: Answer::Accepted }.write(&mut bytes);
+        *bytes.last_mut().unwrap() = u8::try_from(Reason::ALL.len()).unwrap() + 1;
+        assert_eq!(Verdict::read(&bytes), None);
+    }
+
+    #[test]
+    fn an_address_has_one_spelling() {
+        let open = Open {
+            flow: 5,
+            server: "10.64.0.2:80".parse().unwrap(),
+            client: "10.64.0.1:40000".parse().unwrap(),
+            rate: None,
+        };
+        let mut bytes = [0; Open::LENGTH];
+        open.write(&mut bytes);
+        // After IPv4's four octets.
+        bytes[1 + 8 + 1 + 4] = 1;
+        assert_eq!(Open::read(&bytes), None);
+    }
+}

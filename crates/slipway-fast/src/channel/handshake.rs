@@ -1,0 +1,121 @@
+//! How two routers show each other that they are of the same lab. No I/O: what came in goes to [`Handshake::take`], and
+//! what it gives back is to be sent.
+
+use hmac::Mac;
+
+use super::Breach;
+use super::body::{Hello, VERSION};
+use super::key::{Key, Nonce, WIDTH};
+use super::session::{Message, Session, length_of};
+
+/// How a caller begins: what this is, and which version of it.
+const MAGIC: [u8; 8] = *b"slipway\x01";
+
+const GREETING: usize = MAGIC.len() + WIDTH;
+const ANSWER: usize = WIDTH + WIDTH;
+
+/// A handshake, between two messages.
+#[derive(Debug)]
+pub struct Handshake {
+    us: Hello,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Caller, has greeted.
+    Greeted { key: Key, nonce: Nonce, host: u32 },
+    /// Caller, has said who it is.
+    Introduced { session: Session, host: u32 },
+    /// Answerer, before anything.
+    Listening { key: Key, nonce: Nonce },
+    /// Answerer, has shown that it has the key.
+    Answered { session: Session },
+}
+
+/// What comes after a message.
+#[derive(Debug)]
+pub enum Next {
+    /// Send this and hear more.
+    More(Handshake, Message),
+    /// Send this, if there is any, and it is done: this is the other side.
+    Done(Session, Hello, Option<Message>),
+}
+
+impl Handshake {
+    /// Calls the router of the host with index `host`. The message comes first.
+    #[must_use]
+    pub fn call(key: Key, us: Hello, host: u32, nonce: Nonce) -> (Self, Message) {
+        let greeting = Message::of(&[&MAGIC, &nonce.0]);
+        (Self { us, stage: Stage::Greeted { key, nonce, host } }, greeting)
+    }
+
+    /// Answers whoever calls. `nonce` must be new for each.
+    #[must_use]
+    pub fn answer(key: Key, us: Hello, nonce: Nonce) -> Self {
+        Self { us, stage: Stage::Listening { key, nonce } }
+    }
+
+    /// Bytes of the message that is due.
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        match self.stage {
+            Stage::Greeted { .. } => ANSWER,
+            Stage::Listening { .. } => GREETING,
+            Stage::Introduced { .. } | Stage::Answered { .. } => length_of::<Hello>(),
+        }
+    }
+
+    /// Goes on with the other side's message, all of it and no more.
+    ///
+    /// # Errors
+    /// For anything else; the connection is to be closed.
+    pub fn take(self, message: &[u8]) -> Result<Next, Breach> {
+        if message.len() != self.wants() {
+            return Err(Breach::Length);
+        }
+        let us = self.us;
+        match self.stage {
+            Stage::Listening { key, nonce } => {
+                let (magic, theirs) = message.split_at(MAGIC.len());
+                if magic != MAGIC {
+                    return Err(Breach::Stranger);
+                }
+                let theirs = read_nonce(theirs)?;
+                let proof = key.proof((&theirs, &nonce)).finalize().into_bytes();
+                let (hears, says) = key.directions((&theirs, &nonce));
+                let session = Session::new(says, hears);
+                let answer = Message::of(&[&nonce.0, &proof]);
+                Ok(Next::More(Self { us, stage: Stage::Answered { session } }, answer))
+            }
+            Stage::Greeted { key, nonce, host } => {
+                let (theirs, proof) = message.split_at(WIDTH);
+                let theirs = read_nonce(theirs)?;
+                key.proof((&nonce, &theirs)).verify_slice(proof).map_err(|_| Breach::Forged)?;
+                let (says, hears) = key.directions((&nonce, &theirs));
+                let mut session = Session::new(says, hears);
+                let hello = session.seal(&us);
+                Ok(Next::More(Self { us, stage: Stage::Introduced { session, host } }, hello))
+            }
+            Stage::Introduced { mut session, host } => {
+                let hello = identify(us, session.open(message)?)?;
+                if hello.host == host { Ok(Next::Done(session, hello, None)) } else { Err(Breach::Identity) }
+            }
+            Stage::Answered { mut session } => {
+                let hello = identify(us, session.open(message)?)?;
+                let ours = session.seal(&us);
+                Ok(Next::Done(session, hello, Some(ours)))
+            }
+        }
+    }
+}
+
+/// The other side, provided that it is another host of the same lab.
+fn identify(us: Hello, them: Hello) -> Result<Hello, Breach> {
+    let fits = them.version == VERSION && them.lab == us.lab && them.host != us.host;
+    if fits { Ok(them) } else { Err(Breach::Identity) }
+}
+
+fn read_nonce(bytes: &[u8]) -> Result<Nonce, Breach> {
+    bytes.try_into().map(Nonce).map_err(|_| Breach::Length)
+}

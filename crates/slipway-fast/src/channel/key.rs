@@ -1,0 +1,119 @@
+//! The lab's key, and what is made of it for one connection.
+
+use std::fmt;
+use std::io;
+
+use hmac::{Hmac, KeyInit, Mac};
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+/// HMAC-SHA-256 (RFC 2104, FIPS 180-4) with a key in it. Wiped when dropped.
+pub(super) type Keyed = Hmac<Sha256>;
+
+/// Bytes of a key, a nonce and a MAC.
+pub(super) const WIDTH: usize = 32;
+
+/// What all routers of a lab, and no others, have in common. Wiped when dropped; not shown by `Debug`.
+#[derive(Clone)]
+pub struct Key(Zeroizing<[u8; WIDTH]>);
+
+/// A number used once: drawn afresh by each side of each connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Nonce(pub(super) [u8; WIDTH]);
+
+impl Key {
+    /// A new one, drawn from the kernel (`getrandom(2)`).
+    ///
+    /// # Errors
+    /// As `getrandom(2)`.
+    pub fn draw() -> io::Result<Self> {
+        let mut key = Zeroizing::new([0; WIDTH]);
+        fill(&mut key[..])?;
+        Ok(Self(key))
+    }
+
+    /// The one in `bytes`, which are wiped.
+    #[must_use]
+    pub fn take(bytes: &mut [u8; WIDTH]) -> Self {
+        let key = Self(Zeroizing::new(*bytes));
+        bytes.zeroize();
+        key
+    }
+
+    /// Its bytes, to be handed to a router.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; WIDTH] {
+        &self.0
+    }
+
+    /// HKDF-Expand (RFC 5869, section 2.3), first block, not finished yet. The key is uniformly random, so that it needs
+    /// no HKDF-Extract (section 3.3).
+    fn expand(&self, purpose: &[u8], nonces: (&Nonce, &Nonce)) -> Keyed {
+        keyed(&self.0[..])
+            .chain_update(b"slipway router ")
+            .chain_update(purpose)
+            .chain_update(nonces.0.0)
+            .chain_update(nonces.1.0)
+            .chain_update([1])
+    }
+
+    /// What the answerer shows: that it has the key, and that it had it after the caller drew its nonce.
+    pub(super) fn proof(&self, nonces: (&Nonce, &Nonce)) -> Keyed {
+        self.expand(b"proof  ", nonces)
+    }
+
+    /// The keys of what the caller says and of what the answerer says.
+    pub(super) fn directions(&self, nonces: (&Nonce, &Nonce)) -> (Keyed, Keyed) {
+        let direction = |purpose: &[u8]| {
+            let mut key = self.expand(purpose, nonces).finalize().into_bytes();
+            let keyed = keyed(&key);
+            key.as_mut_slice().zeroize();
+            keyed
+        };
+        (direction(b"calls  "), direction(b"answers"))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Nonce {
+    /// A new one, drawn from the kernel.
+    ///
+    /// # Errors
+    /// As `getrandom(2)`.
+    pub fn draw() -> io::Result<Self> {
+        let mut nonce = [0; WIDTH];
+        fill(&mut nonce)?;
+        Ok(Self(nonce))
+    }
+
+    /// These bytes: for tests, which must be repeatable.
+    #[must_use]
+    pub fn fixed(bytes: [u8; WIDTH]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonce")
+    }
+}
+
+fn keyed(key: &[u8]) -> Keyed {
+    Keyed::new_from_slice(key).expect("HMAC takes keys of every length")
+}
+
+/// At most 256 bytes are filled whole or not at all (`getrandom(2)`).
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    let wanted = bytes.len();
+    match getrandom(bytes, GetRandomFlags::empty())? {
+        filled if filled == wanted => Ok(()),
+        _ => Err(io::Error::other("the kernel gave fewer random bytes than asked for")),
+    }
+}

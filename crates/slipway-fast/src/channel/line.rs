@@ -1,0 +1,165 @@
+//! A TCP connection between routers, until it is the programs'. Never blocks, and never reads beyond what is due.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use super::handshake::{Handshake, Next};
+use super::session::LONGEST;
+use super::{ChannelError, Hello, Message, Session};
+
+/// Whatever says that the other side did something: spoke, closed its half, or is gone.
+pub(super) const SOMETHING: PollFlags =
+    PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::HUP).union(PollFlags::ERR);
+
+#[derive(Debug)]
+pub(super) struct Line {
+    stream: TcpStream,
+    /// The message that is due, as far as it came.
+    heard: [u8; LONGEST],
+    length: usize,
+}
+
+impl Line {
+    /// Begins to connect; the connection is there, or has failed, when it can be written to.
+    pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => Self::over(socket.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Over a connection whose descriptor does not block.
+    pub(super) fn over(stream: TcpStream) -> io::Result<Self> {
+        // Messages are small and waited for.
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, heard: [0; LONGEST], length: 0 })
+    }
+
+    /// What came of [`connect`](Self::connect).
+    pub(super) fn connected(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(&self.stream)??)
+    }
+
+    /// Sends a message. There is always room: only one is on its way at a time.
+    pub(super) fn say(&self, message: &Message) -> Result<(), ChannelError> {
+        match (&self.stream).write(message) {
+            Ok(sent) if sent == message.len() => Ok(()),
+            Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Err(error) => Err(lost(error)),
+        }
+    }
+
+    /// The next message, which is `wanted` bytes long; `None` while it is not all there.
+    pub(super) fn hear(&mut self, wanted: usize) -> Result<Option<&[u8]>, ChannelError> {
+        while self.length < wanted {
+            match (&self.stream).read(&mut self.heard[self.length..wanted]) {
+                Ok(0) => return Err(ChannelError::Gone),
+                Ok(read) => self.length += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        self.length = 0;
+        Ok(Some(&self.heard[..wanted]))
+    }
+
+    /// Whether the other side neither spoke out of turn nor went.
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut this = [PollFd::new(&self.stream, SOMETHING)];
+        matches!(poll(&mut this, Some(&Timespec::default())), Ok(0))
+    }
+
+    /// Waits for the other side to do something. False: it did not, until `deadline`.
+    pub(super) fn wait(&self, deadline: Instant) -> io::Result<bool> {
+        loop {
+            let mut this = [PollFd::new(&self.stream, SOMETHING)];
+            match poll(&mut this, Some(&timespec(deadline.saturating_duration_since(Instant::now())))) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The connection for the programs, with options as every connection has them at first.
+    pub(super) fn release(self) -> io::Result<TcpStream> {
+        self.stream.set_nodelay(false)?;
+        self.stream.set_nonblocking(false)?;
+        Ok(self.stream)
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// A reset is how a peer that was killed says that it is gone.
+fn lost(error: io::Error) -> ChannelError {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ChannelError::Gone,
+        _ => ChannelError::Io(error),
+    }
+}
+
+/// A line whose ends do not know each other yet.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) line: Line,
+    handshake: Option<Handshake>,
+    pub(super) deadline: Instant,
+}
+
+impl Greeting {
+    pub(super) fn new(line: Line, handshake: Handshake, limit: Duration) -> Self {
+        Self { line, handshake: Some(handshake), deadline: Instant::now() + limit }
+    }
+
+    /// Goes on as far as the other side's messages are there. Once it gave a session it is done.
+    pub(super) fn step(&mut self) -> Result<Option<(Session, Hello)>, ChannelError> {
+        while let Some(handshake) = self.handshake.take() {
+            let Some(message) = self.line.hear(handshake.wants())? else {
+                self.handshake = Some(handshake);
+                break;
+            };
+            match handshake.take(message)? {
+                Next::More(handshake, answer) => {
+                    self.handshake = Some(handshake);
+                    self.line.say(&answer)?;
+                }
+                Next::Done(session, hello, answer) => {
+                    answer.map_or(Ok(()), |answer| self.line.say(&answer))?;
+                    return Ok(Some((session, hello)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// As the kernel takes it, no shorter than asked.
+pub(super) fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
+}
+
+/// Something that wakes a thread from `epoll_wait(2)`.
+pub(super) fn bell() -> io::Result<OwnedFd> {
+    use rustix::event::{EventfdFlags, eventfd};
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Rings it. It cannot fail but by being rung 2^64 times before it is heard, which is as good.
+pub(super) fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}

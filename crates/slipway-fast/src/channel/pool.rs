@@ -1,0 +1,235 @@
+//! The side that calls: connections to other hosts' routers, made before they are needed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::line::{Line, bell, ring};
+use super::refill::Refill;
+use super::session::length_of;
+use super::{Answer, Breach, ChannelError, Hello, Key, Open, Session, Verdict};
+
+/// Keeps connections to other routers ready, in a thread of its own, which ends with it. It costs nothing while none is
+/// taken and none is lost.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How a pool stands with another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Index of the host.
+    pub host: u32,
+    /// Connections that are ready.
+    pub ready: usize,
+    /// Why there are not as many as there should be, where that is known.
+    pub trouble: Option<String>,
+}
+
+/// What callers and the thread have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) peers: BTreeMap<u32, Peer>,
+    /// Connections kept ready for each peer.
+    pub(super) wanted: usize,
+    pub(super) poll: OwnedFd,
+    /// Rung when the thread is to look again.
+    pub(super) bell: OwnedFd,
+    pub(super) ending: AtomicBool,
+}
+
+/// Another host's router.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    shelf: Mutex<Shelf>,
+    /// Something changed on the shelf.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    /// The newest last, which is taken first.
+    pub(super) ready: Vec<Ready>,
+    /// Why the last attempt failed. `None` again once one succeeds.
+    pub(super) trouble: Option<String>,
+}
+
+/// A connection whose ends know each other.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// As the thread knows it.
+    pub(super) number: u64,
+    pub(super) line: Line,
+    pub(super) session: Session,
+}
+
+impl Peer {
+    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // What is on it is right after each statement, so that a panic elsewhere does no harm.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the shelf and tells those who wait.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Shelf)) {
+        change(&mut self.shelf());
+        self.changed.notify_all();
+    }
+}
+
+impl Pool {
+    /// Begins to keep `wanted` connections (at least one) ready for each of `peers`: index of its host, and where its
+    /// router accepts.
+    ///
+    /// # Errors
+    /// When the kernel has no descriptors or no thread for it.
+    pub fn start(
+        key: Key,
+        us: Hello,
+        peers: impl IntoIterator<Item = (u32, SocketAddr)>,
+        wanted: usize,
+    ) -> io::Result<Self> {
+        let peer = |address| Peer { address, shelf: Mutex::default(), changed: Condvar::new() };
+        let shared = Arc::new(Shared {
+            peers: peers.into_iter().map(|(host, address)| (host, peer(address))).collect(),
+            wanted: wanted.max(1),
+            poll: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
+            bell: bell()?,
+            ending: AtomicBool::new(false),
+        });
+        let refill = Refill::new(shared.clone(), key, us)?;
+        let thread = std::thread::Builder::new().name("pool".into()).spawn(move || refill.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Asks the router of `host` for a server, on a connection that is ready, or becomes so within `limit`.
+    ///
+    /// # Errors
+    /// `NotReady` when none is or becomes ready, at once where the last attempt to make one failed; `Gone` when the other
+    /// router goes.
+    pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<Asking, ChannelError> {
+        let Ready { line, mut session, .. } = self.take(host, Instant::now() + limit)?;
+        line.say(&session.seal(open))?;
+        Ok(Asking { flow: open.flow, line, session })
+    }
+
+    /// [`ask`](Self::ask)s, and waits for the verdict, all within `limit`.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask) and [`Asking::wait`].
+    pub fn open(&self, host: u32, open: &Open, limit: Duration) -> Result<TcpStream, ChannelError> {
+        let deadline = Instant::now() + limit;
+        self.ask(host, open, limit)?.wait(deadline)
+    }
+
+    /// How it stands with each of the others, in the order of hosts.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Standing> {
+        let standing = |(host, peer): (&u32, &Peer)| {
+            let shelf = peer.shelf();
+            Standing { host: *host, ready: shelf.ready.len(), trouble: shelf.trouble.clone() }
+        };
+        self.shared.peers.iter().map(standing).collect()
+    }
+
+    fn take(&self, host: u32, deadline: Instant) -> Result<Ready, ChannelError> {
+        let not_ready = |trouble: &str| ChannelError::NotReady { host, trouble: trouble.to_owned() };
+        let peer = self.shared.peers.get(&host).ok_or_else(|| not_ready("it has no router"))?;
+        let mut shelf = peer.shelf();
+        loop {
+            while let Some(ready) = shelf.ready.pop() {
+                // From here on the thread does not hear of it.
+                let _ = rustix::event::epoll::delete(&self.shared.poll, &ready.line);
+                // Once, when half are gone, so that they are made many at a time; the thread looks again after each.
+                if shelf.ready.len() == self.shared.wanted / 2 {
+                    ring(&self.shared.bell);
+                }
+                if ready.line.is_quiet() {
+                    return Ok(ready);
+                }
+            }
+            if let Some(trouble) = &shelf.trouble {
+                return Err(not_ready(trouble));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(not_ready("all are in use, and new ones are being made"));
+            }
+            shelf = peer.changed.wait_timeout(shelf, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        ring(&self.shared.bell);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A question on its way. Readable as soon as there is something to hear; dropped, it is taken back.
+#[derive(Debug)]
+pub struct Asking {
+    flow: u64,
+    line: Line,
+    session: Session,
+}
+
+/// What [`Asking::hear`] heard.
+#[derive(Debug)]
+pub enum Heard {
+    /// The other side accepts: the stream for the client's program. Nothing of it has been read.
+    Accepted(TcpStream),
+    /// Nothing yet.
+    Nothing(Asking),
+}
+
+impl Asking {
+    /// Whether the verdict is there. Does not wait.
+    ///
+    /// # Errors
+    /// `Refused`, or whatever ended the connection.
+    pub fn hear(mut self) -> Result<Heard, ChannelError> {
+        let Some(message) = self.line.hear(length_of::<Verdict>())? else { return Ok(Heard::Nothing(self)) };
+        let verdict: Verdict = self.session.open(message)?;
+        if verdict.flow != self.flow {
+            return Err(Breach::Turn.into());
+        }
+        match verdict.answer {
+            Answer::Accepted => Ok(Heard::Accepted(self.line.release()?)),
+            Answer::Refused(reason) => Err(ChannelError::Refused(reason)),
+        }
+    }
+
+    /// Waits for the verdict.
+    ///
+    /// # Errors
+    /// As [`hear`](Self::hear), and `TimedOut`.
+    pub fn wait(mut self, deadline: Instant) -> Result<TcpStream, ChannelError> {
+        loop {
+            if !self.line.wait(deadline)? {
+                return Err(ChannelError::TimedOut);
+            }
+            match self.hear()? {
+                Heard::Accepted(stream) => return Ok(stream),
+                Heard::Nothing(again) => self = again,
+            }
+        }
+    }
+}
+
+impl AsFd for Asking {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}

@@ -1,0 +1,279 @@
+//! The channel's core: whatever happens to messages between two routers, only what was said is heard, once, in order.
+
+use std::net::{IpAddr, SocketAddr};
+
+use proptest::prelude::*;
+use slipway_fast::channel::{
+    Answer, Body, Breach, Handshake, Hello, Key, LONGEST, Message, Next, Nonce, Open, Reason, Session, Verdict,
+};
+
+const CALLER: Hello = Hello { lab: 7, host: 0, version: slipway_fast::channel::VERSION };
+const ANSWERER: Hello = Hello { lab: 7, host: 1, ..CALLER };
+
+fn key(byte: u8) -> Key {
+    Key::take(&mut [byte; 32])
+}
+
+fn nonce(byte: u8) -> Nonce {
+    Nonce::fixed([byte; 32])
+}
+
+fn more(next: Next) -> (Handshake, Message) {
+    match next {
+        Next::More(handshake, message) => (handshake, message),
+        Next::Done(..) => panic!("done too early"),
+    }
+}
+
+fn done(next: Next) -> (Session, Hello, Option<Message>) {
+    match next {
+        Next::Done(session, hello, message) => (session, hello, message),
+        Next::More(..) => panic!("not done"),
+    }
+}
+
+/// The messages of a handshake, and the sessions that come of it: the caller's and the answerer's.
+fn shake(nonces: (u8, u8)) -> (Vec<Message>, Session, Session) {
+    let (caller, greeting) = Handshake::call(key(1), CALLER, 1, nonce(nonces.0));
+    let (answerer, answer) = more(Handshake::answer(key(1), ANSWERER, nonce(nonces.1)).take(&greeting).unwrap());
+    let (caller, hello) = more(caller.take(&answer).unwrap());
+    let (theirs, who, last) = done(answerer.take(&hello).unwrap());
+    let last = last.unwrap();
+    assert_eq!(who, CALLER);
+    let (ours, who, nothing) = done(caller.take(&last).unwrap());
+    assert_eq!(who, ANSWERER);
+    assert!(nothing.is_none());
+    (vec![greeting, answer, hello, last], ours, theirs)
+}
+
+fn address() -> impl Strategy<Value = SocketAddr> {
+    (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
+}
+
+fn open() -> impl Strategy<Value = Open> {
+    (any::<u64>(), address(), address(), any::<Option<u64>>()).prop_map(|(flow, server, client, rate)| Open {
+        flow,
+        server,
+        client,
+        rate,
+    })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let answer = prop_oneof![Just(Answer::Accepted), proptest::sample::select(&Reason::ALL).prop_map(Answer::Refused)];
+    (any::<u64>(), answer).prop_map(|(flow, answer)| Verdict { flow, answer })
+}
+
+#[test]
+fn two_routers_of_a_lab_understand_each_other() {
+    let (messages, mut caller, mut answerer) = shake((1, 2));
+    assert!(messages.iter().all(|message| message.len() <= LONGEST));
+    let asked = Open {
+        flow: 9,
+        server: "10.64.0.2:80".parse().unwrap(),
+        client: "10.64.0.1:4000".parse().unwrap(),
+        rate: Some(1_000_000),
+    };
+    let message = caller.seal(&asked);
+    assert_eq!(message.len(), LONGEST);
+    assert_eq!(answerer.open::<Open>(&message), Ok(asked));
+    let said = Verdict { flow: 9, answer: Answer::Refused(Reason::Backlog) };
+    assert_eq!(caller.open::<Verdict>(&answerer.seal(&said)), Ok(said));
+}
+
+#[test]
+fn another_key_is_refused_by_both_sides() {
+    let (caller, greeting) = Handshake::call(key(1), CALLER, 1, nonce(1));
+    let (answerer, answer) = more(Handshake::answer(key(2), ANSWERER, nonce(2)).take(&greeting).unwrap());
+    assert_eq!(caller.take(&answer).unwrap_err(), Breach::Forged);
+    // A caller that goes on regardless, with the key that it has.
+    let (other, _) = Handshake::call(key(1), CALLER, 1, nonce(1));
+    let (_, answer) = more(Handshake::answer(key(1), ANSWERER, nonce(2)).take(&greeting).unwrap());
+    let (_, hello) = more(other.take(&answer).unwrap());
+    assert_eq!(answerer.take(&hello).unwrap_err(), Breach::Forged);
+}
+
+#[test]
+fn who_it_is_must_be_right() {
+    let cases = [
+        (Hello { lab: 8, ..ANSWERER }, "another lab"),
+        (Hello { version: CALLER.version + 1, ..ANSWERER }, "another version"),
+        (Hello { host: 2, ..ANSWERER }, "another host than was called"),
+        (Hello { host: CALLER.host, ..ANSWERER }, "the caller itself, to whom its handshake was passed back"),
+    ];
+    for (answerer, who) in cases {
+        let (caller, greeting) = Handshake::call(key(1), CALLER, 1, nonce(1));
+        let (second, answer) = more(Handshake::answer(key(1), answerer, nonce(2)).take(&greeting).unwrap());
+        let (caller, hello) = more(caller.take(&answer).unwrap());
+        match second.take(&hello) {
+            Err(breach) => assert_eq!(breach, Breach::Identity, "{who}"),
+            Ok(next) => {
+                let (_, _, last) = done(next);
+                assert_eq!(caller.take(&last.unwrap()).unwrap_err(), Breach::Identity, "{who}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_handshake_replayed_is_refused() {
+    let (old, ..) = shake((1, 2));
+    // Everything the caller said once, said again: the answerer has drawn another nonce.
+    let (answerer, _) = more(Handshake::answer(key(1), ANSWERER, nonce(3)).take(&old[0]).unwrap());
+    assert_eq!(answerer.take(&old[2]).unwrap_err(), Breach::Forged);
+    // And what the answerer said: so has the caller.
+    let (caller, _) = Handshake::call(key(1), CALLER, 1, nonce(4));
+    assert_eq!(caller.take(&old[1]).unwrap_err(), Breach::Forged);
+}
+
+#[test]
+fn somebody_who_speaks_something_else_is_a_stranger() {
+    let get = b"GET / HTTP/1.1\r\nHost: slipway-router1\r\n\r\n";
+    let answerer = Handshake::answer(key(1), ANSWERER, nonce(2));
+    assert_eq!(answerer.take(&get[..40]).unwrap_err(), Breach::Stranger);
+}
+
+#[test]
+fn keys_are_not_printed_and_are_wiped_where_they_came_from() {
+    let mut bytes = [0xab; 32];
+    let key = Key::take(&mut bytes);
+    assert_eq!(bytes, [0; 32]);
+    assert_eq!(key.bytes(), &[0xab; 32]);
+    let (handshake, _) = Handshake::call(key.clone(), CALLER, 1, nonce(0xab));
+    let (_, caller, _) = shake((1, 2));
+    for shown in [format!("{key:?}"), format!("{handshake:?}"), format!("{caller:?}")] {
+        let shown = shown.to_lowercase();
+        assert!(!shown.contains("171") && !shown.contains("0xab") && !shown.contains("abab"), "{shown}");
+    }
+}
+
+#[test]
+fn keys_and_nonces_that_are_drawn_differ() {
+    assert_ne!(Key::draw().unwrap().bytes(), Key::draw().unwrap().bytes());
+    assert!(Nonce::draw().unwrap() != Nonce::draw().unwrap());
+}
+
+/// What may happen to messages on their way.
+#[derive(Debug, Clone)]
+enum Mishap {
+    Flip(prop::sample::Index, prop::sample::Index),
+    Drop(prop::sample::Index),
+    Double(prop::sample::Index),
+    Swap(prop::sample::Index, prop::sample::Index),
+    Cut(prop::sample::Index, prop::sample::Index),
+    Lengthen(prop::sample::Index, u8),
+    /// The sender's own messages come back to it.
+    Reflect,
+    /// Messages of another connection between the same two.
+    Elsewhere,
+}
+
+fn mishap() -> impl Strategy<Value = Mishap> {
+    use prop::sample::Index;
+    prop_oneof![
+        any::<(Index, Index)>().prop_map(|(which, bit)| Mishap::Flip(which, bit)),
+        any::<Index>().prop_map(Mishap::Drop),
+        any::<Index>().prop_map(Mishap::Double),
+        any::<(Index, Index)>().prop_map(|(a, b)| Mishap::Swap(a, b)),
+        any::<(Index, Index)>().prop_map(|(which, at)| Mishap::Cut(which, at)),
+        any::<(Index, u8)>().prop_map(|(which, byte)| Mishap::Lengthen(which, byte)),
+        Just(Mishap::Reflect),
+        Just(Mishap::Elsewhere),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn only_what_was_said_is_heard(said in prop::collection::vec(open(), 1..8), mishap in mishap()) {
+        let (_, mut caller, mut answerer) = shake((1, 2));
+        let mut messages: Vec<Vec<u8>> = said.iter().map(|open| caller.seal(open).to_vec()).collect();
+        let before = messages.clone();
+        match &mishap {
+            Mishap::Flip(which, bit) => {
+                let message = which.get(&before);
+                let bit = bit.index(message.len() * 8);
+                messages[which.index(before.len())][bit / 8] ^= 1 << (bit % 8);
+            }
+            Mishap::Drop(which) => { messages.remove(which.index(before.len())); }
+            Mishap::Double(which) => messages.insert(which.index(before.len()), which.get(&before).clone()),
+            Mishap::Swap(a, b) => messages.swap(a.index(before.len()), b.index(before.len())),
+            Mishap::Cut(which, at) => messages[which.index(before.len())].truncate(at.index(LONGEST)),
+            Mishap::Lengthen(which, byte) => messages[which.index(before.len())].push(*byte),
+            Mishap::Reflect => answerer = caller,
+            Mishap::Elsewhere => answerer = shake((1, 3)).2,
+        }
+        // As a router does: it hears no more after a breach.
+        let mut heard = Vec::new();
+        let mut breach = None;
+        for message in &messages {
+            match answerer.open::<Open>(message) {
+                Ok(open) => heard.push(open),
+                Err(reason) => { breach = Some(reason); break; }
+            }
+        }
+        prop_assert_eq!(&heard[..], &said[..heard.len()]);
+        match mishap {
+            Mishap::Reflect | Mishap::Elsewhere => prop_assert!(heard.is_empty() && breach == Some(Breach::Forged)),
+            // The last message missing is seen only by what is then missing: the connection's end in its place.
+            Mishap::Drop(which) if which.index(before.len()) + 1 == before.len() => prop_assert!(breach.is_none()),
+            Mishap::Swap(a, b) if a.index(before.len()) == b.index(before.len()) => prop_assert!(breach.is_none()),
+            Mishap::Drop(_) | Mishap::Double(_) | Mishap::Swap(..) => prop_assert_eq!(breach, Some(Breach::Turn)),
+            Mishap::Flip(..) | Mishap::Cut(..) | Mishap::Lengthen(..) => {
+                prop_assert!(matches!(breach, Some(Breach::Forged | Breach::Length)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_handshake_with_any_bit_changed_is_refused(which in 0..4_usize, bit in any::<prop::sample::Index>()) {
+        let spoil = |number: usize, message: Message| {
+            let mut bytes = message.to_vec();
+            if number == which {
+                let bit = bit.index(bytes.len() * 8);
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            bytes
+        };
+        let (caller, greeting) = Handshake::call(key(1), CALLER, 1, nonce(1));
+        let refused = (|| {
+            let (answerer, answer) =
+                more(Handshake::answer(key(1), ANSWERER, nonce(2)).take(&spoil(0, greeting))?);
+            let (caller, hello) = more(caller.take(&spoil(1, answer))?);
+            let (_, _, last) = done(answerer.take(&spoil(2, hello))?);
+            caller.take(&spoil(3, last.expect("a last message")))
+        })();
+        prop_assert!(refused.is_err());
+    }
+
+    #[test]
+    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2 * LONGEST)) {
+        let (_, mut caller, mut answerer) = shake((1, 2));
+        prop_assert!(answerer.open::<Open>(&noise).is_err());
+        prop_assert!(caller.open::<Verdict>(&noise).is_err());
+        prop_assert!(Handshake::answer(key(1), ANSWERER, nonce(1)).take(&noise).is_err());
+        prop_assert!(Handshake::call(key(1), CALLER, 1, nonce(1)).0.take(&noise).is_err());
+    }
+
+    /// One spelling for each meaning, so that nothing unsaid hides in a body.
+    #[test]
+    fn what_is_read_is_written_the_same(noise in prop::collection::vec(any::<u8>(), 0..LONGEST), kind in 1..4_u8) {
+        fn again<B: Body>(bytes: &[u8]) -> bool {
+            B::read(bytes).is_none_or(|body| {
+                let mut written = vec![0; B::LENGTH];
+                body.write(&mut written);
+                written == bytes
+            })
+        }
+        let mut noise = noise;
+        if let Some(first) = noise.first_mut() { *first = kind; }
+        noise.resize(match kind { 1 => Hello::LENGTH, 2 => Open::LENGTH, _ => Verdict::LENGTH }, 0);
+        prop_assert!(again::<Hello>(&noise) && again::<Open>(&noise) && again::<Verdict>(&noise));
+    }
+
+    #[test]
+    fn a_message_of_another_kind_is_refused(open in open(), verdict in verdict()) {
+        let (_, mut caller, mut answerer) = shake((1, 2));
+        prop_assert_eq!(answerer.open::<Verdict>(&caller.seal(&open)), Err(Breach::Length));
+        prop_assert_eq!(caller.open::<Verdict>(&answerer.seal(&verdict)), Ok(verdict));
+    }
+}
