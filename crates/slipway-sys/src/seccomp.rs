@@ -29,6 +29,14 @@ impl Filter {
         Self::allowing(&profile::calls())
     }
 
+    /// The default profile, and these calls too.
+    #[must_use]
+    pub fn container_with(calls: &[libc::c_long]) -> Self {
+        let numbers = calls.iter().filter_map(|&call| u32::try_from(call).ok());
+        let more = numbers.map(|number| (number, bpf::Verdict::Allow));
+        Self::allowing(&profile::calls().into_iter().chain(more).collect::<Vec<_>>())
+    }
+
     /// Allows these calls and no other, for this processor.
     #[must_use]
     pub fn only(calls: &[libc::c_long]) -> Self {

@@ -1,23 +1,27 @@
 //! What the maker of a call has: its descriptors and its memory.
 
-use std::fs;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
-use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::kcmp;
 
-/// The thread that made a call. All of this needs `CAP_SYS_PTRACE`, or to be allowed to trace it (`ptrace(2)`).
+/// The thread that made a call. All of this needs `CAP_SYS_PTRACE` and, for programs of another user, `CAP_DAC_OVERRIDE`.
 ///
-/// Made from a thread's number, which the kernel may give to another thread once this one has ended: ask
-/// [`super::Listener::is_waiting`] after opening it.
+/// Made from a thread's number, which may be another's at any time: the kernel gives it out anew, or lets a thread that execs a
+/// program, maybe a privileged one, take over its leader's. So [`super::Listener::is_waiting`] is asked once after opening; from
+/// then on memory is the caller's or nobody's. (That is why it is reached through `/proc/TID/mem`, as `seccomp_unotify(2)` has
+/// it, and not through `process_vm_writev(2)`, which takes a number each time.) Descriptors are the caller's as long as its call
+/// waits, afterwards at worst those of what its process has exec'd.
 #[derive(Debug)]
 pub struct Caller {
     tid: i32,
     pidfd: OwnedFd,
+    memory: File,
 }
 
 impl Caller {
@@ -25,7 +29,7 @@ impl Caller {
     /// where a thread has left the shared table (`unshare(2)`, `CLONE_FILES`).
     ///
     /// # Errors
-    /// `ESRCH` where there is none.
+    /// `ESRCH` or `NotFound` where there is none; `EACCES` where it may not be traced.
     pub fn open(tid: i32) -> io::Result<Self> {
         let thread = Some(tid).filter(|&tid| tid > 0).and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         // PIDFD_THREAD (`include/uapi/linux/pidfd.h`).
@@ -35,7 +39,8 @@ impl Caller {
             Err(Errno::INVAL) => pidfd_open(process_of(thread)?, PidfdFlags::empty()),
             other => other,
         }?;
-        Ok(Self { tid, pidfd })
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
+        Ok(Self { tid, pidfd, memory })
     }
 
     /// A copy of one of its descriptors: the same open file, closed on exec.
@@ -49,22 +54,18 @@ impl Caller {
     /// Copies its memory from `address` on, all that fits.
     ///
     /// # Errors
-    /// `EFAULT` where not all of it is readable, `ESRCH` where the thread is gone.
+    /// `EFAULT` where not all of it is mapped or its program is gone.
     pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
-        let remote = [remote(address, into.len())?];
-        let length = into.len();
-        let read = process_vm_readv(self.nix_pid(), &mut [IoSliceMut::new(into)], &remote)?;
-        if read == length { Ok(()) } else { Err(Errno::FAULT.into()) }
+        self.memory.read_exact_at(into, address).map_err(|_| Errno::FAULT.into())
     }
 
-    /// Copies `bytes` to its memory from `address` on.
+    /// Copies `bytes` to its memory from `address` on. Unlike the kernel, this can write where the program itself may only read,
+    /// into a copy of its own (`FOLL_FORCE`; from Linux 6.12 on a matter of `proc_mem.force_override`).
     ///
     /// # Errors
-    /// `EFAULT` where not all of it is writable: some of it may have been written. `ESRCH` where the thread is gone.
+    /// `EFAULT` where not all of it is mapped or its program is gone: some of it may have been written.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
-        let remote = [remote(address, bytes.len())?];
-        let written = process_vm_writev(self.nix_pid(), &[IoSlice::new(bytes)], &remote)?;
-        if written == bytes.len() { Ok(()) } else { Err(Errno::FAULT.into()) }
+        self.memory.write_all_at(bytes, address).map_err(|_| Errno::FAULT.into())
     }
 
     /// Whether a descriptor of its is closed on exec (`FD_CLOEXEC`, `fcntl(2)`).
@@ -94,19 +95,10 @@ impl Caller {
     #[must_use]
     pub fn identity(&self) -> Option<u64> {
         // PID_FS_MAGIC (`include/uapi/linux/magic.h`).
-        const PIDFS: i64 = 0x5049_4446;
+        const PIDFS: rustix::fs::FsWord = 0x5049_4446;
         let system = rustix::fs::fstatfs(&self.pidfd).ok()?;
-        (i64::from(system.f_type) == PIDFS).then(|| rustix::fs::fstat(&self.pidfd).ok().map(|stat| stat.st_ino))?
+        (system.f_type == PIDFS).then(|| rustix::fs::fstat(&self.pidfd).ok().map(|stat| stat.st_ino))?
     }
-
-    fn nix_pid(&self) -> nix::unistd::Pid {
-        nix::unistd::Pid::from_raw(self.tid)
-    }
-}
-
-fn remote(address: u64, len: usize) -> io::Result<RemoteIoVec> {
-    let base = usize::try_from(address).map_err(|_| Errno::FAULT)?;
-    Ok(RemoteIoVec { base, len })
 }
 
 /// The process that a thread is of.

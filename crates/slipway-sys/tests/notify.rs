@@ -1,0 +1,347 @@
+//! Calls that one thread makes and another carries out, on the kernel. Needs root.
+//!
+//! A filter is a thread's own, so each test has a thread that is trapped and supervises it from its own.
+
+use std::ffi::c_long;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use rustix::io::Errno;
+use slipway_sys::notify::{Call, Caller, Listener};
+use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
+
+/// A thread under a filter with these traps, which does `work`.
+fn trapped<T: Send + 'static>(traps: &[Trap], work: impl FnOnce() -> T + Send + 'static) -> (Listener, JoinHandle<T>) {
+    let filter = Filter::trap(traps);
+    let (tell, hear) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        tell.send(filter.attach_and_listen()).expect("the test listens");
+        work()
+    });
+    let listener = hear.recv().expect("the thread lives").expect("these tests need root, to attach a filter");
+    (listener, thread)
+}
+
+fn next(listener: &Listener) -> Call {
+    listener.receive().expect("receives").expect("the thread calls")
+}
+
+fn opened(listener: &Listener, call: &Call) -> Caller {
+    let caller = Caller::open(call.tid).expect("it waits");
+    assert!(listener.is_waiting(call.id));
+    caller
+}
+
+#[allow(unsafe_code)]
+fn raw(number: c_long, arguments: [u64; 4]) -> Result<i64, Option<i32>> {
+    let [a, b, c, d] = arguments;
+    // SAFETY: the tests pass addresses that are good for the call, or none that the kernel would follow.
+    match unsafe { libc::syscall(number, a, b, c, d) } {
+        -1 => Err(io::Error::last_os_error().raw_os_error()),
+        result => Ok(result),
+    }
+}
+
+#[allow(unsafe_code)]
+fn owned(number: i64) -> OwnedFd {
+    // SAFETY: the call that is answered with this number gave it to this thread alone.
+    unsafe { OwnedFd::from_raw_fd(i32::try_from(number).expect("a descriptor")) }
+}
+
+fn number(argument: u64) -> i32 {
+    i32::try_from(argument).expect("a descriptor")
+}
+
+#[test]
+fn an_answer_is_what_the_call_gives() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_listen)], || {
+        [raw(libc::SYS_listen, [7, 8, 0, 0]), raw(libc::SYS_listen, [1; 4]), raw(libc::SYS_listen, [u64::MAX, 0, 0, 0])]
+    });
+    // Unsupported before Linux 6.6.
+    if let Err(error) = listener.wake_on_the_callers_core() {
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    }
+    let call = next(&listener);
+    assert_eq!((call.number, call.args[0], call.args[1]), (libc::SYS_listen, 7, 8));
+    assert_ne!(call.tid, 0);
+    listener.answer(call.id, Ok(5)).expect("answers");
+    assert!(!listener.is_waiting(call.id));
+    let again = listener.answer(call.id, Ok(6)).expect_err("answered");
+    assert!(matches!(again.raw_os_error(), Some(libc::ENOENT | libc::EINPROGRESS)), "{again}");
+
+    let call = next(&listener);
+    listener.answer(call.id, Err(Errno::CONNREFUSED)).expect("answers");
+    let call = next(&listener);
+    listener.go_on(call.id).expect("goes on");
+    assert_eq!(thread.join().expect("ends"), [Ok(5), Err(Some(libc::ECONNREFUSED)), Err(Some(libc::EBADF))]);
+    assert_eq!(listener.receive().expect("hears of the end"), None);
+}
+
+#[test]
+fn a_descriptor_is_replaced_where_it_is() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], || {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+            .expect("a socket");
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).expect("sets");
+        let result = raw(libc::SYS_connect, [socket.as_raw_fd() as u64, 0, 0, 0]);
+        let closes = rustix::io::fcntl_getfd(&socket).expect("reads");
+        let mut stream = UnixStream::from(socket);
+        let mut heard = [0; 5];
+        stream.read_exact(&mut heard).expect("the other end writes");
+        (result, closes, heard)
+    });
+    let call = next(&listener);
+    let caller = opened(&listener, &call);
+    let at = number(call.args[0]);
+    let theirs = caller.descriptor(at).expect("it is open");
+    assert_eq!(rustix::net::sockopt::socket_domain(&theirs).expect("asks"), rustix::net::AddressFamily::INET);
+    assert!(caller.closes_on_exec(at).expect("reads"));
+    assert_eq!(caller.descriptor(9999).expect_err("not open").raw_os_error(), Some(libc::EBADF));
+    assert_eq!(caller.closes_on_exec(9999).expect_err("not open").kind(), io::ErrorKind::NotFound);
+
+    let (ours, end) = UnixStream::pair().expect("a pair");
+    assert_eq!(listener.install(call.id, end.as_fd(), Some(at), false).expect("installs"), at);
+    assert!(!caller.closes_on_exec(at).expect("reads"));
+    assert!(listener.is_waiting(call.id), "installing alone answers nothing");
+    assert_eq!(listener.install(call.id, end.as_fd(), Some(at), true).expect("installs"), at);
+    let beyond = listener.install(call.id, end.as_fd(), Some(i32::MAX), true).expect_err("beyond the limit");
+    assert_eq!(beyond.raw_os_error(), Some(libc::EBADF));
+    listener.answer(call.id, Ok(0)).expect("answers");
+    (&ours).write_all(b"hello").expect("writes");
+    let (result, closes, heard) = thread.join().expect("ends");
+    assert_eq!((result, closes, &heard), (Ok(0), rustix::io::FdFlags::CLOEXEC, b"hello"));
+}
+
+#[test]
+fn a_new_descriptor_is_the_answer() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_accept4)], || {
+        let accepted = raw(libc::SYS_accept4, [0; 4]).map(owned).expect("accepts");
+        let closes = rustix::io::fcntl_getfd(&accepted).expect("reads");
+        UnixStream::from(accepted).write_all(b"hello").expect("writes");
+        closes
+    });
+    let call = next(&listener);
+    let (mut ours, end) = UnixStream::pair().expect("a pair");
+    listener.install_as_answer(call.id, end.as_fd(), true).expect("installs");
+    assert!(!listener.is_waiting(call.id));
+    drop(end);
+    let mut heard = Vec::new();
+    ours.read_to_end(&mut heard).expect("the other end closes");
+    assert_eq!(heard, b"hello");
+    assert_eq!(thread.join().expect("ends"), rustix::io::FdFlags::CLOEXEC);
+}
+
+#[test]
+fn memory_is_copied_whole_or_not_at_all() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_getsockname)], || {
+        let mut name = *b"old name";
+        let result = raw(libc::SYS_getsockname, [0, name.as_mut_ptr().addr() as u64, 0, 0]);
+        (result, name)
+    });
+    let call = next(&listener);
+    let caller = opened(&listener, &call);
+    let mut name = [0; 8];
+    caller.read(call.args[1], &mut name).expect("reads");
+    assert_eq!(&name, b"old name");
+    caller.write(call.args[1], b"new").expect("writes");
+    // Nothing, the first page, the kernel's half, the very end.
+    for address in [0, 100, 1 << 63, 0xffff_8880_0000_0000, u64::MAX - 1, u64::MAX] {
+        let fault = caller.read(address, &mut name).expect_err("not mapped");
+        assert_eq!(fault.raw_os_error(), Some(libc::EFAULT), "{address:x}");
+        let fault = caller.write(address, &name).expect_err("not mapped");
+        assert_eq!(fault.raw_os_error(), Some(libc::EFAULT), "{address:x}");
+    }
+    listener.answer(call.id, Ok(0)).expect("answers");
+    assert_eq!(thread.join().expect("ends"), (Ok(0), *b"new name"));
+}
+
+/// A child that is killed while its call waits: its memory and number are nobody's, and its call is void.
+#[test]
+fn a_caller_that_is_killed_is_gone() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], || {
+        // The filter passes to children, and through exec.
+        let connect = ["-c", "exec 3<>/dev/tcp/127.0.0.1/9"];
+        std::process::Command::new("bash").args(connect).status().expect("these tests need bash")
+    });
+    let call = next(&listener);
+    let caller = opened(&listener, &call);
+    let mut address = [0; 16];
+    caller.read(call.args[1], &mut address).expect("reads");
+    assert_eq!(address[..8], [2, 0, 0, 9, 127, 0, 0, 1]);
+
+    let pid = rustix::process::Pid::from_raw(call.tid).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kills");
+    assert!(!thread.join().expect("ends").success());
+    assert!(!listener.is_waiting(call.id));
+    let (_ours, end) = UnixStream::pair().expect("a pair");
+    let gone = [
+        listener.answer(call.id, Ok(0)).expect_err("gone"),
+        listener.go_on(call.id).expect_err("gone"),
+        listener.install(call.id, end.as_fd(), Some(3), false).expect_err("gone"),
+        listener.install_as_answer(call.id, end.as_fd(), false).expect_err("gone"),
+    ];
+    assert!(gone.iter().all(|error| error.raw_os_error() == Some(libc::ENOENT)), "{gone:?}");
+    assert_eq!(caller.read(call.args[1], &mut address).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    assert_eq!(caller.write(call.args[1], &address).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    assert_eq!(caller.descriptor(3).expect_err("gone").raw_os_error(), Some(libc::ESRCH));
+    assert!(Caller::open(call.tid).is_err());
+    assert_eq!(listener.receive().expect("hears"), None);
+}
+
+/// A signal's handler runs in the midst of a waiting call: the call gives EINTR, or is made anew under another id.
+#[test]
+fn a_caller_that_is_interrupted_calls_anew() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_accept4)], || {
+        on_signal(libc::SIGUSR1, true);
+        let restarted = raw(libc::SYS_accept4, [1; 4]);
+        on_signal(libc::SIGUSR1, false);
+        [restarted, raw(libc::SYS_accept4, [2; 4])]
+    });
+    let (_ours, end) = UnixStream::pair().expect("a pair");
+    let call = next(&listener);
+    interrupt(call.tid);
+    let again = next(&listener);
+    assert_eq!((again.tid, again.args), (call.tid, call.args));
+    assert_ne!(again.id, call.id);
+    let gone = listener.install_as_answer(call.id, end.as_fd(), false).expect_err("void");
+    assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
+    listener.answer(again.id, Ok(1)).expect("answers");
+
+    let call = next(&listener);
+    interrupt(call.tid);
+    assert_eq!(thread.join().expect("ends"), [Ok(1), Err(Some(libc::EINTR))]);
+    let gone = listener.answer(call.id, Ok(1)).expect_err("void");
+    assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
+}
+
+#[allow(unsafe_code)]
+fn interrupt(tid: i32) {
+    // SAFETY: no pointers; the thread has a handler for this signal.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, libc::SIGUSR1) }, 0);
+}
+
+/// Installs a handler that does nothing.
+#[allow(unsafe_code)]
+fn on_signal(signal: i32, restart: bool) {
+    extern "C" fn nothing(_: i32) {}
+    let handler = nothing as extern "C" fn(i32);
+    // SAFETY: the handler does nothing, and the structure is plain data of the C library's.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = if restart { libc::SA_RESTART } else { 0 };
+        assert_eq!(libc::sigaction(signal, &raw const action, std::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn what_an_epoll_instance_holds_is_known() {
+    use rustix::event::epoll;
+
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_listen)], || {
+        let instance = epoll::create(epoll::CreateFlags::CLOEXEC).expect("makes");
+        let [held, other, gone] = std::array::from_fn(|_| UnixStream::pair().expect("a pair"));
+        let add = |file: &UnixStream| {
+            epoll::add(&instance, file, epoll::EventData::new_u64(7), epoll::EventFlags::IN).expect("adds");
+        };
+        add(&gone.0);
+        // The file lives on in its copy, and so does its entry, under a number that is another file's then.
+        let copy = rustix::io::dup(&gone.0).expect("copies");
+        let mut number: OwnedFd = gone.0.into();
+        rustix::io::dup2(&other.0, &mut number).expect("copies");
+        add(&held.0);
+        let files = [instance.as_fd(), held.0.as_fd(), number.as_fd(), copy.as_fd()];
+        raw(libc::SYS_listen, files.map(|file| file.as_raw_fd() as u64))
+    });
+    let call = next(&listener);
+    let caller = opened(&listener, &call);
+    let [epoll, held, replaced, copy] = [0, 1, 2, 3].map(|index| number(call.args[index]));
+    assert!(caller.polls(epoll, held).expect("asks"));
+    assert!(!caller.polls(epoll, replaced).expect("asks"), "its number alone is there");
+    assert!(!caller.polls(epoll, copy).expect("asks"), "it was added under another number");
+    assert_eq!(caller.polls(held, copy).expect_err("no instance").raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(caller.polls(epoll, 9999).expect_err("not open").raw_os_error(), Some(libc::EBADF));
+    listener.answer(call.id, Ok(0)).expect("answers");
+    assert_eq!(thread.join().expect("ends"), Ok(0));
+}
+
+/// What is not asked for is not caught; a disguise in an argument's high half, which the kernel drops, helps nothing.
+#[test]
+fn traps_look_at_the_half_that_the_kernel_takes() {
+    const HIGH: u64 = 1 << 32;
+    let level = |level: i32| When::Argument { index: 1, mask: u32::MAX, values: vec![level.cast_unsigned()] };
+    let traps = [
+        Trap {
+            call: libc::SYS_getsockopt,
+            when: When::Pair { level: libc::SOL_SOCKET, names: vec![libc::SO_DOMAIN, libc::SO_PROTOCOL] },
+            verdict: Verdict::Notify,
+        },
+        Trap { call: libc::SYS_getsockopt, when: level(libc::IPPROTO_TCP), verdict: Verdict::Errno(libc::ENOPROTOOPT) },
+        Trap {
+            call: libc::SYS_sendto,
+            when: When::Argument { index: 3, mask: libc::MSG_FASTOPEN as u32, values: vec![libc::MSG_FASTOPEN as u32] },
+            verdict: Verdict::Errno(libc::EOPNOTSUPP),
+        },
+        Trap { call: libc::SYS_io_uring_setup, when: When::Always, verdict: Verdict::Errno(libc::EPERM) },
+    ];
+    let (listener, thread) = trapped(&traps, || {
+        let [socket, protocol] = [libc::SOL_SOCKET as u64, libc::SO_PROTOCOL as u64];
+        let [domain, kind, tcp] = [libc::SO_DOMAIN as u64, libc::SO_TYPE as u64, libc::IPPROTO_TCP as u64];
+        let fast = libc::MSG_FASTOPEN as u64;
+        let option = |level, name| raw(libc::SYS_getsockopt, [u64::MAX, level, name, 0]);
+        let send = |flags| raw(libc::SYS_sendto, [u64::MAX, 0, 0, flags]);
+        [
+            option(socket, domain),
+            option(HIGH | socket, HIGH | protocol),
+            option(socket, kind),
+            option(0, domain),
+            option(HIGH | tcp, kind),
+            send(0),
+            send(HIGH | fast | 0x4000),
+            raw(libc::SYS_io_uring_setup, [0; 4]),
+            // Another ABI's number for the same processor.
+            raw(0x4000_0000 + libc::SYS_getsockopt, [0; 4]),
+            raw(libc::SYS_getpid, [0; 4]).map(|_| 0),
+        ]
+    });
+    for result in [100, 101] {
+        let call = next(&listener);
+        assert_eq!(call.number, libc::SYS_getsockopt);
+        listener.answer(call.id, Ok(result)).expect("answers");
+    }
+    let [ebadf, enoprotoopt, eopnotsupp] = [libc::EBADF, libc::ENOPROTOOPT, libc::EOPNOTSUPP].map(|n| Err(Some(n)));
+    let [eperm, enosys] = [libc::EPERM, libc::ENOSYS].map(|n| Err(Some(n)));
+    let expected = [Ok(100), Ok(101), ebadf, ebadf, enoprotoopt, ebadf, eopnotsupp, eperm, enosys, Ok(0)];
+    assert_eq!(thread.join().expect("ends"), expected);
+    assert_eq!(listener.receive().expect("hears"), None);
+}
+
+/// The default profile's refusals come first, and a node's own supervisor finds the place taken.
+#[test]
+fn a_trap_goes_with_the_default_profile() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect), Trap::every(libc::SYS_mount)], || {
+        Filter::container_default().attach().expect("attaches");
+        let second = Filter::trap(&[]).attach_and_listen().expect_err("taken").raw_os_error();
+        (raw(libc::SYS_mount, [0; 4]), raw(libc::SYS_connect, [0; 4]), second)
+    });
+    let call = next(&listener);
+    assert_eq!(call.number, libc::SYS_connect);
+    listener.answer(call.id, Err(Errno::NETUNREACH)).expect("answers");
+    let results = (Err(Some(libc::EPERM)), Err(Some(libc::ENETUNREACH)), Some(libc::EBUSY));
+    assert_eq!(thread.join().expect("ends"), results);
+}
+
+/// The listener's last copy closed: trapped calls fail, and do not hang.
+#[test]
+fn without_a_listener_calls_fail() {
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], || raw(libc::SYS_connect, [0; 4]));
+    let call = next(&listener);
+    let copy = Listener::from(rustix::io::dup(&listener).expect("copies"));
+    drop(listener);
+    assert!(copy.is_waiting(call.id), "a call outlives one of its listener's copies");
+    drop(copy);
+    assert_eq!(thread.join().expect("ends"), Err(Some(libc::ENOSYS)));
+}
