@@ -8,9 +8,12 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+pub use storage::SocketStorage;
+
 pub mod asm;
 #[allow(unsafe_code)]
 mod call;
+mod storage;
 
 /// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
 /// (`license_is_gpl_compatible`, `include/linux/license.h`).
@@ -112,9 +115,8 @@ impl Map {
             value_size: size(value_bytes)?,
             max_entries: entries,
             map_flags,
-            inner_map_fd: 0,
-            numa_node: 0,
             map_name: object_name(name)?,
+            ..call::MapCreate::default()
         };
         Ok(Self { descriptor: call::create_map(&mut attributes)?, key_bytes, value_bytes })
     }

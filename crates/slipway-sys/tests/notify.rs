@@ -51,6 +51,10 @@ fn owned(number: i64) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(i32::try_from(number).expect("a descriptor")) }
 }
 
+fn argument(file: impl AsFd) -> u64 {
+    file.as_fd().as_raw_fd().unsigned_abs().into()
+}
+
 fn number(argument: u64) -> i32 {
     i32::try_from(argument).expect("a descriptor")
 }
@@ -86,7 +90,7 @@ fn a_descriptor_is_replaced_where_it_is() {
         let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
             .expect("a socket");
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).expect("sets");
-        let result = raw(libc::SYS_connect, [socket.as_raw_fd() as u64, 0, 0, 0]);
+        let result = raw(libc::SYS_connect, [argument(&socket), 0, 0, 0]);
         let closes = rustix::io::fcntl_getfd(&socket).expect("reads");
         let mut stream = UnixStream::from(socket);
         let mut heard = [0; 5];
@@ -254,7 +258,7 @@ fn what_an_epoll_instance_holds_is_known() {
         rustix::io::dup2(&other.0, &mut number).expect("copies");
         add(&held.0);
         let files = [instance.as_fd(), held.0.as_fd(), number.as_fd(), copy.as_fd()];
-        raw(libc::SYS_listen, files.map(|file| file.as_raw_fd() as u64))
+        raw(libc::SYS_listen, files.map(argument))
     });
     let call = next(&listener);
     let caller = opened(&listener, &call);

@@ -12,12 +12,15 @@ const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BTF_LOAD: libc::c_int = 18;
 
 // The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
 // takes what is left out as zero. None has padding of the compiler's, whose content would be anything.
 
 /// What [`create_map`] makes.
 #[repr(C)]
+#[derive(Default)]
 pub(super) struct MapCreate {
     pub(super) map_type: u32,
     pub(super) key_size: u32,
@@ -27,6 +30,38 @@ pub(super) struct MapCreate {
     pub(super) inner_map_fd: u32,
     pub(super) numa_node: u32,
     pub(super) map_name: Name,
+    pub(super) map_ifindex: u32,
+    pub(super) btf_fd: u32,
+    pub(super) btf_key_type_id: u32,
+    pub(super) btf_value_type_id: u32,
+}
+
+/// The start of `struct bpf_map_info`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct MapInfo {
+    pub(super) map_type: u32,
+    pub(super) id: u32,
+    pub(super) key_size: u32,
+    pub(super) value_size: u32,
+}
+
+#[repr(C)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    btf_log_buf: u64,
+    btf_size: u32,
+    btf_log_size: u32,
+    btf_log_level: u32,
+    btf_log_true_size: u32,
 }
 
 #[repr(C)]
@@ -74,6 +109,31 @@ struct TestRun {
 pub(super) fn create_map(attributes: &mut MapCreate) -> io::Result<OwnedFd> {
     // SAFETY: the attributes hold no addresses.
     unsafe { descriptor(MAP_CREATE, attributes) }
+}
+
+/// What a map is. `EINVAL` where the descriptor is none of BPF's.
+pub(super) fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
+    let mut info = MapInfo::default();
+    let mut attributes = GetInfo {
+        bpf_fd: map.as_raw_fd().cast_unsigned(),
+        info_len: u32::try_from(size_of::<MapInfo>()).map_err(io::Error::other)?,
+        info: (&raw mut info).addr() as u64,
+    };
+    // SAFETY: the kernel writes at most `info_len` bytes of `info`, which outlives the call. (Of another object of BPF's it writes
+    // the same number of bytes, other numbers.)
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }?;
+    Ok(info)
+}
+
+/// Loads a description of types (BTF).
+pub(super) fn load_types(blob: &[u8]) -> io::Result<OwnedFd> {
+    let mut attributes = BtfLoad {
+        btf: blob.as_ptr().addr() as u64,
+        btf_size: u32::try_from(blob.len()).map_err(io::Error::other)?,
+        ..BtfLoad::default()
+    };
+    // SAFETY: the address is that of the description, with its true length, and outlives the call.
+    unsafe { descriptor(BTF_LOAD, &mut attributes) }
 }
 
 /// Copies the value of `key` to `value`. Both must have the map's sizes.
