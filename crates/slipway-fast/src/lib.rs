@@ -11,4 +11,6 @@
 //! - [`policy`]: who may talk to whom, how fast, and how often at once.
 
 pub mod channel;
+pub mod control;
+pub mod filter;
 pub mod policy;

@@ -1,0 +1,97 @@
+//! Which calls of a node's programs the router hears of.
+//!
+//! Reading, writing, waiting and closing are never among them: an established connection costs nothing.
+
+use libc::c_long;
+use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
+
+/// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
+const SECOND: u8 = 1;
+
+/// Calls that set connections up, and that ask what a socket is.
+const ALWAYS: &[c_long] = &[
+    libc::SYS_connect,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    // Noted and carried out by the kernel, so that the router knows where a replaced socket may be registered.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_create1,
+];
+
+/// Levels of socket options that a pair of Unix sockets, or a connection of the host's own network, would answer in another way.
+const LEVELS: &[i32] = &[libc::IPPROTO_TCP, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
+
+/// Options of `SOL_SOCKET` that give away what a socket really is, or would change it.
+const ASKED: &[i32] = &[
+    libc::SO_DOMAIN,
+    libc::SO_PROTOCOL,
+    libc::SO_PASSCRED,
+    SO_PASSSEC,
+    SO_PASSPIDFD,
+    SO_PASSRIGHTS,
+    libc::SO_PEERCRED,
+    libc::SO_PEERSEC,
+    SO_PEERGROUPS,
+    SO_PEERNAME,
+    SO_PEERPIDFD,
+    libc::SO_MARK,
+    libc::SO_BINDTODEVICE,
+    libc::SO_BINDTOIFINDEX,
+    SO_NETNS_COOKIE,
+];
+
+/// Those that are of interest only when they are set.
+const SET: &[i32] = &[libc::SO_LINGER, SO_MAX_PACING_RATE];
+
+// `include/uapi/asm-generic/socket.h`; both processors that are supported use it.
+const SO_PEERNAME: i32 = 28;
+const SO_PASSSEC: i32 = 34;
+const SO_MAX_PACING_RATE: i32 = 47;
+const SO_PEERGROUPS: i32 = 59;
+const SO_NETNS_COOKIE: i32 = 71;
+const SO_PASSPIDFD: i32 = 76;
+const SO_PEERPIDFD: i32 = 77;
+const SO_PASSRIGHTS: i32 = 83;
+
+/// Requests about interfaces, addresses and routes (`include/uapi/linux/sockios.h`), which a socket answers for the network
+/// namespace that it was made in: all of sockets' own from `SIOCGIFNAME` on, sixteen to a value.
+const INTERFACES: &[u32] = &[
+    0x8910, 0x8920, 0x8930, 0x8940, 0x8950, 0x8960, 0x8970, 0x8980, 0x8990, 0x89a0, 0x89b0, 0x89c0, 0x89d0, 0x89e0,
+    0x89f0,
+];
+const SIXTEEN: u32 = !0xf;
+
+/// Calls that send, with the position of their flags.
+const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
+/// Connects in passing. Programs do without it where the kernel cannot (`tcp(7)`).
+const FASTOPEN: u32 = 0x2000_0000;
+
+/// The filter that a program of a node on a fast network gets beside a default container's. `io_uring`: whether it may use
+/// that, past this filter.
+#[must_use]
+pub fn filter(io_uring: bool) -> Filter {
+    let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
+    for (call, names) in [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET].concat())] {
+        let levels = LEVELS.iter().map(|level| level.cast_unsigned()).collect();
+        traps.push(notified(call, When::Argument { index: SECOND, mask: u32::MAX, values: levels }));
+        traps.push(notified(call, When::Pair { level: libc::SOL_SOCKET, names }));
+    }
+    traps.push(notified(libc::SYS_ioctl, When::Argument { index: SECOND, mask: SIXTEEN, values: INTERFACES.to_vec() }));
+    for &(call, index) in SENDING {
+        let when = When::Argument { index, mask: FASTOPEN, values: vec![FASTOPEN] };
+        traps.push(Trap { call, when, verdict: Verdict::Errno(libc::EOPNOTSUPP) });
+    }
+    if !io_uring {
+        traps.push(Trap { call: libc::SYS_io_uring_setup, when: When::Always, verdict: Verdict::Errno(libc::EPERM) });
+    }
+    Filter::trap(&traps)
+}
+
+fn notified(call: c_long, when: When) -> Trap {
+    Trap { call, when, verdict: Verdict::Notify }
+}
