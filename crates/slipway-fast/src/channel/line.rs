@@ -118,12 +118,14 @@ fn lost(error: io::Error) -> ChannelError {
 pub(super) struct Greeting {
     pub(super) line: Line,
     handshake: Option<Handshake>,
+    pub(super) since: Instant,
     pub(super) deadline: Instant,
 }
 
 impl Greeting {
     pub(super) fn new(line: Line, handshake: Handshake, limit: Duration) -> Self {
-        Self { line, handshake: Some(handshake), deadline: Instant::now() + limit }
+        let since = Instant::now();
+        Self { line, handshake: Some(handshake), since, deadline: since + limit }
     }
 
     /// Goes on as far as the other side's messages are there. Once it gave a session it is done.

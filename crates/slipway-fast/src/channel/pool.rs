@@ -14,6 +14,10 @@ use super::refill::Refill;
 use super::session::length_of;
 use super::{Answer, Breach, ChannelError, Hello, Key, Open, Session, Verdict};
 
+/// Most connections that are kept ready for one host: half of what its acceptor lets wait by default
+/// ([`Limits::waiting`](super::Limits::waiting)), so that it never sends one away for another.
+const MOST: usize = 128;
+
 /// Keeps connections to other routers ready, in a thread of its own, which ends with it. It costs nothing while none is
 /// taken and none is lost.
 #[derive(Debug)]
@@ -49,13 +53,13 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    shelf: Mutex<Shelf>,
-    /// Something changed on the shelf.
+    stock: Mutex<Stock>,
+    /// The stock changed.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct Stock {
     /// The newest last, which is taken first.
     pub(super) ready: Vec<Ready>,
     /// Why the last attempt failed. `None` again once one succeeds.
@@ -68,24 +72,24 @@ pub(super) struct Ready {
     /// As the thread knows it.
     pub(super) number: u64,
     pub(super) line: Line,
-    pub(super) session: Session,
+    pub(super) session: Box<Session>,
 }
 
 impl Peer {
-    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // What is on it is right after each statement, so that a panic elsewhere does no harm.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
+        // It is right after each statement, so that a panic elsewhere does no harm.
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the shelf and tells those who wait.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Shelf)) {
-        change(&mut self.shelf());
+    /// Changes the stock and tells those who wait.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Stock)) {
+        change(&mut self.stock());
         self.changed.notify_all();
     }
 }
 
 impl Pool {
-    /// Begins to keep `wanted` connections (at least one) ready for each of `peers`: index of its host, and where its
+    /// Begins to keep `wanted` connections (1 to 128) ready for each of `peers`: index of its host, and where its
     /// router accepts.
     ///
     /// # Errors
@@ -96,10 +100,10 @@ impl Pool {
         peers: impl IntoIterator<Item = (u32, SocketAddr)>,
         wanted: usize,
     ) -> io::Result<Self> {
-        let peer = |address| Peer { address, shelf: Mutex::default(), changed: Condvar::new() };
+        let peer = |address| Peer { address, stock: Mutex::default(), changed: Condvar::new() };
         let shared = Arc::new(Shared {
             peers: peers.into_iter().map(|(host, address)| (host, peer(address))).collect(),
-            wanted: wanted.max(1),
+            wanted: wanted.clamp(1, MOST),
             poll: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
             bell: bell()?,
             ending: AtomicBool::new(false),
@@ -133,8 +137,8 @@ impl Pool {
     #[must_use]
     pub fn standing(&self) -> Vec<Standing> {
         let standing = |(host, peer): (&u32, &Peer)| {
-            let shelf = peer.shelf();
-            Standing { host: *host, ready: shelf.ready.len(), trouble: shelf.trouble.clone() }
+            let stock = peer.stock();
+            Standing { host: *host, ready: stock.ready.len(), trouble: stock.trouble.clone() }
         };
         self.shared.peers.iter().map(standing).collect()
     }
@@ -142,27 +146,27 @@ impl Pool {
     fn take(&self, host: u32, deadline: Instant) -> Result<Ready, ChannelError> {
         let not_ready = |trouble: &str| ChannelError::NotReady { host, trouble: trouble.to_owned() };
         let peer = self.shared.peers.get(&host).ok_or_else(|| not_ready("it has no router"))?;
-        let mut shelf = peer.shelf();
+        let mut stock = peer.stock();
         loop {
-            while let Some(ready) = shelf.ready.pop() {
+            while let Some(ready) = stock.ready.pop() {
                 // From here on the thread does not hear of it.
                 let _ = rustix::event::epoll::delete(&self.shared.poll, &ready.line);
                 // Once, when half are gone, so that they are made many at a time; the thread looks again after each.
-                if shelf.ready.len() == self.shared.wanted / 2 {
+                if stock.ready.len() == self.shared.wanted / 2 {
                     ring(&self.shared.bell);
                 }
                 if ready.line.is_quiet() {
                     return Ok(ready);
                 }
             }
-            if let Some(trouble) = &shelf.trouble {
+            if let Some(trouble) = &stock.trouble {
                 return Err(not_ready(trouble));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(not_ready("all are in use, and new ones are being made"));
             }
-            shelf = peer.changed.wait_timeout(shelf, left).unwrap_or_else(PoisonError::into_inner).0;
+            stock = peer.changed.wait_timeout(stock, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -182,7 +186,7 @@ impl Drop for Pool {
 pub struct Asking {
     flow: u64,
     line: Line,
-    session: Session,
+    session: Box<Session>,
 }
 
 /// What [`Asking::hear`] heard.

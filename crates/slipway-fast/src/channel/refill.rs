@@ -21,6 +21,8 @@ const BELL: u64 = 0;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long it is left alone after one failed; twice as long after each further failure, up to the second.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// Most connections to one host that are being made at once, well below what its router's queue holds.
+const AT_ONCE: usize = 16;
 
 pub(super) struct Refill {
     shared: Arc<Shared>,
@@ -30,8 +32,18 @@ pub(super) struct Refill {
     next: u64,
     /// Connections that are being made.
     making: HashMap<u64, Making>,
-    /// Whose last connection failed: when to try again, and how long was waited for that.
-    patience: BTreeMap<u32, (Instant, Duration)>,
+    courses: BTreeMap<u32, Course>,
+}
+
+/// How it goes with one host.
+#[derive(Default)]
+struct Course {
+    /// Connections are made until there are as many as wanted. Begins when half or more are gone.
+    filling: bool,
+    /// The last attempt failed: when to try again, and how long is waited for that.
+    patience: Option<(Instant, Duration)>,
+    /// Connections that are being made.
+    coming: usize,
 }
 
 struct Making {
@@ -44,7 +56,8 @@ struct Making {
 impl Refill {
     pub(super) fn new(shared: Arc<Shared>, key: Key, us: Hello) -> io::Result<Self> {
         epoll::add(&shared.poll, &shared.bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        Ok(Self { shared, key, us, next: BELL + 1, making: HashMap::new(), patience: BTreeMap::new() })
+        let courses = shared.peers.keys().map(|host| (*host, Course::default())).collect();
+        Ok(Self { shared, key, us, next: BELL + 1, making: HashMap::new(), courses })
     }
 
     pub(super) fn run(mut self) {
@@ -68,22 +81,22 @@ impl Refill {
         }
     }
 
-    /// Begins connections where half or more are gone.
+    /// Begins what connections are missing.
     fn refill(&mut self) {
         let shared = self.shared.clone();
         let now = Instant::now();
         for (host, peer) in &shared.peers {
-            if self.patience.get(host).is_some_and(|(until, _)| *until > now) {
-                continue;
-            }
-            let coming = self.making.values().filter(|making| making.host == *host).count();
-            let there = peer.shelf().ready.len() + coming;
-            if there > shared.wanted / 2 {
-                continue;
-            }
+            let Some(course) = self.courses.get_mut(host) else { continue };
+            let ready = peer.stock().ready.len();
+            course.filling = ready <= shared.wanted / 2 || course.filling && ready < shared.wanted;
             // After a failure one shows whether it is worth it.
-            let missing = if self.patience.contains_key(host) { 1 - coming.min(1) } else { shared.wanted - there };
-            for _ in 0..missing {
+            let most = match course.patience {
+                Some((until, _)) if until > now => 0,
+                Some(_) => 1,
+                None => AT_ONCE,
+            };
+            let missing = if course.filling { most.min(shared.wanted - ready) } else { 0 };
+            for _ in course.coming..missing {
                 if let Err(error) = self.begin(*host, peer.address) {
                     self.fail(*host, &error.into());
                     break;
@@ -97,23 +110,32 @@ impl Refill {
         let line = Line::connect(address)?;
         epoll::add(&self.shared.poll, &line, epoll::EventData::new_u64(self.next), epoll::EventFlags::OUT)?;
         let greeting = Greeting::new(line, handshake, LIMIT);
-        self.making.insert(self.next, Making { host, greeting, first: Some(first) });
+        self.keep(self.next, Making { host, greeting, first: Some(first) });
         self.next += 1;
         Ok(())
     }
 
+    fn keep(&mut self, number: u64, making: Making) {
+        self.courses.entry(making.host).or_default().coming += 1;
+        self.making.insert(number, making);
+    }
+
+    fn take(&mut self, number: u64) -> Option<Making> {
+        let making = self.making.remove(&number)?;
+        self.courses.entry(making.host).or_default().coming -= 1;
+        Some(making)
+    }
+
     fn go_on(&mut self, number: u64) {
-        let Some(mut making) = self.making.remove(&number) else { return };
+        let Some(mut making) = self.take(number) else { return };
         match self.step(number, &mut making) {
-            Ok(None) => {
-                self.making.insert(number, making);
-            }
+            Ok(None) => self.keep(number, making),
             Ok(Some(session)) => {
                 let Making { host, greeting: Greeting { line, .. }, .. } = making;
-                self.patience.remove(&host);
-                self.shared.peers[&host].change(|shelf| {
-                    shelf.trouble = None;
-                    shelf.ready.push(Ready { number, line, session });
+                self.courses.entry(host).or_default().patience = None;
+                self.shared.peers[&host].change(|stock| {
+                    stock.trouble = None;
+                    stock.ready.push(Ready { number, line, session: Box::new(session) });
                 });
             }
             Err(error) => self.fail(making.host, &error),
@@ -136,22 +158,25 @@ impl Refill {
     /// One that was ready and is dead, or spoke out of turn, unless it was taken meanwhile.
     fn bury(&self, number: u64) {
         for peer in self.shared.peers.values() {
-            peer.shelf().ready.retain(|ready| ready.number != number);
+            peer.stock().ready.retain(|ready| ready.number != number);
         }
     }
 
     fn fail(&mut self, host: u32, error: &ChannelError) {
         let (first, longest) = PATIENCE;
         let now = Instant::now();
-        let wait = match self.patience.get(&host) {
+        let patience = &mut self.courses.entry(host).or_default().patience;
+        let wait = match patience {
             // Others that were begun at the same time say the same.
             Some((until, _)) if *until > now => None,
             Some((_, waited)) => Some((*waited * 2).min(longest)),
             None => Some(first),
         };
-        self.patience.extend(wait.map(|wait| (host, (now + wait, wait))));
+        if let Some(wait) = wait {
+            *patience = Some((now + wait, wait));
+        }
         let trouble = error.to_string();
-        self.shared.peers[&host].change(|shelf| shelf.trouble = Some(trouble));
+        self.shared.peers[&host].change(|stock| stock.trouble = Some(trouble));
     }
 
     fn expire(&mut self) {
@@ -163,7 +188,7 @@ impl Refill {
             .map(|(number, _)| *number)
             .collect();
         for number in late {
-            if let Some(making) = self.making.remove(&number) {
+            if let Some(making) = self.take(number) {
                 self.fail(making.host, &ChannelError::TimedOut);
             }
         }
@@ -172,7 +197,7 @@ impl Refill {
     /// When something has to be done though nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let making = self.making.values().map(|making| making.greeting.deadline);
-        let patience = self.patience.values().map(|(until, _)| *until).filter(|until| *until > Instant::now());
-        making.chain(patience).min()
+        let patience = self.courses.values().filter_map(|course| course.patience).map(|(until, _)| until);
+        making.chain(patience.filter(|until| *until > Instant::now())).min()
     }
 }
