@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, setsid, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+    setsid, waitid,
+};
 use serde::{Deserialize, Serialize};
 
 /// Gives this thread an empty table of descriptors of its own (`unshare(2)` with `CLONE_FILES`, `close_range(2)`): numbers here
@@ -102,6 +105,23 @@ pub fn detach() -> io::Result<()> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Has the kernel end this process when its parent does (`PR_SET_PDEATHSIG`), and makes sure that it has not ended already.
+/// `parent` is the parent's own descriptor (`pidfd_open(2)`), opened before it made this process.
+///
+/// # Errors
+/// `BrokenPipe` where the parent has ended: nobody will end this process but itself.
+pub fn end_with(parent: impl AsFd) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that ends looks at its children's wishes, and is ended to others, in one stretch in which it holds the lock of
+    // the list of processes (`exit_notify`, kernel/exit.c). This waits for that lock (`__do_wait`), so that a parent which
+    // looked before the wish was there is seen to have ended below.
+    let _ = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    if wait_for_end(parent, Duration::ZERO)? {
+        return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the process that made this one has ended"));
+    }
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! The wire's process: what it becomes, and what it gives up, before it handles a frame.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
 use rustix::thread::CapabilitySet;
 use slipway_sys::caps;
 use slipway_sys::clone::close_all_but;
+use slipway_sys::process::end_with;
 use slipway_sys::sched::set_fifo;
 use slipway_sys::seccomp::Filter;
 
@@ -45,8 +45,8 @@ const CALLS: &[libc::c_long] = &[
 ];
 
 /// The life of the wire. Never returns.
-pub(crate) fn live(control: &OwnedFd) -> ! {
-    let outcome = prepare(control).and_then(|(mut shuttle, scheduling)| {
+pub(crate) fn live(maker: &OwnedFd, control: &OwnedFd, lock: Option<BorrowedFd<'_>>) -> ! {
+    let outcome = prepare(maker, control, lock).and_then(|(mut shuttle, scheduling)| {
         say(control, &Answer::Started(scheduling), None)?;
         shuttle.run()
     });
@@ -58,12 +58,17 @@ pub(crate) fn live(control: &OwnedFd) -> ! {
     std::process::exit(0)
 }
 
-fn prepare(control: &OwnedFd) -> io::Result<(Shuttle<'_>, Scheduling)> {
-    // With the anchor goes the wire. Were it gone already, the first word to it fails.
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
+fn prepare<'a>(
+    maker: &OwnedFd,
+    control: &'a OwnedFd,
+    lock: Option<BorrowedFd<'_>>,
+) -> io::Result<(Shuttle<'a>, Scheduling)> {
+    // With the anchor goes the wire.
+    end_with(maker)?;
     prctl::set_name(c"slipway-wire")?;
     // What the anchor has on its standard streams stays: a descriptor that took such a number would get what they get.
-    close_all_but(&[0, 1, 2, control.as_raw_fd()])?;
+    let kept: Vec<RawFd> = lock.iter().map(BorrowedFd::as_raw_fd).chain([0, 1, 2, control.as_raw_fd()]).collect();
+    close_all_but(&kept)?;
     nix::unistd::setsid()?;
     let scheduling = prefer();
     // The default lets a timer go off 50 µs late, to save a wake-up.

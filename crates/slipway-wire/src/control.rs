@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::reap;
 
@@ -31,17 +31,19 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Starts the process, and waits until it runs. Its ports are none.
+    /// Starts the process, and waits until it runs. Its ports are none. It keeps `lock` open until it has ended: whoever can
+    /// take that lock meets neither it nor its devices.
     ///
     /// # Errors
     /// When the kernel refuses a process, or it cannot confine itself.
-    pub fn start(alone: SingleThread) -> Result<Self, WireError> {
+    pub fn start(alone: SingleThread, lock: Option<BorrowedFd<'_>>) -> Result<Self, WireError> {
         let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair().map_err(|error| WireError::Start(error.to_string()))?;
+        let maker = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| WireError::Start(error.to_string()))?;
         match clone(alone, nix::sched::CloneFlags::empty()).map_err(|error| WireError::Start(error.to_string()))? {
             Cloned::Child => {
                 drop(ours);
-                confine::live(&theirs)
+                confine::live(&maker, &theirs, lock)
             }
             Cloned::Parent { pid, pidfd } => {
                 drop(theirs);

@@ -8,18 +8,19 @@ mod path;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use path::{FAR, NEAR, Path, address};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
-use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_lab::condition::{LinkConditions, Loss};
 use slipway_lab::units::{Fraction, Rate, Seconds};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::netlink::Offload;
-use slipway_sys::process::{reap, wait_for_end};
+use slipway_sys::process::{end_with, reap, wait_for_end};
 use slipway_sys::tap::VnetHeader;
 use slipway_wire::{Direction, Peer, PortStats, Spec, Wire, WireError};
 
@@ -41,12 +42,14 @@ const TESTS: &[(&str, fn())] = &[
     ("what is impossible is refused", what_is_impossible_is_refused),
     ("the process has given up what it does not need", the_process_is_confined),
     ("with its maker the wire ends", with_its_maker_the_wire_ends),
+    ("a process that its maker is too late to end sees it", an_orphan_knows_that_it_is_one),
+    ("the wire holds its lab's lock until it has ended", the_wire_holds_its_labs_lock),
     ("TCP over devices comes whole through a bad link", tcp_comes_whole_through_a_bad_link),
     ("without the wire nothing passes", without_the_wire_nothing_passes),
 ];
 
 fn start() -> Wire {
-    Wire::start(SingleThread::check().expect("one thread")).expect("root may")
+    Wire::start(SingleThread::check().expect("one thread"), None).expect("root may")
 }
 
 fn spec(all: LinkConditions) -> Spec {
@@ -312,6 +315,63 @@ fn with_its_maker_the_wire_ends() {
             assert!(wait_for_end(&wire, Duration::from_secs(10)).expect("waits"), "so does the wire");
         }
     }
+}
+
+/// As a node's init, in a PID namespace of its own, where nothing tells who its parent is.
+fn an_orphan_knows_that_it_is_one() {
+    let alone = SingleThread::check().expect("one thread");
+    for orphaned in [true, false] {
+        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+        let (mut until, end) = std::io::pipe().expect("a pipe");
+        let Cloned::Parent { pidfd: maker, .. } = clone(alone, nix::sched::CloneFlags::empty()).expect("forks") else {
+            drop((told, end));
+            let maker = pidfd_open(getpid(), PidfdFlags::empty()).expect("it runs");
+            match clone(alone, nix::sched::CloneFlags::CLONE_NEWPID).expect("root may") {
+                Cloned::Child => {
+                    if orphaned {
+                        let _ = until.read(&mut [0]);
+                    }
+                    tell.write_all(&[u8::from(end_with(&maker).is_ok())]).expect("tells");
+                    let _ = until.read(&mut [0]);
+                }
+                Cloned::Parent { .. } if orphaned => {}
+                Cloned::Parent { .. } => {
+                    drop(tell);
+                    let _ = until.read(&mut [0]);
+                }
+            }
+            std::process::exit(0)
+        };
+        drop((tell, until));
+        let mut is_tied = [9];
+        if orphaned {
+            reap(&maker).expect("the maker ends");
+            drop(end);
+            told.read_exact(&mut is_tied).expect("is told");
+            assert_eq!(is_tied, [0], "it is not tied to one that has ended");
+        } else {
+            told.read_exact(&mut is_tied).expect("is told");
+            assert_eq!(is_tied, [1]);
+            pidfd_send_signal(&maker, Signal::KILL).expect("ends it");
+            assert_eq!(told.read(&mut is_tied).expect("reads"), 0, "it ends with its maker");
+            reap(&maker).expect("the maker ends");
+        }
+    }
+}
+
+fn the_wire_holds_its_labs_lock() {
+    let file = std::env::temp_dir().join(format!("slipway-wire-lock-{}", getpid()));
+    let open = || std::fs::File::options().create(true).append(true).open(&file).expect("a file");
+    let take = |file: &std::fs::File| flock(file, FlockOperation::NonBlockingLockExclusive);
+    let lock = open();
+    take(&lock).expect("free");
+    let wire = Wire::start(SingleThread::check().expect("one thread"), Some(lock.as_fd())).expect("root may");
+    drop(lock);
+    let next = open();
+    assert_eq!(take(&next), Err(rustix::io::Errno::WOULDBLOCK));
+    wire.stop().expect("stops");
+    take(&next).expect("free again");
+    std::fs::remove_file(&file).expect("removes");
 }
 
 fn tcp_comes_whole_through_a_bad_link() {

@@ -6,10 +6,12 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Stdio;
+use std::time::Duration;
 
 use common::{Inventory, Lab, Place, entries, told};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
+use slipway_sys::process::wait_for_end;
 
 const TWO: &str = "nodes: {n: {count: 2}}\n";
 /// For what is about the wire on any kernel.
@@ -390,6 +392,26 @@ fn with_a_dead_wire_its_links_are_silent_until_it_is_started_again() {
     assert_eq!(state(), "running", "whatever needs it next starts it for all");
     assert!(shortest(&lab, "n1", "n3") >= 3.0);
     lab.down();
+    assert_eq!(Inventory::of(&place), before);
+}
+
+#[test]
+fn a_lab_whose_anchor_was_killed_comes_up_again_at_once_and_meets_no_old_wire() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    for _ in 0..3 {
+        let lab = place.up("again", WIRE);
+        set(&lab, &["n1:eth0", "delay=1ms"]);
+        let wire = Pid::from_raw(wire_of(&lab).expect("it runs")).expect("a pid");
+        let wire = pidfd_open(wire, PidfdFlags::empty()).expect("it runs");
+        let anchor = place.json(["inspect", &lab.name])["state"]["anchor"]["pid"].as_i64().expect("a pid");
+        let anchor = i32::try_from(anchor).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(anchor, Signal::KILL).expect("it is there");
+        let again = place.up("again", WIRE);
+        assert!(wait_for_end(&wire, Duration::ZERO).expect("looks"), "the wire went with its lab");
+        assert!(again.pings("n1", "n2"));
+        again.down();
+    }
     assert_eq!(Inventory::of(&place), before);
 }
 

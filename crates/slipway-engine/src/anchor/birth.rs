@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::waitpid;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_lab::model::DriverKind;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
@@ -33,6 +33,8 @@ const WINDOW: usize = 32;
 /// Everything the anchor holds of a lab.
 #[derive(Debug)]
 pub(super) struct Nodes {
+    /// This process, for those that it makes to see whether it lives.
+    anchor: OwnedFd,
     fabric: Fabric,
     /// `None` where this machine lets us make no control groups.
     groups: Option<LabGroups>,
@@ -63,7 +65,9 @@ impl Nodes {
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
         let state = State { networks: fabric.mechanisms().to_vec(), ..state };
+        let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
+            anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
             fabric,
             groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
             launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
@@ -169,6 +173,7 @@ impl Nodes {
                 None => Net::Own,
             };
             let birth = Birth {
+                anchor: self.anchor.as_fd(),
                 group: group.as_ref(),
                 root: Root {
                     dir: &blueprint.dir,
@@ -297,7 +302,7 @@ impl Nodes {
     ) -> Result<(), String> {
         let slots = &self.slots;
         let net = |node: usize| slots[node].net.as_ref().map(|net: &OwnedFd| net.as_fd());
-        act(&mut self.links, &Around { alone, lab: &blueprint.lab, net: &net })
+        act(&mut self.links, &Around { alone, lab: &blueprint.lab, lock: blueprint.lock.file().as_fd(), net: &net })
     }
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.

@@ -47,6 +47,8 @@ struct Asked {
 pub(crate) struct Around<'a> {
     pub(crate) alone: SingleThread,
     pub(crate) lab: &'a Lab,
+    /// The lab's, which its wire holds too: while there is one, the lab is not gone.
+    pub(crate) lock: BorrowedFd<'a>,
     /// A node's network namespace; `None` for one that has never been started.
     pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
 }

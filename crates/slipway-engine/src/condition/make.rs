@@ -206,7 +206,7 @@ impl Links {
     /// The lab's wire, started if it does not run.
     fn wire(&mut self, around: &Around<'_>) -> Result<&mut Wire, String> {
         if self.wire.is_none() {
-            self.wire = Some(Wire::start(around.alone).map_err(|error| error.to_string())?);
+            self.wire = Some(Wire::start(around.alone, Some(around.lock)).map_err(|error| error.to_string())?);
             self.wire_state = WireState::Running;
         }
         self.wire.as_mut().ok_or_else(|| "start the wire".to_owned())

@@ -39,9 +39,9 @@ pub struct Removed {
 }
 
 /// How long the anchor may take to end, once asked and once killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a lock: nothing announces its release without taking it.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Takes the lab `name` down. `None` where there was nothing of that name.
 pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> {

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,12 +12,12 @@ use slipway_lab::model::Lab;
 use slipway_sys::cgroup::CgroupError;
 use slipway_sys::signals::Taken;
 
-use super::down::{DownError, clean};
+use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::condition::{Links, MatrixError, read_matrices};
 use crate::image::{ImageError, Store};
-use crate::state::{LabDir, StateError, StateRoot};
+use crate::state::{LabDir, LabLock, StateError, StateRoot};
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +98,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     links.check(lab).map_err(UpError::Conditions)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
-    let lock = root.try_lock(&lab.name)?;
+    let lock = take(root, &lab.name)?;
     let dir = root.lab(&lab.name);
     if dir.exists() {
         // We hold the lock, so its anchor is dead: a crash.
@@ -115,6 +116,19 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
             Ok(()) => Err(failure),
             Err(undo) => Err(UpError::Undo { failure: Box::new(failure), undo }),
         },
+    }
+}
+
+/// Takes the lock of a lab that is not up. One that crashed holds it for a moment still: until the kernel has ended its wire,
+/// and the inits that its anchor had just made.
+fn take(root: &StateRoot, name: &str) -> Result<LabLock, StateError> {
+    let deadline = Instant::now() + PATIENCE;
+    let has_crashed = || root.lab(name).read_state().is_ok_and(|state| !state.anchor.is_alive());
+    loop {
+        match root.try_lock(name) {
+            Err(StateError::Taken(_)) if has_crashed() && Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            other => return other,
+        }
     }
 }
 

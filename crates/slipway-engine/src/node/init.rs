@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::close_all_but;
+use slipway_sys::process::end_with;
 
 use super::link::{Link, Step};
 use super::rootfs::Root;
@@ -26,6 +27,8 @@ pub(crate) enum Net<'a> {
 
 /// Everything an init needs, borrowed from the anchor's memory as it was when it was cloned.
 pub(crate) struct Birth<'a> {
+    /// The anchor's own pidfd.
+    pub(crate) anchor: BorrowedFd<'a>,
     pub(crate) root: Root<'a>,
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
@@ -50,8 +53,8 @@ pub(crate) fn live(birth: &Birth<'_>, link: Link) -> ! {
 
 fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
     let says = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
-    // With the anchor goes everything. Were it gone already, the first word to it fails.
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(says("tie the node to the lab"))?;
+    // With the anchor goes everything. One that is orphaned already ends here, before it lets go of the lab's lock below.
+    end_with(birth.anchor).map_err(|error| format!("tie the node to the lab: {error}"))?;
     prctl::set_name(c"slipway-init").map_err(says("name the init"))?;
     birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
     let join: Option<RawFd> = match birth.net {
