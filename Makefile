@@ -11,7 +11,7 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-bench setup-lint build demo test test-vm lint lint-code audit doc bench man install clean
+.PHONY: help setup setup-bench setup-lint build demo test test-vm fuzz fuzz-replay lint lint-code audit doc bench man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,13 @@ test: setup ## run all tests
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
 	scripts/setup.sh vm
 	$(SUDO) scripts/test-vm.sh
+
+fuzz: ## give the parsers input that nobody wrote, a minute each (nightly toolchain)
+	scripts/setup.sh build fuzz
+	scripts/fuzz.sh 60
+
+fuzz-replay: ## the same with the files of the tests and what fuzzing found here, once
+	scripts/fuzz.sh replay
 
 lint: lint-code setup-lint ## check formatting, lints, documentation, dependencies and their licences
 	cargo machete

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Slipway is built, run, tested and measured with. Only what is missing, by name.
 #
-#   scripts/setup.sh [GROUP...]     groups: build run test bench lint vm (default: build run test)
+#   scripts/setup.sh [GROUP...]     groups: build run test bench lint fuzz vm (default: build run test)
 #
 # Nothing that is installed here is started: a temporary policy-rc.d refuses it, and units that come with a package
 # installed by this script are disabled. Packages and services that were there before are left as they are.
@@ -80,6 +80,11 @@ LINT=(
   cargo-machete@0.9.2  # dependencies that nothing uses
 )
 
+# What `make fuzz` builds with, besides the nightly toolchain.
+FUZZ=(
+  cargo-fuzz@0.13.2    # how to compile for libFuzzer
+)
+
 # Services that come with the packages above: package:unit.
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx)
 
@@ -129,9 +134,9 @@ install_packages() {
   disable_new_services "${missing[@]}"
 }
 
-install_lint_tools() {
+install_tools() {
   local tool name version
-  for tool in "${LINT[@]}"; do
+  for tool in "$@"; do
     name=${tool%@*} version=${tool#*@}
     if [ "$("$name" --version 2>/dev/null | tr -dc '0-9.')" = "$version" ]; then
       say "$name $version is there"
@@ -143,10 +148,14 @@ install_lint_tools() {
   done
 }
 
+install_nightly() {
+  rustup run nightly rustc --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+}
+
 main() {
   [ $# -gt 0 ] || set -- build run test
   command -v apt-get >/dev/null || fail "this script installs Debian packages; elsewhere, install by hand what its lists name"
-  local packages=() group lint=no
+  local packages=() tools=() group nightly=no
   for group in "$@"; do
     case $group in
       build) packages+=("${BUILD[@]}") ;;
@@ -154,13 +163,15 @@ main() {
       test) packages+=("${TEST[@]}") ;;
       bench) packages+=("${BENCH[@]}") ;;
       vm) packages+=("${VM[@]}") ;;
-      lint) lint=yes ;;
-      *) fail "there is no group \`$group\`: build, run, test, bench, lint, vm" ;;
+      lint) tools+=("${LINT[@]}") ;;
+      fuzz) tools+=("${FUZZ[@]}") nightly=yes ;;
+      *) fail "there is no group \`$group\`: build, run, test, bench, lint, fuzz, vm" ;;
     esac
   done
   check_rust
   [ ${#packages[@]} -eq 0 ] || install_packages "${packages[@]}"
-  [ "$lint" = no ] || install_lint_tools
+  [ ${#tools[@]} -eq 0 ] || install_tools "${tools[@]}"
+  [ "$nightly" = no ] || install_nightly
 }
 
 main "$@"

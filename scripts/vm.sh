@@ -13,7 +13,7 @@ set -euo pipefail
 MODULES=(virtio_pci virtio_blk 9pnet_virtio 9p overlay ext4)
 
 cd "$(dirname "$0")/.."
-cache=${CARGO_TARGET_DIR:-target}/vm
+cache=$(realpath -m "${CARGO_TARGET_DIR:-target}/vm")
 
 fail() { printf 'vm: %s\n' "$*" >&2; exit 1; }
 
@@ -38,7 +38,7 @@ make_initramfs() {
   rm -rf "$root"
   mkdir -p "$root"/{bin,lib,proc,sys,dev,new}
   cp "$(command -v busybox)" "$root/bin/busybox"
-  for module in $(modprobe -d "$PWD/$cache" -S "$release" --show-depends -a "${MODULES[@]}" | awk '$1 == "insmod" && !seen[$2]++ {print $2}'); do
+  for module in $(modprobe -d "$cache" -S "$release" --show-depends -a "${MODULES[@]}" | awk '$1 == "insmod" && !seen[$2]++ {print $2}'); do
     cp "$module" "$root/lib/"
     basename "$module" >>"$root/lib/order"
   done
@@ -98,6 +98,6 @@ share() { printf -- '-virtfs local,path=%s,mount_tag=%s,security_model=none,mult
 qemu-system-x86_64 -nodefaults -display none -no-reboot -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
   -kernel "$cache/boot/vmlinuz-$release" -initrd "$cache/initramfs.cpio" -append "console=ttyS0 quiet panic=-1 mitigations=off" -serial stdio \
   -drive file="$run/disk",format=raw,if=virtio,cache=unsafe \
-  $(share root / ,readonly=on) $(share modules "$PWD/$cache/lib/modules" ,readonly=on) $(share run "$run") </dev/null
+  $(share root / ,readonly=on) $(share modules "$cache/lib/modules" ,readonly=on) $(share run "$run") </dev/null
 [ -e "$run/code" ] || fail "the machine stopped before the command ended"
 exit "$(cat "$run/code")"

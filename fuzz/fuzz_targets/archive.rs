@@ -2,12 +2,11 @@
 //!
 //! Needs root: a layer's whiteouts are device nodes. Works below the temporary folder; put it on a tmpfs for speed.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use slipway_engine::image::{Limits, Store};
 use slipway_lab::model::{Image, ImageSource, Lab};
 use tempfile::TempDir;
@@ -16,7 +15,7 @@ static ROOM: LazyLock<TempDir> = LazyLock::new(|| TempDir::with_prefix("slipway-
 
 const LIMITS: Limits = Limits { bytes: 1 << 20, entries: 1000, ratio: None };
 
-fuzz_target!(|bytes: &[u8]| {
+slipway_fuzz::target!(|bytes: &[u8]| {
     let path = |name: &str| ROOM.path().join(name);
     std::fs::write(path("image"), bytes).expect("written");
     std::fs::write(path("sentinel"), "untouched").expect("written");

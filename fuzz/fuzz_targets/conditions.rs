@@ -1,6 +1,6 @@
 //! Whatever a matrix of delays or a change of conditions holds, it is read, or refused with the next step; and what is
 //! read is written as what reads back.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -9,11 +9,10 @@ use slipway_lab::change::{Change, Keys, LinkChange, NodeChange};
 use slipway_lab::matrix;
 use slipway_lab::model::Lab;
 
-static LAB: LazyLock<Lab> = LazyLock::new(|| {
-    slipway_lab::parse("lab.yaml", "nodes: {n: {count: 4}}", Path::new("/")).expect("a lab")
-});
+static LAB: LazyLock<Lab> =
+    LazyLock::new(|| slipway_lab::parse("lab.yaml", "nodes: {n: {count: 4}}", Path::new("/")).expect("a lab"));
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+slipway_fuzz::target!(|text: &str| {
     match matrix::parse(text, &LAB) {
         Ok(matrix) => assert_eq!(matrix.delays.len(), matrix.senders.len() * matrix.receivers.len()),
         Err(error) => assert!(!error.help.is_empty()),

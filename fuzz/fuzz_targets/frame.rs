@@ -1,10 +1,10 @@
 //! Whatever a container sends, the wire reads no further than its end and takes it for at least what it is.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use slipway_sys::tap::VnetHeader;
 use slipway_wire::{Direction, frame};
 
-libfuzzer_sys::fuzz_target!(|read: &[u8]| {
+slipway_fuzz::target!(|read: &[u8]| {
     let Some((header, bytes)) = VnetHeader::parse(read) else { return };
     for direction in [Direction::Egress, Direction::Ingress] {
         if let Some(peer) = frame::peer(bytes, direction) {

@@ -1,15 +1,16 @@
 //! Whatever a platform file holds, the answer is a lab file that reads, or errors that can be shown. The first byte chooses
 //! the reader.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 
 use slipway_lab::platform::{ImportError, from_distem, from_simgrid};
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
-    let platform = match text.strip_prefix('<') {
-        Some(_) => from_simgrid("fuzz.xml", text, "delays.csv"),
-        None => from_distem("fuzz.json", text),
+slipway_fuzz::target!(|text: &str| {
+    let platform = if text.starts_with('<') {
+        from_simgrid("fuzz.xml", text, "delays.csv")
+    } else {
+        from_distem("fuzz.json", text)
     };
     match platform {
         Ok(platform) => {

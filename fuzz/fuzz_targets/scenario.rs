@@ -1,11 +1,10 @@
 //! Any bytes given as a scenario are refused with reasons, or have a schedule, which is in order and the same again.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Traces, parse};
 
@@ -14,7 +13,7 @@ static LAB: LazyLock<Lab> = LazyLock::new(|| {
     slipway_lab::parse("lab.yaml", text, Path::new("/")).expect("a lab")
 });
 
-fuzz_target!(|bytes: &[u8]| {
+slipway_fuzz::target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match parse("fuzz.yaml", text, Path::new("/"), &LAB) {
         Err(errors) => assert!((1..=50).contains(&errors.errors().len())),

@@ -1,8 +1,8 @@
 //! How well a disk is held to its limits. `cargo bench -p slipway --bench bench -- disk`.
 //!
 //! A program in the node does what takes two seconds at the pace that was asked for, past the page cache (direct) or
-//! through it (buffered; what was written is on the disk when the clock stops, what is read was thrown out of the cache
-//! before). Operations a second are counted direct only: what the cache makes of a program's operations is the kernel's.
+//! through it (buffered: what was written is on the disk when the clock stops; what is read was thrown out of the cache
+//! before, and nothing is read ahead). Operations a second are counted direct only: what the cache makes of a program's operations is the kernel's.
 
 use std::fs::File;
 use std::io;
@@ -182,6 +182,7 @@ fn pace(path: &Path, direct: bool, write: bool, block: u64, [before, operations]
     let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
     let file = File::options().read(true).write(write).custom_flags(flags.bits().cast_signed()).open(path)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
+    fadvise(&file, 0, None, Advice::Random)?;
     let length = usize::try_from(block).expect("small");
     let mut room = vec![0; length + ALIGNMENT];
     let aligned = room.as_ptr().align_offset(ALIGNMENT);
