@@ -258,6 +258,18 @@ fn what_events_need_is_there_before_they_are_due_and_gone_afterwards() {
 }
 
 #[test]
+fn an_event_that_waited_for_the_anchor_says_so() {
+    let place = Place::new();
+    let lab = place.up("waited", "nodes: {n: {count: 16}}\n");
+    place.run(["kill", &lab.name, "n*"]);
+    scenario(&place, "start", "events:\n  - {at: 0s, start: 'n*'}\n  - {at: 1ms, cut: n1}\n");
+    place.run(["play", &lab.name, "start.yaml", "--out", "log"]);
+    let played = log(&place, "log");
+    let [Outcome::Done { note: Some(note) }] = events(&played, "cut")[..] else { panic!("{played:#?}") };
+    assert!(note.ends_with("ms for the lab's anchor, which was starting nodes"), "{note}");
+}
+
+#[test]
 fn programs_that_events_run_are_logged_with_their_ends() {
     let place = Place::new();
     let lab = place.up("programs", FOUR);

@@ -8,6 +8,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     recv, send, socket_with,
 };
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::LinkAction;
@@ -48,6 +49,40 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
+/// What the anchor says to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    /// What it had done right before, which this request may have waited for.
+    pub(crate) before: Option<Deed>,
+}
+
+/// Something that the anchor did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Deed {
+    pub(crate) what: String,
+    /// As [`now`].
+    pub(crate) until: u64,
+}
+
+impl Request {
+    /// What is being done when this is.
+    fn deed(&self) -> &'static str {
+        match self {
+            Self::Start(_) => "starting nodes",
+            Self::Halt(_) | Self::Kill { .. } => "ending nodes",
+            Self::Links(..) | Self::Lift(_) | Self::Prepare(_) | Self::Settle | Self::Restore => "changing links",
+            Self::Report => "reporting on links",
+        }
+    }
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which is never negative and the same for all processes.
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// Opens the anchor's socket for requests.
 pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -59,7 +94,7 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
 
 /// Asks the anchor, and waits for its answer.
 pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
-    answer(&begin(path, request)?)
+    Ok(reply(&begin(path, request)?)?.answer)
 }
 
 /// Asks the anchor. The socket is readable once it has answered.
@@ -70,13 +105,17 @@ pub(crate) fn begin(path: &Path, request: &Request) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The anchor's answer, waited for.
-pub(crate) fn answer(socket: &OwnedFd) -> io::Result<Answer> {
+/// The anchor's reply, waited for.
+pub(crate) fn reply(socket: &OwnedFd) -> io::Result<Reply> {
     Ok(serde_json::from_slice(&receive(socket)?)?)
 }
 
-/// Takes one request, has it done, answers.
-pub(crate) fn serve_one(listener: &OwnedFd, act: impl FnOnce(Request) -> Result<(), String>) -> io::Result<()> {
+/// Takes one request, has it done, answers. `before` is what was done for the one before, and then for this one.
+pub(crate) fn serve_one(
+    listener: &OwnedFd,
+    before: &mut Option<Deed>,
+    act: impl FnOnce(Request) -> Result<(), String>,
+) -> io::Result<()> {
     let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
     // A caller that connects and says nothing must not hold the anchor.
     rustix::net::sockopt::set_socket_timeout(
@@ -84,11 +123,15 @@ pub(crate) fn serve_one(listener: &OwnedFd, act: impl FnOnce(Request) -> Result<
         rustix::net::sockopt::Timeout::Recv,
         Some(std::time::Duration::from_secs(1)),
     )?;
-    let answer = match serde_json::from_slice(&receive(&socket)?) {
-        Ok(request) => act(request).map_or_else(Answer::Failed, |()| Answer::Done),
-        Err(error) => Answer::Failed(format!("understand the request: {error}")),
+    let (answer, earlier) = match serde_json::from_slice::<Request>(&receive(&socket)?) {
+        Ok(request) => {
+            let what = request.deed().to_owned();
+            let answer = act(request).map_or_else(Answer::Failed, |()| Answer::Done);
+            (answer, before.replace(Deed { what, until: now() }))
+        }
+        Err(error) => (Answer::Failed(format!("understand the request: {error}")), None),
     };
-    send(&socket, &serde_json::to_vec(&answer)?, SendFlags::NOSIGNAL)?;
+    send(&socket, &serde_json::to_vec(&Reply { answer, before: earlier })?, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

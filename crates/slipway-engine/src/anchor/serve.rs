@@ -28,6 +28,7 @@ pub(super) fn serve(
     let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     // Whoever died while the lab was made has already said so to nobody.
     reap(blueprint, nodes);
+    let mut before = None;
     loop {
         let mut waiting =
             [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
@@ -47,7 +48,7 @@ pub(super) fn serve(
         }
         if ready[1] {
             // A caller that went away before its answer has only itself to tell.
-            let _ = control::serve_one(listener, |request| match request {
+            let _ = control::serve_one(listener, &mut before, |request| match request {
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which),
                 Request::Halt(which) => nodes.halt(blueprint, &which),
                 Request::Kill { nodes: which, hard } => nodes.crash(blueprint, &which, hard),

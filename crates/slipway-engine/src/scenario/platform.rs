@@ -64,6 +64,8 @@ pub enum Begun {
 pub enum Happening {
     /// What was under way for an event has taken effect, or could not be done.
     Finished(usize, Result<(), String>),
+    /// What is under way for an event had to wait. For what.
+    Waited(usize, String),
     /// The programs that an event started have ended, each in a node, with a code as a shell says it.
     ProgramsEnded(usize, Vec<(usize, u8)>),
     /// A node has ended, and it was not the player.

@@ -284,6 +284,12 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         let at = self.at();
         match happening {
             Happening::Finished(number, result) => self.finish(number, result),
+            Happening::Waited(number, why) => {
+                if let Some(UnderWay { note, .. }) = self.under_way.get_mut(&number) {
+                    *note = Some(note.take().map_or(why.clone(), |note| format!("{note}; {why}")));
+                }
+                Ok(())
+            }
             Happening::ProgramsEnded(number, programs) => {
                 self.effects.programs_ended(number);
                 programs.into_iter().try_for_each(|(node, code)| {

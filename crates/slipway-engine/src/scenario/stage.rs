@@ -11,8 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal as Number;
 use rustix::process::{Pid, Signal};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-    timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -30,7 +29,7 @@ use super::load::Ticks;
 use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
-use crate::anchor::control::Request;
+use crate::anchor::control::{Request, now as monotonic};
 use crate::lab::Running;
 use crate::state::StateRoot;
 
@@ -191,8 +190,10 @@ impl Stage {
                 .map_err(|account| JobFailure { account, code: 125 })
                 .and_then(|running| job(&running))
                 .and_then(|outcome| {
-                    serde_json::to_value(outcome)
-                        .map_err(|error| JobFailure { account: format!("tell what the job came to: {error}"), code: 125 })
+                    serde_json::to_value(outcome).map_err(|error| JobFailure {
+                        account: format!("tell what the job came to: {error}"),
+                        code: 125,
+                    })
                 });
             teller.tell(&News::Job(outcome));
         });
@@ -289,10 +290,4 @@ impl Platform for Stage {
 
 fn done(result: Result<(), crate::lab::LabError>) -> Begun {
     result.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, which is never negative.
-fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use slipway_measure::play::Change;
 
+use super::super::ask::Answered;
 use super::super::beside::{JobFailure, News};
 use super::super::door::Knock;
 use super::super::load::Ticks;
@@ -124,13 +125,16 @@ impl Stage {
 
     pub(super) fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
         let (purpose, asked) = self.asked.remove(at);
-        let answer = asked.answer();
+        let Answered { result, waited } = asked.answer();
         match purpose {
             Purpose::Forget => Ok(Vec::new()),
-            Purpose::Links(number) => Ok(vec![Happening::Finished(number, answer)]),
-            Purpose::Nodes(number) => {
-                let mut happened = self.refresh()?;
-                happened.push(Happening::Finished(number, answer));
+            Purpose::Links(number) | Purpose::Nodes(number) => {
+                let mut happened: Vec<Happening> =
+                    waited.map(|why| Happening::Waited(number, why)).into_iter().collect();
+                if matches!(purpose, Purpose::Nodes(_)) {
+                    happened.extend(self.refresh()?);
+                }
+                happened.push(Happening::Finished(number, result));
                 Ok(happened)
             }
             Purpose::Look(node) => {
