@@ -17,5 +17,6 @@ pub mod pty;
 pub mod sched;
 pub mod seccomp;
 pub mod signals;
+pub mod sock_diag;
 pub mod sockopt;
 pub mod tap;

@@ -36,9 +36,9 @@ const SEND_BYTES: usize = 64 * 1024;
 /// Requests sent at once. If the kernel refuses every one, its answers still fit a default receive buffer.
 const SEND_REQUESTS: usize = 128;
 /// Bytes received at once; the kernel never sends more in one go (`NLMSG_GOODSIZE`, at most 32 KiB for dumps).
-const RECEIVE_BYTES: usize = 64 * 1024;
+pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
 
-const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_ERROR: u16 = 2;
 /// `NLM_F_ACK_TLVS`: the answer carries attributes, the kernel's own message among them.
 const NLM_F_ACK_TLVS: u16 = 0x200;
 const NLMSGERR_ATTR_MSG: u16 = 1;
@@ -215,28 +215,36 @@ impl Netlink {
         failure.map_or(Ok(()), |error| Err(NetlinkError::Socket(error)))
     }
 
-    /// Receives messages until `each` returns true.
     fn receive(
         &mut self,
-        mut each: impl FnMut(NetlinkBuffer<&[u8]>) -> Result<bool, String>,
+        each: impl FnMut(NetlinkBuffer<&[u8]>) -> Result<bool, String>,
     ) -> Result<(), NetlinkError> {
-        loop {
-            let received = match self.socket.recv(&mut &mut self.buffer[..], 0) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => other?,
-            };
-            let mut rest = &self.buffer[..received];
-            while !rest.is_empty() {
-                let length = NetlinkBuffer::new_checked(rest)
-                    .map_err(|error| NetlinkError::Answer(error.to_string()))?
-                    .length() as usize;
-                let (message, after) = rest.split_at(length);
-                if each(NetlinkBuffer::new(message)).map_err(NetlinkError::Answer)? {
-                    return Ok(());
-                }
-                // Padding between messages (`NLMSG_ALIGN`).
-                rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
+        receive(&self.socket, &mut self.buffer, each)
+    }
+}
+
+/// Receives messages until `each` returns true.
+pub(crate) fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    mut each: impl FnMut(NetlinkBuffer<&[u8]>) -> Result<bool, String>,
+) -> Result<(), NetlinkError> {
+    loop {
+        let received = match socket.recv(&mut &mut buffer[..], 0) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let mut rest = &buffer[..received];
+        while !rest.is_empty() {
+            let length = NetlinkBuffer::new_checked(rest)
+                .map_err(|error| NetlinkError::Answer(error.to_string()))?
+                .length() as usize;
+            let (message, after) = rest.split_at(length);
+            if each(NetlinkBuffer::new(message)).map_err(NetlinkError::Answer)? {
+                return Ok(());
             }
+            // Padding between messages (`NLMSG_ALIGN`).
+            rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
         }
     }
 }
