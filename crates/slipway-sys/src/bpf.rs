@@ -8,11 +8,13 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+pub use guard::SocketGuard;
 pub use storage::SocketStorage;
 
 pub mod asm;
 #[allow(unsafe_code)]
 mod call;
+mod guard;
 mod storage;
 
 /// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
@@ -72,13 +74,50 @@ pub enum LoadError {
         /// What its verifier says, on lines of its own; empty where it says nothing.
         log: String,
     },
+    /// The kernel does not attach it.
+    #[error("attach BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN, and Linux 5.7)")]
+    Attach {
+        /// The program.
+        name: String,
+        /// The kernel's error number.
+        error: io::Error,
+    },
 }
 
 /// Where a program can be attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// To a device's ingress or egress, as a filter (tc-bpf(8)).
-    SchedCls = 3,
+    SchedCls,
+    /// To a control group, where sockets of its are connected to an IPv4 address.
+    Connect4,
+    /// The same for IPv6.
+    Connect6,
+    /// To a control group, where sockets of its are bound to an IPv4 address.
+    Bind4,
+    /// The same for IPv6.
+    Bind6,
+}
+
+impl Kind {
+    /// `enum bpf_prog_type`.
+    fn program_type(self) -> u32 {
+        match self {
+            Self::SchedCls => 3,
+            Self::Connect4 | Self::Connect6 | Self::Bind4 | Self::Bind6 => 18,
+        }
+    }
+
+    /// `enum bpf_attach_type`; 0 for programs that are not told apart by it.
+    fn attach_type(self) -> u32 {
+        match self {
+            Self::SchedCls => 0,
+            Self::Bind4 => 8,
+            Self::Bind6 => 9,
+            Self::Connect4 => 10,
+            Self::Connect6 => 11,
+        }
+    }
 }
 
 /// A loaded program.
@@ -171,7 +210,7 @@ impl Program {
     /// With the verifier's log, where the kernel refuses it.
     pub fn load(kind: Kind, name: &str, program: &[asm::Insn<'_>]) -> Result<Self, LoadError> {
         let code = asm::assemble(program).map_err(|error| LoadError::Assemble { name: name.to_owned(), error })?;
-        let load = |log: &mut [u8]| call::load(kind as u32, object_name(name)?, &code, log);
+        let load = |log: &mut [u8]| call::load(kind, object_name(name)?, &code, log);
         // The log costs the verifier time, so it is asked for only where it has something to say.
         load(&mut []).map(Self).map_err(|error| {
             let mut log = vec![0; LOG_BYTES];

@@ -144,6 +144,8 @@ pub enum Helper {
     Redirect = 23,
     /// (context, offset into the packet, address to copy to, bytes) → 0, or negative where the packet is shorter.
     SkbLoadBytes = 26,
+    /// () → the number of the version 2 control group that the current process is in.
+    GetCurrentCgroupId = 80,
 }
 
 /// An instruction, or a place to jump to.

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::Kind;
+
 /// An object's name (`BPF_OBJ_NAME_LEN`): letters, digits, `_` and `.`, ended by a zero.
 pub(super) type Name = [u8; 16];
 
@@ -14,6 +16,7 @@ const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BTF_LOAD: libc::c_int = 18;
+const LINK_CREATE: libc::c_int = 28;
 
 // The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
 // takes what is left out as zero. None has padding of the compiler's, whose content would be anything.
@@ -86,6 +89,16 @@ struct ProgLoad {
     kern_version: u32,
     prog_flags: u32,
     prog_name: Name,
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -158,10 +171,11 @@ pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
 }
 
 /// Loads a program; the verifier writes its log to `log` unless that is empty.
-pub(super) fn load(kind: u32, name: Name, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+pub(super) fn load(kind: Kind, name: Name, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     let size = |length: usize| u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput);
     let mut attributes = ProgLoad {
-        prog_type: kind,
+        prog_type: kind.program_type(),
+        expected_attach_type: kind.attach_type(),
         insn_cnt: size(code.len())?,
         insns: code.as_ptr().addr() as u64,
         license: super::LICENSE.as_ptr().addr() as u64,
@@ -175,6 +189,14 @@ pub(super) fn load(kind: u32, name: Name, code: &[u64], log: &mut [u8]) -> io::R
     // SAFETY: the addresses are those of the code, the licence's text with its zero, and the log, each with its true length;
     // all outlive the call.
     unsafe { descriptor(PROG_LOAD, &mut attributes) }
+}
+
+/// Attaches a program to `target` as long as the descriptor that this gives is open.
+pub(super) fn link(program: BorrowedFd<'_>, target: BorrowedFd<'_>, attach_type: u32) -> io::Result<OwnedFd> {
+    let [prog_fd, target_fd] = [program, target].map(|descriptor| descriptor.as_raw_fd().cast_unsigned());
+    let mut attributes = LinkCreate { prog_fd, target_fd, attach_type, flags: 0 };
+    // SAFETY: the attributes hold no addresses.
+    unsafe { descriptor(LINK_CREATE, &mut attributes) }
 }
 
 /// Runs a program once on `packet`; `context` is the start of its context, before and after. Gives what the program returned.

@@ -1,0 +1,114 @@
+//! Sockets that were made in a control group and are used outside it. Needs root and a mounted control group hierarchy of
+//! version 2. One test, because its whole process moves.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketType, bind, connect, connect_unspec, sendto, socket};
+use slipway_sys::bpf::SocketGuard;
+
+/// A group of the test's own.
+struct Group {
+    top: PathBuf,
+    path: PathBuf,
+    /// Where this process was.
+    home: PathBuf,
+}
+
+impl Group {
+    fn create() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 ")).expect("version 2 is mounted");
+        let top = PathBuf::from(mount.split(' ').nth(4).expect("where"));
+        let own = fs::read_to_string("/proc/self/cgroup").expect("/proc");
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).expect("in version 2").to_owned();
+        let path = top.join(format!("slipway-guard-{}", std::process::id()));
+        fs::create_dir(&path).expect("root may");
+        Self { home: top.join(own), top, path }
+    }
+
+    fn enter(&self) {
+        join(&self.path);
+    }
+
+    fn leave(&self) {
+        // With controllers given to its children, a group takes no process back.
+        if fs::write(self.home.join("cgroup.procs"), "0").is_err() {
+            join(&self.top);
+        }
+    }
+}
+
+fn join(group: &Path) {
+    fs::write(group.join("cgroup.procs"), "0").expect("root may");
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.leave();
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+fn tcp(family: AddressFamily) -> OwnedFd {
+    socket(family, SocketType::STREAM, None).expect("a socket")
+}
+
+const ANY: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
+
+#[test]
+fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
+    let listeners = ANY.map(|at| TcpListener::bind(at).expect("binds"));
+    let addresses = [0, 1].map(|index: usize| listeners[index].local_addr().expect("bound"));
+    let families = [AddressFamily::INET, AddressFamily::INET6];
+
+    let group = Group::create();
+    let folder = File::open(&group.path).expect("opens");
+    group.enter();
+    let before = families.map(tcp);
+    let guard = SocketGuard::attach(folder.as_fd()).expect("root may");
+    let after = families.map(tcp);
+    // In the group, all goes as ever.
+    let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("binds");
+    let own_address = own.local_addr().expect("bound");
+    let connected = addresses.map(|address| TcpStream::connect(address).expect("connects"));
+    group.leave();
+
+    let any: [SocketAddr; 2] = ANY.map(|at| at.parse().expect("an address"));
+    for index in [0, 1] {
+        for socket in [&before[index], &after[index]] {
+            assert_eq!(bind(socket, &any[index]), Err(Errno::PERM));
+            assert_eq!(connect(socket, &addresses[index]), Err(Errno::PERM));
+        }
+        // Taken off its connection, a socket gets no other.
+        let socket = &connected[index];
+        connect_unspec(socket).expect("no hook there");
+        assert_eq!(connect(socket, &addresses[index]), Err(Errno::PERM));
+        let at_once = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());
+        assert_eq!(sendto(socket, b"hello", at_once, &addresses[index]), Err(Errno::PERM));
+        let copy = socket.try_clone().expect("copies");
+        assert_eq!(bind(&copy, &any[index]), Err(Errno::PERM));
+    }
+    // An accepted socket is of its listener's group, whoever accepts.
+    let client = TcpStream::connect(own_address).expect("sockets of elsewhere are free");
+    let (accepted, _) = own.accept().expect("accepts");
+    connect_unspec(&accepted).expect("no hook there");
+    assert_eq!(connect(&accepted, &addresses[0]), Err(Errno::PERM));
+    connect_unspec(&client).expect("disconnects");
+    connect(&client, &addresses[0]).expect("free again");
+
+    // Back in the group, and without the guard: allowed.
+    group.enter();
+    connect(&after[0], &addresses[0]).expect("of the group");
+    group.leave();
+    drop(guard);
+    connect(&before[1], &addresses[1]).expect("unguarded");
+
+    let nowhere = SocketGuard::attach(File::open("/").expect("opens").as_fd()).expect_err("no group").to_string();
+    let bad = io::Error::from_raw_os_error(libc::EBADF).to_string();
+    assert!(nowhere.contains(&bad) && nowhere.starts_with("attach BPF program socket_guard"), "{nowhere}");
+}
