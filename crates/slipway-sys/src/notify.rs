@@ -10,9 +10,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::system::uname;
 
 pub use caller::Caller;
 
@@ -57,17 +59,18 @@ impl Listener {
 
     /// Waits for a call and takes it: no other thread is given it. `None` once no task is left under the filter. Takes no memory.
     ///
-    /// Before Linux 6.11 a wait that began while tasks were left does not hear of the last one's end.
-    ///
     /// # Errors
     /// `Interrupted` where a signal's handler ran.
     pub fn receive(&self) -> io::Result<Option<Call>> {
         loop {
+            if !a_wait_hears_the_end() && self.is_abandoned(None)? {
+                return Ok(None);
+            }
             match ioctl::receive(self.as_fd()) {
                 Ok(call) => return Ok(Some(call)),
                 // Either the caller was gone before its call was taken, or no task is left.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                    if self.is_abandoned()? {
+                    if self.is_abandoned(Some(&Timespec::default()))? {
                         return Ok(None);
                     }
                 }
@@ -76,10 +79,11 @@ impl Listener {
         }
     }
 
-    fn is_abandoned(&self) -> io::Result<bool> {
-        let mut listener = [PollFd::new(&self.0, PollFlags::empty())];
-        poll(&mut listener, Some(&Timespec::default()))?;
-        Ok(listener[0].revents().contains(PollFlags::HUP))
+    /// Waits so long (`None`: for ever) for a call or for the end of the last task. True where there is nothing but the latter.
+    fn is_abandoned(&self, patience: Option<&Timespec>) -> io::Result<bool> {
+        let mut listener = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut listener, patience)?;
+        Ok(listener[0].revents() == PollFlags::HUP)
     }
 
     /// True while the call that was received waits for its answer.
@@ -131,6 +135,19 @@ impl Listener {
     }
 }
 
+/// Before Linux 6.11, who waits to receive waits on where the last task ends; who polls hears of it (`recv_wait_event`,
+/// `kernel/seccomp.c`). Polling first everywhere would cost each call half a microsecond.
+fn a_wait_hears_the_end() -> bool {
+    static HEARS: OnceLock<bool> = OnceLock::new();
+    *HEARS.get_or_init(|| is_from_6_11(&uname().release().to_string_lossy()))
+}
+
+fn is_from_6_11(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    let release = (numbers.next(), numbers.next());
+    release >= (Some(6), Some(11))
+}
+
 impl From<OwnedFd> for Listener {
     /// Takes over a listener that another process made and passed on.
     fn from(descriptor: OwnedFd) -> Self {
@@ -147,5 +164,20 @@ impl From<Listener> for OwnedFd {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_numbers() {
+        for new in ["6.11.0", "6.18.44-fc-v595", "6.11-rc1", "7.0.1", "10.2"] {
+            assert!(is_from_6_11(new), "{new}");
+        }
+        for old in ["6.1.0-18-amd64", "6.10.14", "5.15.0", "6", "", "linux"] {
+            assert!(!is_from_6_11(old), "{old}");
+        }
     }
 }
