@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use common::{Lab, Place, entries, told};
 use rustix::process::{Pid, Signal, kill_process};
@@ -82,6 +84,27 @@ fn a_run_on_links_without_conditions_has_nothing_to_verify() {
 }
 
 #[test]
+fn ctrl_c_while_links_are_measured_ends_it_and_takes_the_lab_down() {
+    let place = Place::new();
+    // So slow that the train alone takes most of a minute.
+    let file =
+        place.file("slow", "networks: {net: {driver: bridge, conditions: {rate: 10kbit}}}\nnodes: {n: {count: 2}}\n");
+    let file = file.to_str().expect("a path in UTF-8");
+    for words in [
+        &["run", file, "--verify=100s", "--", "true"][..],
+        &["compare", file, "--drivers", "bridge", "--verify=100s", "--", "true"],
+    ] {
+        let mut child = place.slipway(words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut said = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        assert!(said.any(|line| line.is_ok_and(|line| line == "measuring")), "{words:?}: it measures");
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, Signal::INT).expect("it is there");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{words:?}: {:?}", said.collect::<Vec<_>>());
+        assert_eq!(place.json(["ps"])["labs"], serde_json::json!([]), "{words:?}: the lab is down");
+    }
+}
+
+#[test]
 fn a_playing_keeps_what_was_measured_of_its_links() {
     let place = Place::new();
     let lab = place.up("play", FAR);
@@ -129,8 +152,8 @@ fn a_comparison_plays_a_scenario_beside_every_job() {
     let file = place.file("scenario", "nodes: {n: {count: 3}}\n");
     let events = "events:\n  - {at: 100ms, set: {delay: 1ms}, nodes: n1}\n  - {at: 200ms, kill: n2, how: hard}\n  - {at: 1h, cut: n3}\n";
     fs::write(place.path().join("kill.yaml"), events).expect("it can be written");
-    // It ends once n2 is dead, and fails where it is from the beginning.
-    let job = "ping -q -c1 -W5 n2 >/dev/null || exit 9; while ping -q -c1 -W1 n2 >/dev/null; do :; done";
+    // It ends once n2 is dead: before the event is due, if n2 had not come back from the run before.
+    let job = "while ping -q -c1 -W2 n2 >/dev/null; do :; done";
     let words =
         ["--drivers", "bridge,vxlan", "--repeat", "2", "--warm-up", "0", "--scenario", "kill.yaml", "--out", "played"];
     let words = words.into_iter().chain(["--", "sh", "-c", job]);
