@@ -219,11 +219,15 @@ fn a_packet_waits_behind_those_before_it_and_an_idle_link_saves_nothing_up() {
 #[test]
 fn a_machine_that_is_late_makes_no_link_slower() {
     // 1000 bytes last 1 ms. Two come each; of every second, the link is looked at for 950 ms only.
-    for delay in [0.0, 20.0] {
-        let all =
-            LinkConditions { rate: Some(Rate(8_000_000)), delay: ms(delay), limit: Some(200), ..Default::default() };
+    for delay in [0u32, 20] {
+        let all = LinkConditions {
+            rate: Some(Rate(8_000_000)),
+            delay: ms(delay.into()),
+            limit: Some(200),
+            ..Default::default()
+        };
         let mut link = Link::new(&spec(all));
-        let delay = (delay * MS as f64) as u64;
+        let delay = u64::from(delay) * MS;
         let (mut out, mut waiting) = (0, std::collections::VecDeque::new());
         for came in (0..20_000).map(|number| number * MS / 2) {
             let now = if came % SECOND < 950 * MS { came } else { came.next_multiple_of(SECOND) };
