@@ -215,10 +215,7 @@ impl Netlink {
         failure.map_or(Ok(()), |error| Err(NetlinkError::Socket(error)))
     }
 
-    fn receive(
-        &mut self,
-        each: impl FnMut(NetlinkBuffer<&[u8]>) -> Result<bool, String>,
-    ) -> Result<(), NetlinkError> {
+    fn receive(&mut self, each: impl FnMut(NetlinkBuffer<&[u8]>) -> Result<bool, String>) -> Result<(), NetlinkError> {
         receive(&self.socket, &mut self.buffer, each)
     }
 }

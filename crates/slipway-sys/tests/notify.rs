@@ -206,7 +206,7 @@ fn a_caller_that_is_interrupted_calls_anew() {
     });
     let (_ours, end) = UnixStream::pair().expect("a pair");
     let call = next(&listener);
-    interrupt(call.tid);
+    interrupt(call.tid, libc::SIGUSR1);
     let again = next(&listener);
     assert_eq!((again.tid, again.args), (call.tid, call.args));
     assert_ne!(again.id, call.id);
@@ -215,16 +215,16 @@ fn a_caller_that_is_interrupted_calls_anew() {
     listener.answer(again.id, Ok(1)).expect("answers");
 
     let call = next(&listener);
-    interrupt(call.tid);
+    interrupt(call.tid, libc::SIGUSR1);
     assert_eq!(thread.join().expect("ends"), [Ok(1), Err(Some(libc::EINTR))]);
     let gone = listener.answer(call.id, Ok(1)).expect_err("void");
     assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
 }
 
 #[allow(unsafe_code)]
-fn interrupt(tid: i32) {
-    // SAFETY: no pointers; the thread has a handler for this signal.
-    assert_eq!(unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, libc::SIGUSR1) }, 0);
+fn interrupt(tid: i32, signal: i32) {
+    // SAFETY: no pointers; the thread has a handler for this signal. One that has ended is not disturbed.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, signal) };
 }
 
 /// Installs a handler that does nothing.
@@ -348,4 +348,36 @@ fn without_a_listener_calls_fail() {
     assert!(copy.is_waiting(call.id), "a call outlives one of its listener's copies");
     drop(copy);
     assert_eq!(thread.join().expect("ends"), Err(Some(libc::ENOSYS)));
+}
+
+/// Signals at any moment: a descriptor is given and told of, or neither.
+#[test]
+fn an_interrupted_caller_has_no_descriptor_that_it_was_not_told_of() {
+    const CALLS: usize = 2_000;
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_accept4)], || {
+        // With descriptors of its own, so that they can be counted.
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).expect("copies the table");
+        on_signal(libc::SIGUSR2, false);
+        let count = || std::fs::read_dir("/proc/thread-self/fd").expect("reads").count();
+        let before = count();
+        let results: Vec<_> = (0..CALLS).map(|_| raw(libc::SYS_accept4, [0; 4]).map(owned).map(drop)).collect();
+        assert_eq!(count(), before, "descriptors are left that nobody was told of");
+        results
+    });
+    let (_ours, end) = UnixStream::pair().expect("a pair");
+    let (signals, signalled) = mpsc::channel::<i32>();
+    let disturber = thread::spawn(move || signalled.into_iter().for_each(|tid| interrupt(tid, libc::SIGUSR2)));
+    let mut given = 0;
+    while let Some(call) = listener.receive().expect("receives") {
+        signals.send(call.tid).expect("the disturber lives");
+        match listener.install_as_answer(call.id, end.as_fd(), true) {
+            Ok(_) => given += 1,
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
+        }
+    }
+    drop(signals);
+    let results = thread.join().expect("ends");
+    disturber.join().expect("ends");
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), given);
+    assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(Some(libc::EINTR)))));
 }
