@@ -6,6 +6,7 @@ use std::ffi::c_long;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -168,7 +169,7 @@ fn a_caller_that_is_killed_is_gone() {
     let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], || {
         // The filter passes to children, and through exec.
         let connect = ["-c", "exec 3<>/dev/tcp/127.0.0.1/9"];
-        std::process::Command::new("bash").args(connect).status().expect("these tests need bash")
+        Command::new("bash").args(connect).status().expect("these tests need bash")
     });
     let call = next(&listener);
     let caller = opened(&listener, &call);
@@ -380,4 +381,47 @@ fn an_interrupted_caller_has_no_descriptor_that_it_was_not_told_of() {
     disturber.join().expect("ends");
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), given);
     assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(Some(libc::EINTR)))));
+}
+
+/// While a process's first thread waits, another one execs a program and takes over its number: that program, which may be a
+/// privileged one, is not to be read or written in the caller's place.
+#[test]
+fn a_program_that_takes_the_callers_number_is_not_reached() {
+    const PROGRAM: &str = "
+import os, socket, threading
+def replace():
+    os.read(0, 1)
+    os.execvp('sh', ['sh', '-c', 'echo here; read never'])
+threading.Thread(target=replace).start()
+socket.create_connection(('127.0.0.1', 9))
+";
+    let (tell, hear) = mpsc::channel();
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], move || {
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        tell.send(command.spawn().expect("these tests need python3")).expect("the test listens");
+    });
+    let mut child = hear.recv().expect("the thread lives");
+    thread.join().expect("ends");
+    let call = next(&listener);
+    assert_eq!(call.tid.unsigned_abs(), child.id(), "the first thread calls");
+    let caller = opened(&listener, &call);
+    let mut memory = [0; 4];
+    caller.read(call.args[1], &mut memory).expect("reads");
+    assert_eq!(memory, [2, 0, 0, 9]);
+
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(b"x").expect("writes");
+    child.stdout.take().expect("piped").read_exact(&mut [0; 5]).expect("the program runs");
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", call.tid)).expect("the number is in use");
+    assert_eq!(name, "sh\n");
+    assert!(!listener.is_waiting(call.id));
+    assert_eq!(caller.read(call.args[1], &mut memory).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    let mapped = std::fs::read_to_string(format!("/proc/{}/maps", call.tid)).expect("reads");
+    let stack = mapped.lines().find(|line| line.ends_with("[stack]")).expect("it has one");
+    let (start, _) = stack.split_once('-').expect("a range");
+    let start = u64::from_str_radix(start, 16).expect("an address");
+    assert_eq!(caller.write(start, &memory).expect_err("not the caller's").raw_os_error(), Some(libc::EFAULT));
+    drop(input);
+    child.wait().expect("ends");
 }
