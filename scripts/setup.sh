@@ -45,6 +45,9 @@ TEST=(
   apache2-utils      # ab, its client
   curl               # another
   golang-go          # images: a static Go program alone in its root
+  musl-tools         # musl-gcc: the sockets' observer with another C library
+  python3            # sockets of an event loop
+  socat              # sockets with options
   jq                 # answers of --json, in the guide
   umoci              # images: OCI layouts
   buildah            # images: OCI archives, as people make them
