@@ -46,7 +46,7 @@ trap 'rm -rf "$room"' EXIT
 triple=$(uname -m)-unknown-linux-gnu
 if [ "$seconds" -eq 0 ]; then
   build=${CARGO_TARGET_DIR:-target}
-  cargo build --locked --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$triple"
+  cargo build --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$triple"
   build=$build/$triple/debug
 else
   (cd fuzz && cargo +nightly fuzz build --target "$triple") || fail "scripts/setup.sh fuzz installs what this takes"
