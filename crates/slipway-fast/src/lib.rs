@@ -7,10 +7,29 @@
 //! a TCP connection of the hosts' own network between two. What the fast path cannot keep as it was, it leaves on the
 //! container network, for a named reason.
 //!
+//! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
+//! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
 //! - [`policy`]: who may talk to whom, how fast, and how often at once.
 
+pub mod address;
+pub mod call;
 pub mod channel;
 pub mod control;
+pub mod counts;
+pub mod epolls;
 pub mod filter;
+pub mod knock;
+pub mod note;
+pub mod park;
+pub mod peers;
+pub mod pending;
+pub mod personality;
+pub mod places;
 pub mod policy;
+pub mod reason;
+pub mod router;
+pub mod run;
+pub mod setup;
+pub mod status;
+mod sync;

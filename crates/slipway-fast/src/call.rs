@@ -1,0 +1,147 @@
+//! The trapped calls, one file each, and what they have in common.
+//!
+//! Each is carried out on a copy of its arguments and on a duplicate of its socket (`pidfd_getfd(2)`), and ends in one of four
+//! ways ([`Answer`]). A call goes on in the kernel only on sockets that the router did not hand out. That is no check that a
+//! program could slip past by changing its memory or descriptors in between: what it does with its own sockets it may do
+//! within its own node, and sockets that were handed out refuse by themselves (`SocketGuard`) what they must not do.
+
+mod accept;
+mod connect;
+mod listen;
+mod names;
+mod options;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use slipway_sys::notify::{Call, Caller, Listener};
+
+use crate::address::LONGEST;
+use crate::epolls::Epolls;
+use crate::router::Router;
+
+/// How a call ends.
+#[derive(Debug)]
+pub enum Answer {
+    /// With this result.
+    Result(Result<i64, Errno>),
+    /// In the kernel, as if it had not been trapped.
+    GoOn,
+    /// It has been answered, or its caller is gone.
+    Done,
+    /// Later: it waits for its socket.
+    Parked,
+}
+
+impl From<Errno> for Answer {
+    fn from(errno: Errno) -> Self {
+        Self::Result(Err(errno))
+    }
+}
+
+impl From<io::Error> for Answer {
+    fn from(error: io::Error) -> Self {
+        Self::Result(Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+    }
+}
+
+/// A call, who makes it, and who serves it.
+#[derive(Debug)]
+pub struct Trapped<'a> {
+    /// Serves it.
+    pub router: &'a Arc<Router>,
+    /// The node that the caller is in.
+    pub node: usize,
+    /// Where it is answered.
+    pub listener: &'a Arc<Listener>,
+    /// The call.
+    pub call: Call,
+    /// The thread that makes it.
+    pub caller: Caller,
+}
+
+impl<'a> Trapped<'a> {
+    /// Finds the caller; `None` where it is gone.
+    pub fn new(router: &'a Arc<Router>, node: usize, listener: &'a Arc<Listener>, call: Call) -> Option<Self> {
+        let caller = Caller::open(call.tid);
+        // The number may have been another's already; what was opened stays whose it is.
+        if !listener.is_waiting(call.id) {
+            return None;
+        }
+        match caller {
+            Ok(caller) => Some(Self { router, node, listener, call, caller }),
+            Err(error) => {
+                // Out of descriptors, most likely: the program must not wait for ever.
+                let _ = listener.answer(call.id, Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+                None
+            }
+        }
+    }
+
+    /// Carries the call out.
+    pub fn serve(&self, epolls: &mut Epolls) -> Answer {
+        match self.call.number {
+            libc::SYS_connect => connect::connect(self, epolls).unwrap_or_else(|answer| answer),
+            libc::SYS_accept | libc::SYS_accept4 => accept::accept(self).unwrap_or_else(|answer| answer),
+            libc::SYS_listen => listen::listen(self).unwrap_or_else(|answer| answer),
+            libc::SYS_getsockname | libc::SYS_getpeername => names::name(self).unwrap_or_else(|answer| answer),
+            libc::SYS_getsockopt => options::get(self).unwrap_or_else(|answer| answer),
+            libc::SYS_setsockopt => options::set(self).unwrap_or_else(|answer| answer),
+            libc::SYS_ioctl => names::ioctl(self).unwrap_or_else(|answer| answer),
+            number => {
+                if Epolls::changes(number) {
+                    epolls.forget();
+                }
+                Answer::GoOn
+            }
+        }
+    }
+
+    /// Gives the answer.
+    pub fn answer(&self, answer: &Answer) {
+        // A caller that is gone needs none.
+        let _ = match answer {
+            Answer::Result(result) => self.listener.answer(self.call.id, *result),
+            Answer::GoOn => self.listener.go_on(self.call.id),
+            Answer::Done | Answer::Parked => Ok(()),
+        };
+    }
+
+    /// An argument that is an `int`: the low half of its register.
+    #[expect(clippy::cast_possible_truncation, reason = "that is what the kernel does with it")]
+    #[must_use]
+    pub fn int(&self, index: usize) -> i32 {
+        (self.call.args[index] as u32).cast_signed()
+    }
+
+    /// The first argument's file.
+    fn socket(&self) -> Result<OwnedFd, Answer> {
+        Ok(self.caller.descriptor(self.int(0))?)
+    }
+
+    /// Reads an address, whose length is the argument after it.
+    fn address(&self, index: usize) -> Result<Vec<u8>, Answer> {
+        let len = usize::try_from(self.int(index + 1)).ok().filter(|len| *len <= LONGEST).ok_or(Errno::INVAL)?;
+        let mut bytes = vec![0; len];
+        self.caller.read(self.call.args[index], &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes a value where the program has room for it and says how long it is (`move_addr_to_user`, `net/socket.c`): argument
+    /// `index` is the room, the next one points to its length, which becomes the value's.
+    fn write(&self, index: usize, value: &[u8], cut: bool) -> Result<(), Answer> {
+        let [room, length] = [self.call.args[index], self.call.args[index + 1]];
+        let mut len = [0; 4];
+        self.caller.read(length, &mut len)?;
+        let len = usize::try_from(i32::from_ne_bytes(len)).map_err(|_| Errno::INVAL)?;
+        let part = &value[..value.len().min(len)];
+        if !part.is_empty() {
+            self.caller.write(room, part)?;
+        }
+        let told = u32::try_from(if cut { part.len() } else { value.len() }).unwrap_or_default();
+        self.caller.write(length, &told.to_ne_bytes())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! `getsockopt(2)` and `setsockopt(2)`, for the options on which a socket that was handed out differs from the one that the
+//! program asked for. The filter passes all others by.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use slipway_sys::sockopt::{self, Name};
+
+use super::{Answer, Trapped};
+use crate::address::write;
+use crate::note::{Note, Path};
+
+/// The longest value that is read from a program, bytes; options of TCP are shorter.
+const LONGEST: usize = 256;
+
+/// `SO_PEERPIDFD`, `SO_PASSPIDFD`, `SO_PASSRIGHTS`, `SO_NETNS_COOKIE`, `SO_BINDTOIFINDEX` (`include/uapi/asm-generic/socket.h`).
+const SO_BINDTOIFINDEX: i32 = 62;
+const SO_NETNS_COOKIE: i32 = 71;
+
+pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
+    let socket = call.socket()?;
+    let Some(note) = call.router.notes.of(&socket)? else { return Ok(Answer::GoOn) };
+    let value = value(&note, socket.as_fd(), asked(call))?;
+    // The length is the value-result argument after the value.
+    call.write(3, &value, true)?;
+    Ok(Answer::Result(Ok(0)))
+}
+
+pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
+    let socket = call.socket()?;
+    let Some(mut note) = call.router.notes.of(&socket)? else { return Ok(Answer::GoOn) };
+    let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
+    let mut bytes = vec![0; len];
+    call.caller.read(call.call.args[3], &mut bytes)?;
+    let name = asked(call);
+    if name.level == libc::SOL_SOCKET {
+        let harmless = [libc::SO_LINGER, libc::SO_PRIORITY];
+        if !harmless.contains(&name.name) {
+            return Err(Errno::PERM.into());
+        }
+        sockopt::set(&socket, name, &bytes)?;
+    } else {
+        let options = &mut note.options;
+        options.set(name, &bytes)?;
+        if note.path == Path::Tcp {
+            sockopt::set(&socket, name, &bytes)?;
+        }
+        call.router.notes.put(&socket, &note)?;
+    }
+    Ok(Answer::Result(Ok(0)))
+}
+
+fn asked(call: &Trapped<'_>) -> Name {
+    Name { level: call.int(1), name: call.int(2) }
+}
+
+fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Answer> {
+    let int = |value: i32| Ok(value.to_ne_bytes().to_vec());
+    match name {
+        Name { level: libc::SOL_SOCKET, name } => match name {
+            libc::SO_DOMAIN => int(if note.local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET }),
+            libc::SO_PROTOCOL => int(libc::IPPROTO_TCP),
+            libc::SO_PEERNAME => Ok(write(note.peer)),
+            // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
+            libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
+            SO_NETNS_COOKIE | SO_BINDTOIFINDEX | libc::SO_BINDTODEVICE | libc::SO_MARK => int(0),
+            _ => Err(Errno::NOPROTOOPT.into()),
+        },
+        _ if note.path == Path::Tcp && name.level == libc::IPPROTO_TCP => {
+            let mut bytes = vec![0; LONGEST];
+            let len = sockopt::get(socket, name, &mut bytes)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        }
+        _ if belongs(name.level, note.local) => Ok(note.options.get(name, is_open(socket))?),
+        _ => Err(Errno::NOPROTOOPT.into()),
+    }
+}
+
+/// A socket of IPv4 has no options of IPv6; one of IPv6 has both.
+fn belongs(level: i32, local: SocketAddr) -> bool {
+    level != libc::IPPROTO_IPV6 || local.is_ipv6()
+}
+
+/// False where the peer has closed its direction, and all that it sent has been read.
+fn is_open(socket: BorrowedFd<'_>) -> bool {
+    let mut byte = [0; 1];
+    !matches!(recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)))
+}

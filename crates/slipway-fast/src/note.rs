@@ -1,0 +1,151 @@
+//! What the router writes on a socket that it hands out: who it says it is.
+//!
+//! The note is in the kernel, in the socket's local storage ([`SocketStorage`]), so that there is no table to keep true:
+//! it goes where the socket goes, ends when the socket ends, outlives the router, and no program can change it.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+use slipway_sys::bpf::SocketStorage;
+
+use crate::personality::Options;
+
+/// Bytes of a note.
+pub const BYTES: usize = 128;
+
+/// The first byte, so that storage that is all zero is no note.
+const VERSION: u8 = 1;
+
+/// What data passes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// A pair of `unix(7)` sockets.
+    Pair,
+    /// A TCP connection of the host's own network.
+    Tcp,
+}
+
+/// What is known of a socket that was handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What data passes through.
+    pub path: Path,
+    /// Both ends of a connection have this number.
+    pub flow: u64,
+    /// What `getsockname(2)` says, in the form of the program's socket (mapped, where that is of IPv6).
+    pub local: SocketAddr,
+    /// What `getpeername(2)` says.
+    pub peer: SocketAddr,
+    /// False until the program has asked how its non-blocking `connect(2)` went.
+    pub told: bool,
+    /// What it set on TCP's level.
+    pub options: Options,
+}
+
+impl Note {
+    fn write(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[0] = VERSION;
+        bytes[1] = u8::from(self.path == Path::Tcp);
+        bytes[2] = u8::from(self.local.is_ipv6());
+        bytes[3] = u8::from(self.told);
+        bytes[4..12].copy_from_slice(&self.flow.to_ne_bytes());
+        put(&mut bytes[12..30], self.local);
+        put(&mut bytes[30..48], self.peer);
+        self.options.write(&mut bytes[48..]);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        if bytes[0] != VERSION {
+            return None;
+        }
+        let ipv6 = bytes[2] == 1;
+        Some(Self {
+            path: if bytes[1] == 1 { Path::Tcp } else { Path::Pair },
+            flow: u64::from_ne_bytes(*bytes[4..].first_chunk()?),
+            local: take(&bytes[12..30], ipv6)?,
+            peer: take(&bytes[30..48], ipv6)?,
+            told: bytes[3] == 1,
+            options: Options::read(&bytes[48..]),
+        })
+    }
+}
+
+/// Both addresses of a connection have the form of its socket, so one flag says it of both.
+fn put(bytes: &mut [u8], address: SocketAddr) {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..18].copy_from_slice(&address.port().to_ne_bytes());
+}
+
+fn take(bytes: &[u8], ipv6: bool) -> Option<SocketAddr> {
+    let ip = Ipv6Addr::from(*bytes.first_chunk::<16>()?);
+    let port = u16::from_ne_bytes(*bytes.get(16..)?.first_chunk()?);
+    let ip = if ipv6 { ip.into() } else { ip.to_ipv4_mapped()?.into() };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// All notes of a lab's sockets.
+#[derive(Debug)]
+pub struct Notes(SocketStorage);
+
+impl Notes {
+    /// In this storage, whose values have [`BYTES`] bytes.
+    #[must_use]
+    pub fn new(storage: SocketStorage) -> Self {
+        Self(storage)
+    }
+
+    /// The note on a socket; `None` where the router did not hand it out.
+    ///
+    /// # Errors
+    /// `ENOTSOCK` where it is no socket.
+    pub fn of(&self, socket: impl AsFd) -> io::Result<Option<Note>> {
+        Ok(self.0.get(socket.as_fd())?.and_then(|bytes| Note::read(&bytes)))
+    }
+
+    /// Writes a note on a socket, over the one that there was.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the kernel has no memory for it.
+    pub fn put(&self, socket: impl AsFd, note: &Note) -> io::Result<()> {
+        self.0.set(socket.as_fd(), &note.write())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_note_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, told: bool) {
+            let [local, peer] = if six {
+                [SocketAddr::from((ip, local.port())), SocketAddr::from((ip, port))]
+            } else {
+                [local.into(), SocketAddr::from((*local.ip(), port))]
+            };
+            let note = Note { path: Path::Pair, flow, local, peer, told, options: Options::default() };
+            prop_assert_eq!(Note::read(&note.write()), Some(note));
+        }
+
+        #[test]
+        fn no_bytes_are_too_bad(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Note::read(&bytes);
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_note() {
+        assert_eq!(Note::read(&[0; BYTES]), None);
+        assert_eq!(Note::read(&[]), None);
+    }
+}

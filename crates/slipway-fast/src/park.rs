@@ -1,0 +1,164 @@
+//! Calls that wait for their socket: `accept(2)` on a listener that blocks and has nobody in its queue.
+//!
+//! A call that is parked holds none of the program's files, or a listener that the program closes would stay open here: epoll
+//! drops a file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the call is tried again from the start.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use slipway_sys::notify::{Call, Listener};
+
+use crate::call::Trapped;
+use crate::epolls::Epolls;
+use crate::knock::Knocker;
+use crate::router::Router;
+use crate::sync::lock;
+
+/// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
+const KNOCK: u64 = 1 << 63;
+
+/// A call that waits.
+#[derive(Debug)]
+struct Park {
+    node: usize,
+    listener: Arc<Listener>,
+    call: Call,
+    deadline: Option<Instant>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Parker {
+    epoll: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the socket's cookie, which is never used again (`SO_COOKIE`), in the order in which they came.
+    parked: HashMap<u64, VecDeque<Park>>,
+    /// Sockets that are in the epoll instance.
+    watched: HashSet<u64>,
+}
+
+impl Parker {
+    /// With nothing parked.
+    ///
+    /// # Errors
+    /// As `epoll_create1(2)`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, state: Mutex::default() })
+    }
+
+    /// Parks a call until this socket is readable, at most for so long. Look at the socket once more afterwards: what came
+    /// before this may have been told already, to nobody.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`.
+    pub fn park(&self, call: &Trapped<'_>, socket: impl AsFd, patience: Option<Duration>) -> io::Result<()> {
+        let cookie = rustix::net::sockopt::socket_cookie(&socket)?;
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let park = Park { node: call.node, listener: Arc::clone(call.listener), call: call.call, deadline };
+        let mut state = lock(&self.state);
+        state.parked.entry(cookie).or_default().push_back(park);
+        let events = EventFlags::IN | EventFlags::ET;
+        let data = EventData::new_u64(cookie);
+        if state.watched.insert(cookie) {
+            match epoll::add(&self.epoll, &socket, data, events) {
+                // An entry of the same number and file, whose descriptor was closed.
+                Err(Errno::EXIST) => epoll::modify(&self.epoll, &socket, data, events)?,
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a call back that was parked; false where it has been served already.
+    pub fn take_back(&self, call: &Trapped<'_>, socket: impl AsFd) -> io::Result<bool> {
+        let cookie = rustix::net::sockopt::socket_cookie(&socket)?;
+        let mut state = lock(&self.state);
+        let Some(parked) = state.parked.get_mut(&cookie) else { return Ok(false) };
+        let is_it = |park: &Park| park.call.id == call.call.id && Arc::ptr_eq(&park.listener, call.listener);
+        let Some(at) = parked.iter().position(is_it) else { return Ok(false) };
+        parked.remove(at);
+        Ok(true)
+    }
+
+    /// Tells the router should this knock end before it is accepted.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`.
+    pub fn mind(&self, knocker: &Knocker, flow: u64) -> io::Result<()> {
+        let events = EventFlags::RDHUP | EventFlags::ONESHOT;
+        let data = EventData::new_u64(KNOCK | flow);
+        match epoll::add(&self.epoll, &knocker.socket, data, events) {
+            Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, &knocker.socket, data, events)?),
+            other => Ok(other?),
+        }
+    }
+
+    /// No longer.
+    pub fn mind_no_more(&self, knocker: &Knocker) {
+        // One that was never minded is as good.
+        let _ = epoll::delete(&self.epoll, &knocker.socket);
+    }
+
+    /// Serves calls as their sockets become ready, for ever.
+    pub fn run(&self, router: &Arc<Router>) {
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
+        loop {
+            let next = lock(&self.state).parked.values().flatten().filter_map(|park| park.deadline).min();
+            let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
+            let wait =
+                wait.map(|wait| Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() });
+            let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
+                Ok(ready) => ready,
+                Err(Errno::INTR) => 0,
+                Err(_) => return,
+            };
+            for event in &events[..ready] {
+                let data = event.data.u64();
+                if data & KNOCK == 0 {
+                    self.serve(router, data);
+                } else {
+                    router.unheard(data & !KNOCK);
+                }
+            }
+            self.expire();
+        }
+    }
+
+    fn serve(&self, router: &Arc<Router>, cookie: u64) {
+        let parked = lock(&self.state).parked.remove(&cookie).unwrap_or_default();
+        let mut epolls = Epolls::default();
+        for park in parked {
+            // One that is gone was interrupted, or killed; one that finds nothing parks itself again.
+            let Some(call) = Trapped::new(router, park.node, &park.listener, park.call) else { continue };
+            let answer = call.serve(&mut epolls);
+            call.answer(&answer);
+        }
+    }
+
+    fn expire(&self) {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        lock(&self.state).parked.retain(|_, parked| {
+            let (over, wait) = std::mem::take(parked)
+                .into_iter()
+                .partition::<VecDeque<_>, _>(|park| park.deadline.is_some_and(|deadline| deadline <= now));
+            late.extend(over);
+            *parked = wait;
+            !parked.is_empty()
+        });
+        for park in late {
+            // A caller that is gone needs no answer.
+            let _ = park.listener.answer(park.call.id, Err(Errno::AGAIN));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Connections that wait to be accepted.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::knock::Knocker;
+use crate::note::Path;
+use crate::sync::lock;
+
+/// A connection that is announced by a knock.
+#[derive(Debug)]
+pub struct Pending {
+    /// The server's end; `None` for the moment that the other host's router is being told in.
+    pub end: Option<OwnedFd>,
+    /// What it is.
+    pub path: Path,
+    /// Its number.
+    pub flow: u64,
+    /// The client's virtual address.
+    pub client: SocketAddr,
+    /// What it asked for.
+    pub server: SocketAddr,
+    /// Who knocks for it.
+    pub knocker: Arc<Knocker>,
+}
+
+/// All of a host, by the node of the server and the address that the knock comes from.
+#[derive(Debug, Default)]
+pub struct AllPending {
+    all: Mutex<HashMap<Key, Pending>>,
+    changed: Condvar,
+}
+
+type Key = (usize, SocketAddr);
+
+impl AllPending {
+    /// Adds one. It is there before its knock is, or the knock would be taken for a connection.
+    pub fn add(&self, node: usize, pending: Pending) {
+        lock(&self.all).insert((node, pending.knocker.address), pending);
+    }
+
+    /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
+    pub fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+        let key = (node, from);
+        let mut all = lock(&self.all);
+        while all.get(&key)?.end.is_none() {
+            all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner);
+        }
+        all.remove(&key)
+    }
+
+    /// Does something about one that nobody has taken yet; `None` where somebody has.
+    pub fn with<T>(&self, node: usize, from: SocketAddr, flow: u64, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+        let done = lock(&self.all).get_mut(&(node, from)).filter(|pending| pending.flow == flow).map(act);
+        self.changed.notify_all();
+        done
+    }
+
+    /// Takes one back whose knock failed, or ended.
+    pub fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Pending> {
+        let mut all = lock(&self.all);
+        let is_it = all.get(&(node, from)).is_some_and(|pending| pending.flow == flow);
+        let pending = if is_it { all.remove(&(node, from)) } else { None };
+        drop(all);
+        self.changed.notify_all();
+        pending
+    }
+
+    /// Where the connection of this number waits.
+    pub fn find(&self, flow: u64) -> Option<Key> {
+        lock(&self.all).iter().find(|(_, pending)| pending.flow == flow).map(|(key, _)| *key)
+    }
+
+    /// How many wait.
+    pub fn count(&self) -> usize {
+        lock(&self.all).len()
+    }
+}

@@ -1,0 +1,263 @@
+//! What a socket that is none of TCP says when it is asked as one (`tcp(7)`, `ip(7)`, `ipv6(7)`).
+//!
+//! Programs set options of TCP and read them back. Those that change how a connection of TCP works (`TCP_NODELAY`, the
+//! times of its keep-alive) have nothing to change where there is no network, and are only kept; what a pair of sockets
+//! cannot have at all is refused as by a kernel that was built without it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use slipway_sys::sockopt::{self, Name};
+
+/// Numbers that are kept, and the least and the most that each may be (`do_tcp_setsockopt`, `net/ipv4/tcp.c`).
+const KEPT: [(Name, i32, i32); 10] = [
+    (tcp(libc::TCP_NODELAY), i32::MIN, i32::MAX),
+    (tcp(libc::TCP_CORK), i32::MIN, i32::MAX),
+    (tcp(libc::TCP_KEEPIDLE), 1, 32767),
+    (tcp(libc::TCP_KEEPINTVL), 1, 32767),
+    (tcp(libc::TCP_KEEPCNT), 1, 127),
+    (tcp(libc::TCP_USER_TIMEOUT), 0, i32::MAX),
+    (tcp(libc::TCP_QUICKACK), i32::MIN, i32::MAX),
+    (tcp(libc::TCP_NOTSENT_LOWAT), i32::MIN, i32::MAX),
+    (Name { level: libc::IPPROTO_IP, name: libc::IP_TOS }, 0, 255),
+    (Name { level: libc::IPPROTO_IPV6, name: libc::IPV6_TCLASS }, -1, 255),
+];
+
+/// Those that are true or false, whatever number was set.
+const SWITCHES: [i32; 3] = [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK];
+
+const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
+/// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
+const CONGESTION_BYTES: usize = 16;
+
+/// What a segment holds on Ethernet, with time stamps: 1500 less 40 and 12.
+const SEGMENT: i32 = 1448;
+
+const fn tcp(name: i32) -> Name {
+    Name { level: libc::IPPROTO_TCP, name }
+}
+
+/// What a program set, or would find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    kept: [i32; KEPT.len()],
+    congestion: [u8; CONGESTION_BYTES],
+}
+
+impl Options {
+    /// As they are on a socket of TCP.
+    #[must_use]
+    pub fn of(socket: impl AsFd) -> Self {
+        let socket = socket.as_fd();
+        let mut options = Self::default();
+        for (value, (name, ..)) in options.kept.iter_mut().zip(KEPT) {
+            // One that this kernel does not know stays at zero, and is nobody's.
+            *value = sockopt::int(socket, name).unwrap_or_default();
+        }
+        let _ = sockopt::get(socket, CONGESTION, &mut options.congestion);
+        options
+    }
+
+    /// Sets them on a socket of TCP, as far as they are not what a new one has.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn apply(&self, to: impl AsFd) -> io::Result<()> {
+        let to = to.as_fd();
+        let has = Self::of(to);
+        for ((name, ..), (wanted, has)) in KEPT.iter().zip(self.kept.iter().zip(has.kept)) {
+            if *wanted != has {
+                sockopt::set(to, *name, &wanted.to_ne_bytes())?;
+            }
+        }
+        if self.congestion != has.congestion {
+            sockopt::set(to, CONGESTION, &self.congestion)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, bytes: &mut [u8]) {
+        for (chunk, value) in bytes.chunks_exact_mut(4).zip(self.kept) {
+            chunk.copy_from_slice(&value.to_ne_bytes());
+        }
+        let end = KEPT.len() * 4;
+        bytes[end..end + CONGESTION_BYTES].copy_from_slice(&self.congestion);
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let mut options = Self::default();
+        for (value, chunk) in options.kept.iter_mut().zip(bytes.as_chunks().0) {
+            *value = i32::from_ne_bytes(*chunk);
+        }
+        if let Some(congestion) = bytes.get(KEPT.len() * 4..).and_then(<[u8]>::first_chunk) {
+            options.congestion = *congestion;
+        }
+        options
+    }
+
+    /// What `getsockopt(2)` gives, at most as many bytes as are asked for. `open` is false where the peer has ended.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` for an option that there is not.
+    pub fn get(&self, name: Name, open: bool) -> Result<Vec<u8>, Errno> {
+        if let Some(at) = KEPT.iter().position(|(kept, ..)| *kept == name) {
+            return Ok(self.kept[at].to_ne_bytes().to_vec());
+        }
+        match name {
+            CONGESTION => Ok(self.congestion.to_vec()),
+            Name { level: libc::IPPROTO_TCP, name: libc::TCP_MAXSEG } => Ok(SEGMENT.to_ne_bytes().to_vec()),
+            Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => Ok(info(open)),
+            Name { level: libc::IPPROTO_IP, name: libc::IP_TTL }
+            | Name { level: libc::IPPROTO_IPV6, name: libc::IPV6_UNICAST_HOPS } => Ok(64_i32.to_ne_bytes().to_vec()),
+            _ => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    /// What `setsockopt(2)` does.
+    ///
+    /// # Errors
+    /// `EINVAL` for a value that TCP refuses, `ENOPROTOOPT` for an option that there is not, `ENOENT` for congestion control
+    /// other than the connection has: there is none to change.
+    pub fn set(&mut self, name: Name, value: &[u8]) -> Result<(), Errno> {
+        if name == CONGESTION {
+            let asked = value.split(|byte| *byte == 0).next().unwrap_or_default();
+            let has = self.congestion.split(|byte| *byte == 0).next().unwrap_or_default();
+            return if asked == has { Ok(()) } else { Err(Errno::NOENT) };
+        }
+        let at = KEPT.iter().position(|(kept, ..)| *kept == name).ok_or(Errno::NOPROTOOPT)?;
+        let number = match value.first_chunk() {
+            Some(bytes) => i32::from_ne_bytes(*bytes),
+            // One byte is enough for options of IP (`do_ip_setsockopt`), not for those of TCP.
+            None if name.level != libc::IPPROTO_TCP && !value.is_empty() => i32::from(value[0]),
+            None => return Err(Errno::INVAL),
+        };
+        let (_, least, most) = KEPT[at];
+        if !(least..=most).contains(&number) {
+            return Err(Errno::INVAL);
+        }
+        let switch = name.level == libc::IPPROTO_TCP && SWITCHES.contains(&name.name);
+        self.kept[at] = if switch { i32::from(number != 0) } else { number };
+        Ok(())
+    }
+}
+
+/// `struct tcp_info` (`include/uapi/linux/tcp.h`) of a connection that nothing ever happens to.
+fn info(open: bool) -> Vec<u8> {
+    /// `TCP_ESTABLISHED`, `TCP_CLOSE_WAIT` (`include/net/tcp_states.h`).
+    const STATES: [u8; 2] = [8, 1];
+    let mut bytes = vec![0; 248];
+    let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());
+    let segment = SEGMENT.unsigned_abs();
+    put(8, 200_000); // tcpi_rto, microseconds: its least
+    put(16, segment); // tcpi_snd_mss
+    put(20, segment); // tcpi_rcv_mss
+    put(60, 1500); // tcpi_pmtu
+    put(68, 10); // tcpi_rtt, microseconds
+    put(72, 5); // tcpi_rttvar
+    put(76, i32::MAX.unsigned_abs()); // tcpi_snd_ssthresh: never reached
+    put(80, 10); // tcpi_snd_cwnd
+    put(84, segment); // tcpi_advmss
+    put(88, 3); // tcpi_reordering
+    bytes[0] = STATES[usize::from(open)];
+    bytes
+}
+
+/// Options of `SOL_SOCKET` that a program set before it connected, and that its new socket is to have.
+const CARRIED: [i32; 7] = [
+    libc::SO_KEEPALIVE,
+    libc::SO_OOBINLINE,
+    libc::SO_RCVLOWAT,
+    libc::SO_LINGER,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    libc::SO_PRIORITY,
+];
+
+/// Which sizes of buffers a program has set itself; Linux 5.15 (`include/uapi/asm-generic/socket.h`).
+const SO_BUF_LOCK: i32 = 72;
+
+/// Gives a new socket what was set on the one that it takes the place of. Sizes of buffers pass only where the program set
+/// them (`SO_BUF_LOCK`): the defaults of the two kinds of sockets differ.
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub fn carry(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+    const NOTHING: [u8; 16] = [0; 16];
+    let (from, to) = (from.as_fd(), to.as_fd());
+    for name in CARRIED {
+        let name = Name { level: libc::SOL_SOCKET, name };
+        let mut value = NOTHING;
+        let len = sockopt::get(from, name, &mut value)?;
+        let default = name.name == libc::SO_RCVLOWAT && value[..len] == 1_i32.to_ne_bytes();
+        if value != NOTHING && !default {
+            sockopt::set(to, name, &value[..len])?;
+        }
+    }
+    let socket = |name| Name { level: libc::SOL_SOCKET, name };
+    let locked = sockopt::int(from, socket(SO_BUF_LOCK)).unwrap_or_default();
+    // SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK (`include/uapi/linux/socket.h`). The kernel doubles what is set.
+    for (lock, name) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
+        if locked & lock != 0 {
+            let half = sockopt::int(from, socket(name))? / 2;
+            sockopt::set(to, socket(name), &half.to_ne_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair, sockopt as typed};
+
+    use super::*;
+
+    fn pair_and_tcp() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+        let (ours, _) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).expect("a pair");
+        (ours, socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket"))
+    }
+
+    #[test]
+    fn what_was_set_on_tcp_is_found_and_kept() {
+        let (_, socket) = pair_and_tcp();
+        typed::set_tcp_nodelay(&socket, true).expect("set");
+        let mut options = Options::of(&socket);
+        assert_eq!(options.get(tcp(libc::TCP_NODELAY), true), Ok(1_i32.to_ne_bytes().to_vec()));
+        options.set(tcp(libc::TCP_KEEPIDLE), &77_i32.to_ne_bytes()).expect("in range");
+        let mut bytes = [0; 80];
+        options.write(&mut bytes);
+        assert_eq!(Options::read(&bytes), options);
+        assert_eq!(options.get(tcp(libc::TCP_KEEPIDLE), true), Ok(77_i32.to_ne_bytes().to_vec()));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_as_tcp_refuses_them() {
+        let (_, socket) = pair_and_tcp();
+        let mut options = Options::of(&socket);
+        for value in [0, 32768, -1] {
+            let ours = options.set(tcp(libc::TCP_KEEPIDLE), &i32::to_ne_bytes(value));
+            let theirs = sockopt::set(&socket, tcp(libc::TCP_KEEPIDLE), &i32::to_ne_bytes(value));
+            assert_eq!(
+                ours.err().map(Errno::raw_os_error),
+                theirs.err().and_then(|error| error.raw_os_error()),
+                "{value}"
+            );
+        }
+        assert_eq!(options.set(tcp(libc::TCP_NODELAY), &[1]), Err(Errno::INVAL));
+        assert_eq!(options.set(tcp(9999), &[0; 4]), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.get(tcp(9999), true), Err(Errno::NOPROTOOPT));
+    }
+
+    #[test]
+    fn options_of_the_socket_itself_pass_on() {
+        let (pair, socket) = pair_and_tcp();
+        typed::set_socket_keepalive(&socket, true).expect("set");
+        typed::set_socket_recv_buffer_size(&socket, 50_000).expect("set");
+        let before = typed::socket_send_buffer_size(&pair).expect("read");
+        carry(&socket, &pair).expect("carried");
+        assert!(typed::socket_keepalive(&pair).expect("read"));
+        assert_eq!(typed::socket_recv_buffer_size(&pair).expect("read"), 100_000);
+        assert_eq!(typed::socket_send_buffer_size(&pair).expect("read"), before, "it was never set");
+    }
+}

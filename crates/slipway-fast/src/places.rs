@@ -1,0 +1,54 @@
+//! Where every virtual address of a lab lives.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A node's interface on a fast network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Index of the node in the lab.
+    pub node: usize,
+    /// Index of the virtual host that it is on.
+    pub host: usize,
+    /// Index of the network.
+    pub network: usize,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    by_address: HashMap<IpAddr, Place>,
+    by_interface: HashMap<(usize, usize, bool), IpAddr>,
+}
+
+impl Places {
+    /// Where an address lives.
+    #[must_use]
+    pub fn of(&self, ip: IpAddr) -> Option<Place> {
+        self.by_address.get(&ip).copied()
+    }
+
+    /// A node's address on a network, of one family.
+    #[must_use]
+    pub fn address(&self, node: usize, network: usize, ipv6: bool) -> Option<IpAddr> {
+        self.by_interface.get(&(node, network, ipv6)).copied()
+    }
+
+    /// A node's addresses, on all networks.
+    pub fn addresses(&self, node: usize) -> impl Iterator<Item = IpAddr> {
+        self.by_address.iter().filter(move |(_, place)| place.node == node).map(|(ip, _)| *ip)
+    }
+}
+
+impl FromIterator<(IpAddr, Place)> for Places {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, Place)>>(all: I) -> Self {
+        let mut places = Self::default();
+        for (ip, place) in all {
+            places.by_address.insert(ip, place);
+            places.by_interface.insert((place.node, place.network, ip.is_ipv6()), ip);
+        }
+        places
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a connection is not on the fast path.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a call was left to the container network. Each is counted, and shown by `slipway fast status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The socket is not one of TCP (UDP, MPTCP, raw).
+    NotTcp,
+    /// The address is none of a node on a fast network: loopback, the node's own, or outside.
+    NotANode,
+    /// The other node is on another host, and no connection to its router could be had.
+    NoRouter,
+    /// The pair is under conditions, which the fast path does not keep.
+    Conditions,
+    /// Policy says so; what it says holds on the container network too.
+    Policy,
+    /// The listener's queue is full, or it did not answer in time.
+    Backlog,
+    /// The socket is asynchronous (`O_ASYNC`): signals of the old file would be lost.
+    Asynchronous,
+    /// A restart of the router, or too many of something: what is had in no other way is had slowly.
+    Exhausted,
+}
+
+impl Reason {
+    /// All there are.
+    pub const ALL: [Self; 8] = [
+        Self::NotTcp,
+        Self::NotANode,
+        Self::NoRouter,
+        Self::Conditions,
+        Self::Policy,
+        Self::Backlog,
+        Self::Asynchronous,
+        Self::Exhausted,
+    ];
+
+    /// For people.
+    #[must_use]
+    pub fn account(self) -> &'static str {
+        match self {
+            Self::NotTcp => "the socket is not one of TCP",
+            Self::NotANode => "the address is no other node's on a fast network",
+            Self::NoRouter => "the router of the other host cannot be reached",
+            Self::Conditions => "the pair is under conditions",
+            Self::Policy => "policy forbids it",
+            Self::Backlog => "the listener's queue is full",
+            Self::Asynchronous => "the socket sends signals (O_ASYNC)",
+            Self::Exhausted => "the router lacked descriptors or memory",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.account())
+    }
+}

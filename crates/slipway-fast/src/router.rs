@@ -1,0 +1,289 @@
+//! The router of a virtual host: it sets up the connections of the host's nodes, and is out of their way afterwards.
+//!
+//! There is a thread for every tree of programs, which sleeps in the kernel until one of them makes a call that is trapped, and
+//! then runs on that program's processor (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`): a call costs two switches and no wake-up of
+//! another core. Threads share little: what they know of sockets is written on the sockets.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::{fmt, io, thread};
+
+use rustix::io::Errno;
+use slipway_sys::notify::Listener;
+use slipway_sys::sockopt::{self, Name};
+
+use crate::call::{Answer, Trapped};
+use crate::channel::{Asked, Open, Reason as Refusal};
+use crate::counts::Counts;
+use crate::epolls::{Epolls, Registrar};
+use crate::knock::{Knocker, Knockers};
+use crate::note::{Notes, Path};
+use crate::park::Parker;
+use crate::peers::Peers;
+use crate::pending::{AllPending, Pending};
+use crate::places::{Place, Places};
+use crate::policy::{Decision, Policy};
+use crate::reason::Reason;
+
+/// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
+const SO_PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: 83 };
+
+/// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
+const PORTS: std::ops::Range<u16> = 32768..61000;
+
+/// Marks the numbers that other hosts' routers give to connections, so that they are none of this one's.
+const REMOTE: u64 = 1 << 62;
+
+/// A thread that serves a tree of programs needs little.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Asks for more sockets to knock with.
+struct More(Box<dyn Fn(usize) + Send + Sync>);
+
+impl fmt::Debug for More {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("More")
+    }
+}
+
+/// What the threads of a router share.
+#[derive(Debug)]
+pub struct Router {
+    /// The virtual host that it is of.
+    pub host: usize,
+    /// Where virtual addresses live.
+    pub places: Places,
+    /// What is written on sockets that were handed out.
+    pub notes: Notes,
+    /// What happened so far.
+    pub counts: Counts,
+    /// Calls that wait.
+    pub parker: Parker,
+    /// Who mends epoll instances.
+    pub registrar: Registrar,
+    /// Held while one thread accepts.
+    pub accepting: Mutex<()>,
+    /// The other hosts.
+    pub peers: Peers,
+    policy: Policy,
+    more: More,
+    knockers: Knockers,
+    pending: AllPending,
+    /// Nodes whose links are under conditions.
+    conditioned: RwLock<HashSet<usize>>,
+    flows: AtomicU64,
+    ports: AtomicU16,
+}
+
+impl Router {
+    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out.
+    ///
+    /// # Errors
+    /// When the kernel has no threads or epoll instances left.
+    pub fn start(
+        host: usize,
+        places: Places,
+        policy: Policy,
+        notes: Notes,
+        peers: Peers,
+        more: impl Fn(usize) + Send + Sync + 'static,
+    ) -> io::Result<Arc<Self>> {
+        let router = Arc::new(Self {
+            host,
+            places,
+            notes,
+            peers,
+            policy,
+            more: More(Box::new(more)),
+            counts: Counts::default(),
+            parker: Parker::new()?,
+            registrar: Registrar::start()?,
+            accepting: Mutex::new(()),
+            knockers: Knockers::default(),
+            pending: AllPending::default(),
+            conditioned: RwLock::default(),
+            flows: AtomicU64::new(1),
+            ports: AtomicU16::new(0),
+        });
+        let parking = Arc::clone(&router);
+        thread::Builder::new()
+            .name("parker".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || parking.parker.run(&parking))?;
+        Ok(router)
+    }
+
+    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended.
+    ///
+    /// # Errors
+    /// When the kernel has no threads left.
+    pub fn serve(self: &Arc<Self>, node: usize, listener: Listener) -> io::Result<()> {
+        let router = Arc::clone(self);
+        let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
+        serving.spawn(move || {
+            let listener = Arc::new(listener);
+            // Before Linux 6.6 the scheduler chooses, which is only slower.
+            let _ = listener.wake_on_the_callers_core();
+            let mut epolls = Epolls::default();
+            loop {
+                match listener.receive() {
+                    Ok(Some(call)) => {
+                        let Some(call) = Trapped::new(&router, node, &listener, call) else { continue };
+                        let answer = call.serve(&mut epolls);
+                        call.answer(&answer);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(None) | Err(_) => return,
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Adds a socket to knock with, made in the node's namespace.
+    pub fn add_knocker(&self, node: usize, knocker: Knocker) {
+        self.knockers.put(node, Arc::new(knocker));
+    }
+
+    /// Forgets a node that has ended.
+    pub fn forget(&self, node: usize) {
+        self.knockers.forget(node);
+    }
+
+    /// Says which nodes' links are under conditions from now on.
+    pub fn condition(&self, nodes: HashSet<usize>) {
+        *self.conditioned.write().unwrap_or_else(std::sync::PoisonError::into_inner) = nodes;
+    }
+
+    /// Whether a connection may take the fast path at all.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub(crate) fn admits(&self, client: usize, server: Place, port: u16) -> Result<(), Reason> {
+        let conditioned = self.conditioned.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if conditioned.contains(&client) || conditioned.contains(&server.node) {
+            return Err(Reason::Conditions);
+        }
+        match self.policy.decide(client, server.node, port) {
+            // What it may do at most is not held to here.
+            Decision::Allow(terms) if terms.rule.is_none() => Ok(()),
+            Decision::Allow(_) | Decision::Deny(_) => Err(Reason::Policy),
+        }
+    }
+
+    /// A port for a client that chose none. Two connections have the same one only when as many as there are came in between.
+    pub(crate) fn next_port(&self) -> u16 {
+        PORTS.start + self.ports.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start)
+    }
+
+    pub(crate) fn next_flow(&self) -> u64 {
+        self.flows.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        let knocker = self.knockers.take(node, ipv6);
+        if knocker.is_none() {
+            (self.more.0)(node);
+        }
+        knocker
+    }
+
+    /// Ends a knock, and keeps who knocked for the next.
+    pub(crate) fn rest(&self, node: usize, knocker: Arc<Knocker>) {
+        self.parker.mind_no_more(&knocker);
+        knocker.rest();
+        self.knockers.put(node, knocker);
+    }
+
+    /// Knocks for a connection. It may be accepted before this returns.
+    pub(crate) fn announce(&self, node: usize, pending: Pending) -> Result<(), Errno> {
+        let (server, flow, knocker) = (pending.server, pending.flow, Arc::clone(&pending.knocker));
+        self.pending.add(node, pending);
+        let heard = knocker.knock(server).and_then(|()| {
+            // Whoever accepted it already had it rest, and it may be out for another by now.
+            let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
+            minded.unwrap_or(Ok(())).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        });
+        // One that was heard late was heard nevertheless.
+        if heard.is_err() && self.withdraw(node, knocker.address, flow) { heard } else { Ok(()) }
+    }
+
+    /// Takes a connection back; false where it has been accepted.
+    fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> bool {
+        let pending = self.pending.withdraw(node, from, flow);
+        let found = pending.is_some();
+        if let Some(pending) = pending {
+            self.rest(node, pending.knocker);
+        }
+        found
+    }
+
+    pub(crate) fn take_pending(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+        self.pending.take(node, from)
+    }
+
+    /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
+    pub(crate) fn unheard(&self, flow: u64) {
+        if let Some((node, from)) = self.pending.find(flow) {
+            self.withdraw(node, from, flow);
+        }
+    }
+
+    /// Connections that wait to be accepted.
+    pub fn waiting(&self) -> usize {
+        self.pending.count()
+    }
+
+    /// The router of another host asks for a server of this one.
+    pub(crate) fn asked(&self, asked: Asked) {
+        // A caller that is gone needs no answer.
+        let _ = match self.announce_for(&asked.open) {
+            Ok((node, from)) => {
+                let flow = asked.open.flow | REMOTE;
+                asked.accept().map(|stream| {
+                    self.counts.taken(Path::Tcp);
+                    self.pending.with(node, from, flow, |pending| pending.end = Some(stream.into()));
+                })
+            }
+            Err(refusal) => asked.refuse(refusal),
+        };
+    }
+
+    fn announce_for(&self, open: &Open) -> Result<(usize, SocketAddr), Refusal> {
+        let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
+        let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
+        // Both sides see to it: what one of them does not know yet, the other may.
+        self.admits(client.node, at, open.server.port()).map_err(|reason| match reason {
+            Reason::Policy => Refusal::Policy,
+            _ => Refusal::NotServed,
+        })?;
+        let knocker = self.knocker(at.node, open.server.is_ipv6()).ok_or(Refusal::Resources)?;
+        let from = knocker.address;
+        let [client, server] = [open.client, open.server];
+        let flow = open.flow | REMOTE;
+        let pending = Pending { end: None, path: Path::Tcp, flow, client, server, knocker };
+        match self.announce(at.node, pending) {
+            Ok(()) => Ok((at.node, from)),
+            Err(Errno::CONNREFUSED) => Err(Refusal::NobodyListens),
+            Err(Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT) => Err(Refusal::Backlog),
+            Err(_) => Err(Refusal::Resources),
+        }
+    }
+
+    /// `connect(2)` to `AF_UNSPEC` on a connection that was handed out.
+    #[expect(clippy::unused_self, reason = "what it takes the place of comes from the router")]
+    pub(crate) fn unconnect(&self, _call: &Trapped<'_>, _ipv6: bool) -> Result<Answer, Answer> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+}
+
+/// Keeps descriptors from passing between nodes through a pair.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 6.16.
+pub(crate) fn seal(end: impl AsFd) -> io::Result<()> {
+    sockopt::set(end, SO_PASSRIGHTS, &0_i32.to_ne_bytes())
+}

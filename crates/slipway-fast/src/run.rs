@@ -1,0 +1,73 @@
+//! A router's life: what it begins with, what it is told, what it says of itself.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
+use slipway_sys::notify::Listener;
+
+use crate::channel::{Acceptor, Limits, Pool};
+use crate::control::{Order, Report, RouterEnd};
+use crate::knock::Knocker;
+use crate::note::Notes;
+use crate::peers::{Peers, WARM};
+use crate::router::Router;
+use crate::setup::RouterSetup;
+use crate::status::Status;
+
+/// Serves until the anchor ends.
+///
+/// # Errors
+/// When the kernel lacks what it needs, or the anchor says what is no order.
+pub fn run(setup: RouterSetup) -> io::Result<()> {
+    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, policy, control, .. } = setup;
+    let control = Arc::new(control);
+    let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
+    let asking = Arc::clone(&control);
+    let more = move |node| {
+        // An anchor that is gone ends the router soon.
+        let _ = asking.report(&Report::MoreKnockers { node });
+    };
+    let router = Router::start(host, places, policy, Notes::new(notes), Peers::new(pool), more)?;
+    let _acceptor = match accepts_at {
+        None => None,
+        Some(at) => {
+            let serving = Arc::clone(&router);
+            let listener = TcpListener::bind(at)?;
+            Some(Acceptor::start(listener, key, hello, Limits::default(), move |asked| serving.asked(asked))?)
+        }
+    };
+    control.report(&Report::Ready)?;
+    while let Some(order) = control.hear()? {
+        obey(&router, &control, order)?;
+    }
+    Ok(())
+}
+
+fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order) -> io::Result<()> {
+    match order {
+        Order::Listener { node, listener } => router.serve(node, Listener::from(listener))?,
+        Order::Knockers { node, sockets } => {
+            for socket in sockets {
+                add_knocker(router, node, socket)?;
+            }
+        }
+        Order::Conditions { nodes } => router.condition(nodes.into_iter().collect()),
+        Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
+        Order::Status => control.status(&serde_json::to_string(&Status::of(router)?)?)?,
+    }
+    Ok(())
+}
+
+fn add_knocker(router: &Router, node: usize, socket: OwnedFd) -> io::Result<()> {
+    let ipv6 = socket_domain(&socket)? == AddressFamily::INET6;
+    match router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6) {
+        Some(ip) => router.add_knocker(node, Knocker::new(socket, ip)?),
+        // A node without an address of this family has no listeners to knock at.
+        None => drop(socket),
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What a router says of itself.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Tally;
+use crate::router::Router;
+
+/// How a router is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Index of its host in the lab.
+    pub host: usize,
+    /// Since it started.
+    pub connections: Tally,
+    /// Connections that wait to be accepted.
+    pub waiting: usize,
+    /// How it stands with routers of other hosts.
+    pub peers: Vec<Peer>,
+}
+
+/// Another router.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Index of its host.
+    pub host: u32,
+    /// Connections that are ready.
+    pub ready: usize,
+    /// Why there are not as many as there should be.
+    pub trouble: Option<String>,
+}
+
+impl Status {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// None so far; where the kernel is asked, as it answers.
+    pub fn of(router: &Router) -> io::Result<Self> {
+        Ok(Self {
+            host: router.host,
+            connections: router.counts.tally(),
+            waiting: router.waiting(),
+            peers: router.peers.standing(),
+        })
+    }
+}

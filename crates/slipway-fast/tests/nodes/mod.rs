@@ -1,0 +1,95 @@
+//! Two nodes joined by a veth pair, and the router of their host. Needs root.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use slipway_fast::filter::filter;
+use slipway_fast::knock::Knocker;
+use slipway_fast::note::{self, Notes};
+use slipway_fast::peers::Peers;
+use slipway_fast::places::Place;
+use slipway_fast::policy::Policy;
+use slipway_fast::router::Router;
+use slipway_sys::bpf::SocketStorage;
+use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::ns::{create_net, with_net};
+
+/// The first node's address.
+pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
+/// The second's.
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
+
+const LO: u32 = 1;
+const ETH0: u32 = 10;
+const KNOCKERS: usize = 64;
+
+/// Two nodes and their router.
+pub(crate) struct Lab {
+    /// Serves both.
+    pub(crate) router: Arc<Router>,
+    nets: [OwnedFd; 2],
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let nets = [(); 2].map(|()| create_net().expect("these tests need root, to make network namespaces"));
+        let open = |net: &OwnedFd| with_net(net.as_fd(), Netlink::open).expect("enters").expect("a socket opens");
+        let [mut near, mut far] = [open(&nets[0]), open(&nets[1])];
+        let link = NewLink { name: "eth0".into(), index: Some(ETH0), up: true, ..NewLink::default() };
+        let peer = Peer { name: "eth0".into(), index: Some(ETH0), net: Some(nets[1].as_fd()), ..Peer::default() };
+        near.run(&[Request::AddVeth(Veth { link, peer })]).expect("makes a pair");
+        for (netlink, own) in [(&mut near, CLIENT), (&mut far, SERVER)] {
+            let up = |index| Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() });
+            let add = Request::AddAddress { index: ETH0, address: IpAddr::V4(own), prefix: 24, subnet_route: true };
+            netlink.run(&[up(LO), up(ETH0), add]).expect("an address");
+        }
+        let places = [CLIENT, SERVER].into_iter().enumerate();
+        let places = places.map(|(node, ip)| (IpAddr::V4(ip), Place { node, host: 0, network: 0 })).collect();
+        let storage = SocketStorage::create("notes", note::BYTES).expect("root may make a map");
+        let router = Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), |_| {})
+            .expect("it starts");
+        for _ in 0..KNOCKERS {
+            let flags = SocketFlags::CLOEXEC;
+            let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+            let socket = with_net(nets[1].as_fd(), make).expect("enters").expect("a socket");
+            router.add_knocker(1, Knocker::new(socket, SERVER.into()).expect("bound"));
+        }
+        Self { router, nets }
+    }
+
+    /// Runs a program in the first node, to its end.
+    pub(crate) fn client<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
+        self.runs(0, program).join().expect("it ran")
+    }
+
+    /// In the second.
+    pub(crate) fn server<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
+        self.runs(1, program).join().expect("it ran")
+    }
+
+    /// In the second, while the test goes on.
+    pub(crate) fn server_runs<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.runs(1, program)
+    }
+
+    fn runs<T: Send + 'static>(&self, node: usize, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let net = self.nets[node].try_clone().expect("a copy");
+        let (listeners, listener) = sync_channel(0);
+        let (served, serving) = sync_channel(0);
+        let running = thread::spawn(move || {
+            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
+            listeners.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
+            serving.recv().expect("it is served");
+            program()
+        });
+        // Its threads come from here, where there is no filter.
+        self.router.serve(node, listener.recv().expect("there is a listener")).expect("a thread");
+        served.send(()).expect("it waits");
+        running
+    }
+}
