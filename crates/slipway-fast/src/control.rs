@@ -260,6 +260,13 @@ impl RouterEnd {
     }
 }
 
+impl From<OwnedFd> for RouterEnd {
+    /// Takes over an end that came from elsewhere: what is on it is checked as it comes.
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
 impl AsFd for RouterEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
