@@ -158,6 +158,16 @@ fn data() {
 }
 
 #[test]
+fn endings() {
+    all_see_the_same("endings");
+}
+
+#[test]
+fn failing() {
+    all_see_the_same("failing");
+}
+
+#[test]
 fn refusals() {
     all_see_the_same("refusals");
 }

@@ -1,8 +1,6 @@
 // accept: by whom, how often, and what ends a wait.
 #include "observer.h"
 
-static void nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
-
 // A greeting, so that a client knows that it was served.
 static void greet(int fd) {
     if (write(fd, "!", 1) != 1) die("greet");

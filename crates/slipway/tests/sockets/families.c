@@ -63,7 +63,8 @@ static void show_paths(const char *what, int fd) {
     socklen_t own_length = sizeof own, peer_length = sizeof peer;
     if (getsockname(fd, (void *)&own, &own_length) < 0) die("ask for a name");
     int failed = getpeername(fd, (void *)&peer, &peer_length) < 0 ? errno : 0;
-    say("%s: own %s, peer %s", what, path_shown(&own, own_length), failed ? error_name(failed) : path_shown(&peer, peer_length));
+    const char *shown_peer = failed ? error_name(failed) : path_shown(&peer, peer_length);
+    say("%s: own %s, peer %s", what, path_shown(&own, own_length), shown_peer);
 }
 
 // A conversation between a parent and a child, each with the other's true credentials.

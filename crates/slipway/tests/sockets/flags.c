@@ -5,21 +5,6 @@ static void show_flags(const char *what, int fd) {
     say("%s: O_NONBLOCK %d, FD_CLOEXEC %d, access mode %d", what, (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0,
         fcntl(fd, F_GETFD), fcntl(fd, F_GETFL) & O_ACCMODE);
 }
-static void send_byte(const char *what, int fd, char byte) { outcome(what, send(fd, &byte, 1, MSG_NOSIGNAL)); }
-
-// Reads each connection to its end, and says what it read.
-static void serve(int count) {
-    int listener = listening("server", 0);
-    meet();
-    for (int i = 0; i < count; i++) {
-        char text[64] = "";
-        int fd = taken(listener), got, all = 0;
-        while ((got = read(fd, text + all, sizeof text - 1 - all)) > 0) all += got;
-        say("read \"%s\", then %s", text, got ? error_name(errno) : "the end");
-        close(fd);
-    }
-}
-
 static void kept(void) {
     if (serving) return serve(4);
     meet();

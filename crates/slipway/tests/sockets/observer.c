@@ -9,8 +9,9 @@ static const struct {
     const char *name;
     const struct scenario *scenarios;
 } groups[] = {
-    {"addresses", addresses}, {"connecting", connecting}, {"accepting", accepting}, {"options", options}, {"flags", flags},
-    {"data", data},           {"refusals", refusals},     {"families", families},   {"processes", processes},
+    {"addresses", addresses}, {"connecting", connecting}, {"failing", failing},   {"accepting", accepting},
+    {"options", options},     {"flags", flags},           {"data", data},         {"endings", endings},
+    {"refusals", refusals},   {"families", families},     {"processes", processes},
 };
 
 bool serving;
@@ -272,6 +273,48 @@ void tick(int milliseconds, void (*handler)(int), int with) {
     while (ticker == 0) {
         usleep(milliseconds * 1000);
         if (kill(parent, SIGUSR1) < 0) _exit(1);
+    }
+}
+
+void nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+void watch(int epoll, int fd, unsigned wanted, uint64_t token) {
+    struct epoll_event event = {.events = wanted, .data.u64 = token};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) die("register with epoll");
+}
+
+void heard(const char *what, int epoll, int milliseconds) {
+    struct epoll_event found[4];
+    int count = epoll_wait(epoll, found, 4, milliseconds);
+    if (count <= 0) say("%s: %s", what, count ? error_name(errno) : "no event");
+    for (int i = 0; i < count; i++)
+        say("%s: %s of %#llx", what, events(found[i].events), (unsigned long long)found[i].data.u64);
+}
+
+void last_error(int fd) { say("SO_ERROR: %s", error_name(number_of(fd, SOL_SOCKET, SO_ERROR))); }
+
+void send_byte(const char *what, int fd, char byte) { outcome(what, send(fd, &byte, 1, MSG_NOSIGNAL)); }
+
+void read_on(int fd) {
+    char text[32] = "";
+    int got = read(fd, text, sizeof text - 1);
+    if (got < 0) say("read: %s", error_name(errno));
+    else say("read: %d \"%s\"", got, text);
+}
+
+void put(int fd, const char *text) {
+    if (send(fd, text, strlen(text), MSG_NOSIGNAL) != (ssize_t)strlen(text)) die("send");
+}
+
+void serve(int count) {
+    int listener = listening("server", 0);
+    meet();
+    for (int i = 0; i < count; i++) {
+        char text[64] = "";
+        int fd = taken(listener), got, all = 0;
+        while ((got = read(fd, text + all, sizeof text - 1 - all)) > 0) all += got;
+        say("read \"%s\", then %s", text, got ? error_name(errno) : "the end");
+        close(fd);
     }
 }
 

@@ -41,8 +41,8 @@ struct scenario {
     const char *name;
     void (*run)(void);
 };
-extern const struct scenario addresses[], connecting[], accepting[], options[], flags[], data[], refusals[], families[],
-    processes[];
+extern const struct scenario addresses[], connecting[], accepting[], options[], flags[], data[], endings[], failing[],
+    refusals[], families[], processes[];
 extern bool serving;
 
 // Output: one line each, begun with the scenario's name and the side.
@@ -79,9 +79,18 @@ int taken(int listener);                                        // accepted, or 
 int paired(const char *host);                                   // one connection between the two sides
 int number_of(int fd, int level, int option);                   // getsockopt, or minus the error
 const char *events(unsigned found);                             // of poll and epoll alike
+enum { ALL = POLLIN | POLLPRI | POLLOUT | POLLRDHUP };
 const char *ready(int fd, short wanted, int milliseconds);      // poll
 int bring(int fd, char *into, int bytes);                       // reads all of them, or dies
 void wait_for_bytes(int fd, int bytes);                         // until so many can be read
+void nonblocking(int fd);
+void watch(int epoll, int fd, unsigned wanted, uint64_t token); // registers with epoll
+void heard(const char *what, int epoll, int milliseconds);      // says what epoll has
+void last_error(int fd);                                        // says SO_ERROR
+void send_byte(const char *what, int fd, char byte);            // and says whether it could
+void put(int fd, const char *text);                             // sends all of it, or dies
+void read_on(int fd);                                           // one read; says what came
+void serve(int count);                                          // so many clients in turn, each read to its end
 
 // Processes.
 pid_t child(void (*run)(int), int argument);                    // exits with 0 after it

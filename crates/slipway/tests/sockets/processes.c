@@ -1,20 +1,6 @@
 // Programs of every kind that share, pass on and lose their descriptors.
 #include "observer.h"
 
-static void send_byte(const char *what, int fd, char byte) { outcome(what, send(fd, &byte, 1, MSG_NOSIGNAL)); }
-
-// The server of most: answers each connection with what it read, and says that.
-static void serve(int count) {
-    int listener = listening("server", 0);
-    meet();
-    for (int i = 0; i < count; i++) {
-        char text[64] = "";
-        int fd = taken(listener), got, all = 0;
-        while ((got = read(fd, text + all, sizeof text - 1 - all)) > 0) all += got;
-        say("read \"%s\"", text);
-        close(fd);
-    }
-}
 static void connect_and_say(const char *who) {
     int fd = stream("server");
     outcome("connect", connected(fd, "server", 0));
@@ -211,9 +197,11 @@ static void leave_a_grandchild(int fd) {
 static void orphaned(void) {
     if (serving) return serve(2);
     meet();
-    int fd = dial("server", 0);
+    int fd = dial("server", 0), gone[2];
+    if (pipe(gone) < 0) die("make a pipe");
     reap("the child", child(leave_a_grandchild, fd));
-    close(fd);
+    close(fd), close(gone[1]);
+    if (read(gone[0], &(char){0}, 1) != 0) die("wait for the grandchild's end");
 }
 
 // No number is free: the socket that there is needs none.
