@@ -12,6 +12,7 @@ pub mod model;
 mod names;
 mod pair;
 pub mod platform;
+pub mod policy;
 mod resolve;
 pub mod scenario;
 mod schema;

@@ -11,6 +11,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Conditions, Cpu, Disk, LinkRule, MatrixFile};
+use crate::policy::Rule;
 use crate::scenario::Scenario;
 use crate::units::{Bytes, Seconds};
 
@@ -39,6 +40,9 @@ pub struct Lab {
     pub matrices: Vec<MatrixFile>,
     /// How conditions of links are made.
     pub mechanism: LinkMechanism,
+    /// Who may talk to whom over networks with driver fast: the first rule that fits decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<Rule>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub job: Option<Job>,
     /// What `slipway play` does to it.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -183,6 +184,27 @@ impl Form for CpuList {
             }
         }
         Ok(Self { text: text.to_owned(), bits })
+    }
+}
+
+/// Ports that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PortRange(pub(crate) RangeInclusive<u16>);
+
+impl Form for PortRange {
+    const NAME: &'static str = "PortRange";
+    const WHAT: &'static str = "a port, or an ascending range of ports";
+    const PATTERN: &'static str = r"^\d{1,5}(-\d{1,5})?$";
+    const EXAMPLE: &'static str = "8000-8010";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let [first, last] =
+            [first, last].map(|port| port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse()));
+        match (first, last) {
+            (Some(Ok(first)), Some(Ok(last))) if first <= last => Ok(Self(first..=last)),
+            _ => Err("is no range of ports".into()),
+        }
     }
 }
 

@@ -72,6 +72,8 @@ fn keys_are_the_same_in_schema_and_reader() {
         ("Ingress", "nodes: {n: }\nnetworks: {x: {conditions: {ingress: {?: 1}}}}"),
         ("Link", "nodes: {n: {count: 2}}\nlinks: [{between: [n1, n2], delay: 1ms, ?: 1}]"),
         ("Disk", "nodes: {n: {disk: {write: 1MB/s, ?: 1}}}"),
+        ("Rule", "nodes: {n: }\npolicy: [{?: 1}]"),
+        ("RateSettings", "nodes: {n: }\npolicy: [{rate: {flow: 1gbit, ?: 1}}]"),
         ("Job", "nodes: {n: }\njob: {command: x, ?: 1}"),
         ("Figure", "nodes: {n: }\njob: {command: x, figure: {wall_time: true, ?: 1}}"),
         ("Scenario", "nodes: {n: }\nscenario: {events: [], ?: 1}"),

@@ -99,6 +99,7 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
         links: Vec::new(),
         matrices: Vec::new(),
         mechanism: slipway_lab::model::LinkMechanism::default(),
+        policy: Vec::new(),
         job: None,
         scenario: None,
     }

@@ -4,6 +4,7 @@
 mod condition;
 mod job;
 mod node;
+mod policy;
 mod scenario;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,6 +16,7 @@ use serde::Deserialize;
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
+pub(crate) use self::policy::{Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, IoUring, LinkMechanism, MacvlanMode};
@@ -57,6 +59,8 @@ pub(crate) struct File {
     pub(crate) links: Option<Vec<Spanned<Link>>>,
     /// How conditions of links are made. `auto` when left out.
     pub(crate) mechanism: Option<LinkMechanism>,
+    /// Who may talk to whom over networks with driver fast. The first rule that fits a connection decides; without one it is made.
+    pub(crate) policy: Option<Vec<Spanned<PolicyRule>>>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub(crate) job: Option<Job>,
     /// What happens to the lab while it runs, and when: `slipway play`.

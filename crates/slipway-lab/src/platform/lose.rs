@@ -41,8 +41,12 @@ impl Kinds {
                 self.lose(what, &node.name);
             }
         }
-        let those =
-            [("the job", lab.job.is_some()), ("the scenario", lab.scenario.is_some()), ("the seed", lab.seed != 0)];
+        let those = [
+            ("the job", lab.job.is_some()),
+            ("the scenario", lab.scenario.is_some()),
+            ("the policy", !lab.policy.is_empty()),
+            ("the seed", lab.seed != 0),
+        ];
         for (what, _) in those.into_iter().filter(|(_, is)| *is) {
             self.lose(what, "all");
         }

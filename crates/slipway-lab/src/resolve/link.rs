@@ -167,14 +167,8 @@ pub(super) fn check_ends(
         report.add(at, message, "name two nodes or groups");
         return false;
     }
-    let (senders, receivers) = (two_of_each(from, lab), two_of_each(to, lab));
-    let joins = |network: &usize| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
-        ([], _) | (_, []) => false,
-        ([a], [b]) => a != b,
-        _ => true,
-    };
-    let common: Vec<usize> =
-        (0..lab.networks.len()).filter(|n| network.is_none_or(|only| only == *n)).filter(joins).collect();
+    let mut common = joined(from, to, lab);
+    common.retain(|n| network.is_none_or(|only| only == *n));
     let made = |network: &usize| lab.networks[*network].driver != DriverKind::Host;
     match common.first() {
         Some(first) if !common.iter().any(made) => {
@@ -192,6 +186,17 @@ pub(super) fn check_ends(
             false
         }
     }
+}
+
+/// The networks that some node of `from` and another of `to` are on.
+pub(super) fn joined(from: &[usize], to: &[usize], lab: &Lab) -> Vec<usize> {
+    let (senders, receivers) = (two_of_each(from, lab), two_of_each(to, lab));
+    let joins = |network: &usize| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
+        ([], _) | (_, []) => false,
+        ([a], [b]) => a != b,
+        _ => true,
+    };
+    (0..lab.networks.len()).filter(joins).collect()
 }
 
 /// Of every network, the first two of `nodes` that are on it.

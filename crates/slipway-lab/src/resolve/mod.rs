@@ -12,6 +12,7 @@ mod mount;
 mod network;
 mod node;
 mod place;
+mod policy;
 mod program;
 mod route;
 mod scenario;
@@ -88,10 +89,12 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
         links: Vec::new(),
         matrices: Vec::new(),
         mechanism: file.mechanism.unwrap_or_default(),
+        policy: Vec::new(),
         job: None,
         scenario: None,
     };
     link::links(file.links.as_deref().unwrap_or_default(), base_dir, overrides.driver, &mut lab, report);
+    policy::policy(file.policy.as_deref().unwrap_or_default(), overrides.driver, &mut lab, report);
     lab.job = file.job.as_ref().and_then(|written| job::job(written, &lab, report));
     lab.scenario =
         file.scenario.as_ref().map(|written| scenario::scenario(written, &lab, base_dir, overrides.driver, report));

@@ -2,6 +2,7 @@
 
 mod link;
 mod node;
+mod policy;
 mod scenario;
 mod words;
 
@@ -62,6 +63,7 @@ fn difference(a: &Lab, b: &Lab) -> Option<&'static str> {
         ("networks", a.networks == b.networks),
         ("nodes", a.nodes == b.nodes),
         ("links", (&a.links, &a.matrices, a.mechanism) == (&b.links, &b.matrices, b.mechanism)),
+        ("policy", a.policy == b.policy),
         ("job", a.job == b.job),
         ("scenario", a.scenario == b.scenario),
         ("seed", a == b),
@@ -96,6 +98,9 @@ fn file(lab: &Lab) -> Map {
         LinkMechanism::Auto => {}
         LinkMechanism::Netem => file.text("mechanism", "netem"),
         LinkMechanism::Wire => file.text("mechanism", "wire"),
+    }
+    if !lab.policy.is_empty() {
+        file.put("policy", Yaml::List(policy::rules(&names)));
     }
     file.map("job", lab.job.as_ref().map(|written| job(written, &names)).unwrap_or_default());
     file.map("scenario", lab.scenario.as_ref().map(|written| scenario::scenario(written, &names)).unwrap_or_default());
