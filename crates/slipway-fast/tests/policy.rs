@@ -1,0 +1,113 @@
+//! Decisions are those of the rules as they are written, first to last.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use slipway_fast::policy::{Decision, Policy, Rates, Terms};
+use slipway_lab::policy::{Rule, Verdict};
+use slipway_lab::units::Rate;
+
+/// What the guide says: each with all that ends and ports can be.
+fn policy(rules: &str) -> (Policy, slipway_lab::model::Lab) {
+    let text =
+        format!("networks: {{net: fast}}\nnodes: {{web: {{count: 3}}, db: {{count: 2}}, batch: }}\npolicy:\n{rules}");
+    let lab = slipway_lab::parse("lab.yaml", &text, Path::new("/")).unwrap_or_else(|wrong| panic!("{}", wrong.plain()));
+    (Policy::new(&lab.policy, lab.nodes.len()), lab)
+}
+
+fn rate(text: &str) -> Option<Rate> {
+    Some(text.parse().unwrap())
+}
+
+#[test]
+fn without_a_rule_everybody_talks_to_everybody() {
+    assert_eq!(Policy::default().decide(5, 0, 22), Decision::Allow(Terms::default()));
+}
+
+#[test]
+fn what_is_allowed_then_nothing_else() {
+    let (policy, lab) =
+        policy("  - {from: web, to: db, ports: [5432, 6000-6010]}\n  - {name: closed, to: db, verdict: deny}\n");
+    let [web1, db1, db2, batch] = ["web1", "db1", "db2", "batch"].map(|name| lab.node(name).unwrap().0);
+    for port in [5432, 6000, 6005, 6010] {
+        let Decision::Allow(terms) = policy.decide(web1, db1, port) else { panic!("port {port} is denied") };
+        assert_eq!(terms, Terms { rule: Some("rule-1"), ..Terms::default() });
+    }
+    for (client, server, port) in [(web1, db1, 5431), (web1, db2, 6011), (batch, db1, 5432), (db1, db2, 5432)] {
+        assert_eq!(policy.decide(client, server, port), Decision::Deny("closed"));
+    }
+    // A rule is about who connects, not about answers.
+    assert_eq!(policy.decide(db1, web1, 80), Decision::Allow(Terms::default()));
+}
+
+#[test]
+fn the_first_that_fits_decides_everything() {
+    let (policy, _) =
+        policy("  - {from: web1, rate: 1gbit}\n  - {from: web, rate: 2gbit, priority: 6, connections: 7}\n");
+    let one =
+        Terms { rule: Some("rule-1"), rates: Rates { flow: rate("1gbit"), ..Rates::default() }, ..Terms::default() };
+    assert_eq!(policy.decide(0, 3, 80), Decision::Allow(one));
+    let rates = Rates { flow: rate("2gbit"), ..Rates::default() };
+    let two = Terms { rule: Some("rule-2"), rates, priority: Some(6), connections: Some(7) };
+    assert_eq!(policy.decide(1, 3, 80), Decision::Allow(two));
+}
+
+#[test]
+fn many_connections_share_what_they_have_together() {
+    let rates = Rates { flow: rate("100mbit"), pair: rate("200mbit"), node: rate("1gbit") };
+    assert_eq!(rates.share(1, 1), rate("100mbit"));
+    assert_eq!(rates.share(4, 4), rate("50mbit"));
+    assert_eq!(rates.share(1, 20), rate("50mbit"));
+    assert_eq!(rates.share(0, 0), rate("100mbit"));
+    assert_eq!(Rates::default().share(1, 1), None);
+}
+
+const NODES: usize = 130;
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let nodes =
+        || prop::option::of(prop::collection::btree_set(0..NODES, 0..80).prop_map(|set| set.into_iter().collect()));
+    let ports = prop::collection::vec((any::<u16>(), any::<u16>()).prop_map(|(a, b)| a.min(b)..=a.max(b)), 0..3);
+    (nodes(), nodes(), ports, any::<bool>(), any::<Option<u32>>()).prop_map(|(from, to, ports, allow, connections)| {
+        Rule {
+            name: String::new(),
+            from,
+            to,
+            ports,
+            verdict: if allow { Verdict::Allow } else { Verdict::Deny },
+            rates: Rates::default(),
+            priority: None,
+            connections: connections.filter(|_| allow),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn as_a_reader_of_the_rules_would_say(
+        rules in prop::collection::vec(rule(), 0..6),
+        asked in prop::collection::vec((0..NODES, 0..NODES, any::<u16>()), 1..40),
+    ) {
+        let rules: Vec<Rule> =
+            rules.into_iter().enumerate().map(|(at, rule)| Rule { name: at.to_string(), ..rule }).collect();
+        let policy = Policy::new(&rules, NODES);
+        for (client, server, port) in asked {
+            let is_in = |nodes: &Option<Vec<usize>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+            let fits = |rule: &&Rule| {
+                let at = rule.ports.is_empty() || rule.ports.iter().any(|ports| (*ports.start()..=*ports.end()).contains(&port));
+                is_in(&rule.from, client) && is_in(&rule.to, server) && at
+            };
+            match (rules.iter().find(fits), policy.decide(client, server, port)) {
+                (None, Decision::Allow(terms)) => prop_assert_eq!(terms, Terms::default()),
+                (Some(rule), Decision::Allow(terms)) => {
+                    prop_assert_eq!(rule.verdict, Verdict::Allow);
+                    prop_assert_eq!((terms.rule, terms.connections), (Some(rule.name.as_str()), rule.connections));
+                }
+                (Some(rule), Decision::Deny(name)) => {
+                    prop_assert_eq!((rule.verdict, name), (Verdict::Deny, rule.name.as_str()));
+                }
+                (None, Decision::Deny(name)) => prop_assert!(false, "{} decides about it", name),
+            }
+        }
+    }
+}
