@@ -259,8 +259,9 @@ static void shut_down(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, accept_in_thread, &listener);
     usleep(100000); // in accept by now, or it finds the same
-    outcome("shutdown", shutdown(listener, SHUT_RD));
+    int result = shutdown(listener, SHUT_RD);
     pthread_join(thread, NULL);
+    outcome("shutdown", result);
     opened("accept again", accept(listener, NULL, NULL));
     say("poll: %s", ready(listener, POLLIN, 0));
     meet();

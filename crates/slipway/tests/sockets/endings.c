@@ -20,6 +20,7 @@ static void half_close(void) {
         ready(fd, POLLRDHUP, -1);
         say("the client stopped: %s", ready(fd, ALL, 0));
         read_on(fd), read_on(fd), read_on(fd);
+        meet(); // the client has tried what it may no longer do
         put(fd, "answer");
         shutdown(fd, SHUT_WR);
         say("both stopped: %s", ready(fd, ALL, 0));
@@ -29,6 +30,7 @@ static void half_close(void) {
         outcome("shutdown", shutdown(fd, SHUT_WR));
         outcome("shutdown again", shutdown(fd, SHUT_WR));
         outcome("send after shutdown", send(fd, "x", 1, MSG_NOSIGNAL));
+        meet();
         ready(fd, POLLRDHUP, -1);
         say("both stopped: %s", ready(fd, ALL, 0));
         read_on(fd), read_on(fd);

@@ -120,14 +120,14 @@ static void over_dup2(void) {
     send_byte("fcntl", fourth, '4');
 }
 
-static void pass(int through, int fd) {
+static int pass(int through, int fd) {
     char byte = 'x', room[CMSG_SPACE(sizeof fd)] __attribute__((aligned(8))) = {0};
     struct iovec one = {&byte, 1};
     struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    outcome("sendmsg with a descriptor", sendmsg(through, &message, 0));
+    return sendmsg(through, &message, 0);
 }
 static int passed(int through) {
     char byte = 0, room[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
@@ -154,8 +154,9 @@ static void within_the_node(void) {
     int fd = dial("server", 0), pair[2];
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     pid_t pid = child(use_passed, pair[1]);
-    pass(pair[0], fd);
+    int sent = pass(pair[0], fd);
     reap("the child", pid);
+    outcome("sendmsg with a descriptor", sent);
     send_byte("the one who gave it", fd, 'h');
 }
 
@@ -170,8 +171,9 @@ static void before_connect(void) {
     int fd = stream("server"), pair[2];
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     pid_t pid = child(connect_passed, pair[1]);
-    pass(pair[0], fd);
+    int sent = pass(pair[0], fd);
     reap("the child", pid);
+    outcome("sendmsg with a descriptor", sent);
     show_names("the giver's", fd);
     send_byte("the one who gave it", fd, 'h');
 }
@@ -192,10 +194,11 @@ static void listener_passed(void) {
     int listener = listening("server", 0), pair[2];
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     pid_t pid = child(accept_passed, pair[1]);
-    pass(pair[0], listener);
+    int sent = pass(pair[0], listener);
     close(listener);
     meet();
     reap("the child", pid);
+    outcome("sendmsg with a descriptor", sent);
 }
 
 // TCP carries bytes, and nothing else.
@@ -206,7 +209,7 @@ static void over_the_connection(void) {
         say("a descriptor came: %s", got < 0 ? "no" : "yes");
     } else {
         int secret = open("/dev/null", O_RDONLY);
-        pass(fd, secret);
+        outcome("sendmsg with a descriptor", pass(fd, secret));
     }
     meet();
 }
