@@ -124,6 +124,11 @@ impl LabGroups {
         }
     }
 
+    /// A group for a process of the lab itself, in which nothing is limited.
+    pub(crate) fn of_process(&self, name: &str) -> Result<Group, CgroupError> {
+        self.lab.create_within(name)
+    }
+
     /// The group of a node: as it is, whatever has been changed in it since; made with the limits of the lab's file where
     /// there is none yet.
     pub(crate) fn node(&self, index: usize, name: &str) -> Result<Group, CgroupError> {

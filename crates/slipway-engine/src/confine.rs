@@ -3,7 +3,11 @@
 use std::io;
 
 use slipway_sys::caps;
+use slipway_sys::notify::Listener;
 use slipway_sys::seccomp::Filter;
+
+/// What a default container may not call, and a node may whose network says so.
+const IO_URING: &[libc::c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// The profile, compiled once and attached to every program that enters a node.
 #[derive(Debug, Clone)]
@@ -22,5 +26,19 @@ impl Confinement {
         caps::bound(caps::DEFAULT)?;
         self.0.attach()?;
         caps::limit(caps::DEFAULT)
+    }
+
+    /// As [`apply`](Self::apply), and has calls wait that `trap` names: who holds what is given back hears of them. Between
+    /// here and its being held by somebody who listens, this thread must make none of them.
+    pub(crate) fn apply_with(&self, trap: &Filter, io_uring: bool) -> io::Result<Listener> {
+        caps::bound(caps::DEFAULT)?;
+        if io_uring {
+            Filter::container_with(IO_URING).attach()?;
+        } else {
+            self.0.attach()?;
+        }
+        let listener = trap.attach_and_listen()?;
+        caps::limit(caps::DEFAULT)?;
+        Ok(listener)
     }
 }

@@ -30,12 +30,15 @@ use rustix::process::{
     pidfd_open, setrlimit, waitid,
 };
 use rustix::termios::Winsize;
+use slipway_lab::model::{IoUring, Lab};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
 
+use crate::anchor::control;
 use crate::confine::Confinement;
 use crate::lab::{LabError, Running};
+use crate::state::LabDir;
 use message::Message;
 
 /// Where programs are looked for when the node's environment does not say.
@@ -52,6 +55,29 @@ pub struct Entry {
     pub group: Option<Group>,
     /// Added to the environment of every program in the node.
     pub env: BTreeMap<String, String>,
+    /// For a node on a fast network.
+    pub fast: Option<Fast>,
+}
+
+/// How calls of a node's programs come to the router of its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fast {
+    /// The lab's anchor, which takes listeners.
+    control: PathBuf,
+    /// Index of the node.
+    node: usize,
+    /// Whether its programs may use `io_uring`.
+    io_uring: bool,
+}
+
+impl Fast {
+    /// `None` for a node that is on no fast network.
+    pub(crate) fn of(dir: &LabDir, lab: &Lab, node: usize) -> Option<Self> {
+        let mut networks = lab.nodes[node].fast_networks(lab).peekable();
+        networks.peek()?;
+        let io_uring = networks.any(|network| network.io_uring == IoUring::Allow);
+        Some(Self { control: dir.control(), node, io_uring })
+    }
 }
 
 impl Entry {
@@ -61,7 +87,14 @@ impl Entry {
     /// When the node does not run.
     pub fn to(lab: &Running, node: usize) -> Result<Self, LabError> {
         let model = &lab.lab.nodes[node];
-        Ok(Self { node: model.name.clone(), init: lab.init(node)?, group: lab.group(node)?, env: model.env.clone() })
+        let fast = Fast::of(lab.dir(), &lab.lab, node);
+        Ok(Self {
+            node: model.name.clone(),
+            init: lab.init(node)?,
+            group: lab.group(node)?,
+            env: model.env.clone(),
+            fast,
+        })
     }
 }
 
@@ -226,6 +259,21 @@ impl Launcher {
         stdio: Stdio<'_>,
         within: Option<&Group>,
     ) -> Result<Child, ExecError> {
+        self.spawn_heard(entry, program, stdio, within, &mut |fast, listener| {
+            control::hand(&fast.control, fast.node, &listener)
+        })
+    }
+
+    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node on a fast network: the anchor cannot
+    /// ask itself.
+    pub(crate) fn spawn_heard(
+        &self,
+        entry: &Entry,
+        program: &Program,
+        stdio: Stdio<'_>,
+        within: Option<&Group>,
+        hand: &mut dyn FnMut(&Fast, OwnedFd) -> io::Result<()>,
+    ) -> Result<Child, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
         let image = Image::prepare(entry, program, matches!(stdio, Stdio::Terminal(_)))?;
         let init = entry.init.open().map_err(fail("open the init"))?;
@@ -239,6 +287,8 @@ impl Launcher {
         let parent = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| fail("open itself")(error.into()))?;
         let target = within.or(entry.group.as_ref()).and_then(Group::clone_target);
 
+        let trap = entry.fast.as_ref().map(|fast| (slipway_fast::filter::filter(fast.io_uring), fast.io_uring));
+
         setns(&init, CloneFlags::CLONE_NEWPID).map_err(|error| fail("enter the PID namespace")(error.into()))?;
         let cloned = clone_into(self.alone, CloneFlags::empty(), target);
         if let Ok(Cloned::Child) = cloned {
@@ -249,6 +299,7 @@ impl Launcher {
                 link: theirs,
                 groups,
                 confinement: &self.confinement,
+                trap,
                 files: self.files,
                 image: &image,
                 stdio,
@@ -264,6 +315,15 @@ impl Launcher {
                 // The program's exec closed the other end.
                 None => return Ok(child),
                 Some(Message::Terminal(terminal)) => child.terminal = Some(terminal),
+                Some(Message::Listener(listener)) => {
+                    let handed = entry.fast.as_ref().map_or(Ok(()), |fast| hand(fast, listener));
+                    if let Err(error) = handed.and_then(|()| message::let_go_on(&ours)) {
+                        // With the link it sees that it may not go on.
+                        drop(ours);
+                        let _ = child.wait();
+                        return Err(fail("have its host's router listen")(error));
+                    }
+                }
                 Some(Message::Failed(failure)) => {
                     // It exits right after saying so.
                     let _ = child.wait();

@@ -8,6 +8,8 @@
 //!       disks.json           block devices of nodes that have one of their own
 //!       limits.json          what nodes may use now, where that has been changed
 //!       conditions.json      how links are, written when somebody asks
+//!       fast.json            how the fast path is, the same
+//!       fast.log             what became of its routers
 //!       control              the anchor's socket
 //!       scenario/            what is played on the lab, and its log
 //!       log/NODE.log         output of the node's own command
@@ -35,6 +37,7 @@ use slipway_sys::process::ProcessId;
 
 use crate::condition::LinkReport;
 use crate::disk::NodeDisk;
+use crate::fast::{FastReport, RouterState};
 use crate::network::Mechanism;
 
 /// What went wrong with the state folder.
@@ -318,6 +321,16 @@ impl LabDir {
         self.write("conditions.json", report)
     }
 
+    /// Reads how the fast path was when that was last asked.
+    pub(crate) fn read_fast(&self) -> Result<FastReport, StateError> {
+        self.read("fast.json")
+    }
+
+    /// Writes down how the fast path is.
+    pub(crate) fn write_fast(&self, report: &FastReport) -> Result<(), StateError> {
+        self.write("fast.json", report)
+    }
+
     fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {
         let path = self.join(file);
         let bytes = match fs::read(&path) {
@@ -362,6 +375,9 @@ pub struct State {
     pub nodes: Vec<NodeState>,
     /// How each network was made on this machine, indexed as the lab's networks.
     pub networks: Vec<Mechanism>,
+    /// Routers of the fast path, one for each host with nodes on fast networks.
+    #[serde(default)]
+    pub routers: Vec<RouterState>,
 }
 
 /// One node's processes.

@@ -63,6 +63,9 @@ commands! {
         restore Restore,
         verify Verify,
     }
+    "Fast networks" {
+        fast Fast,
+    }
     "Scenarios" {
         play Play,
         pause Pause,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use slipway_engine::fast::RouterState;
 use slipway_engine::network::Mechanism;
 use slipway_engine::scenario::{Standing, Status};
 use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
@@ -75,6 +76,17 @@ pub(crate) fn scenario(status: &Status) -> String {
         ),
         Standing::Over => format!("{scenario} is over"),
     }
+}
+
+/// The router of a host of a lab.
+pub(crate) fn router(lab: &Lab, router: &RouterState) -> String {
+    let RouterState { host, pid, restarts, trouble } = router;
+    let process = pid.map_or_else(|| "none; programs' calls wait for one".to_owned(), |pid| format!("process {pid}"));
+    let before = match trouble {
+        Some(trouble) => format!(" ({} before it; the last {trouble})", count(*restarts, "other")),
+        None => String::new(),
+    };
+    format!("of {}: {process}{before}", lab.hosts[*host].name)
 }
 
 /// A lab: its hosts, networks and nodes. `how` says how this machine makes each network, where that is known.

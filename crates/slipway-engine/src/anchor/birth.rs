@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
@@ -19,7 +20,8 @@ use super::Blueprint;
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, Links};
 use crate::disk;
-use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
+use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
+use crate::fast::{Event, Near, Routers};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
 use crate::node::init::{Birth, Net, live};
 use crate::node::link::{Link, Step};
@@ -41,6 +43,7 @@ pub(super) struct Nodes {
     launcher: Launcher,
     slots: Vec<Slot>,
     links: Links,
+    routers: Routers,
     pub(super) state: State,
 }
 
@@ -60,19 +63,35 @@ struct Unborn {
 
 impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
-    pub(super) fn prepare(blueprint: &Blueprint, state: State) -> Result<Self, String> {
+    pub(super) fn prepare(alone: SingleThread, blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
-        let state = State { networks: fabric.mechanisms().to_vec(), ..state };
+        let groups = LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?;
+        let launcher = Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?;
+        let group = |name: &str| {
+            let made = groups.as_ref().map(|groups| groups.of_process(name)).transpose();
+            made.map_err(|error| error.to_string())
+        };
+        let near = Near {
+            alone,
+            lab,
+            lock: blueprint.lock.file().as_fd(),
+            host_net: &|host| fabric.host_net(host),
+            net: &|_| None,
+            halt: &|_| Ok(()),
+        };
+        let routers = Routers::start(&near, &blueprint.dir, &group)?;
+        let state = State { networks: fabric.mechanisms().to_vec(), routers: routers.states(), ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
             anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
             fabric,
-            groups: LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?,
-            launcher: Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?,
+            groups,
+            launcher,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             links: blueprint.links.anew(),
+            routers,
             state,
         })
     }
@@ -117,32 +136,40 @@ impl Nodes {
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
         // Not before all nodes are there: a command may talk to any of them.
-        which.iter().try_for_each(|&index| self.start_programs(blueprint, index))
+        which.iter().try_for_each(|&index| self.start_programs(alone, blueprint, index))
     }
 
     /// Starts the node's ssh server and its own command, where it has them.
-    fn start_programs(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+    fn start_programs(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), String> {
         let node = &blueprint.lab.nodes[index];
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         if node.sshd {
-            let exit =
-                self.start_program(blueprint, index, &ssh::setup())?.wait().map_err(says("wait for its setup"))?;
+            let exit = self
+                .start_program(alone, blueprint, index, &ssh::setup())?
+                .wait()
+                .map_err(says("wait for its setup"))?;
             if exit.code() != 0 {
                 return Err(of_node(blueprint, index, "prepare its ssh server: its /etc/ssh cannot be written"));
             }
-            self.start_program(blueprint, index, &ssh::server(node))?;
+            self.start_program(alone, blueprint, index, &ssh::server(node))?;
         }
         if let Some(argv) = &node.command {
             let program = Program { argv: argv.iter().map(Into::into).collect(), ..Program::default() };
-            let child = self.start_program(blueprint, index, &program)?;
+            let child = self.start_program(alone, blueprint, index, &program)?;
             self.state.nodes[index].command = Some(ProcessId::of(child.pid()).map_err(says("name its command"))?);
         }
         Ok(())
     }
 
     /// Starts a program in a node, its output going to the lab's log folder.
-    fn start_program(&self, blueprint: &Blueprint, index: usize, program: &Program) -> Result<Child, String> {
+    fn start_program(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        index: usize,
+        program: &Program,
+    ) -> Result<Child, String> {
         let node = &blueprint.lab.nodes[index];
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
@@ -151,9 +178,16 @@ impl Nodes {
         let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
-        let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone() };
+        let fast = Fast::of(&blueprint.dir, &blueprint.lab, index);
+        let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone(), fast };
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
-        self.launcher.spawn(&entry, program, stdio, None).map_err(|error| error.to_string())
+        let Self { launcher, routers, fabric, slots, .. } = self;
+        let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
+        let near = Near { alone, lab, lock, host_net: &host_net, net: &net, halt: &|_| Ok(()) };
+        let mut hear = |listener| routers.hear(&near, index, listener).map_err(std::io::Error::other);
+        let started = launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener));
+        started.map_err(|error| error.to_string())
     }
 
     fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
@@ -301,14 +335,77 @@ impl Nodes {
         act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         let slots = &self.slots;
-        let net = |node: usize| slots[node].net.as_ref().map(|net: &OwnedFd| net.as_fd());
-        act(&mut self.links, &Around { alone, lab: &blueprint.lab, lock: blueprint.lock.file().as_fd(), net: &net })
+        let net = |node: usize| net_of(slots, node);
+        let around = Around { alone, lab: &blueprint.lab, lock: blueprint.lock.file().as_fd(), net: &net };
+        let outcome = act(&mut self.links, &around);
+        // What failed half-way may have altered some.
+        self.routers.alter(self.links.altered());
+        outcome
+    }
+
+    /// What there is to wait for of the fast path's routers, and how long at most.
+    pub(super) fn waits_for(&self) -> (Vec<(BorrowedFd<'_>, Event)>, Option<Duration>) {
+        (self.routers.waits_for(), self.routers.patience())
+    }
+
+    /// Acts on that.
+    pub(super) fn tend(&mut self, alone: SingleThread, blueprint: &Blueprint, events: &[Event]) {
+        if self.with_routers(alone, blueprint, |routers, near| routers.tend(near, events)) {
+            self.write_routers(blueprint);
+        }
+    }
+
+    /// Has the router of a node's host hear a program's calls.
+    pub(super) fn hear(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        node: usize,
+        listener: Option<OwnedFd>,
+    ) -> Result<(), String> {
+        let listener = listener.ok_or("have a program heard: no listener came along")?;
+        self.with_routers(alone, blueprint, |routers, near| routers.hear(near, node, listener))
+    }
+
+    /// Writes down how the fast path is.
+    pub(super) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<(), String> {
+        let report = self.with_routers(alone, blueprint, Routers::report);
+        blueprint.dir.write_fast(&report).map_err(|error| error.to_string())
+    }
+
+    /// What is written on sockets of the fast path.
+    pub(super) fn notes(&self) -> Result<OwnedFd, String> {
+        self.routers.notes()
+    }
+
+    fn with_routers<T>(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        act: impl FnOnce(&mut Routers, &Near<'_>) -> T,
+    ) -> T {
+        let Self { routers, fabric, slots, groups, .. } = self;
+        let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
+        let halt = |node: usize| {
+            let group = groups.as_ref().map(|groups| groups.node(node, &lab.nodes[node].name)).transpose();
+            let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
+            group.and_then(|group| group.as_ref().map_or(Ok(()), halt)).map_err(|error| error.to_string())
+        };
+        act(routers, &Near { alone, lab, lock, host_net: &host_net, net: &net, halt: &halt })
+    }
+
+    fn write_routers(&mut self, blueprint: &Blueprint) {
+        self.state.routers = self.routers.states();
+        // Whoever asks a router hears it too; a full disk must not end the lab.
+        let _ = blueprint.write(&self.state);
     }
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
     pub(super) fn end(&mut self, blueprint: &Blueprint) {
         let all: Vec<usize> = (0..self.slots.len()).collect();
         self.kill(blueprint, &all);
+        self.routers.end();
         self.links.end();
     }
 
@@ -320,6 +417,7 @@ impl Nodes {
                 let _ = pidfd_send_signal(pidfd, Signal::KILL);
             }
         }
+        self.routers.forget(which);
         let mut ending = BTreeSet::new();
         for &index in which {
             self.slots[index].pidfd = None;
@@ -347,6 +445,10 @@ impl Nodes {
     pub(super) fn ended(&mut self, blueprint: &Blueprint, pid: i32) {
         let is = |process: Option<ProcessId>| process.is_some_and(|process| process.pid == pid);
         if self.links.ended(pid) {
+            return;
+        }
+        if self.routers.ended(&blueprint.lab, pid) {
+            self.write_routers(blueprint);
             return;
         }
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
@@ -384,6 +486,10 @@ impl Blueprint {
     fn scratch(&self, node: usize) -> PathBuf {
         self.scratch.join(&self.lab.nodes[node].name)
     }
+}
+
+fn net_of(slots: &[Slot], node: usize) -> Option<BorrowedFd<'_>> {
+    slots.get(node)?.net.as_ref().map(AsFd::as_fd)
 }
 
 fn of_node(blueprint: &Blueprint, index: usize, account: &str) -> String {

@@ -28,6 +28,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None }; lab.nodes.len()],
         networks: Vec::new(),
+        routers: Vec::new(),
     };
     // Before anything else exists: whoever finds the lab half made finds its anchor.
     blueprint.write(&state)?;
@@ -37,7 +38,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     }
     shared_files(lab, dir)?;
     ssh::prepare(lab, dir)?;
-    let mut nodes = Nodes::prepare(blueprint, state)?;
+    let mut nodes = Nodes::prepare(alone, blueprint, state)?;
     let all: Vec<usize> = (0..lab.nodes.len()).collect();
     nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
     nodes.state.ready = true;

@@ -1,17 +1,17 @@
 //! Requests to a running anchor: one message, one answer, over a socket that only root can reach.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recv, send, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::LinkAction;
+use crate::packet;
 
 /// Longest message either way, bytes. A request names nodes by number, so ten thousand of them fit.
 const LONGEST: usize = 256 * 1024;
@@ -39,6 +39,12 @@ pub(crate) enum Request {
     Restore,
     /// Write down how links are now.
     Report,
+    /// Have what comes along heard by the router of this node's host: a listener, by which a program's calls wait.
+    Listener(usize),
+    /// Write down how the fast path is.
+    Fast,
+    /// Give back a descriptor of what is written on sockets of the fast path.
+    Notes,
 }
 
 /// How it went.
@@ -73,6 +79,7 @@ impl Request {
             Self::Halt(_) | Self::Kill { .. } => "ending nodes",
             Self::Links(..) | Self::Lift(_) | Self::Prepare(_) | Self::Settle | Self::Restore => "changing links",
             Self::Report => "reporting on links",
+            Self::Listener(_) | Self::Fast | Self::Notes => "seeing to the fast path",
         }
     }
 }
@@ -99,22 +106,45 @@ pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
 
 /// Asks the anchor. The socket is readable once it has answered.
 pub(crate) fn begin(path: &Path, request: &Request) -> io::Result<OwnedFd> {
+    begin_with(path, request, None)
+}
+
+fn begin_with(path: &Path, request: &Request, descriptor: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
-    send(&socket, &serde_json::to_vec(request)?, SendFlags::NOSIGNAL)?;
+    packet::send(&socket, &serde_json::to_vec(request)?, descriptor)?;
     Ok(socket)
+}
+
+/// Has the router of a node's host hear the calls of a program, and waits until it does.
+pub(crate) fn hand(path: &Path, node: usize, listener: &OwnedFd) -> io::Result<()> {
+    match reply(&begin_with(path, &Request::Listener(node), Some(listener.as_fd()))?)?.answer {
+        Answer::Done => Ok(()),
+        Answer::Failed(account) => Err(io::Error::other(account)),
+    }
+}
+
+/// Asks the anchor for a descriptor.
+pub(crate) fn notes(path: &Path) -> io::Result<OwnedFd> {
+    let (reply, notes) = packet::receive(&begin(path, &Request::Notes)?, LONGEST)?;
+    match (serde_json::from_slice::<Reply>(&reply)?.answer, notes) {
+        (Answer::Done, Some(notes)) => Ok(notes),
+        (Answer::Done, None) => Err(io::ErrorKind::InvalidData.into()),
+        (Answer::Failed(account), _) => Err(io::Error::other(account)),
+    }
 }
 
 /// The anchor's reply, waited for.
 pub(crate) fn reply(socket: &OwnedFd) -> io::Result<Reply> {
-    Ok(serde_json::from_slice(&receive(socket)?)?)
+    Ok(serde_json::from_slice(&packet::receive(socket, LONGEST)?.0)?)
 }
 
-/// Takes one request, has it done, answers. `before` is what was done for the one before, and then for this one.
+/// Takes one request, has it done, answers. `before` is what was done for the one before, and then for this one. `act` is given
+/// the descriptor that came along, and leaves one there that is to go back.
 pub(crate) fn serve_one(
     listener: &OwnedFd,
     before: &mut Option<Deed>,
-    act: impl FnOnce(Request) -> Result<(), String>,
+    act: impl FnOnce(Request, &mut Option<OwnedFd>) -> Result<(), String>,
 ) -> io::Result<()> {
     let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
     // A caller that connects and says nothing must not hold the anchor.
@@ -123,21 +153,15 @@ pub(crate) fn serve_one(
         rustix::net::sockopt::Timeout::Recv,
         Some(std::time::Duration::from_secs(1)),
     )?;
-    let (answer, earlier) = match serde_json::from_slice::<Request>(&receive(&socket)?) {
+    let (request, mut descriptor) = packet::receive(&socket, LONGEST)?;
+    let (answer, earlier) = match serde_json::from_slice::<Request>(&request) {
         Ok(request) => {
             let what = request.deed().to_owned();
-            let answer = act(request).map_or_else(Answer::Failed, |()| Answer::Done);
+            let answer = act(request, &mut descriptor).map_or_else(Answer::Failed, |()| Answer::Done);
             (answer, before.replace(Deed { what, until: now() }))
         }
         Err(error) => (Answer::Failed(format!("understand the request: {error}")), None),
     };
-    send(&socket, &serde_json::to_vec(&Reply { answer, before: earlier })?, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    let mut buffer = vec![0; LONGEST];
-    let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
-    buffer.truncate(length);
-    Ok(buffer)
+    let reply = serde_json::to_vec(&Reply { answer, before: earlier })?;
+    packet::send(&socket, &reply, descriptor.as_ref().map(OwnedFd::as_fd))
 }

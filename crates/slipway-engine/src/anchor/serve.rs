@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -14,6 +14,7 @@ use super::Blueprint;
 use super::birth::Nodes;
 use super::control::{self, Request};
 use crate::condition::Links;
+use crate::fast::Event;
 
 /// Serves until SIGTERM.
 pub(super) fn serve(
@@ -30,13 +31,12 @@ pub(super) fn serve(
     reap(blueprint, nodes);
     let mut before = None;
     loop {
-        let mut waiting =
-            [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut waiting, PollTimeout::NONE) {
-            Err(Errno::EINTR) => continue,
+        let (ready, events) = match wait(&signals, listener, nodes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
-        let ready = waiting.map(|fd| fd.any().unwrap_or(false));
+        // Before anything else is done: events are about what there was to wait for.
+        nodes.tend(alone, blueprint, &events);
         if ready[0] {
             while let Some(signal) = signals.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
@@ -48,7 +48,7 @@ pub(super) fn serve(
         }
         if ready[1] {
             // A caller that went away before its answer has only itself to tell.
-            let _ = control::serve_one(listener, &mut before, |request| match request {
+            let _ = control::serve_one(listener, &mut before, |request, descriptor| match request {
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which),
                 Request::Halt(which) => nodes.halt(blueprint, &which),
                 Request::Kill { nodes: which, hard } => nodes.crash(blueprint, &which, hard),
@@ -62,9 +62,30 @@ pub(super) fn serve(
                 Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
                 Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
                 Request::Report => nodes.report_links(blueprint),
+                Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()),
+                Request::Fast => nodes.report_fast(alone, blueprint),
+                Request::Notes => nodes.notes().map(|notes| *descriptor = Some(notes)),
             });
         }
     }
+}
+
+/// Waits for signals, requests (whether there are any is told for each), and what goes on with routers.
+fn wait(signals: &SignalFd, listener: &OwnedFd, nodes: &Nodes) -> io::Result<([bool; 2], Vec<Event>)> {
+    let (events, patience) = nodes.waits_for();
+    let of_routers = events.iter().map(|&(fd, event)| match event {
+        Event::Said(_) => PollFd::new(fd, PollFlags::POLLIN),
+        Event::Deserted(_) => PollFd::new(fd, PollFlags::empty()),
+    });
+    let ours = [signals.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let mut waiting: Vec<PollFd<'_>> = ours.into_iter().chain(of_routers).collect();
+    // Rounded up, or it would be asked again and again in the last millisecond.
+    let patience = patience.map(|left| left + Duration::from_millis(1));
+    let timeout = patience.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+    poll(&mut waiting, timeout)?;
+    let happened: Vec<bool> = waiting.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+    let events = events.iter().zip(&happened[2..]).filter(|(_, happened)| **happened).map(|((_, event), _)| *event);
+    Ok(([happened[0], happened[1]], events.collect()))
 }
 
 fn reap(blueprint: &Blueprint, nodes: &mut Nodes) {

@@ -1,6 +1,6 @@
 //! How links are now, for people and records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use slipway_lab::change::Keys as _;
@@ -12,7 +12,7 @@ use super::choose::Mechanism;
 use super::links::Links;
 use super::live::{Groups, Place};
 use super::make::{Interface, port};
-use super::plan::BOTH;
+use super::plan::{BOTH, Plan};
 
 /// A lab's links, as far as they differ from the machine's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -85,6 +85,17 @@ pub struct PeerReport {
 }
 
 impl Links {
+    /// Nodes at whose interfaces something happens to packets.
+    pub(crate) fn altered(&self) -> BTreeSet<usize> {
+        let is_altered = |made: &Interface| {
+            let Plan { ways, cut, side, .. } = &made.plan;
+            *cut || side.iter().any(|&group| group != 0)
+                || ways.iter().any(|way| way.choice.mechanism != Mechanism::Native)
+        };
+        let altered = self.interfaces.iter().filter(|(_, made)| is_altered(made));
+        altered.map(|(&(node, _), _)| node).collect()
+    }
+
     /// How links are now.
     pub(crate) fn report(&mut self, lab: &Lab) -> LinkReport {
         let stats = self.wire.as_mut().and_then(|wire| wire.stats().ok()).unwrap_or_default();

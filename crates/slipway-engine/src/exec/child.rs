@@ -5,14 +5,15 @@ use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::{prctl, signal::Signal};
+use nix::sys::prctl;
 use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, setsid, setuid};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid as FileGroup, Mode, Uid as FileOwner, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use slipway_sys::cgroup::Group;
+use slipway_sys::process::end_with;
+use slipway_sys::seccomp::Filter;
 use slipway_sys::{clone::close_all_but, pty, signals};
 
 use super::message::{self, Failure};
@@ -26,6 +27,8 @@ pub(super) struct Birth<'a> {
     pub(super) link: OwnedFd,
     pub(super) groups: [Option<&'a Group>; 2],
     pub(super) confinement: &'a Confinement,
+    /// Calls that wait for the host's router, in a node on a fast network, and whether it may use `io_uring`.
+    pub(super) trap: Option<(Filter, bool)>,
     pub(super) files: Rlimit,
     pub(super) image: &'a Image,
     pub(super) stdio: Stdio<'a>,
@@ -49,7 +52,13 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWCGROUP;
     setns(&birth.init, namespaces).map_err(says("enter the namespaces"))?;
-    birth.confinement.apply().map_err(says("drop privileges"))?;
+    match &birth.trap {
+        None => birth.confinement.apply().map_err(says("drop privileges"))?,
+        Some((trap, io_uring)) => {
+            let listener = birth.confinement.apply_with(trap, *io_uring).map_err(says("drop privileges"))?;
+            message::send_listener(&birth.link, &listener).map_err(says("have its host's router listen"))?;
+        }
+    }
 
     setsid().map_err(says("start a session"))?;
     connect_stdio(birth)?;
@@ -59,10 +68,7 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
         setuid(Uid::from_raw(user.uid)).map_err(says("change user"))?;
     }
     // After the change of user, which would clear it.
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(says("tie the program to its caller"))?;
-    if parent_is_gone(&birth.parent) {
-        std::process::exit(1);
-    }
+    end_with(&birth.parent).map_err(says("tie the program to its caller"))?;
     let workdir = &birth.image.workdir;
     nix::unistd::chdir(workdir.as_c_str())
         .map_err(says(&format!("change to folder `{}`", workdir.to_string_lossy())))?;
@@ -100,13 +106,6 @@ fn connect_stdio(birth: &Birth<'_>) -> Result<(), Failure> {
         dup2_stderr(&descriptors[2])
     };
     connect().map_err(says("connect standard input and output"))
-}
-
-/// Whether the parent ended before the child asked to be killed along with it. (`getppid` says 0 in either case: the parent
-/// is outside of this PID namespace.)
-fn parent_is_gone(parent: &OwnedFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(poll(&mut [PollFd::new(parent, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
 /// Tries each path, as `execvp(3)` does: one that may not be executed counts only if no other can be.

@@ -1,15 +1,13 @@
 //! What a child says to its parent before it executes: one packet each over a socket pair that the exec closes.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
+use rustix::net::{RecvFlags, SendFlags};
+use slipway_sys::notify::Listener;
 
 use super::ExecError;
+use crate::packet;
 
 /// Longest packet, bytes: room for a path and a reason.
 const LONGEST: usize = 8192;
@@ -18,6 +16,8 @@ const LONGEST: usize = 8192;
 pub(super) enum Message {
     /// The outside of the program's terminal.
     Terminal(OwnedFd),
+    /// Calls of the program and of all that it starts are heard here. The child waits until it may go on.
+    Listener(OwnedFd),
     /// The program will not run.
     Failed(Failure),
 }
@@ -65,13 +65,33 @@ impl Failure {
     }
 }
 
+/// What comes with a descriptor.
+const TERMINAL: &[u8] = b"t";
+const LISTENER: &[u8] = b"l";
+/// What a child that sent its listener waits for.
+const GO_ON: &[u8] = b"g";
+
 pub(super) fn send_terminal(link: &OwnedFd, terminal: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let descriptors = [terminal];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    sendmsg(link, &[IoSlice::new(b"t")], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
+    packet::send(link, TERMINAL, Some(terminal))
+}
+
+/// Sends the listener and waits until somebody listens: before that, nothing that the filter traps may be called.
+pub(super) fn send_listener(link: &OwnedFd, listener: &Listener) -> io::Result<()> {
+    packet::send(link, LISTENER, Some(listener.as_fd()))?;
+    let mut answer = [0; 1];
+    loop {
+        match rustix::net::recv(link, &mut answer, RecvFlags::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok((_, length)) if answer[..length] == *GO_ON => return Ok(()),
+            Ok(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Somebody listens.
+pub(super) fn let_go_on(link: &OwnedFd) -> io::Result<()> {
+    packet::send(link, GO_ON, None)
 }
 
 pub(super) fn send_failure(link: &OwnedFd, failure: &Failure) {
@@ -81,28 +101,13 @@ pub(super) fn send_failure(link: &OwnedFd, failure: &Failure) {
 
 /// The next message; `None` when the other end is closed.
 pub(super) fn receive(link: &OwnedFd) -> io::Result<Option<Message>> {
-    let mut packet = vec![0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let length = loop {
-        let mut parts = [IoSliceMut::new(&mut packet)];
-        match recvmsg(link.as_fd(), &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other?.bytes,
-        }
-    };
-    if length == 0 {
-        return Ok(None);
-    }
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    if let Some(terminal) = descriptor {
-        return Ok(Some(Message::Terminal(terminal)));
-    }
-    let failure = Failure::decode(&packet[..length]);
-    failure.map(|failure| Some(Message::Failed(failure))).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let (packet, descriptor) = packet::receive(link, LONGEST)?;
+    Ok(match (&packet[..], descriptor) {
+        ([], _) => None,
+        (TERMINAL, Some(terminal)) => Some(Message::Terminal(terminal)),
+        (LISTENER, Some(listener)) => Some(Message::Listener(listener)),
+        (failure, _) => Some(Message::Failed(Failure::decode(failure).ok_or(io::ErrorKind::InvalidData)?)),
+    })
 }
 
 #[cfg(test)]

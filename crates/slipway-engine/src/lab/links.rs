@@ -1,8 +1,9 @@
-//! Links of a running lab: changed, and looked at.
+//! Links of a running lab: changed, and looked at; and its fast path.
 
 use super::{LabError, Running};
-use crate::anchor::control::Request;
+use crate::anchor::control::{self, Request};
 use crate::condition::{LinkAction, LinkReport};
+use crate::fast::{self, FastReport, Socket};
 
 impl Running {
     /// Changes links until something else changes them. What cannot be is refused, and nothing is changed.
@@ -23,6 +24,21 @@ impl Running {
     /// Makes all links what the lab file says, and starts a wire that has died anew.
     pub fn restore_links(&self) -> Result<(), LabError> {
         self.ask(&Request::Restore)
+    }
+
+    /// How the fast path is now.
+    pub fn fast(&self) -> Result<FastReport, LabError> {
+        self.ask(&Request::Fast)?;
+        Ok(self.dir.read_fast()?)
+    }
+
+    /// The node that a process is in, and which way each of its TCP sockets takes.
+    ///
+    /// # Errors
+    /// When it is in none of the lab's nodes, or no network is fast.
+    pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
+        let notes = control::notes(&self.dir.control()).map_err(|source| self.anchor_error(source))?;
+        fast::explain(&self.lab, &self.state, pid, notes, &self.fast()?).map_err(LabError::Refused)
     }
 
     /// How links are now.

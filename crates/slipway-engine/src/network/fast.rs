@@ -6,8 +6,9 @@ use slipway_sys::ns::in_first_user_namespace;
 
 use super::driver::{Probed, Unsupported};
 
-/// The first kernel that installs a descriptor and answers a call in one step (`SECCOMP_ADDFD_FLAG_SEND`).
-const OLDEST: (u32, u32) = (5, 14);
+/// The first kernel that lets who holds no `CAP_BPF` write what is kept on sockets. From 5.14 on it installs a descriptor and
+/// answers a call in one step (`SECCOMP_ADDFD_FLAG_SEND`).
+const OLDEST: (u32, u32) = (5, 19);
 
 /// How this machine would run the fast path over a container network that it runs like that.
 pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsupported> {
@@ -18,7 +19,7 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
     };
     if kernel().is_none_or(|version| version < OLDEST) {
         return lacks(
-            "its kernel is older than 5.14 and cannot hand sockets to waiting programs",
+            "its kernel is older than 5.19 and does not let a router keep notes on sockets",
             "boot a newer kernel, or take driver bridge or vxlan, which are what it is built on",
         );
     }

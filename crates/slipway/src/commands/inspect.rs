@@ -94,6 +94,7 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
             ("folder", answer.folder.display().to_string()),
             ("seed", answer.lab.seed.to_string()),
         ];
+        facts.extend(answer.state.routers.iter().map(|router| ("router", view::router(answer.lab, router))));
         facts.extend(answer.scenario.as_ref().map(|status| ("scenario", view::scenario(status))));
         let links = conditions::of_lab(answer.lab, &answer.links);
         format!("{}\n{}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))

@@ -6,6 +6,7 @@ use serde::Serialize;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::scenario::{Folder, Standing, Status};
 use slipway_engine::state::StateRoot;
+use slipway_lab::model::Network;
 use slipway_lab::units::Bytes;
 
 use crate::context::Context;
@@ -87,7 +88,12 @@ impl Args {
 
 fn row(root: &StateRoot, name: String) -> LabRow {
     if let Ok(Running { lab, state, .. }) = Running::open(root, &name) {
-        let networks = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
+        let silent = state.routers.iter().any(|router| router.pid.is_none());
+        let network = |net: &Network| match net.is_fast() && silent {
+            true => format!("{} ({}, a router is gone)", net.name, net.driver),
+            false => format!("{} ({})", net.name, net.driver),
+        };
+        let networks = lab.networks.iter().map(network).collect();
         // A log that cannot be read is no reason to list no labs.
         let scenario = Folder::of(&root.lab(&name)).status().ok().flatten();
         return LabRow {

@@ -1,0 +1,59 @@
+//! The fast path's side of a lab: a router for each virtual host with nodes on fast networks.
+//!
+//! The router (`slipway_fast`) is a process of its own, forked by the anchor into the host's network namespace. What it needs
+//! of nodes comes from the anchor: sockets in their namespaces, and the listeners by which it hears of programs' calls. The
+//! anchor keeps a copy of each listener for as long as a program runs under it, so that calls wait, and fail not, while a
+//! router that died is replaced; the new one gets them all.
+
+mod explain;
+mod process;
+mod routers;
+mod setup;
+
+use std::io;
+
+pub use explain::{Socket, Way};
+use serde::{Deserialize, Serialize};
+pub use slipway_fast::counts::Tally;
+pub use slipway_fast::reason::Reason;
+pub use slipway_fast::status::{Peer, Status};
+
+pub(crate) use explain::explain;
+pub(crate) use routers::{Event, Near, Routers};
+
+/// A router, as its anchor sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterState {
+    /// Index of its host in the lab.
+    pub host: usize,
+    /// Its process; `None` while there is none, and connections that are asked for wait.
+    pub pid: Option<i32>,
+    /// How many there were before it.
+    pub restarts: u32,
+    /// Why there was another before it, or why there is none now.
+    pub trouble: Option<String>,
+}
+
+/// How a lab's fast path is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastReport {
+    /// One for each host with nodes on fast networks.
+    pub routers: Vec<RouterReport>,
+}
+
+/// How a router is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterReport {
+    /// As its anchor sees it.
+    #[serde(flatten)]
+    pub router: RouterState,
+    /// Trees of programs whose calls it hears.
+    pub listeners: usize,
+    /// What it says of itself; `None` where it did not answer.
+    pub status: Option<Status>,
+}
+
+fn says(what: &str) -> impl FnOnce(io::Error) -> String {
+    let what = what.to_owned();
+    move |error| format!("{what}: {error}")
+}

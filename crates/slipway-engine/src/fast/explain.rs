@@ -1,0 +1,141 @@
+//! Which way each TCP socket of a process takes.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_protocol};
+use rustix::net::{AddressFamily, SocketAddrAny, getpeername, getsockname, ipproto};
+use serde::Serialize;
+use slipway_fast::note::{Notes, Path};
+use slipway_fast::reason::Reason;
+use slipway_lab::model::Lab;
+use slipway_sys::bpf::SocketStorage;
+use slipway_sys::notify::Caller;
+
+use super::{FastReport, says, setup};
+use crate::state::State;
+
+/// A TCP socket as its program sees it, and what it really is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Socket {
+    /// The number by which the process has it.
+    pub descriptor: i32,
+    /// As `getsockname(2)` says.
+    pub local: Option<SocketAddr>,
+    /// As `getpeername(2)` says.
+    pub peer: Option<SocketAddr>,
+    /// Where its data goes.
+    pub way: Way,
+    /// Why; empty where it goes without saying.
+    pub why: String,
+}
+
+/// Where a socket's data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// The fast path within the host.
+    Pair,
+    /// The fast path by the host's own network.
+    Tcp,
+    /// The container network.
+    Native,
+    /// It listens. What it accepts may come either way.
+    Listening,
+    /// Nowhere yet.
+    Unconnected,
+}
+
+/// The node that a process is in, and its TCP sockets.
+pub(crate) fn explain(
+    lab: &Lab,
+    state: &State,
+    pid: i32,
+    notes: OwnedFd,
+    report: &FastReport,
+) -> Result<(usize, Vec<Socket>), String> {
+    let doing = format!("look at process {pid}");
+    let in_namespace = |pid: i32| fs::metadata(format!("/proc/{pid}/ns/pid")).map(|namespace| namespace.ino());
+    let its = in_namespace(pid).map_err(says(&doing))?;
+    let is_its = |init: i32| in_namespace(init).is_ok_and(|namespace| namespace == its);
+    let node = state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid)));
+    let node = node.ok_or_else(|| {
+        format!(
+            "{doing}: it is in no node of lab {}\nHint: `slipway inspect {} NODE --json` lists a node's",
+            lab.name, lab.name
+        )
+    })?;
+    let notes = SocketStorage::try_from(notes).map(Notes::new).map_err(says(&doing))?;
+    let counted: Vec<Reason> = report
+        .routers
+        .iter()
+        .filter(|router| router.router.host == lab.nodes[node].host)
+        .flat_map(|router| router.status.iter().flat_map(|status| status.connections.native.keys().copied()))
+        .collect();
+    let sockets = sockets(lab, pid, &notes, &counted).map_err(says(&doing))?;
+    Ok((node, sockets))
+}
+
+fn sockets(lab: &Lab, pid: i32, notes: &Notes, counted: &[Reason]) -> io::Result<Vec<Socket>> {
+    let caller = Caller::open(pid)?;
+    let mut sockets = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let entry = entry?;
+        let Some(descriptor) = entry.file_name().to_str().and_then(|number| number.parse().ok()) else { continue };
+        // One that is closed meanwhile is one less.
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        if !target.to_string_lossy().starts_with("socket:") {
+            continue;
+        }
+        let Ok(socket) = caller.descriptor(descriptor) else { continue };
+        sockets.extend(look(lab, descriptor, &socket, notes, counted));
+    }
+    sockets.sort_by_key(|socket| socket.descriptor);
+    Ok(sockets)
+}
+
+/// `None` for a socket that is none of TCP, and never was.
+fn look(lab: &Lab, descriptor: i32, socket: &OwnedFd, notes: &Notes, counted: &[Reason]) -> Option<Socket> {
+    if let Ok(Some(note)) = notes.of(socket) {
+        let (way, why) = match note.path {
+            Path::Pair => (Way::Pair, "both ends are on this host"),
+            Path::Tcp => (Way::Tcp, "the other end is on another host"),
+        };
+        let (local, peer) = (Some(note.local), Some(note.peer));
+        return Some(Socket { descriptor, local, peer, way, why: why.to_owned() });
+    }
+    let is_ip = matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6));
+    if !is_ip || socket_protocol(socket) != Ok(Some(ipproto::TCP)) {
+        return None;
+    }
+    let address = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
+    let local = getsockname(socket.as_fd()).ok().and_then(address);
+    let peer = getpeername(socket.as_fd()).ok().flatten().and_then(address);
+    let (way, why) = match peer {
+        None if socket_acceptconn(socket) == Ok(true) => (Way::Listening, String::new()),
+        None => (Way::Unconnected, String::new()),
+        Some(peer) => (Way::Native, reason(lab, local, peer, counted)),
+    };
+    Some(Socket { descriptor, local, peer, way, why })
+}
+
+/// Why a connection is on the container network: known from its addresses, or one of what its router has counted.
+fn reason(lab: &Lab, local: Option<SocketAddr>, peer: SocketAddr, counted: &[Reason]) -> String {
+    let places = setup::places(lab);
+    let place = |address: SocketAddr| places.of(address.ip().to_canonical());
+    let (Some(there), Some(here)) = (place(peer), local.and_then(place)) else {
+        return Reason::NotANode.to_string();
+    };
+    if there.node == here.node {
+        return Reason::NotANode.to_string();
+    }
+    let others = counted.iter().filter(|&&reason| reason != Reason::NotANode && reason != Reason::NotTcp);
+    let others: Vec<String> = others.map(ToString::to_string).collect();
+    match others.is_empty() {
+        true => "accepted from, or connected by, a program that no router heard".to_owned(),
+        false => others.join(", or "),
+    }
+}

@@ -1,0 +1,158 @@
+//! A router's process: made, and confined before it hears of anything.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid};
+use rustix::thread::CapabilitySet;
+use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
+use slipway_lab::model::Lab;
+use slipway_sys::cgroup::Group;
+use slipway_sys::clone::{Cloned, SingleThread, clone_into, close_all_but};
+use slipway_sys::{caps, process, sched};
+
+use super::setup::Shared;
+
+/// To look into programs' memory and descriptors (`ptrace(2)`, access mode checks), to open `/proc/TID/mem` and `/proc/TID/fd` of
+/// programs of other users, and to destroy connections.
+const CAPABILITIES: CapabilitySet =
+    CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::NET_ADMIN);
+
+/// A router that runs.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pidfd: OwnedFd,
+    control: AnchorEnd,
+}
+
+/// What a router is made in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) alone: SingleThread,
+    pub(super) lab: &'a Lab,
+    pub(super) host: usize,
+    /// The lab's, held by all of its processes.
+    pub(super) lock: BorrowedFd<'a>,
+    /// The host's network namespace.
+    pub(super) net: BorrowedFd<'a>,
+    /// A control group of its own.
+    pub(super) group: Option<&'a Group>,
+    /// Where what it says on standard error goes.
+    pub(super) log: BorrowedFd<'a>,
+}
+
+impl Process {
+    /// Makes a router, and waits until it runs.
+    pub(super) fn start(ground: Ground<'_>, shared: &Shared) -> io::Result<Self> {
+        let (ours, theirs) = control::pair()?;
+        let anchor = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let born_in = ground.group.and_then(Group::clone_target);
+        match clone_into(ground.alone, CloneFlags::empty(), born_in)? {
+            Cloned::Child => {
+                drop(ours);
+                live(ground, shared, theirs, &anchor)
+            }
+            Cloned::Parent { pid, pidfd } => {
+                drop(theirs);
+                let started = Self { pid, pidfd, control: ours };
+                match started.control.hear() {
+                    Ok(Some(Report::Ready)) => Ok(started),
+                    heard => {
+                        let end = started.stop();
+                        Err(match heard {
+                            Ok(Some(Report::Failed(account))) => io::Error::other(account),
+                            Ok(Some(_)) => io::Error::other("it said something else first"),
+                            Ok(None) => io::Error::other(end),
+                            Err(error) => error,
+                        })
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives an order. One that cannot be given in time is the end of the router: it is stuck.
+    pub(super) fn order<F: AsFd>(&self, order: &Order<F>) -> io::Result<()> {
+        self.control.order(order).inspect_err(|_| self.kill())
+    }
+
+    /// The next report; `None` where it is gone.
+    pub(super) fn hear(&self) -> io::Result<Option<Report>> {
+        self.control.hear().inspect_err(|_| self.kill())
+    }
+
+    /// Asks how it is.
+    pub(super) fn status(&self, aside: impl FnMut(Report)) -> io::Result<String> {
+        self.control.status(aside).inspect_err(|_| self.kill())
+    }
+
+    fn kill(&self) {
+        // Gone already is what is wanted.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Ends it, waits for its end, and says how that came: of one that was ending already, its own way.
+    pub(super) fn stop(self) -> String {
+        self.kill();
+        let pid = self.pid.as_raw_nonzero();
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => format!("process {pid} ended with code {code}"),
+                (_, Some(signal)) => format!("process {pid} was killed by signal {signal}"),
+                _ => format!("process {pid} ended"),
+            },
+            // The anchor's own wait collected it.
+            _ => format!("process {pid} ended"),
+        }
+    }
+}
+
+/// Readable when it has reported something, or is gone.
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+}
+
+/// The life of a router. Never returns.
+fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedFd) -> ! {
+    let outcome = control
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
+    let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
+    let keep = [ground.lock, setup.control.as_fd(), setup.notes.as_fd(), control.as_fd(), anchor.as_fd()];
+    let confined = confine(ground, &keep, anchor);
+    match confined.and_then(|()| slipway_fast::run::run(setup)) {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            // Nobody there to hear it means that the anchor is gone, and so are we.
+            let _ = control.report(&Report::Failed(error.to_string()));
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Enters the host, and gives up all that a router does not need.
+fn confine(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io::Result<()> {
+    process::end_with(anchor)?;
+    // Nothing in a node may trace it or open its descriptors.
+    prctl::set_dumpable(false)?;
+    prctl::set_name(c"slipway-router")?;
+    ground.group.map_or(Ok(()), Group::join_others).map_err(io::Error::other)?;
+    setns(ground.net, CloneFlags::CLONE_NEWNET)?;
+    rustix::stdio::dup2_stderr(ground.log)?;
+    let mut kept = vec![0, 1, 2];
+    kept.extend(keep.iter().map(|one| one.as_raw_fd()));
+    close_all_but(&kept)?;
+    nix::unistd::setsid()?;
+    // The anchor may be real-time while a scenario plays.
+    let _ = sched::set_usual();
+    caps::bound(CAPABILITIES)?;
+    caps::limit(CAPABILITIES)?;
+    prctl::set_no_new_privs()?;
+    Ok(())
+}

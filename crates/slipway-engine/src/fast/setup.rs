@@ -1,0 +1,119 @@
+//! From the lab to what its routers begin with.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use slipway_fast::channel::{Hello, Key, VERSION};
+use slipway_fast::control::RouterEnd;
+use slipway_fast::note;
+use slipway_fast::places::{Place, Places};
+use slipway_fast::policy::Policy;
+use slipway_fast::setup::{PORT, RouterSetup};
+use slipway_lab::model::Lab;
+use slipway_sys::bpf::SocketStorage;
+
+/// What all routers of a lab have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Held by the anchor, so that what is written on sockets outlives whoever wrote it.
+    notes: SocketStorage,
+    key: Key,
+    /// The lab's number among all whose routers might meet.
+    number: u64,
+    places: Places,
+}
+
+/// The hosts that have nodes on fast networks.
+pub(super) fn hosts(lab: &Lab) -> BTreeSet<usize> {
+    let fast = lab.nodes.iter().filter(|node| node.fast_networks(lab).next().is_some());
+    fast.map(|node| node.host).collect()
+}
+
+impl Shared {
+    /// # Errors
+    /// When the kernel makes no map for notes.
+    pub(super) fn new(lab: &Lab) -> io::Result<Self> {
+        let notes = SocketStorage::create("slipway_notes", note::BYTES)?;
+        let [a, b, c, d, e, f, g, h, ..] = *Key::draw()?.bytes();
+        let number = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        Ok(Self { notes, key: Key::draw()?, number, places: places(lab) })
+    }
+
+    pub(super) fn notes(&self) -> io::Result<OwnedFd> {
+        self.notes.as_fd().try_clone_to_owned()
+    }
+
+    /// What the router of a host begins with.
+    pub(super) fn of_host(&self, lab: &Lab, host: usize, control: RouterEnd) -> io::Result<RouterSetup> {
+        let number = |host: usize| u32::try_from(host).map_err(io::Error::other);
+        let at = |host: usize| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
+        let others = hosts(lab).into_iter().filter(|&other| other != host);
+        let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
+        Ok(RouterSetup {
+            lab: lab.name.clone(),
+            host,
+            places: self.places.clone(),
+            notes: self.notes()?.try_into()?,
+            key: self.key.clone(),
+            hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
+            accepts_at: at(host),
+            peers: peers.collect::<io::Result<_>>()?,
+            policy: Policy::new(&lab.policy, lab.nodes.len()),
+            control,
+        })
+    }
+}
+
+/// Where every virtual address of the lab's fast networks lives.
+pub(super) fn places(lab: &Lab) -> Places {
+    let mut all: Vec<(IpAddr, Place)> = Vec::new();
+    for (number, node) in lab.nodes.iter().enumerate() {
+        for interface in node.interfaces.iter().filter(|interface| lab.networks[interface.network].is_fast()) {
+            let place = Place { node: number, host: node.host, network: interface.network };
+            all.push((interface.ipv4.into(), place));
+            all.extend(interface.ipv6.map(|ip| (ip.into(), place)));
+        }
+    }
+    all.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn lab(text: &str) -> Lab {
+        slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()))
+    }
+
+    #[test]
+    fn only_fast_networks_have_places_and_only_their_hosts_routers() {
+        let lab = lab(
+            "hosts: 3\nnetworks: {quick: fast, slow: bridge}\nnodes:\n  a: {host: host1, networks: [quick, slow]}\n  b: {host: host2, networks: [quick]}\n  c: {host: host3, networks: [slow]}\n",
+        );
+        assert_eq!(hosts(&lab).into_iter().collect::<Vec<_>>(), [0, 1]);
+        let places = places(&lab);
+        let [quick, slow] = [0, 1].map(|slot| lab.nodes[0].interfaces[slot].ipv4);
+        assert_eq!(places.of(quick.into()), Some(Place { node: 0, host: 0, network: 0 }));
+        assert_eq!(places.of(slow.into()), None);
+        assert_eq!(places.addresses(1).count(), 2);
+    }
+
+    #[test]
+    fn routers_know_each_other_and_share_what_a_lab_shares() {
+        let lab = lab("hosts: 2\nnetworks: {net: fast}\nnodes: {n: {count: 2}}\n");
+        let shared = Shared::new(&lab).expect("these tests need root, to make a BPF map");
+        let begin = |host| {
+            let (_, control) = slipway_fast::control::pair().expect("a pair");
+            shared.of_host(&lab, host, control).expect("a setup")
+        };
+        let (one, two) = (begin(0), begin(1));
+        assert_eq!(one.key.bytes(), two.key.bytes());
+        assert_eq!(one.hello.lab, two.hello.lab);
+        assert_eq!(one.peers, [(1, two.accepts_at.expect("an address"))]);
+        assert_eq!(two.peers, [(0, one.accepts_at.expect("an address"))]);
+    }
+}

@@ -1,0 +1,153 @@
+//! `slipway fast`
+
+use serde::Serialize;
+use slipway_engine::fast::{FastReport, RouterReport, Socket, Tally, Way};
+use slipway_engine::lab::Running;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// Show what takes the fast path, and why the rest does not
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+For labs with networks of driver fast. Connections that are not on the fast
+path are on the container network beneath, each for a reason that is counted.
+
+Examples:
+  slipway fast status demo                 routers, connections, reasons
+  slipway fast status demo --json | jq '.routers[].status.connections'
+  slipway fast explain demo 12345          the sockets of a process, one by one")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Routers and what they count: connections on the fast path, and beside it by reason
+    Status {
+        /// Lab (name or file; may be left out where one runs)
+        lab: Option<String>,
+    },
+    /// The TCP sockets of a process in a node: which way each takes, and why
+    #[command(override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>")]
+    Explain {
+        /// Lab (name or file; may be left out where one runs), and the process by its number on this machine
+        #[arg(value_names = ["LAB", "PID"], num_args = 1..=2, required = true)]
+        words: Vec<String>,
+    },
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    lab: &'a str,
+    #[serde(flatten)]
+    report: FastReport,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    lab: &'a str,
+    node: &'a str,
+    pid: i32,
+    sockets: Vec<Socket>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        labs::need_privilege()?;
+        match self.what {
+            What::Status { lab } => status(context, &running(context, lab.as_deref())?)?,
+            What::Explain { words } => {
+                let (pid, lab) = words.split_last().ok_or_else(|| Failure::usage("explain nothing"))?;
+                let number = pid.parse().ok().filter(|&number: &i32| number > 0);
+                let number = number.ok_or_else(|| {
+                    Failure::usage(format!("explain `{pid}`: it is no process\nHint: `slipway inspect LAB NODE --json` lists those of a node"))
+                })?;
+                explain(context, &running(context, lab.first().map(String::as_str))?, number)?;
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// A lab that runs and has a fast network.
+fn running(context: &Context, lab: Option<&str>) -> Result<Running, Failure> {
+    let running = labs::running(&context.root, lab)?;
+    if running.lab.networks.iter().any(slipway_lab::model::Network::is_fast) {
+        return Ok(running);
+    }
+    let name = &running.lab.name;
+    Err(Failure::usage(format!(
+        "look at the fast path of lab {name}: none of its networks is fast\nHint: write `driver: fast`"
+    )))
+}
+
+fn status(context: &Context, running: &Running) -> Result<(), Failure> {
+    let answer = Status { lab: &running.lab.name, report: running.fast()? };
+    context.answer(&answer, |answer| {
+        let parts: Vec<String> = answer.report.routers.iter().map(|router| router_text(running, router)).collect();
+        parts.join("\n")
+    })
+}
+
+fn router_text(running: &Running, report: &RouterReport) -> String {
+    let RouterReport { router, listeners, status } = report;
+    let host = &running.lab.hosts[router.host].name;
+    let process = router.pid.map_or_else(|| "none: calls wait for the next".to_owned(), |pid| format!("process {pid}"));
+    let mut facts = vec![("host", host.clone()), ("router", process)];
+    if router.restarts > 0 {
+        let why = router.trouble.as_deref().unwrap_or("ended");
+        facts.push(("before it", format!("{}; the last {why}", view::count(router.restarts, "router"))));
+    }
+    facts.push(("programs", format!("{} heard", view::count(*listeners, "tree"))));
+    let Some(status) = status else {
+        facts.push(("status", "it does not answer".to_owned()));
+        return view::facts(&facts);
+    };
+    let Tally { pair, tcp, native, refused, failed } = &status.connections;
+    facts.push(("fast", format!("{pair} within the host, {tcp} to others")));
+    for (reason, count) in native {
+        facts.push(("not fast", format!("{count}: {reason}")));
+    }
+    facts.push(("refused", format!("{refused}: nobody listened")));
+    if *failed > 0 {
+        facts.push(("failed", failed.to_string()));
+    }
+    facts.push(("waiting", format!("{} to be accepted", status.waiting)));
+    for peer in &status.peers {
+        let name = usize::try_from(peer.host).ok().and_then(|host| running.lab.hosts.get(host));
+        let name = name.map_or("another host", |host| &host.name);
+        let trouble = peer.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+        facts.push(("peer", format!("{name}: {} ready{trouble}", view::count(peer.ready, "connection"))));
+    }
+    view::facts(&facts)
+}
+
+fn explain(context: &Context, running: &Running, pid: i32) -> Result<(), Failure> {
+    let (node, sockets) = running.explain(pid)?;
+    let answer = Explained { lab: &running.lab.name, node: &running.lab.nodes[node].name, pid, sockets };
+    context.answer(&answer, |answer| {
+        if answer.sockets.is_empty() {
+            return format!("process {pid} in node {} has no TCP sockets\n", answer.node);
+        }
+        let ip = |address: Option<std::net::SocketAddr>| {
+            address.map_or_else(|| "-".to_owned(), |address| address.to_string())
+        };
+        view::table(
+            ["FD", "LOCAL", "PEER", "WAY", "WHY"],
+            answer.sockets.iter().map(|socket| {
+                let way = match socket.way {
+                    Way::Pair => "fast, within the host",
+                    Way::Tcp => "fast, by the host's network",
+                    Way::Listening => "listening",
+                    Way::Native => "container network",
+                    Way::Unconnected => "not connected",
+                };
+                [socket.descriptor.to_string(), ip(socket.local), ip(socket.peer), way.to_owned(), socket.why.clone()]
+            }),
+        )
+    })
+}
