@@ -62,6 +62,14 @@ pub struct Terms<'p> {
     pub connections: Option<u32>,
 }
 
+impl Terms<'_> {
+    /// Whether nothing holds the connection back: it was only allowed.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.rates.is_empty() && self.priority.is_none() && self.connections.is_none()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compiled {
     name: String,

@@ -169,7 +169,7 @@ impl Router {
         }
         match self.policy.decide(client, server.node, port) {
             // What it may do at most is not held to here.
-            Decision::Allow(terms) if terms.rule.is_none() => Ok(()),
+            Decision::Allow(terms) if terms.is_free() => Ok(()),
             Decision::Allow(_) | Decision::Deny(_) => Err(Reason::Policy),
         }
     }

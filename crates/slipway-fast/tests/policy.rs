@@ -15,8 +15,8 @@ fn policy(rules: &str) -> (Policy, slipway_lab::model::Lab) {
     (Policy::new(&lab.policy, lab.nodes.len()), lab)
 }
 
-fn rate(text: &str) -> Option<Rate> {
-    Some(text.parse().unwrap())
+fn rate(text: &str) -> Rate {
+    text.parse().unwrap()
 }
 
 #[test]
@@ -32,6 +32,7 @@ fn what_is_allowed_then_nothing_else() {
     for port in [5432, 6000, 6005, 6010] {
         let Decision::Allow(terms) = policy.decide(web1, db1, port) else { panic!("port {port} is denied") };
         assert_eq!(terms, Terms { rule: Some("rule-1"), ..Terms::default() });
+        assert!(terms.is_free());
     }
     for (client, server, port) in [(web1, db1, 5431), (web1, db2, 6011), (batch, db1, 5432), (db1, db2, 5432)] {
         assert_eq!(policy.decide(client, server, port), Decision::Deny("closed"));
@@ -44,21 +45,25 @@ fn what_is_allowed_then_nothing_else() {
 fn the_first_that_fits_decides_everything() {
     let (policy, _) =
         policy("  - {from: web1, rate: 1gbit}\n  - {from: web, rate: 2gbit, priority: 6, connections: 7}\n");
-    let one =
-        Terms { rule: Some("rule-1"), rates: Rates { flow: rate("1gbit"), ..Rates::default() }, ..Terms::default() };
+    let one = Terms {
+        rule: Some("rule-1"),
+        rates: Rates { flow: Some(rate("1gbit")), ..Rates::default() },
+        ..Terms::default()
+    };
     assert_eq!(policy.decide(0, 3, 80), Decision::Allow(one));
-    let rates = Rates { flow: rate("2gbit"), ..Rates::default() };
+    let rates = Rates { flow: Some(rate("2gbit")), ..Rates::default() };
     let two = Terms { rule: Some("rule-2"), rates, priority: Some(6), connections: Some(7) };
     assert_eq!(policy.decide(1, 3, 80), Decision::Allow(two));
+    assert!(!one.is_free() && !two.is_free());
 }
 
 #[test]
 fn many_connections_share_what_they_have_together() {
-    let rates = Rates { flow: rate("100mbit"), pair: rate("200mbit"), node: rate("1gbit") };
-    assert_eq!(rates.share(1, 1), rate("100mbit"));
-    assert_eq!(rates.share(4, 4), rate("50mbit"));
-    assert_eq!(rates.share(1, 20), rate("50mbit"));
-    assert_eq!(rates.share(0, 0), rate("100mbit"));
+    let rates = Rates { flow: Some(rate("100mbit")), pair: Some(rate("200mbit")), node: Some(rate("1gbit")) };
+    assert_eq!(rates.share(1, 1), Some(rate("100mbit")));
+    assert_eq!(rates.share(4, 4), Some(rate("50mbit")));
+    assert_eq!(rates.share(1, 20), Some(rate("50mbit")));
+    assert_eq!(rates.share(0, 0), Some(rate("100mbit")));
     assert_eq!(Rates::default().share(1, 1), None);
 }
 
