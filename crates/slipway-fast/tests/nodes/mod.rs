@@ -64,32 +64,42 @@ impl Lab {
 
     /// Runs a program in the first node, to its end.
     pub(crate) fn client<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
-        self.runs(0, program).join().expect("it ran")
+        self.runs(0, true, program).join().expect("it ran")
     }
 
     /// In the second.
     pub(crate) fn server<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
-        self.runs(1, program).join().expect("it ran")
+        self.runs(1, true, program).join().expect("it ran")
     }
 
     /// In the second, while the test goes on.
     pub(crate) fn server_runs<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        self.runs(1, program)
+        self.runs(1, true, program)
     }
 
-    fn runs<T: Send + 'static>(&self, node: usize, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    /// Runs a program in a node, under the filter or not.
+    pub(crate) fn runs<T: Send + 'static>(
+        &self,
+        node: usize,
+        filtered: bool,
+        program: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let net = self.nets[node].try_clone().expect("a copy");
         let (listeners, listener) = sync_channel(0);
         let (served, serving) = sync_channel(0);
         let running = thread::spawn(move || {
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
-            listeners.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
-            serving.recv().expect("it is served");
+            if filtered {
+                listeners.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
+                serving.recv().expect("it is served");
+            }
             program()
         });
-        // Its threads come from here, where there is no filter.
-        self.router.serve(node, listener.recv().expect("there is a listener")).expect("a thread");
-        served.send(()).expect("it waits");
+        if filtered {
+            // Its threads come from here, where there is no filter.
+            self.router.serve(node, listener.recv().expect("there is a listener")).expect("a thread");
+            served.send(()).expect("it waits");
+        }
         running
     }
 }

@@ -1,0 +1,127 @@
+//! What the router costs and what it gains, between two nodes of one host joined by a veth pair: connections a second, 64-byte
+//! round trips, and throughput, in rounds that take turns. Ratios are to the same without a filter.
+//!
+//! `cargo bench -p slipway-fast`; the numbers of whole labs are `cargo bench -p slipway -- fast`.
+
+#[allow(dead_code, reason = "each of those who use it uses its own part")]
+#[path = "../tests/nodes/mod.rs"]
+mod nodes;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use nodes::{Lab, SERVER};
+
+const ROUNDS: usize = 7;
+const TIME: Duration = Duration::from_millis(700);
+
+/// How the programs run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// No filter: the veth pair.
+    Plain,
+    /// Under the filter, but left on the veth pair.
+    Native,
+    /// On the fast path.
+    Fast,
+}
+
+fn main() {
+    // Cargo passes `--bench`; what is to be measured is all there is.
+    let lab = Lab::new();
+    let measures: [(&str, fn(TcpStream) -> u64, fn(TcpStream)); 3] =
+        [("connections/s", one, echo), ("round trips/s", round_trips, echo), ("Gbit/s", stream, swallow)];
+    println!("| | {} |", Way::ALL.map(|way| format!("{way:?}")).join(" | "));
+    // A port's old connections are in its way for a minute.
+    let mut ports = 1000_u16..;
+    for (name, client, server) in measures {
+        let mut found = [const { Vec::new() }; 3];
+        for _ in 0..ROUNDS {
+            for (way, found) in Way::ALL.into_iter().zip(&mut found) {
+                found.push(measure(&lab, way, ports.next().unwrap_or_default(), client, server));
+            }
+        }
+        let medians = found.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        });
+        let cells = medians.map(|median| format!("{median:.1} ({:.2}×)", median / medians[0]));
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Plain, Self::Native, Self::Fast];
+}
+
+fn measure(lab: &Lab, way: Way, port: u16, client: fn(TcpStream) -> u64, server: fn(TcpStream)) -> f64 {
+    let to = SocketAddr::new(SERVER.into(), port);
+    lab.router.condition(if way == Way::Native { [0].into() } else { [].into() });
+    let filtered = way != Way::Plain;
+    let listener = lab.runs(1, filtered, move || TcpListener::bind(to).expect("bound")).join().expect("it ran");
+    let accepting = lab.runs(1, filtered, move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut first = [0];
+            if stream.read(&mut first).expect("read") == 0 {
+                return;
+            }
+            server(stream);
+        }
+    });
+    let done = lab.runs(0, filtered, move || {
+        let (started, mut done) = (Instant::now(), 0);
+        while started.elapsed() < TIME {
+            let mut stream = TcpStream::connect(to).expect("connected");
+            stream.write_all(b"x").expect("written");
+            done += client(stream);
+        }
+        let rate = done as f64 / started.elapsed().as_secs_f64();
+        drop(TcpStream::connect(to).expect("connected"));
+        rate
+    });
+    let rate = done.join().expect("it ran");
+    accepting.join().expect("it ran");
+    rate
+}
+
+fn one(mut stream: TcpStream) -> u64 {
+    let mut byte = [0];
+    stream.write_all(&byte).expect("written");
+    stream.read_exact(&mut byte).expect("read");
+    1
+}
+
+fn round_trips(mut stream: TcpStream) -> u64 {
+    stream.set_nodelay(true).expect("set");
+    let mut message = [0; 64];
+    for _ in 0..2000 {
+        stream.write_all(&message).expect("written");
+        stream.read_exact(&mut message).expect("read");
+    }
+    2000
+}
+
+fn echo(mut stream: TcpStream) {
+    stream.set_nodelay(true).expect("set");
+    let mut bytes = [0; 64];
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        if stream.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Gigabits: 7,629 blocks are 8.
+fn stream(mut stream: TcpStream) -> u64 {
+    let block = vec![0; 128 * 1024];
+    for _ in 0..7629 {
+        stream.write_all(&block).expect("written");
+    }
+    8
+}
+
+fn swallow(mut stream: TcpStream) {
+    let mut block = vec![0; 256 * 1024];
+    while let Ok(1..) = stream.read(&mut block) {}
+}
