@@ -166,7 +166,7 @@ fn io_uring_is_refused_unless_the_network_allows_it() {
 }
 
 #[test]
-fn what_is_cut_is_not_fast() {
+fn what_is_under_conditions_is_not_fast() {
     let place = Place::new();
     let lab = lab(&place, "cut");
     place.run(["set", &lab.name, "a", "delay=5ms"]);

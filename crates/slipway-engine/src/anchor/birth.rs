@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_lab::model::DriverKind;
 use slipway_sys::cgroup::Group;
@@ -432,7 +432,7 @@ impl Nodes {
                 Ok(status) => {
                     let pid = status.pid().map_or(0, nix::unistd::Pid::as_raw);
                     if !ending.remove(&pid) {
-                        self.ended(blueprint, pid);
+                        self.ended(blueprint, status);
                     }
                 }
                 Err(Errno::EINTR) => {}
@@ -442,12 +442,13 @@ impl Nodes {
     }
 
     /// Notes that a child ended: a node's init, and so the node, or a node's command.
-    pub(super) fn ended(&mut self, blueprint: &Blueprint, pid: i32) {
+    pub(super) fn ended(&mut self, blueprint: &Blueprint, status: WaitStatus) {
+        let Some(pid) = status.pid().map(nix::unistd::Pid::as_raw) else { return };
         let is = |process: Option<ProcessId>| process.is_some_and(|process| process.pid == pid);
         if self.links.ended(pid) {
             return;
         }
-        if self.routers.ended(&blueprint.lab, pid) {
+        if self.routers.ended(&blueprint.lab, status) {
             self.write_routers(blueprint);
             return;
         }

@@ -93,8 +93,6 @@ fn reap(blueprint: &Blueprint, nodes: &mut Nodes) {
         if status == WaitStatus::StillAlive {
             break;
         }
-        if let Some(pid) = status.pid() {
-            nodes.ended(blueprint, pid.as_raw());
-        }
+        nodes.ended(blueprint, status);
     }
 }

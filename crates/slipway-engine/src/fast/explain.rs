@@ -134,8 +134,9 @@ fn reason(lab: &Lab, local: Option<SocketAddr>, peer: SocketAddr, counted: &[Rea
     }
     let others = counted.iter().filter(|&&reason| reason != Reason::NotANode && reason != Reason::NotTcp);
     let others: Vec<String> = others.map(ToString::to_string).collect();
-    match others.is_empty() {
-        true => "accepted from, or connected by, a program that no router heard".to_owned(),
-        false => others.join(", or "),
+    if others.is_empty() {
+        "accepted from, or connected by, a program that no router heard".to_owned()
+    } else {
+        others.join(", or ")
     }
 }

@@ -1,7 +1,7 @@
 //! A router's process: made, and confined before it hears of anything.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
@@ -146,7 +146,7 @@ fn confine(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io:
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
     rustix::stdio::dup2_stderr(ground.log)?;
     let mut kept = vec![0, 1, 2];
-    kept.extend(keep.iter().map(|one| one.as_raw_fd()));
+    kept.extend(keep.iter().map(AsRawFd::as_raw_fd));
     close_all_but(&kept)?;
     nix::unistd::setsid()?;
     // The anchor may be real-time while a scenario plays.

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::sys::wait::WaitStatus;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use slipway_fast::control::{Order, Report};
 use slipway_lab::model::Lab;
@@ -172,11 +173,15 @@ impl Routers {
     }
 
     /// Notes that a child ended. True where it was a router.
-    pub(crate) fn ended(&mut self, lab: &Lab, pid: i32) -> bool {
-        let Some(fast) = &mut self.fast else { return false };
+    pub(crate) fn ended(&mut self, lab: &Lab, status: WaitStatus) -> bool {
+        let (Some(fast), Some(pid)) = (&mut self.fast, status.pid().map(nix::unistd::Pid::as_raw)) else { return false };
         let is = |seat: &Seat| seat.process.as_ref().is_some_and(|one| one.pid.as_raw_nonzero().get() == pid);
         let Some(host) = fast.seats.iter().find(|(_, seat)| is(seat)).map(|(&host, _)| host) else { return false };
-        fast.vacate(lab, host, None);
+        let how = match status {
+            WaitStatus::Signaled(_, signal, _) => Some(signal.as_str()),
+            _ => None,
+        };
+        fast.vacate(lab, host, how);
         true
     }
 

@@ -36,8 +36,7 @@ impl Shared {
     /// When the kernel makes no map for notes.
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
         let notes = SocketStorage::create("slipway_notes", note::BYTES)?;
-        let [a, b, c, d, e, f, g, h, ..] = *Key::draw()?.bytes();
-        let number = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         Ok(Self { notes, key: Key::draw()?, number, places: places(lab) })
     }
 
