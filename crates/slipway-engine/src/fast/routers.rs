@@ -174,7 +174,9 @@ impl Routers {
 
     /// Notes that a child ended. True where it was a router.
     pub(crate) fn ended(&mut self, lab: &Lab, status: WaitStatus) -> bool {
-        let (Some(fast), Some(pid)) = (&mut self.fast, status.pid().map(nix::unistd::Pid::as_raw)) else { return false };
+        let (Some(fast), Some(pid)) = (&mut self.fast, status.pid().map(nix::unistd::Pid::as_raw)) else {
+            return false;
+        };
         let is = |seat: &Seat| seat.process.as_ref().is_some_and(|one| one.pid.as_raw_nonzero().get() == pid);
         let Some(host) = fast.seats.iter().find(|(_, seat)| is(seat)).map(|(&host, _)| host) else { return false };
         let how = match status {
