@@ -43,7 +43,11 @@ impl Node {
         let lab = hierarchy.create_lab(&format!("exec-{}", std::process::id()), []).expect("root may");
         let group = lab.create_node("n1", &Limits::default()).expect("root may");
         let env = [("FROM", "node")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        Self { unshare, lab: Some(lab), entry: Entry { node: "n1".to_owned(), init, group: Some(group), env, fast: None } }
+        Self {
+            unshare,
+            lab: Some(lab),
+            entry: Entry { node: "n1".to_owned(), init, group: Some(group), env, fast: None },
+        }
     }
 
     fn group(&self) -> &Group {
@@ -298,7 +302,8 @@ fn dies_with_caller(bench: &Bench) {
 }
 
 fn gone(bench: &Bench) {
-    let mut entry = Entry { node: "n2".to_owned(), init: bench.node.entry.init, group: None, env: [].into(), fast: None };
+    let mut entry =
+        Entry { node: "n2".to_owned(), init: bench.node.entry.init, group: None, env: [].into(), fast: None };
     entry.init.start += 1;
     let stdio = Stdio::Descriptors([bench.null.as_fd(), bench.null.as_fd(), bench.null.as_fd()]);
     let frozen = bench.node.group();

@@ -16,6 +16,9 @@ use nodes::{Lab, SERVER};
 const ROUNDS: usize = 7;
 const TIME: Duration = Duration::from_millis(700);
 
+/// Its name, what the client does with each connection and how much that is, and what the server does.
+type Measure = (&'static str, fn(TcpStream) -> u64, fn(TcpStream));
+
 /// How the programs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -30,7 +33,7 @@ enum Way {
 fn main() {
     // Cargo passes `--bench`; what is to be measured is all there is.
     let lab = Lab::new();
-    let measures: [(&str, fn(TcpStream) -> u64, fn(TcpStream)); 3] =
+    let measures: [Measure; 3] =
         [("connections/s", one, echo), ("round trips/s", round_trips, echo), ("Gbit/s", stream, swallow)];
     println!("| | {} |", Way::ALL.map(|way| format!("{way:?}")).join(" | "));
     // A port's old connections are in its way for a minute.

@@ -129,13 +129,18 @@ impl<'a> Trapped<'a> {
         Ok(bytes)
     }
 
+    /// How many bytes the program has room for, which argument `index` points to.
+    fn room(&self, index: usize) -> Result<usize, Answer> {
+        let mut len = [0; 4];
+        self.caller.read(self.call.args[index], &mut len)?;
+        Ok(usize::try_from(i32::from_ne_bytes(len)).map_err(|_| Errno::INVAL)?)
+    }
+
     /// Writes a value where the program has room for it and says how long it is (`move_addr_to_user`, `net/socket.c`): argument
     /// `index` is the room, the next one points to its length, which becomes the value's.
     fn write(&self, index: usize, value: &[u8], cut: bool) -> Result<(), Answer> {
         let [room, length] = [self.call.args[index], self.call.args[index + 1]];
-        let mut len = [0; 4];
-        self.caller.read(length, &mut len)?;
-        let len = usize::try_from(i32::from_ne_bytes(len)).map_err(|_| Errno::INVAL)?;
+        let len = self.room(index + 1)?;
         let part = &value[..value.len().min(len)];
         if !part.is_empty() {
             self.caller.write(room, part)?;

@@ -21,6 +21,7 @@ pub mod epolls;
 pub mod filter;
 pub mod knock;
 pub mod note;
+pub mod originals;
 pub mod park;
 pub mod peers;
 pub mod pending;

@@ -12,7 +12,7 @@ use slipway_sys::bpf::SocketStorage;
 use crate::personality::Options;
 
 /// Bytes of a note.
-pub const BYTES: usize = 128;
+pub const BYTES: usize = 144;
 
 /// The first byte, so that storage that is all zero is no note.
 const VERSION: u8 = 1;

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Listener};
 
@@ -22,6 +22,7 @@ use crate::sync::lock;
 
 /// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
 const KNOCK: u64 = 1 << 63;
+const BELL: u64 = u64::MAX;
 
 /// A call that waits.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ struct Park {
 #[derive(Debug)]
 pub struct Parker {
     epoll: OwnedFd,
+    /// Rung when there is a deadline that was not there.
+    bell: OwnedFd,
     state: Mutex<State>,
 }
 
@@ -53,7 +56,10 @@ impl Parker {
     /// # Errors
     /// As `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, state: Mutex::default() })
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        Ok(Self { epoll, bell, state: Mutex::default() })
     }
 
     /// Parks a call until this socket is readable, at most for so long. Look at the socket once more afterwards: what came
@@ -75,6 +81,10 @@ impl Parker {
                 Err(Errno::EXIST) => epoll::modify(&self.epoll, &socket, data, events)?,
                 other => other?,
             }
+        }
+        if deadline.is_some() {
+            // It is full after 2^64 of them.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         Ok(())
     }
@@ -123,11 +133,10 @@ impl Parker {
                 Err(_) => return,
             };
             for event in &events[..ready] {
-                let data = event.data.u64();
-                if data & KNOCK == 0 {
-                    self.serve(router, data);
-                } else {
-                    router.unheard(data & !KNOCK);
+                match event.data.u64() {
+                    BELL => {}
+                    data if data & KNOCK == 0 => self.serve(router, data),
+                    data => router.unheard(data & !KNOCK),
                 }
             }
             self.expire();

@@ -14,8 +14,8 @@ use crate::sync::lock;
 pub struct Pending {
     /// The server's end; `None` for the moment that the other host's router is being told in.
     pub end: Option<OwnedFd>,
-    /// What it is.
-    pub path: Path,
+    /// What it is; `None` for a connection of the container network that its program had no descriptor for.
+    pub path: Option<Path>,
     /// Its number.
     pub flow: u64,
     /// The client's virtual address.

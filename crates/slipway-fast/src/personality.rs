@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use slipway_sys::sockopt::{self, Name};
 
 /// Numbers that are kept, and the least and the most that each may be (`do_tcp_setsockopt`, `net/ipv4/tcp.c`).
-const KEPT: [(Name, i32, i32); 10] = [
+const KEPT: [(Name, i32, i32); 18] = [
     (tcp(libc::TCP_NODELAY), i32::MIN, i32::MAX),
     (tcp(libc::TCP_CORK), i32::MIN, i32::MAX),
     (tcp(libc::TCP_KEEPIDLE), 1, 32767),
@@ -20,12 +20,27 @@ const KEPT: [(Name, i32, i32); 10] = [
     (tcp(libc::TCP_USER_TIMEOUT), 0, i32::MAX),
     (tcp(libc::TCP_QUICKACK), i32::MIN, i32::MAX),
     (tcp(libc::TCP_NOTSENT_LOWAT), i32::MIN, i32::MAX),
-    (Name { level: libc::IPPROTO_IP, name: libc::IP_TOS }, 0, 255),
-    (Name { level: libc::IPPROTO_IPV6, name: libc::IPV6_TCLASS }, -1, 255),
+    (tcp(libc::TCP_SYNCNT), 1, 127),
+    (tcp(libc::TCP_LINGER2), i32::MIN, 120),
+    (ip(libc::IP_TOS), 0, 255),
+    (ip(libc::IP_TTL), 1, 255),
+    (ip(libc::IP_MTU_DISCOVER), 0, 5),
+    (ip(libc::IP_RECVTOS), i32::MIN, i32::MAX),
+    (ipv6(libc::IPV6_TCLASS), -1, 255),
+    (ipv6(libc::IPV6_UNICAST_HOPS), -1, 255),
+    (ipv6(libc::IPV6_RECVTCLASS), i32::MIN, i32::MAX),
+    (ipv6(libc::IPV6_V6ONLY), i32::MIN, i32::MAX),
 ];
 
 /// Those that are true or false, whatever number was set.
-const SWITCHES: [i32; 3] = [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_QUICKACK];
+const SWITCHES: [Name; 6] = [
+    tcp(libc::TCP_NODELAY),
+    tcp(libc::TCP_CORK),
+    tcp(libc::TCP_QUICKACK),
+    ip(libc::IP_RECVTOS),
+    ipv6(libc::IPV6_RECVTCLASS),
+    ipv6(libc::IPV6_V6ONLY),
+];
 
 const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
@@ -36,6 +51,14 @@ const SEGMENT: i32 = 1448;
 
 const fn tcp(name: i32) -> Name {
     Name { level: libc::IPPROTO_TCP, name }
+}
+
+const fn ip(name: i32) -> Name {
+    Name { level: libc::IPPROTO_IP, name }
+}
+
+const fn ipv6(name: i32) -> Name {
+    Name { level: libc::IPPROTO_IPV6, name }
 }
 
 /// What a program set, or would find.
@@ -59,19 +82,19 @@ impl Options {
         options
     }
 
-    /// Sets them on a socket of TCP, as far as they are not what a new one has.
+    /// Sets them on a socket of TCP, as far as they are not what a new one has, and it has them: hosts may talk by another
+    /// version of IP than programs.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
     pub fn apply(&self, to: impl AsFd) -> io::Result<()> {
         let to = to.as_fd();
-        let has = Self::of(to);
-        for ((name, ..), (wanted, has)) in KEPT.iter().zip(self.kept.iter().zip(has.kept)) {
-            if *wanted != has {
-                sockopt::set(to, *name, &wanted.to_ne_bytes())?;
+        for (wanted, (name, ..)) in self.kept.iter().zip(KEPT) {
+            if sockopt::int(to, name).is_ok_and(|has| has != *wanted) {
+                sockopt::set(to, name, &wanted.to_ne_bytes())?;
             }
         }
-        if self.congestion != has.congestion {
+        if Self::of(to).congestion != self.congestion {
             sockopt::set(to, CONGESTION, &self.congestion)?;
         }
         Ok(())
@@ -108,8 +131,6 @@ impl Options {
             CONGESTION => Ok(self.congestion.to_vec()),
             Name { level: libc::IPPROTO_TCP, name: libc::TCP_MAXSEG } => Ok(SEGMENT.to_ne_bytes().to_vec()),
             Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => Ok(info(open)),
-            Name { level: libc::IPPROTO_IP, name: libc::IP_TTL }
-            | Name { level: libc::IPPROTO_IPV6, name: libc::IPV6_UNICAST_HOPS } => Ok(64_i32.to_ne_bytes().to_vec()),
             _ => Err(Errno::NOPROTOOPT),
         }
     }
@@ -136,8 +157,7 @@ impl Options {
         if !(least..=most).contains(&number) {
             return Err(Errno::INVAL);
         }
-        let switch = name.level == libc::IPPROTO_TCP && SWITCHES.contains(&name.name);
-        self.kept[at] = if switch { i32::from(number != 0) } else { number };
+        self.kept[at] = if SWITCHES.contains(&name) { i32::from(number != 0) } else { number };
         Ok(())
     }
 }
@@ -164,7 +184,10 @@ fn info(open: bool) -> Vec<u8> {
 }
 
 /// Options of `SOL_SOCKET` that a program set before it connected, and that its new socket is to have.
-const CARRIED: [i32; 7] = [
+const CARRIED: [i32; 10] = [
+    libc::SO_REUSEADDR,
+    libc::SO_BROADCAST,
+    libc::SO_TIMESTAMP,
     libc::SO_KEEPALIVE,
     libc::SO_OOBINLINE,
     libc::SO_RCVLOWAT,
@@ -225,7 +248,7 @@ mod tests {
         let mut options = Options::of(&socket);
         assert_eq!(options.get(tcp(libc::TCP_NODELAY), true), Ok(1_i32.to_ne_bytes().to_vec()));
         options.set(tcp(libc::TCP_KEEPIDLE), &77_i32.to_ne_bytes()).expect("in range");
-        let mut bytes = [0; 80];
+        let mut bytes = [0; 100];
         options.write(&mut bytes);
         assert_eq!(Options::read(&bytes), options);
         assert_eq!(options.get(tcp(libc::TCP_KEEPIDLE), true), Ok(77_i32.to_ne_bytes().to_vec()));

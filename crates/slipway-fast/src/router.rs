@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::{fmt, io, thread};
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use slipway_sys::notify::Listener;
 use slipway_sys::sockopt::{self, Name};
 
+use crate::address::canonical;
 use crate::call::{Answer, Trapped};
 use crate::channel::{Asked, Open, Reason as Refusal};
 use crate::counts::Counts;
@@ -91,6 +92,9 @@ impl Router {
         peers: Peers,
         more: impl Fn(usize) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
+        // Anywhere, so that numbers differ from those that a router before this one gave to connections that live.
+        let mut begin = [0; 8];
+        rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
         let router = Arc::new(Self {
             host,
             places,
@@ -105,8 +109,9 @@ impl Router {
             knockers: Knockers::default(),
             pending: AllPending::default(),
             conditioned: RwLock::default(),
-            flows: AtomicU64::new(1),
-            ports: AtomicU16::new(0),
+            // Of the two highest bits one is another host's, and one the parker's.
+            flows: AtomicU64::new(u64::from_ne_bytes(begin) >> 3),
+            ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
         });
         let parking = Arc::clone(&router);
         thread::Builder::new()
@@ -211,6 +216,22 @@ impl Router {
         if heard.is_err() && self.withdraw(node, knocker.address, flow) { heard } else { Ok(()) }
     }
 
+    /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it.
+    pub(crate) fn put_back(
+        &self,
+        node: usize,
+        end: OwnedFd,
+        path: Option<Path>,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) {
+        let [client, server] = [client, server].map(canonical);
+        let Some(knocker) = self.knocker(node, server.is_ipv6()) else { return };
+        let pending = Pending { end: Some(end), path, flow: self.next_flow(), client, server, knocker };
+        // Where the queue is full meanwhile, its peer sees it end.
+        let _ = self.announce(node, pending);
+    }
+
     /// Takes a connection back; false where it has been accepted.
     fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> bool {
         let pending = self.pending.withdraw(node, from, flow);
@@ -264,7 +285,7 @@ impl Router {
         let from = knocker.address;
         let [client, server] = [open.client, open.server];
         let flow = open.flow | REMOTE;
-        let pending = Pending { end: None, path: Path::Tcp, flow, client, server, knocker };
+        let pending = Pending { end: None, path: Some(Path::Tcp), flow, client, server, knocker };
         match self.announce(at.node, pending) {
             Ok(()) => Ok((at.node, from)),
             Err(Errno::CONNREFUSED) => Err(Refusal::NobodyListens),

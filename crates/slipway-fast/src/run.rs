@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::{panic, process};
 
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
@@ -23,6 +24,12 @@ use crate::status::Status;
 /// # Errors
 /// When the kernel lacks what it needs, or the anchor says what is no order.
 pub fn run(setup: RouterSetup) -> io::Result<()> {
+    // A thread that ends would leave the programs that it serves waiting for ever; the anchor replaces a router as a whole.
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        told(info);
+        process::abort();
+    }));
     let RouterSetup { host, places, notes, key, hello, accepts_at, peers, policy, control, .. } = setup;
     let control = Arc::new(control);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };

@@ -2,7 +2,8 @@
 //! `scripts/setup.sh test`.
 //!
 //! The observer (`sockets/*.c`) runs on two nodes, built in three ways, and prints what it sees. Every lab of [`LABS`] must
-//! make it print the same lines, which are those of `sockets/snapshots`.
+//! make it print the same lines, which are those of `sockets/snapshots`. On the fast path every line in which it differs is
+//! written down too (`sockets/snapshots/fast-*`), with what was expected: no other may, and `docs/guide/fast.md` explains them.
 
 mod common;
 
@@ -16,6 +17,9 @@ use common::{Lab, Place, await_that, told};
 
 /// The drivers, and on how many hosts. The first one is what the others are held to.
 const LABS: [(&str, u32); 2] = [("bridge", 1), ("vxlan", 2)];
+
+/// The fast path: pairs of unix sockets within a host, connections of TCP between two.
+const FAST: [(&str, u32); 2] = [("fast", 1), ("fast", 2)];
 
 /// The observer's builds: name, compiler, options, package.
 const BUILDS: [(&str, &str, &[&str], &str); 3] = [
@@ -57,7 +61,7 @@ fn observe(place: &Place, (driver, hosts): (&str, u32), build: &str, group: &str
     let printed = sides.map(|side| {
         let output = side.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{driver}, {build}: {}", told(&output));
-        String::from_utf8(output.stdout).expect("the observer writes ASCII")
+        String::from_utf8_lossy(&output.stdout).into_owned()
     });
     by_scenario(&printed)
 }
@@ -104,26 +108,37 @@ fn all_see_the_same(group: &str) {
     let place = Place::new();
     std::fs::create_dir(place.path().join("bin")).expect("made");
     compile(&place.path().join("bin"));
-    let seen: Vec<(String, String)> = thread::scope(|scope| {
-        let runs: Vec<_> = LABS
-            .iter()
-            .flat_map(|lab| BUILDS.iter().map(move |build| (*lab, build.0)))
-            .map(|(lab, build)| {
-                let place = &place;
-                let run = scope.spawn(move || observe(place, lab, build, group));
-                (format!("{} on {} hosts, {build}", lab.0, lab.1), run)
-            })
-            .collect();
-        runs.into_iter().map(|(name, run)| (name, run.join().expect("it was observed"))).collect()
-    });
-    let (first, rest) = seen.split_first().expect("there are labs");
+    let observed = |labs: &[(&'static str, u32)]| -> Vec<(String, String)> {
+        thread::scope(|scope| {
+            let runs: Vec<_> = labs
+                .iter()
+                .flat_map(|lab| BUILDS.iter().map(move |build| (*lab, build.0)))
+                .map(|(lab, build)| {
+                    let place = &place;
+                    let run = scope.spawn(move || observe(place, lab, build, group));
+                    (format!("{} on {} hosts, {build}", lab.0, lab.1), run)
+                })
+                .collect();
+            runs.into_iter().map(|(name, run)| (name, run.join().expect("it was observed"))).collect()
+        })
+    };
+    let same = |seen: &[(String, String)]| {
+        let (first, rest) = seen.split_first().expect("there are labs");
+        for (name, lines) in rest {
+            assert!(*lines == first.1, "{name} differs from {}:\n{}", first.0, differences(&first.1, lines));
+        }
+        first.1.clone()
+    };
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(sources().join("snapshots"));
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(group, first.1));
-    for (name, lines) in rest {
-        assert!(*lines == first.1, "{name} differs from {}:\n{}", first.0, differences(&first.1, lines));
+    let expected = same(&observed(&LABS));
+    settings.bind(|| insta::assert_snapshot!(group, expected));
+    for lab in FAST {
+        let found = same(&observed(&[lab]));
+        let difference = if found == expected { "none\n".to_owned() } else { differences(&expected, &found) };
+        settings.bind(|| insta::assert_snapshot!(format!("fast-{}-{group}", lab.1), difference));
     }
 }
 
@@ -184,7 +199,7 @@ fn processes() {
 
 /// Two nodes, `server` and `client`, on each of [`LABS`] in turn; the server runs `command`, and listens on `port`.
 fn with_a_server(command: &[&str], port: u16, prepare: impl Fn(&Path), talk: impl Fn(&Lab<'_>)) {
-    for (driver, hosts) in LABS {
+    for (driver, hosts) in LABS.into_iter().chain(FAST) {
         let place = Place::new();
         std::fs::create_dir(place.path().join("opt")).expect("made");
         prepare(&place.path().join("opt"));

@@ -28,8 +28,8 @@ struct Wishes {
 }
 
 pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
-    let wishes = wishes(call)?;
     let listening = call.socket()?;
+    let wishes = wishes(call)?;
     let protocol = sockopt::int(&listening, PROTOCOL)?;
     let is_ours = [libc::IPPROTO_TCP, libc::IPPROTO_MPTCP].contains(&protocol);
     // A socket that does not listen is refused by the kernel in its own words. One that was handed out never does.
@@ -38,22 +38,25 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     }
     let blocks = !fcntl_getfl(&listening)?.contains(OFlags::NONBLOCK);
     let parker = &call.router.parker;
-    if let Some(answer) = take(call, &listening, wishes)? {
-        return Ok(answer);
-    }
-    if !blocks {
-        return Err(Errno::AGAIN.into());
-    }
-    parker.park(call, &listening, socket_timeout(&listening, Timeout::Recv)?)?;
-    // What came in between was told to nobody.
-    if is_readable(&listening)? && parker.take_back(call, &listening)? {
-        if let Some(answer) = take(call, &listening, wishes)? {
-            return Ok(answer);
+    let mut accepted = next(call, &listening)?;
+    if accepted.is_none() {
+        if !blocks {
+            return Err(Errno::AGAIN.into());
         }
-        // Another acceptor was quicker.
-        parker.park(call, &listening, socket_timeout(&listening, Timeout::Recv)?)?;
+        let patience = socket_timeout(&listening, Timeout::Recv)?;
+        parker.park(call, &listening, patience)?;
+        // What came in between was told to nobody.
+        if is_readable(&listening)? && parker.take_back(call, &listening)? {
+            accepted = next(call, &listening)?;
+            if accepted.is_none() {
+                // Another acceptor was quicker.
+                parker.park(call, &listening, patience)?;
+            }
+        }
     }
-    Ok(Answer::Parked)
+    // Before the program goes on: a listener that it closes next must be closed then.
+    drop(listening);
+    accepted.map_or(Ok(Answer::Parked), |accepted| give(call, accepted, wishes))
 }
 
 fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
@@ -64,35 +67,59 @@ fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
     Ok(Wishes { nonblocking: flags & libc::SOCK_NONBLOCK != 0, close_on_exec: flags & libc::SOCK_CLOEXEC != 0 })
 }
 
+/// A connection on its way to the program.
+struct Accepted {
+    end: OwnedFd,
+    path: Option<Path>,
+    /// In the form of the program's socket.
+    client: SocketAddr,
+    server: SocketAddr,
+}
+
+/// Puts a connection into the program.
+fn give(call: &Trapped<'_>, accepted: Accepted, wishes: Wishes) -> Result<Answer, Answer> {
+    let Accepted { end, path, client, server } = accepted;
+    fcntl_setfl(&end, if wishes.nonblocking { OFlags::NONBLOCK } else { OFlags::empty() })?;
+    if call.call.args[1] != 0 {
+        call.write(1, &write(client), false)?;
+    }
+    match call.listener.install_as_answer(call.call.id, end.as_fd(), wishes.close_on_exec) {
+        Ok(_) => Ok(Answer::Done),
+        Err(error) => match Errno::from_io_error(&error) {
+            // Interrupted, it asks again; killed, its listener may be another's too.
+            Some(Errno::NOENT) => {
+                call.router.put_back(call.node, end, path, client, server);
+                Ok(Answer::Done)
+            }
+            Some(Errno::MFILE) => {
+                call.router.put_back(call.node, end, path, client, server);
+                Err(Errno::MFILE.into())
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
 /// Accepts the first that there is; `None` where there is none.
-fn take(call: &Trapped<'_>, listening: &OwnedFd, wishes: Wishes) -> Result<Option<Answer>, Answer> {
+fn next(call: &Trapped<'_>, listening: &OwnedFd) -> Result<Option<Accepted>, Answer> {
     loop {
         let Some((accepted, peer)) = first(call, listening)? else { return Ok(None) };
         let peer = SocketAddr::try_from(peer).map_err(|_| Errno::IO)?;
-        let knock = call.router.take_pending(call.node, canonical(peer));
-        let (end, peer) = match knock {
-            Some(pending) => {
-                let made = furnish(call, &accepted, &pending);
-                let client = shown(pending.client, peer.is_ipv6());
-                // Only now, so that the listener's queue counts it for as long as it is in it.
-                call.router.rest(call.node, pending.knocker);
-                match (made, pending.end) {
-                    (Ok(()), Some(end)) => (end, client),
-                    // Its client sees it end.
-                    _ => continue,
-                }
-            }
-            None => (accepted, peer),
+        let own = SocketAddr::try_from(rustix::net::getsockname(&accepted)?).map_err(|_| Errno::IO)?;
+        let Some(pending) = call.router.take_pending(call.node, canonical(peer)) else {
+            return Ok(Some(Accepted { end: accepted, path: None, client: peer, server: own }));
         };
-        fcntl_setfl(&end, if wishes.nonblocking { OFlags::NONBLOCK } else { OFlags::empty() })?;
-        if call.call.args[1] != 0 {
-            call.write(1, &write(peer), false)?;
+        let [client, server] = [pending.client, pending.server].map(|address| shown(address, peer.is_ipv6()));
+        let made = match pending.path {
+            Some(path) => furnish(call, &accepted, &pending, path, [server, client]),
+            None => Ok(()),
+        };
+        // Only now, so that the listener's queue counts it for as long as it is in it.
+        call.router.rest(call.node, pending.knocker);
+        if let (Ok(()), Some(end)) = (made, pending.end) {
+            return Ok(Some(Accepted { end, path: pending.path, client, server }));
         }
-        return match call.listener.install_as_answer(call.call.id, end.as_fd(), wishes.close_on_exec) {
-            Ok(_) => Ok(Some(Answer::Done)),
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(Some(Answer::Done)),
-            Err(error) => Err(error.into()),
-        };
+        // Its client sees it end.
     }
 }
 
@@ -118,15 +145,18 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
 }
 
 /// Makes the server's end what the accepted knock would have been: it has inherited from its listener.
-fn furnish(call: &Trapped<'_>, accepted: &OwnedFd, pending: &Pending) -> Result<(), Answer> {
-    let ipv6 = sockopt::int(accepted, Name { level: libc::SOL_SOCKET, name: libc::SO_DOMAIN })? == libc::AF_INET6;
+fn furnish(
+    call: &Trapped<'_>,
+    accepted: &OwnedFd,
+    pending: &Pending,
+    path: Path,
+    [local, peer]: [SocketAddr; 2],
+) -> Result<(), Answer> {
     let Some(end) = &pending.end else { return Ok(()) };
     carry(accepted, end)?;
     let options = Options::of(accepted);
-    if pending.path == Path::Tcp {
+    if path == Path::Tcp {
         options.apply(end)?;
     }
-    let [local, peer] = [pending.server, pending.client].map(|address| shown(address, ipv6));
-    let note = Note { path: pending.path, flow: pending.flow, local, peer, told: true, options };
-    Ok(call.router.notes.put(end, &note)?)
+    Ok(call.router.notes.put(end, &Note { path, flow: pending.flow, local, peer, told: true, options })?)
 }

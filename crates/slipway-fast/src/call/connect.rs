@@ -13,6 +13,7 @@ use super::{Answer, Trapped};
 use crate::address::{Address, canonical, shown};
 use crate::epolls::Epolls;
 use crate::note::{Note, Path};
+use crate::originals;
 use crate::peers::Verdict;
 use crate::pending::Pending;
 use crate::personality::{Options, carry};
@@ -43,8 +44,8 @@ pub(super) fn connect(call: &Trapped<'_>, epolls: &mut Epolls) -> Result<Answer,
         return again(call, &socket, note, address);
     }
     let Address::Ip(server) = address else { return Ok(Answer::GoOn) };
-    match wanted(call, socket, canonical(server)) {
-        Ok(wanted) => take(call, &wanted, epolls),
+    match wanted(call, socket, server) {
+        Ok(wanted) => take(call, wanted, epolls),
         Err(Some(reason)) => Ok(native(call, reason)),
         Err(None) => Ok(Answer::GoOn),
     }
@@ -70,7 +71,8 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address)
 
 /// Whether a connection may take the fast path; otherwise why not, where that is worth counting: what the kernel refuses
 /// anyway is not.
-fn wanted(call: &Trapped<'_>, socket: OwnedFd, server: SocketAddr) -> Result<Wanted, Option<Reason>> {
+fn wanted(call: &Trapped<'_>, socket: OwnedFd, asked: SocketAddr) -> Result<Wanted, Option<Reason>> {
+    let server = canonical(asked);
     let option = |name| sockopt::int(&socket, Name { level: libc::SOL_SOCKET, name }).map_err(|_| None);
     if option(libc::SO_PROTOCOL)? != libc::IPPROTO_TCP {
         return Err(Some(Reason::NotTcp));
@@ -82,7 +84,7 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, server: SocketAddr) -> Result<Wan
     let info = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
     sockopt::get(&socket, info, &mut state).map_err(|_| None)?;
     let ipv6 = option(libc::SO_DOMAIN)? == libc::AF_INET6;
-    if state[0] != CLOSED || (server.is_ipv6() && !ipv6) {
+    if state[0] != CLOSED || asked.is_ipv6() != ipv6 {
         return Err(None);
     }
     let flags = fcntl_getfl(&socket).map_err(|_| None)?;
@@ -100,22 +102,23 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, server: SocketAddr) -> Result<Wan
     Ok(Wanted { socket, nonblocking: flags.contains(OFlags::NONBLOCK), ipv6, client, server, at })
 }
 
-fn take(call: &Trapped<'_>, wanted: &Wanted, epolls: &mut Epolls) -> Result<Answer, Answer> {
+fn take(call: &Trapped<'_>, wanted: Wanted, epolls: &mut Epolls) -> Result<Answer, Answer> {
     let router = call.router;
     let path = if wanted.at.host == router.host { Path::Pair } else { Path::Tcp };
     let connected = match path {
-        Path::Pair => beside(call, wanted),
-        Path::Tcp => beyond(call, wanted),
+        Path::Pair => beside(call, &wanted),
+        Path::Tcp => beyond(call, &wanted),
     };
     match connected {
         Ok(Verdict::Accepted(ours)) => {
-            replace(call, &ours, epolls)?;
+            replace(call, wanted.socket, &ours, epolls)?;
             router.counts.taken(path);
             Ok(Answer::Result(if wanted.nonblocking { Err(Errno::INPROGRESS) } else { Ok(0) }))
         }
+        // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
         Ok(Verdict::Refused) => {
             router.counts.refused();
-            Err(Errno::CONNREFUSED.into())
+            Ok(Answer::GoOn)
         }
         Ok(Verdict::Native(reason)) => Ok(native(call, reason)),
         // No descriptor, no memory: the program's own socket is there already.
@@ -136,7 +139,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
         return Ok(Verdict::Native(Reason::Exhausted));
     };
     let [client, server] = [wanted.client, wanted.server];
-    let pending = Pending { end: Some(end), path: Path::Pair, flow, client, server, knocker };
+    let pending = Pending { end: Some(end), path: Some(Path::Pair), flow, client, server, knocker };
     Ok(match router.announce(wanted.at.node, pending) {
         Ok(()) => Verdict::Accepted(ours),
         Err(Errno::CONNREFUSED) => Verdict::Refused,
@@ -168,9 +171,20 @@ fn furnish(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow
     call.router.notes.put(ours, &Note { path, flow, local, peer, told: !wanted.nonblocking, options })
 }
 
-/// Puts the connected socket into the program, where its own was: at its number, in its epoll instances.
-fn replace(call: &Trapped<'_>, ours: &OwnedFd, epolls: &mut Epolls) -> Result<(), Answer> {
-    let number = call.int(0);
+/// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances.
+fn replace(call: &Trapped<'_>, own: OwnedFd, ours: &OwnedFd, epolls: &mut Epolls) -> Result<(), Answer> {
+    let inode = rustix::fs::fstat(&own)?.st_ino;
+    replace_at(call, call.int(0), ours, epolls)?;
+    // Copies that were made before it was connected. Those of other processes are out of reach.
+    if originals::others_have(own)? {
+        for number in originals::numbers(call.call.tid, inode)? {
+            replace_at(call, number, ours, epolls)?;
+        }
+    }
+    Ok(())
+}
+
+fn replace_at(call: &Trapped<'_>, number: i32, ours: &OwnedFd, epolls: &mut Epolls) -> Result<(), Answer> {
     let tid = call.call.tid;
     let entries = epolls.entries(tid, &call.caller, number)?;
     let close_on_exec = call.caller.closes_on_exec(number)?;

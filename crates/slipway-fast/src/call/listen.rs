@@ -1,6 +1,8 @@
 //! `listen(2)`: a socket that was handed out cannot become a listener of the host.
 
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
 
 use super::{Answer, Trapped};
 
@@ -8,6 +10,10 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     if call.router.notes.of(&socket)?.is_some() {
         return Err(Errno::INVAL.into());
+    }
+    // Credentials are the listener's who makes it one (`unix(7)`).
+    if socket_domain(&socket)? == AddressFamily::UNIX {
+        return Ok(Answer::GoOn);
     }
     rustix::net::listen(&socket, call.int(1))?;
     Ok(Answer::Result(Ok(0)))

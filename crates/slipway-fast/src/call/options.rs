@@ -23,6 +23,9 @@ pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     let Some(note) = call.router.notes.of(&socket)? else { return Ok(Answer::GoOn) };
     let value = value(&note, socket.as_fd(), asked(call))?;
+    if asked(call).name == libc::SO_PEERNAME && asked(call).level == libc::SOL_SOCKET && call.room(4)? > value.len() {
+        return Err(Errno::INVAL.into());
+    }
     // The length is the value-result argument after the value.
     call.write(3, &value, true)?;
     Ok(Answer::Result(Ok(0)))
@@ -36,14 +39,17 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     call.caller.read(call.call.args[3], &mut bytes)?;
     let name = asked(call);
     if name.level == libc::SOL_SOCKET {
-        let harmless = [libc::SO_LINGER, libc::SO_PRIORITY];
-        if !harmless.contains(&name.name) {
-            return Err(Errno::PERM.into());
+        match name.name {
+            libc::SO_LINGER => sockopt::set(&socket, name, &bytes)?,
+            // It marks packets, of which there are none; on the hosts' own network it is not the program's to say.
+            libc::SO_MARK => {}
+            _ => return Err(Errno::PERM.into()),
         }
-        sockopt::set(&socket, name, &bytes)?;
     } else {
-        let options = &mut note.options;
-        options.set(name, &bytes)?;
+        if !belongs(name.level, note.local) {
+            return Err(Errno::NOPROTOOPT.into());
+        }
+        note.options.set(name, &bytes)?;
         if note.path == Path::Tcp {
             sockopt::set(&socket, name, &bytes)?;
         }
@@ -63,6 +69,7 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             libc::SO_DOMAIN => int(if note.local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET }),
             libc::SO_PROTOCOL => int(libc::IPPROTO_TCP),
             libc::SO_PEERNAME => Ok(write(note.peer)),
+            libc::SO_PEERGROUPS => Err(Errno::NODATA.into()),
             // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
             libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
             SO_NETNS_COOKIE | SO_BINDTOIFINDEX | libc::SO_BINDTODEVICE | libc::SO_MARK => int(0),

@@ -48,6 +48,10 @@ impl Caller {
     /// # Errors
     /// `EBADF` where it has none of this number, `ESRCH` where it is gone, `EPERM` where it may not be traced.
     pub fn descriptor(&self, number: i32) -> io::Result<OwnedFd> {
+        // rustix takes a negative number for a mistake of ours.
+        if number < 0 {
+            return Err(Errno::BADF.into());
+        }
         Ok(pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
     }
 

@@ -167,7 +167,9 @@ static void interfaces(void) {
     int fd = paired("server");
     struct ifreq found[16], one = {.ifr_name = "eth0"};
     struct ifconf all = {.ifc_len = sizeof found, .ifc_req = found};
-    outcome("SIOCGIFCONF", ioctl(fd, SIOCGIFCONF, &all));
+    int listed = ioctl(fd, SIOCGIFCONF, &all);
+    outcome("SIOCGIFCONF", listed);
+    if (listed < 0) all.ifc_len = 0;
     for (int i = 0; i < all.ifc_len / (int)sizeof *found; i++) say("%s: %s", found[i].ifr_name, shown(&found[i].ifr_addr));
     outcome("SIOCGIFADDR", ioctl(fd, SIOCGIFADDR, &one));
     say("eth0: %s", shown(&one.ifr_addr));
