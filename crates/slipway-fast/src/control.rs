@@ -298,9 +298,9 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            // What the other side never read is lost with it.
-            Err(Errno::CONNRESET) => return Ok(None),
+            // That the other side ended without having read all is told first, and once; what it said last comes after
+            // (`__skb_try_recv_datagram`, `net/core/datagram.c`).
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?,
         }
     };

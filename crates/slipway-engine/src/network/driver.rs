@@ -149,6 +149,9 @@ pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
         let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
         check_mtu(network)?;
         driver.check(lab, number)?;
+        if network.is_fast() {
+            fast::holds(lab, network)?;
+        }
         Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number), devices: Vec::new() })
     };
     lab.networks.iter().enumerate().map(plan_one).collect()

@@ -57,7 +57,9 @@ impl Link {
         let mut buffer = [0u8; LONGEST + 1];
         let (length, _) = loop {
             match recv(&self.0, &mut buffer, RecvFlags::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
+                // That the other side ended without having read all is told first, and once; what it said last comes after
+                // (`__skb_try_recv_datagram`, `net/core/datagram.c`).
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
                 other => break other.map_err(|error| format!("listen to the node's init: {error}"))?,
             }
         };
