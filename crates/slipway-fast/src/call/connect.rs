@@ -167,6 +167,9 @@ fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
 /// Makes a new socket what the program's own was.
 fn furnish(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: u64) -> io::Result<()> {
     carry(&wanted.socket, ours)?;
+    // What is accepted does not inherit it.
+    let priority = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
+    sockopt::set(ours, priority, &sockopt::int(&wanted.socket, priority)?.to_ne_bytes())?;
     let options = Options::of(&wanted.socket);
     if path == Path::Tcp {
         options.apply(ours)?;
