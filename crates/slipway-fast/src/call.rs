@@ -11,8 +11,6 @@ mod listen;
 mod names;
 mod options;
 
-pub(crate) use accept::{Offer, hand_over};
-
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::SendFlags;
 use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
 
 use crate::sync::lock;
@@ -58,9 +57,7 @@ impl Knocker {
     /// # Errors
     /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` or `ETIMEDOUT` where its queue is full.
     pub fn knock(&self, at: SocketAddr) -> Result<(), Errno> {
-        rustix::net::connect(&self.socket, &at)?;
-        // A listener with TCP_DEFER_ACCEPT is told of a connection once there is something to read.
-        rustix::net::send(&self.socket, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(drop)
+        rustix::net::connect(&self.socket, &at)
     }
 
     /// Ends the knock, whether somebody has accepted it or not. Both ends are reset: nothing waits for late packets.

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +14,6 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Listener};
 
-use crate::address::canonical;
 use crate::call::Trapped;
 use crate::epolls::Epolls;
 use crate::knock::Knocker;
@@ -30,26 +28,9 @@ const BELL: u64 = u64::MAX;
 #[derive(Debug)]
 struct Park {
     node: usize,
-    /// Where its socket listens.
-    at: SocketAddr,
     listener: Arc<Listener>,
     call: Call,
     deadline: Option<Instant>,
-}
-
-/// A call that was taken out, to be answered.
-#[derive(Debug)]
-pub struct Claimed<'a> {
-    router: &'a Arc<Router>,
-    park: Park,
-}
-
-impl Claimed<'_> {
-    /// Who waits; `None` where it was interrupted, or is gone.
-    #[must_use]
-    pub fn call(&self) -> Option<Trapped<'_>> {
-        Trapped::new(self.router, self.park.node, &self.park.listener, self.park.call)
-    }
 }
 
 /// All of them.
@@ -89,8 +70,7 @@ impl Parker {
     pub fn park(&self, call: &Trapped<'_>, socket: impl AsFd, patience: Option<Duration>) -> io::Result<()> {
         let cookie = rustix::net::sockopt::socket_cookie(&socket)?;
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let at = SocketAddr::try_from(rustix::net::getsockname(&socket)?).map(canonical).map_err(|_| Errno::INVAL)?;
-        let park = Park { node: call.node, at, listener: Arc::clone(call.listener), call: call.call, deadline };
+        let park = Park { node: call.node, listener: Arc::clone(call.listener), call: call.call, deadline };
         let mut state = lock(&self.state);
         state.parked.entry(cookie).or_default().push_back(park);
         let events = EventFlags::IN | EventFlags::ET;
@@ -107,18 +87,6 @@ impl Parker {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         Ok(())
-    }
-
-    /// Takes the call out that waited longest for a connection to this address of a node. Nothing can be in its listener's
-    /// queue, so what comes for the address may be given to it at once.
-    pub fn claim<'a>(&self, router: &'a Arc<Router>, node: usize, to: SocketAddr) -> Option<Claimed<'a>> {
-        let listens = |at: SocketAddr| at.port() == to.port() && (at.ip().is_unspecified() || at.ip() == to.ip());
-        let mut state = lock(&self.state);
-        let parked = state
-            .parked
-            .values_mut()
-            .find(|parked| parked.front().is_some_and(|park| park.node == node && listens(park.at)))?;
-        parked.pop_front().map(|park| Claimed { router, park })
     }
 
     /// Takes a call back that was parked; false where it has been served already.

@@ -184,7 +184,7 @@ fn info(open: bool) -> Vec<u8> {
 }
 
 /// Options of `SOL_SOCKET` that a program set before it connected, and that its new socket is to have.
-const CARRIED: [i32; 9] = [
+const CARRIED: [i32; 10] = [
     libc::SO_REUSEADDR,
     libc::SO_BROADCAST,
     libc::SO_TIMESTAMP,
@@ -194,6 +194,7 @@ const CARRIED: [i32; 9] = [
     libc::SO_LINGER,
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
+    libc::SO_PRIORITY,
 ];
 
 /// Which sizes of buffers a program has set itself; Linux 5.15 (`include/uapi/asm-generic/socket.h`).

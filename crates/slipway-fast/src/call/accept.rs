@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -16,11 +15,9 @@ use crate::address::{canonical, shown, write};
 use crate::note::{Note, Path};
 use crate::pending::Pending;
 use crate::personality::{Options, carry};
-use crate::router::Router;
 use crate::sync::lock;
 
 const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
-const DOMAIN: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_DOMAIN };
 const ACCEPTS: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_ACCEPTCONN };
 
 /// What the program asked of the new descriptor.
@@ -70,21 +67,6 @@ fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
     Ok(Wishes { nonblocking: flags & libc::SOCK_NONBLOCK != 0, close_on_exec: flags & libc::SOCK_CLOEXEC != 0 })
 }
 
-/// The server's end of a connection whose client has it already.
-#[derive(Debug)]
-pub(crate) struct Offer {
-    /// The end itself.
-    pub(crate) end: OwnedFd,
-    /// What it is.
-    pub(crate) path: Path,
-    /// Its number.
-    pub(crate) flow: u64,
-    /// The client's virtual address.
-    pub(crate) client: SocketAddr,
-    /// What it asked for.
-    pub(crate) server: SocketAddr,
-}
-
 /// A connection on its way to the program.
 struct Accepted {
     end: OwnedFd,
@@ -92,33 +74,6 @@ struct Accepted {
     /// In the form of the program's socket.
     client: SocketAddr,
     server: SocketAddr,
-}
-
-/// Gives a connection to an `accept(2)` that waits for one, without a knock.
-///
-/// # Errors
-/// Gives the connection back where none waits.
-pub(crate) fn hand_over(router: &Arc<Router>, node: usize, offer: Offer) -> Result<(), Offer> {
-    while let Some(claimed) = router.parker.claim(router, node, offer.server) {
-        let Some(call) = claimed.call() else { continue };
-        let Ok((wishes, ipv6)) = prepared(&call, &offer) else {
-            // Whatever is in the way is the caller's to hear of.
-            call.answer(&accept(&call).unwrap_or_else(|answer| answer));
-            return Err(offer);
-        };
-        let [client, server] = [offer.client, offer.server].map(|address| shown(address, ipv6));
-        let answer = give(&call, Accepted { end: offer.end, path: Some(offer.path), client, server }, wishes);
-        call.answer(&answer.unwrap_or_else(|answer| answer));
-        return Ok(());
-    }
-    Err(offer)
-}
-
-/// Makes an end ready for the call that waits: what it wishes, and whether its listener is of IPv6.
-fn prepared(call: &Trapped<'_>, offer: &Offer) -> Result<(Wishes, bool), Answer> {
-    let listening = call.socket()?;
-    furnish(call, &listening, offer)?;
-    Ok((wishes(call)?, sockopt::int(&listening, DOMAIN)? == libc::AF_INET6))
 }
 
 /// Puts a connection into the program.
@@ -155,18 +110,14 @@ fn next(call: &Trapped<'_>, listening: &OwnedFd) -> Result<Option<Accepted>, Ans
             return Ok(Some(Accepted { end: accepted, path: None, client: peer, server: own }));
         };
         let [client, server] = [pending.client, pending.server].map(|address| shown(address, peer.is_ipv6()));
-        let Pending { end, path, flow, knocker, .. } = pending;
-        let made = match (end, path) {
-            (Some(end), Some(path)) => {
-                let offer = Offer { end, path, flow, client: pending.client, server: pending.server };
-                furnish(call, &accepted, &offer).map(|()| Some(offer.end))
-            }
-            (end, _) => Ok(end),
+        let made = match pending.path {
+            Some(path) => furnish(call, &accepted, &pending, path, [server, client]),
+            None => Ok(()),
         };
         // Only now, so that the listener's queue counts it for as long as it is in it.
-        call.router.rest(call.node, knocker);
-        if let Ok(Some(end)) = made {
-            return Ok(Some(Accepted { end, path, client, server }));
+        call.router.rest(call.node, pending.knocker);
+        if let (Ok(()), Some(end)) = (made, pending.end) {
+            return Ok(Some(Accepted { end, path: pending.path, client, server }));
         }
         // Its client sees it end.
     }
@@ -193,16 +144,19 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
     Ok(listening[0].revents().contains(PollFlags::IN))
 }
 
-/// Makes the server's end what a connection accepted from the listener would be; `like` is one, or the listener itself, from
-/// which it would inherit.
-fn furnish(call: &Trapped<'_>, like: &OwnedFd, offer: &Offer) -> Result<(), Answer> {
-    let ipv6 = sockopt::int(like, DOMAIN)? == libc::AF_INET6;
-    carry(like, &offer.end)?;
-    let options = Options::of(like);
-    if offer.path == Path::Tcp {
-        options.apply(&offer.end)?;
+/// Makes the server's end what the accepted knock would have been: it has inherited from its listener.
+fn furnish(
+    call: &Trapped<'_>,
+    accepted: &OwnedFd,
+    pending: &Pending,
+    path: Path,
+    [local, peer]: [SocketAddr; 2],
+) -> Result<(), Answer> {
+    let Some(end) = &pending.end else { return Ok(()) };
+    carry(accepted, end)?;
+    let options = Options::of(accepted);
+    if path == Path::Tcp {
+        options.apply(end)?;
     }
-    let [local, peer] = [offer.server, offer.client].map(|address| shown(address, ipv6));
-    let note = Note { path: offer.path, flow: offer.flow, local, peer, told: true, options };
-    Ok(call.router.notes.put(&offer.end, &note)?)
+    Ok(call.router.notes.put(end, &Note { path, flow: pending.flow, local, peer, told: true, options })?)
 }

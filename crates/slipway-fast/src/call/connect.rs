@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slipway_sys::sockopt::{self, Name};
 
-use super::{Answer, Offer, Trapped, hand_over};
+use super::{Answer, Trapped};
 use crate::address::{Address, canonical, shown};
 use crate::epolls::Epolls;
 use crate::note::{Note, Path};
@@ -135,15 +135,10 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
     seal(&end)?;
     let flow = router.next_flow();
     furnish(call, wanted, &ours, Path::Pair, flow)?;
-    let [client, server] = [wanted.client, wanted.server];
-    let Err(Offer { end, .. }) =
-        hand_over(router, wanted.at.node, Offer { end, path: Path::Pair, flow, client, server })
-    else {
-        return Ok(Verdict::Accepted(ours));
-    };
     let Some(knocker) = router.knocker(wanted.at.node, wanted.server.is_ipv6()) else {
         return Ok(Verdict::Native(Reason::Exhausted));
     };
+    let [client, server] = [wanted.client, wanted.server];
     let pending = Pending { end: Some(end), path: Some(Path::Pair), flow, client, server, knocker };
     Ok(match router.announce(wanted.at.node, pending) {
         Ok(()) => Verdict::Accepted(ours),
@@ -167,9 +162,6 @@ fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
 /// Makes a new socket what the program's own was.
 fn furnish(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: u64) -> io::Result<()> {
     carry(&wanted.socket, ours)?;
-    // What is accepted does not inherit it.
-    let priority = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
-    sockopt::set(ours, priority, &sockopt::int(&wanted.socket, priority)?.to_ne_bytes())?;
     let options = Options::of(&wanted.socket);
     if path == Path::Tcp {
         options.apply(ours)?;
