@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::{fmt, io, thread};
 
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use slipway_sys::notify::Listener;
 use slipway_sys::sockopt::{self, Name};
 
 use crate::address::canonical;
-use crate::call::{Answer, Trapped};
+use crate::call::Trapped;
 use crate::channel::{Asked, Open, Reason as Refusal};
 use crate::counts::Counts;
 use crate::epolls::{Epolls, Registrar};
@@ -28,6 +28,7 @@ use crate::pending::{AllPending, Pending};
 use crate::places::{Place, Places};
 use crate::policy::{Decision, Policy};
 use crate::reason::Reason;
+use crate::sync::lock;
 
 /// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
 const SO_PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: 83 };
@@ -40,6 +41,27 @@ const REMOTE: u64 = 1 << 62;
 
 /// A thread that serves a tree of programs needs little.
 const STACK_BYTES: usize = 128 * 1024;
+
+/// Why nobody heard of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    /// Nobody listens.
+    Refused,
+    /// The listener's queue is full.
+    Full,
+    /// The kernel lacked something.
+    Failed,
+}
+
+impl From<Errno> for Unheard {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::CONNREFUSED => Self::Refused,
+            Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT => Self::Full,
+            _ => Self::Failed,
+        }
+    }
+}
 
 /// Asks for more sockets to knock with.
 struct More(Box<dyn Fn(usize) + Send + Sync>);
@@ -74,7 +96,7 @@ pub struct Router {
     knockers: Knockers,
     pending: AllPending,
     /// Nodes whose links are under conditions.
-    conditioned: RwLock<HashSet<usize>>,
+    conditioned: Mutex<HashSet<usize>>,
     flows: AtomicU64,
     ports: AtomicU16,
 }
@@ -108,7 +130,7 @@ impl Router {
             accepting: Mutex::new(()),
             knockers: Knockers::default(),
             pending: AllPending::default(),
-            conditioned: RwLock::default(),
+            conditioned: Mutex::default(),
             // Of the two highest bits one is another host's, and one the parker's.
             flows: AtomicU64::new(u64::from_ne_bytes(begin) >> 3),
             ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
@@ -160,7 +182,7 @@ impl Router {
 
     /// Says which nodes' links are under conditions from now on.
     pub fn condition(&self, nodes: HashSet<usize>) {
-        *self.conditioned.write().unwrap_or_else(std::sync::PoisonError::into_inner) = nodes;
+        *lock(&self.conditioned) = nodes;
     }
 
     /// Whether a connection may take the fast path at all.
@@ -168,10 +190,11 @@ impl Router {
     /// # Errors
     /// The reason why not.
     pub(crate) fn admits(&self, client: usize, server: Place, port: u16) -> Result<(), Reason> {
-        let conditioned = self.conditioned.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let conditioned = lock(&self.conditioned);
         if conditioned.contains(&client) || conditioned.contains(&server.node) {
             return Err(Reason::Conditions);
         }
+        drop(conditioned);
         match self.policy.decide(client, server.node, port) {
             // What it may do at most is not held to here.
             Decision::Allow(terms) if terms.is_free() => Ok(()),
@@ -204,13 +227,13 @@ impl Router {
     }
 
     /// Knocks for a connection. It may be accepted before this returns.
-    pub(crate) fn announce(&self, node: usize, pending: Pending) -> Result<(), Errno> {
+    pub(crate) fn announce(&self, node: usize, pending: Pending) -> Result<(), Unheard> {
         let (server, flow, knocker) = (pending.server, pending.flow, Arc::clone(&pending.knocker));
         self.pending.add(node, pending);
-        let heard = knocker.knock(server).and_then(|()| {
+        let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
             let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
-            minded.unwrap_or(Ok(())).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
         // One that was heard late was heard nevertheless.
         if heard.is_err() && self.withdraw(node, knocker.address, flow) { heard } else { Ok(()) }
@@ -288,16 +311,10 @@ impl Router {
         let pending = Pending { end: None, path: Some(Path::Tcp), flow, client, server, knocker };
         match self.announce(at.node, pending) {
             Ok(()) => Ok((at.node, from)),
-            Err(Errno::CONNREFUSED) => Err(Refusal::NobodyListens),
-            Err(Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT) => Err(Refusal::Backlog),
-            Err(_) => Err(Refusal::Resources),
+            Err(Unheard::Refused) => Err(Refusal::NobodyListens),
+            Err(Unheard::Full) => Err(Refusal::Backlog),
+            Err(Unheard::Failed) => Err(Refusal::Resources),
         }
-    }
-
-    /// `connect(2)` to `AF_UNSPEC` on a connection that was handed out.
-    #[expect(clippy::unused_self, reason = "what it takes the place of comes from the router")]
-    pub(crate) fn unconnect(&self, _call: &Trapped<'_>, _ipv6: bool) -> Result<Answer, Answer> {
-        Err(Errno::OPNOTSUPP.into())
     }
 }
 

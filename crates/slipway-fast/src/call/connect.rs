@@ -19,7 +19,7 @@ use crate::pending::Pending;
 use crate::personality::{Options, carry};
 use crate::places::Place;
 use crate::reason::Reason;
-use crate::router::seal;
+use crate::router::{Unheard, seal};
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -59,7 +59,7 @@ fn native(call: &Trapped<'_>, reason: Reason) -> Answer {
 /// A socket that is connected already.
 fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address) -> Result<Answer, Answer> {
     if address == Address::Unspecified {
-        return call.router.unconnect(call, note.local.is_ipv6());
+        return Err(Errno::OPNOTSUPP.into());
     }
     if note.told {
         return Err(Errno::ISCONN.into());
@@ -142,9 +142,9 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
     let pending = Pending { end: Some(end), path: Some(Path::Pair), flow, client, server, knocker };
     Ok(match router.announce(wanted.at.node, pending) {
         Ok(()) => Verdict::Accepted(ours),
-        Err(Errno::CONNREFUSED) => Verdict::Refused,
-        Err(Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT) => Verdict::Native(Reason::Backlog),
-        Err(error) => return Err(error.into()),
+        Err(Unheard::Refused) => Verdict::Refused,
+        Err(Unheard::Full) => Verdict::Native(Reason::Backlog),
+        Err(Unheard::Failed) => Verdict::Native(Reason::Exhausted),
     })
 }
 
