@@ -36,6 +36,11 @@ fn opened(listener: &Listener, call: &Call) -> Caller {
     caller
 }
 
+/// Who runs the program stands in its environment: without, it would connect to a name service first to find out.
+fn known(command: &mut Command) -> &mut Command {
+    command.envs([("HOME", "/root"), ("SHELL", "/bin/sh"), ("USER", "root")])
+}
+
 #[allow(unsafe_code)]
 fn raw(number: c_long, arguments: [u64; 4]) -> Result<i64, Option<i32>> {
     let [a, b, c, d] = arguments;
@@ -169,7 +174,7 @@ fn a_caller_that_is_killed_is_gone() {
     let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], || {
         // The filter passes to children, and through exec.
         let connect = ["-c", "exec 3<>/dev/tcp/127.0.0.1/9"];
-        Command::new("bash").args(connect).status().expect("these tests need bash")
+        known(Command::new("bash").args(connect)).status().expect("these tests need bash")
     });
     let call = next(&listener);
     let caller = opened(&listener, &call);
@@ -398,7 +403,7 @@ socket.create_connection(('127.0.0.1', 9))
     let (tell, hear) = mpsc::channel();
     let (listener, thread) = trapped(&[Trap::every(libc::SYS_connect)], move || {
         let mut command = Command::new("python3");
-        let command = command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let command = known(command.args(["-c", PROGRAM])).stdin(Stdio::piped()).stdout(Stdio::piped());
         tell.send(command.spawn().expect("these tests need python3")).expect("the test listens");
     });
     let mut child = hear.recv().expect("the thread lives");

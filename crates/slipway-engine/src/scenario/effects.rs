@@ -239,7 +239,11 @@ impl<'a> Effects<'a> {
                 Holding::Thawed(nodes.clone())
             }
             Action::Run { .. } => Holding::Runs,
-            Action::Restore { event } => return drop(self.holding.remove(event)),
+            // As in `begin`: what takes a thaw back is to be taken back itself.
+            Action::Restore { event } => match self.holding.remove(event) {
+                Some(Holding::Thawed(nodes)) => Holding::Frozen(nodes),
+                _ => return,
+            },
             change => {
                 self.forget_hidden(number, change);
                 Holding::Change(change)

@@ -366,6 +366,27 @@ fn the_clock_stands_still_while_it_is_paused() {
     assert_eq!(log.iter().filter(|line| matches!(line, Line::Clock(clock) if clock.at == 50)).count(), 2);
 }
 
+/// What takes a thaw back freezes, and is itself taken back at the end, also by a player that knows of it from the log alone.
+#[test]
+fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
+    let schedule =
+        of(vec![event(0, 0, Action::Thaw { nodes: vec![2] }), event(1, 0, Action::Restore { event: 0 })], 100);
+    let mut platform = Pretended { killed_at: Some(50), ..Pretended::default() };
+    let mut log = Vec::new();
+    let lab = lab();
+    let part = Part { lab: &lab, schedule: &schedule, ends: Ends::WithScenario, keep: true };
+    let alive = platform.alive();
+    let mut write = |line: &Line| {
+        log.push(line.clone());
+        Ok(())
+    };
+    Player::new(part, &mut platform, alive, &mut write).play().expect_err("killed");
+    assert_eq!(platform.frozen, BTreeSet::from([2]));
+    platform.killed_at = None;
+    play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played on");
+    assert!(platform.frozen.is_empty());
+}
+
 #[test]
 fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
     let schedule = of(vec![event(0, 100, Action::Kill { nodes: vec![2], how: Kill::Soft })], 100);
