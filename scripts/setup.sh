@@ -67,6 +67,10 @@ BENCH=(
   bridge-utils       # brctl, which mininet's `--switch lxbr` calls
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
+  wrk                # HTTP at full speed
+  postgresql         # a real server, and pgbench
+  memcached          # a real server
+  libmemcached-tools # memcaslap, its load
 )
 
 # What `make test-vm` boots Debian's kernel with, which itself is downloaded, not installed.
@@ -89,7 +93,8 @@ FUZZ=(
 )
 
 # Services that come with the packages above: package:unit.
-SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx)
+SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
+  postgresql:postgresql memcached:memcached)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use slipway_engine::lab::Running;
+use slipway_engine::state::StateRoot;
 use slipway_measure::probe::Sample;
 use slipway_measure::record::{Begin, Comparison, FORMAT, Measurement};
 use slipway_measure::summary::Summary;
@@ -23,14 +25,17 @@ impl<'a> Way<'a> {
     }
 }
 
+/// Rounds that count: one, and none before it, where `--quick` only asks whether a benchmark works.
+pub(super) fn rounds(wanted: u32) -> std::ops::RangeInclusive<u32> {
+    if std::env::args().any(|word| word == "--quick") { 1..=1 } else { 0..=wanted }
+}
+
 /// Runs `ways` in turn, `rounds` times after one that is not counted, and prints the table. The first is the baseline.
 /// Every other round goes backwards, so that none has always the same one before it.
 pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
     let mut measurements = Vec::new();
-    for round in 0..=rounds {
-        let order: Vec<usize> =
-            if round % 2 == 0 { (0..ways.len()).collect() } else { (0..ways.len()).rev().collect() };
-        for way in order {
+    for round in self::rounds(rounds) {
+        for way in order(round, ways.len()) {
             let way = &mut ways[way];
             let started = Instant::now();
             let samples = (way.run)();
@@ -69,6 +74,11 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
     println!("### {title}\n\n{}", Summary::new(&comparison).markdown());
 }
 
+/// In which order ways come in a round: every other one goes backwards.
+pub(super) fn order(round: u32, ways: usize) -> Vec<usize> {
+    if round.is_multiple_of(2) { (0..ways).collect() } else { (0..ways).rev().collect() }
+}
+
 /// A figure of which less is better.
 pub(super) fn less(figure: &str, unit: &str, value: f64) -> Sample {
     Sample {
@@ -79,6 +89,11 @@ pub(super) fn less(figure: &str, unit: &str, value: f64) -> Sample {
         value,
         curve: Vec::new(),
     }
+}
+
+/// A figure of which more is better.
+pub(super) fn more(figure: &str, unit: &str, value: f64) -> Sample {
+    Sample { higher_is_better: true, ..less(figure, unit, value) }
 }
 
 /// Seconds that `action` takes.
@@ -125,6 +140,21 @@ impl Slipway {
 
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
         run(&mut self.command(arguments))
+    }
+
+    /// `slipway exec LAB NODE --`, as words to put a program's before.
+    pub(super) fn words(&self, lab: &str, node: &str) -> Vec<String> {
+        let command = self.command(&["exec", lab, node, "--"]);
+        let plain = |word: &std::ffi::OsStr| word.to_string_lossy().into_owned();
+        let environment =
+            command.get_envs().map(|(key, value)| format!("{}={}", plain(key), plain(value.unwrap_or_default())));
+        let words = [command.get_program()].into_iter().chain(command.get_args()).map(plain);
+        ["env".to_owned()].into_iter().chain(environment).chain(words).collect()
+    }
+
+    /// A lab that is up.
+    pub(super) fn running(&self, lab: &str) -> Running {
+        Running::open(&StateRoot::at(self.folder.path().join("state")), lab).expect("the lab is up")
     }
 
     /// Writes a lab file.

@@ -3,12 +3,11 @@
 //!
 //! Promise: SPECIFICATION.md, "Data path": ratios within 0.97 to 1.03.
 
-use std::net::IpAddr;
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use super::common::{Slipway, Way, arg, compare, run as program};
-use slipway_measure::probe::{Iperf3, Output, Probe, Sample, Step};
+use super::pair::Pair;
+use slipway_measure::probe::{Iperf3, Probe, Sample};
 
 const ROUNDS: u32 = 20;
 
@@ -16,20 +15,6 @@ const ROUNDS: u32 = 20;
 /// two, where each wake-up costs several times as much: a difference that is not the network's.
 const MEASURED: [(&str, [&str; 2]); 4] =
     [("iperf3", ["0", "1"]), ("netpipe", ["0", "0"]), ("netpipe", ["0", "1"]), ("ping", ["0", "0"])];
-
-/// A pair of places to run programs in: command lines that the program's words are added to.
-struct Pair {
-    server: Vec<String>,
-    client: Vec<String>,
-    address: IpAddr,
-}
-
-impl Pair {
-    fn pinned(&self, [server, client]: [&str; 2]) -> Self {
-        let pin = |place: &[String], core: &str| [place, &["taskset", "-c", core].map(str::to_owned)].concat();
-        Self { server: pin(&self.server, server), client: pin(&self.client, client), address: self.address }
-    }
-}
 
 pub(super) fn run() {
     let slipway = Slipway::new();
@@ -39,16 +24,8 @@ pub(super) fn run() {
         let text = format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes: {{n: {{count: 2}}}}\n");
         let file = slipway.lab(&name, &text);
         slipway.run(&["up", arg(&file)]);
-        let exec = |node: &str| {
-            let command = slipway.command(&["exec", &name, node, "--"]);
-            let environment = command.get_envs().map(|(key, value)| {
-                format!("{}={}", key.to_string_lossy(), value.unwrap_or_default().to_string_lossy())
-            });
-            let program = command.get_program().to_string_lossy().into_owned();
-            let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
-            ["env".to_owned()].into_iter().chain(environment).chain([program]).chain(arguments).collect::<Vec<_>>()
-        };
-        let ours = Pair { server: exec("n2"), client: exec("n1"), address: "10.64.0.2".parse().expect("an address") };
+        let words = |node| slipway.words(&name, node);
+        let ours = Pair { server: words("n2"), client: words("n1"), address: "10.64.0.2".parse().expect("an address") };
         let theirs = if driver == "bridge" { hand.bridge() } else { hand.vxlan() };
         for (probe, cores) in MEASURED {
             let title = format!("{driver}: {probe}, processors {}", cores.join(" and "));
@@ -69,40 +46,8 @@ fn short(probe: &str) -> Probe {
 }
 
 fn measure(probe: &Probe, pair: &Pair) -> Vec<Sample> {
-    let outputs: Vec<Output> = probe.steps(pair.address).iter().map(|step| take(step, pair)).collect();
-    let samples = probe.read(&outputs).expect("the probe understands its program");
+    let samples = pair.measure(probe).unwrap_or_else(|error| panic!("{error}"));
     samples.into_iter().filter(|sample| sample.headline).collect()
-}
-
-fn take(step: &Step, pair: &Pair) -> Output {
-    let server = step.server.as_ref().map(|server| {
-        let child = start(&pair.server, &server.argv);
-        let listening =
-            [pair.server.as_slice(), &["ss".into(), "-ltnH".into(), format!("sport = :{}", server.port)]].concat();
-        let begun = Instant::now();
-        while command(&listening).output().expect("ss runs").stdout.is_empty() {
-            assert!(begun.elapsed().as_secs() < 10, "{:?} does not listen", server.argv);
-        }
-        child
-    });
-    let begun = Instant::now();
-    let output = program(&mut command(&[pair.client.as_slice(), &step.client].concat()));
-    let wall = begun.elapsed();
-    if let Some(mut server) = server {
-        server.wait().expect("the server ends with its client");
-    }
-    Output { stdout: output.stdout, stderr: output.stderr, code: output.status.code().unwrap_or(1), wall }
-}
-
-fn start(place: &[String], argv: &[String]) -> Child {
-    let mut command = command(&[place, argv].concat());
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server starts")
-}
-
-fn command(words: &[String]) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null());
-    command
 }
 
 /// The topologies as a person makes them. Namespaces have names of their own, and go with this value.

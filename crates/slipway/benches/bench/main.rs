@@ -1,5 +1,5 @@
 //! The benchmarks behind `docs/benchmarks.md`. All of them: `make bench`; some:
-//! `cargo bench -p slipway --bench bench -- lifecycle mpi`.
+//! `cargo bench -p slipway --bench bench -- lifecycle mpi`. With `--quick` one round is all, which tells only whether they work.
 //!
 //! They need root, what `make setup-bench` installs, and a machine that does nothing else.
 
@@ -7,8 +7,10 @@ mod common;
 mod cpu;
 mod datapath;
 mod disk;
+mod fast;
 mod lifecycle;
 mod mpi;
+mod pair;
 mod scenario;
 mod wire;
 
@@ -19,9 +21,10 @@ fn main() {
         [_, disk::LOAD, action, way, block, before, operations] => {
             return disk::load([action, way, block, before, operations]);
         }
+        [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 7] = [
+    let benches: [(&str, fn()); 14] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -29,6 +32,13 @@ fn main() {
         ("cpu", cpu::run),
         ("disk", disk::run),
         ("scenario", scenario::run),
+        ("fast-hosts", fast::hosts),
+        ("fast-host", fast::host),
+        ("fast-setup", fast::setup),
+        ("fast-flows", fast::flows),
+        ("fast-router", fast::router),
+        ("fast-apps", fast::apps_of_one_host),
+        ("fast-apps-hosts", fast::apps_of_two_hosts),
     ];
     // cargo adds `--bench`.
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();

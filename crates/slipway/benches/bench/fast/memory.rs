@@ -1,0 +1,66 @@
+//! The router itself: its memory, and whether it does anything where no connection is made.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use super::load::{MOUNTED, WORD};
+use super::site::{Plan, Site, ran, up};
+use crate::common::Slipway;
+
+const ANSWER: u16 = 7003;
+const SWALLOW: u16 = 7004;
+
+pub(crate) fn run() {
+    let slipway = Slipway::new();
+    println!("### The router\n\n| | one host | two hosts, each |\n| --- | ---: | ---: |");
+    let columns = [1, 2].map(|hosts| {
+        let sites = up(&slipway, &[Plan::new("fast", "fast", hosts)]);
+        column(&sites[0]).unwrap_or_else(|error| panic!("{error}"))
+    });
+    let [one, two] = columns;
+    for ((name, one), (_, two)) in one.into_iter().zip(two) {
+        println!("| {name} | {one} | {two} |");
+    }
+    println!();
+}
+
+fn column(site: &Site<'_>) -> Result<Vec<(&'static str, String)>, String> {
+    let routers: Vec<i32> = site.running().state.routers.iter().filter_map(|router| router.pid).collect();
+    let memory = || routers.iter().map(|&pid| format!("{:.2}", pss(pid))).collect::<Vec<_>>().join(", ");
+    let mut rows = vec![("memory at rest (MiB)", memory())];
+    let answer = site.serve(&[MOUNTED, WORD, "answer", &ANSWER.to_string(), "8"], ANSWER)?;
+    let swallow = site.serve(&[MOUNTED, WORD, "swallow", &SWALLOW.to_string()], SWALLOW)?;
+    let (answers, swallows) = (format!("{}:{ANSWER}", site.pair.address), format!("{}:{SWALLOW}", site.pair.address));
+    rows.push(("with two servers (MiB)", memory()));
+    site.load(&["connect", &answers, "10000", "8"])?;
+    rows.push(("after 10,000 connections (MiB)", memory()));
+    site.load(&["connect", &answers, "10000", "8"])?;
+    rows.push(("after 20,000 (MiB)", memory()));
+    // Connections of the second half of the writing are long made.
+    let busy = || routers.iter().map(|&pid| ran(pid)).sum::<u64>();
+    let (before, after) = thread::scope(|scope| {
+        let writing = scope.spawn(|| site.load(&["write", &swallows, "8", "4000"]));
+        thread::sleep(Duration::from_secs(2));
+        let before = busy();
+        thread::sleep(Duration::from_secs(1));
+        let after = busy();
+        writing.join().expect("it does not panic").map(|_| (before, after))
+    })?;
+    rows.push((
+        "processor time in a second of 8 connections at full speed (µs)",
+        format!("{:.1}", (after - before) as f64 / 1e3),
+    ));
+    let before = busy();
+    thread::sleep(Duration::from_secs(5));
+    rows.push(("processor time in five seconds of nothing (µs)", format!("{:.1}", (busy() - before) as f64 / 1e3)));
+    drop((answer, swallow));
+    Ok(rows)
+}
+
+/// Proportional set size, MiB.
+fn pss(pid: i32) -> f64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0
+}
