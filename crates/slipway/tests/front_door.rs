@@ -80,6 +80,11 @@ fn programs_keep_their_codes_streams_and_signals() {
     assert_eq!(place.run(["exec", "-w", "/usr", name, "n1", "--", "pwd"]), "/usr\n");
     assert_eq!(place.run(["exec", "-e", "K=a b", name, "n1", "--", "sh", "-c", "echo $K"]), "a b\n");
     assert_eq!(place.run(["exec", "-u", "nobody:7", name, "n1", "--", "id", "-g"]), "7\n");
+    // Others than root may use devices too.
+    assert_eq!(
+        place.run(["exec", "-u", "nobody", name, "n1", "--", "sh", "-c", "echo gone > /dev/null; echo $?"]),
+        "0\n"
+    );
     assert!(place.fails(125, ["exec", "-u", "nemo", name, "n1", "--", "id"]).contains("find user `nemo`"));
     assert!(place.fails(125, ["exec", name, "m1", "--", "true"]).contains("did you mean `n1`?"));
     assert_eq!(place.run(["exec", "n2", "--", "hostname"]), "n2\n", "the only lab goes without saying");

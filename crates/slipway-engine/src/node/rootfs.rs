@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use rustix::mount::{MountAttrFlags, MountFlags};
 use slipway_lab::model::Node;
 use slipway_sys::mount::{MountError, attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
@@ -270,7 +270,9 @@ fn make_devices() -> Result<(), RootfsError> {
     for &(name, major, minor) in DEVICES {
         let path = Path::new("/dev").join(name);
         let device = rustix::fs::makedev(major, minor);
-        mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device)
+        // Whatever the umask is: every user's programs write to /dev/null.
+        mknodat(CWD, &path, FileType::CharacterDevice, Mode::empty(), device)
+            .and_then(|()| chmod(&path, Mode::from_raw_mode(0o666)))
             .map_err(|error| file("make device", &path)(error.into()))?;
     }
     Ok(())

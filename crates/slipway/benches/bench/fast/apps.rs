@@ -172,9 +172,13 @@ fn memcached(site: &Site<'_>) -> Measured {
 
 /// Ranks of Open MPI wait in a loop: their processor time says nothing.
 fn mpi(site: &Site<'_>, folder: &str) -> Measured {
+    // A connection from one of a host's addresses to another comes from the latter, and Open MPI drops it as a stranger's.
+    if site.name == "host" && site.hosts == 1 {
+        return Ok(Vec::new());
+    }
     let netpipe = ["NPopenmpi", "-p", "0", "-u", "262144", "-n", "50", "-o", "/dev/null"];
     let words = [
-        &["run", "--quiet", "--mpi", "openmpi", "--timeout", "30s", "--out", folder, &site.lab, "--"],
+        &["run", "--quiet", "--mpi", "openmpi", "--timeout", "20s", "--out", folder, &site.lab, "--"],
         netpipe.as_slice(),
     ]
     .concat();

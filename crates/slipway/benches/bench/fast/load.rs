@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 /// The word that makes this program the load instead of the benchmark.
 pub(crate) const WORD: &str = "fast-load";
@@ -48,8 +50,13 @@ fn address(word: &str) -> SocketAddr {
     word.parse().unwrap_or_else(|_| panic!("not an address: {word}"))
 }
 
+/// With a queue that holds all that a client brings at once; the standard library's holds 128.
 fn listen(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind(("0.0.0.0", port))
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddr::from(([0; 4], port)))?;
+    rustix::net::listen(&socket, 4096)?;
+    Ok(socket.into())
 }
 
 /// Serves for ever: answers every byte of a connection until its end, as many connections at once as there are threads.

@@ -21,6 +21,7 @@ use crate::pair::{Pair, command, end};
 pub(super) struct Site<'a> {
     /// As tables call it.
     pub(super) name: &'static str,
+    pub(super) hosts: u32,
     pub(super) lab: String,
     pub(super) slipway: &'a Slipway,
     pub(super) pair: Pair,
@@ -76,7 +77,7 @@ impl<'a> Site<'a> {
             client: slipway.words(&lab, "n1"),
             address: running.lab.nodes[1].interfaces[0].ipv4.into(),
         };
-        Self { name: plan.name, lab, slipway, pair, group }
+        Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group }
     }
 
     pub(super) fn running(&self) -> Running {

@@ -70,7 +70,7 @@ pub(super) fn table(title: &str, wanted: u32, sites: &[Site<'_>], tasks: &[Task<
     let ratios: Vec<(String, usize, usize)> =
         ratios.iter().filter_map(|[one, other]| Some((format!("{one} : {other}"), at(one)?, at(other)?))).collect();
     println!("### {title}\n\n{}", markdown(&rows, sites, &ratios));
-    println!("Medians of {wanted} rounds (95 % intervals).\n");
+    println!("Medians of {} rounds (95 % intervals).\n", rounds(wanted).filter(|&round| round > 0).count());
     if !failures.is_empty() {
         println!("Not counted, for it failed:\n\n{failures}");
     }
