@@ -52,13 +52,18 @@ pub(super) const ONE_HOST: [Plan; 3] =
 pub(super) const TWO_HOSTS: [Plan; 3] =
     [Plan::new("host", "host", 2), Plan::new("vxlan", "vxlan", 2), Plan::new("fast", "fast", 2)];
 
-/// Brings all of them up.
+/// Brings all of them up; what cannot be is said, and left out.
 pub(super) fn up<'a>(slipway: &'a Slipway, plans: &[Plan]) -> Vec<Site<'a>> {
-    plans.iter().map(|plan| Site::up(slipway, *plan)).collect()
+    let site = |plan: &Plan| {
+        Site::up(slipway, *plan)
+            .map_err(|error| println!("Left out: {}, which cannot be brought up: {error}\n", plan.name))
+            .ok()
+    };
+    plans.iter().filter_map(site).collect()
 }
 
 impl<'a> Site<'a> {
-    fn up(slipway: &'a Slipway, plan: Plan) -> Self {
+    fn up(slipway: &'a Slipway, plan: Plan) -> Result<Self, String> {
         let exe = std::env::current_exe().expect("this program has a file");
         let lab = format!("{}-{}", plan.name.replace([' ', ','], ""), plan.hosts);
         let text = format!(
@@ -68,7 +73,10 @@ impl<'a> Site<'a> {
             exe.display()
         );
         let file = slipway.lab(&lab, &text);
-        slipway.run(&["up", "--quiet", arg(&file)]);
+        let output = slipway.command(&["up", "--quiet", arg(&file)]).output().map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
         let running = slipway.running(&lab);
         let group = Hierarchy::detect().and_then(|groups| groups.open_lab(running.dir().shared_name()));
         let group = group.ok().flatten().expect("the lab has a control group: run as root");
@@ -77,7 +85,7 @@ impl<'a> Site<'a> {
             client: slipway.words(&lab, "n1"),
             address: running.lab.nodes[1].interfaces[0].ipv4.into(),
         };
-        Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group }
+        Ok(Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group })
     }
 
     pub(super) fn running(&self) -> Running {
