@@ -7,6 +7,7 @@
 
 mod accept;
 mod connect;
+mod furnish;
 mod listen;
 mod names;
 mod options;
@@ -16,11 +17,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use slipway_sys::notify::{Call, Caller, Listener};
+use slipway_sys::notify::{Call, Caller, Memory};
 
+pub(crate) use self::accept::hand_over;
 use crate::address::LONGEST;
 use crate::epolls::Epolls;
 use crate::router::Router;
+use crate::sync::lock;
+use crate::tree::Tree;
 
 /// How a call ends.
 #[derive(Debug)]
@@ -48,42 +52,22 @@ impl From<io::Error> for Answer {
 }
 
 /// A call, who makes it, and who serves it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Trapped<'a> {
     /// Serves it.
     pub router: &'a Arc<Router>,
-    /// The node that the caller is in.
-    pub node: usize,
-    /// Where it is answered.
-    pub listener: &'a Arc<Listener>,
+    /// The programs that the caller is of.
+    pub tree: &'a Arc<Tree>,
     /// The call.
     pub call: Call,
-    /// The thread that makes it.
-    pub caller: Caller,
 }
 
-impl<'a> Trapped<'a> {
-    /// Finds the caller; `None` where it is gone.
-    pub fn new(router: &'a Arc<Router>, node: usize, listener: &'a Arc<Listener>, call: Call) -> Option<Self> {
-        let caller = Caller::open(call.tid);
-        // The number may have been another's already; what was opened stays whose it is.
-        if !listener.is_waiting(call.id) {
-            return None;
-        }
-        match caller {
-            Ok(caller) => Some(Self { router, node, listener, call, caller }),
-            Err(error) => {
-                // Out of descriptors, most likely: the program must not wait for ever.
-                let _ = listener.answer(call.id, Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
-                None
-            }
-        }
-    }
-
+impl Trapped<'_> {
     /// Carries the call out.
-    pub fn serve(&self, epolls: &mut Epolls) -> Answer {
+    #[must_use]
+    pub fn serve(&self) -> Answer {
         match self.call.number {
-            libc::SYS_connect => connect::connect(self, epolls).unwrap_or_else(|answer| answer),
+            libc::SYS_connect => connect::connect(self).unwrap_or_else(|answer| answer),
             libc::SYS_accept | libc::SYS_accept4 => accept::accept(self).unwrap_or_else(|answer| answer),
             libc::SYS_listen => listen::listen(self).unwrap_or_else(|answer| answer),
             libc::SYS_getsockname | libc::SYS_getpeername => names::name(self).unwrap_or_else(|answer| answer),
@@ -92,7 +76,7 @@ impl<'a> Trapped<'a> {
             libc::SYS_ioctl => names::ioctl(self).unwrap_or_else(|answer| answer),
             number => {
                 if Epolls::changes(number) {
-                    epolls.forget();
+                    lock(&self.tree.epolls).forget();
                 }
                 Answer::GoOn
             }
@@ -103,8 +87,8 @@ impl<'a> Trapped<'a> {
     pub fn answer(&self, answer: &Answer) {
         // A caller that is gone needs none.
         let _ = match answer {
-            Answer::Result(result) => self.listener.answer(self.call.id, *result),
-            Answer::GoOn => self.listener.go_on(self.call.id),
+            Answer::Result(result) => self.tree.listener.answer(self.call.id, *result),
+            Answer::GoOn => self.tree.listener.go_on(self.call.id),
             Answer::Done | Answer::Parked => Ok(()),
         };
     }
@@ -116,37 +100,68 @@ impl<'a> Trapped<'a> {
         (self.call.args[index] as u32).cast_signed()
     }
 
+    /// The node that the caller is in.
+    fn node(&self) -> usize {
+        self.tree.node
+    }
+
+    /// What was found under the caller's number, once it is certain that the number was the caller's.
+    fn confirmed<T>(&self, found: io::Result<T>) -> Result<T, Answer> {
+        if self.tree.listener.is_waiting(self.call.id) { Ok(found?) } else { Err(Answer::Done) }
+    }
+
+    /// Who makes the call.
+    fn caller(&self) -> io::Result<Arc<Caller>> {
+        self.tree.caller(self.call.tid)
+    }
+
     /// The first argument's file.
     fn socket(&self) -> Result<OwnedFd, Answer> {
-        Ok(self.caller.descriptor(self.int(0))?)
+        self.confirmed(self.caller().and_then(|caller| caller.descriptor(self.int(0))))
     }
 
     /// Reads an address, whose length is the argument after it.
     fn address(&self, index: usize) -> Result<Vec<u8>, Answer> {
         let len = usize::try_from(self.int(index + 1)).ok().filter(|len| *len <= LONGEST).ok_or(Errno::INVAL)?;
-        let mut bytes = vec![0; len];
-        self.caller.read(self.call.args[index], &mut bytes)?;
-        Ok(bytes)
+        self.read(index, len)
     }
 
-    /// How many bytes the program has room for, which argument `index` points to.
-    fn room(&self, index: usize) -> Result<usize, Answer> {
-        let mut len = [0; 4];
-        self.caller.read(self.call.args[index], &mut len)?;
-        Ok(usize::try_from(i32::from_ne_bytes(len)).map_err(|_| Errno::INVAL)?)
+    /// Reads what argument `index` points to.
+    fn read(&self, index: usize, len: usize) -> Result<Vec<u8>, Answer> {
+        let mut bytes = vec![0; len];
+        self.confirmed(self.call.read(self.call.args[index], &mut bytes))?;
+        Ok(bytes)
     }
 
     /// Writes a value where the program has room for it and says how long it is (`move_addr_to_user`, `net/socket.c`): argument
     /// `index` is the room, the next one points to its length, which becomes the value's.
     fn write(&self, index: usize, value: &[u8], cut: bool) -> Result<(), Answer> {
         let [room, length] = [self.call.args[index], self.call.args[index + 1]];
-        let len = self.room(index + 1)?;
+        let memory = self.confirmed(self.call.memory())?;
+        let len = in_memory(&memory, length)?;
         let part = &value[..value.len().min(len)];
         if !part.is_empty() {
-            self.caller.write(room, part)?;
+            memory.write(room, part)?;
         }
         let told = u32::try_from(if cut { part.len() } else { value.len() }).unwrap_or_default();
-        self.caller.write(length, &told.to_ne_bytes())?;
+        memory.write(length, &told.to_ne_bytes())?;
         Ok(())
     }
+
+    /// How many bytes the program has room for, which argument `index` points to.
+    fn room(&self, index: usize) -> Result<usize, Answer> {
+        length(&self.read(index, 4)?)
+    }
+}
+
+fn in_memory(memory: &Memory, address: u64) -> Result<usize, Answer> {
+    let mut bytes = [0; 4];
+    memory.read(address, &mut bytes)?;
+    length(&bytes)
+}
+
+/// A length as programs have it, an `int`.
+fn length(bytes: &[u8]) -> Result<usize, Answer> {
+    let length = bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno::FAULT)?;
+    Ok(usize::try_from(length).map_err(|_| Errno::INVAL)?)
 }

@@ -15,7 +15,6 @@ pub struct Counts {
     tcp: AtomicU64,
     native: [AtomicU64; Reason::ALL.len()],
     refused: AtomicU64,
-    failed: AtomicU64,
 }
 
 /// The numbers at a moment.
@@ -29,8 +28,6 @@ pub struct Tally {
     pub native: BTreeMap<Reason, u64>,
     /// Connections that nobody listened for.
     pub refused: u64,
-    /// Connections that failed for another cause.
-    pub failed: u64,
 }
 
 impl Counts {
@@ -55,22 +52,11 @@ impl Counts {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It could not be carried out.
-    pub fn failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// The numbers now.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let native = Reason::ALL.into_iter().zip(self.native.iter().map(read)).filter(|(_, count)| *count > 0);
-        Tally {
-            pair: read(&self.pair),
-            tcp: read(&self.tcp),
-            native: native.collect(),
-            refused: read(&self.refused),
-            failed: read(&self.failed),
-        }
+        Tally { pair: read(&self.pair), tcp: read(&self.tcp), native: native.collect(), refused: read(&self.refused) }
     }
 }

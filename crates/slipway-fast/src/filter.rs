@@ -5,6 +5,8 @@
 use libc::c_long;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
+use crate::personality::HEARD;
+
 /// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
 const SECOND: u8 = 1;
 
@@ -13,7 +15,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
-    libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
@@ -31,32 +32,25 @@ const ASKED: &[i32] = &[
     libc::SO_DOMAIN,
     libc::SO_PROTOCOL,
     libc::SO_PASSCRED,
-    SO_PASSSEC,
-    SO_PASSPIDFD,
+    libc::SO_PASSSEC,
+    libc::SO_PASSPIDFD,
     SO_PASSRIGHTS,
     libc::SO_PEERCRED,
     libc::SO_PEERSEC,
-    SO_PEERGROUPS,
-    SO_PEERNAME,
-    SO_PEERPIDFD,
+    libc::SO_PEERGROUPS,
+    libc::SO_PEERNAME,
+    libc::SO_PEERPIDFD,
     libc::SO_MARK,
     libc::SO_BINDTODEVICE,
     libc::SO_BINDTOIFINDEX,
-    SO_NETNS_COOKIE,
+    libc::SO_NETNS_COOKIE,
 ];
 
-/// Those that are of interest only when they are set.
-const SET: &[i32] = &[libc::SO_LINGER, SO_MAX_PACING_RATE];
+/// One that is of interest only when it is set, as those are that pass from a program's socket to the one that it is given.
+const SET: &[i32] = &[libc::SO_MAX_PACING_RATE];
 
-// `include/uapi/asm-generic/socket.h`; both processors that are supported use it.
-const SO_PEERNAME: i32 = 28;
-const SO_PASSSEC: i32 = 34;
-const SO_MAX_PACING_RATE: i32 = 47;
-const SO_PEERGROUPS: i32 = 59;
-const SO_NETNS_COOKIE: i32 = 71;
-const SO_PASSPIDFD: i32 = 76;
-const SO_PEERPIDFD: i32 = 77;
-const SO_PASSRIGHTS: i32 = 83;
+/// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
+pub(crate) const SO_PASSRIGHTS: i32 = 83;
 
 /// Requests about interfaces, addresses and routes (`include/uapi/linux/sockios.h`), which a socket answers for the network
 /// namespace that it was made in: all of sockets' own from `SIOCGIFNAME` on, sixteen to a value.
@@ -76,7 +70,8 @@ const FASTOPEN: u32 = 0x2000_0000;
 #[must_use]
 pub fn filter(io_uring: bool) -> Filter {
     let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
-    for (call, names) in [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET].concat())] {
+    for (call, names) in [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET, &HEARD].concat())]
+    {
         let levels = LEVELS.iter().map(|level| level.cast_unsigned()).collect();
         traps.push(notified(call, When::Argument { index: SECOND, mask: u32::MAX, values: levels }));
         traps.push(notified(call, When::Pair { level: libc::SOL_SOCKET, names }));

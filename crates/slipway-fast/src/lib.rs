@@ -1,7 +1,7 @@
 //! The fast path for sockets: TCP connections of unmodified programs slip past the container network, under policy.
 //!
 //! A network with `driver: fast` has an ordinary container network beneath it. The few calls that set a connection up
-//! (`connect`, `accept`, `bind`, …) come to the host's router by seccomp's user notification (`seccomp_unotify(2)`);
+//! (`connect`, `accept`, …) come to the host's router by seccomp's user notification (`seccomp_unotify(2)`);
 //! the router carries them out itself on copied arguments, and puts the finished socket into the program at the
 //! descriptor that it knows. Data then flows with no one in between: over a pair of `unix(7)` sockets within a host, over
 //! a TCP connection of the hosts' own network between two. What the fast path cannot keep as it was, it leaves on the
@@ -17,6 +17,8 @@ pub mod call;
 pub mod channel;
 pub mod control;
 pub mod counts;
+pub mod defaults;
+pub mod doors;
 pub mod epolls;
 pub mod filter;
 pub mod knock;
@@ -34,3 +36,4 @@ pub mod run;
 pub mod setup;
 pub mod status;
 mod sync;
+pub mod tree;

@@ -16,6 +16,8 @@ pub const BYTES: usize = 144;
 
 /// The first byte, so that storage that is all zero is no note.
 const VERSION: u8 = 1;
+/// The first byte on a socket of the program's own that is no more as it was made.
+const CHANGED: u8 = 2;
 
 /// What data passes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,17 @@ pub enum Path {
     Pair,
     /// A TCP connection of the host's own network.
     Tcp,
+}
+
+/// What is written on a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// Nothing: it is a program's own, and its options below the level of sockets are a new one's, or its listener's.
+    Nothing,
+    /// It is a program's own, which has set such an option, or may have.
+    Changed,
+    /// It was handed out.
+    Note(Note),
 }
 
 /// What is known of a socket that was handed out.
@@ -102,12 +115,34 @@ impl Notes {
         Self(storage)
     }
 
+    /// What is written on a socket.
+    ///
+    /// # Errors
+    /// `ENOTSOCK` where it is no socket.
+    pub fn on(&self, socket: impl AsFd) -> io::Result<Written> {
+        let Some(bytes) = self.0.get(socket.as_fd())? else { return Ok(Written::Nothing) };
+        Ok(Note::read(&bytes).map_or(Written::Changed, Written::Note))
+    }
+
     /// The note on a socket; `None` where the router did not hand it out.
     ///
     /// # Errors
     /// `ENOTSOCK` where it is no socket.
     pub fn of(&self, socket: impl AsFd) -> io::Result<Option<Note>> {
-        Ok(self.0.get(socket.as_fd())?.and_then(|bytes| Note::read(&bytes)))
+        Ok(match self.on(socket)? {
+            Written::Note(note) => Some(note),
+            Written::Nothing | Written::Changed => None,
+        })
+    }
+
+    /// Writes on a program's own socket that it is no more as it was made.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn mark_changed(&self, socket: impl AsFd) -> io::Result<()> {
+        let mut bytes = [0; BYTES];
+        bytes[0] = CHANGED;
+        self.0.set(socket.as_fd(), &bytes)
     }
 
     /// Writes a note on a socket, over the one that there was.

@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
-use slipway_sys::notify::{Call, Listener};
+use slipway_sys::notify::Call;
 
 use crate::call::Trapped;
-use crate::epolls::Epolls;
 use crate::knock::Knocker;
 use crate::router::Router;
-use crate::sync::lock;
+use crate::sync::{bell, lock, ring, timespec};
+use crate::tree::Tree;
 
 /// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
 const KNOCK: u64 = 1 << 63;
@@ -27,8 +26,7 @@ const BELL: u64 = u64::MAX;
 /// A call that waits.
 #[derive(Debug)]
 struct Park {
-    node: usize,
-    listener: Arc<Listener>,
+    tree: Arc<Tree>,
     call: Call,
     deadline: Option<Instant>,
 }
@@ -56,48 +54,58 @@ impl Parker {
     /// # Errors
     /// As `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
-        Ok(Self { epoll, bell, state: Mutex::default() })
+        let parker = Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, bell: bell()?, state: Mutex::default() };
+        parker.watch(&parker.bell, BELL, EventFlags::IN | EventFlags::ET)?;
+        Ok(parker)
     }
 
-    /// Parks a call until this socket is readable, at most for so long. Look at the socket once more afterwards: what came
-    /// before this may have been told already, to nobody.
+    fn watch(&self, socket: impl AsFd, data: u64, events: EventFlags) -> io::Result<()> {
+        let data = EventData::new_u64(data);
+        match epoll::add(&self.epoll, &socket, data, events) {
+            // An entry of the same number and file, whose descriptor was closed, or that fired.
+            Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, &socket, data, events)?),
+            other => Ok(other?),
+        }
+    }
+
+    /// Parks a call until this socket, whose cookie it is, is readable, at most for so long. Look at the socket once more
+    /// afterwards: what came before this may have been told already, to nobody.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn park(&self, call: &Trapped<'_>, socket: impl AsFd, patience: Option<Duration>) -> io::Result<()> {
-        let cookie = rustix::net::sockopt::socket_cookie(&socket)?;
+    pub fn park(
+        &self,
+        call: &Trapped<'_>,
+        cookie: u64,
+        socket: impl AsFd,
+        patience: Option<Duration>,
+    ) -> io::Result<()> {
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let park = Park { node: call.node, listener: Arc::clone(call.listener), call: call.call, deadline };
+        let park = Park { tree: Arc::clone(call.tree), call: call.call, deadline };
         let mut state = lock(&self.state);
         state.parked.entry(cookie).or_default().push_back(park);
-        let events = EventFlags::IN | EventFlags::ET;
-        let data = EventData::new_u64(cookie);
         if state.watched.insert(cookie) {
-            match epoll::add(&self.epoll, &socket, data, events) {
-                // An entry of the same number and file, whose descriptor was closed.
-                Err(Errno::EXIST) => epoll::modify(&self.epoll, &socket, data, events)?,
-                other => other?,
-            }
+            self.watch(&socket, cookie, EventFlags::IN | EventFlags::ET)?;
         }
+        drop(state);
         if deadline.is_some() {
-            // It is full after 2^64 of them.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            ring(&self.bell);
         }
         Ok(())
     }
 
     /// Takes a call back that was parked; false where it has been served already.
-    pub fn take_back(&self, call: &Trapped<'_>, socket: impl AsFd) -> io::Result<bool> {
-        let cookie = rustix::net::sockopt::socket_cookie(&socket)?;
+    pub fn take_back(&self, call: &Trapped<'_>, cookie: u64) -> bool {
         let mut state = lock(&self.state);
-        let Some(parked) = state.parked.get_mut(&cookie) else { return Ok(false) };
-        let is_it = |park: &Park| park.call.id == call.call.id && Arc::ptr_eq(&park.listener, call.listener);
-        let Some(at) = parked.iter().position(is_it) else { return Ok(false) };
-        parked.remove(at);
-        Ok(true)
+        let Some(parked) = state.parked.get_mut(&cookie) else { return false };
+        let is_it = |park: &Park| park.call.id == call.call.id && Arc::ptr_eq(&park.tree, call.tree);
+        parked.iter().position(is_it).is_some_and(|at| parked.remove(at).is_some())
+    }
+
+    /// Takes the call out that waits longest for the socket with this cookie.
+    pub fn claim(&self, cookie: u64) -> Option<(Arc<Tree>, Call)> {
+        let mut state = lock(&self.state);
+        state.parked.get_mut(&cookie)?.pop_front().map(|park| (park.tree, park.call))
     }
 
     /// Tells the router should this knock end before it is accepted.
@@ -105,12 +113,7 @@ impl Parker {
     /// # Errors
     /// As `epoll_ctl(2)`.
     pub fn mind(&self, knocker: &Knocker, flow: u64) -> io::Result<()> {
-        let events = EventFlags::RDHUP | EventFlags::ONESHOT;
-        let data = EventData::new_u64(KNOCK | flow);
-        match epoll::add(&self.epoll, &knocker.socket, data, events) {
-            Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, &knocker.socket, data, events)?),
-            other => Ok(other?),
-        }
+        self.watch(&knocker.socket, KNOCK | flow, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// No longer.
@@ -124,9 +127,7 @@ impl Parker {
         let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         loop {
             let next = lock(&self.state).parked.values().flatten().filter_map(|park| park.deadline).min();
-            let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
-            let wait =
-                wait.map(|wait| Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() });
+            let wait = next.map(|next| timespec(next.saturating_duration_since(Instant::now())));
             let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
                 Ok(ready) => ready,
                 Err(Errno::INTR) => 0,
@@ -145,12 +146,10 @@ impl Parker {
 
     fn serve(&self, router: &Arc<Router>, cookie: u64) {
         let parked = lock(&self.state).parked.remove(&cookie).unwrap_or_default();
-        let mut epolls = Epolls::default();
-        for park in parked {
+        for Park { tree, call, .. } in parked {
             // One that is gone was interrupted, or killed; one that finds nothing parks itself again.
-            let Some(call) = Trapped::new(router, park.node, &park.listener, park.call) else { continue };
-            let answer = call.serve(&mut epolls);
-            call.answer(&answer);
+            let call = Trapped { router, tree: &tree, call };
+            call.answer(&call.serve());
         }
     }
 
@@ -165,9 +164,9 @@ impl Parker {
             *parked = wait;
             !parked.is_empty()
         });
-        for park in late {
+        for Park { tree, call, .. } in late {
             // A caller that is gone needs no answer.
-            let _ = park.listener.answer(park.call.id, Err(Errno::AGAIN));
+            let _ = tree.listener.answer(call.id, Err(Errno::AGAIN));
         }
     }
 }

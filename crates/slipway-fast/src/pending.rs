@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::knock::Knocker;
 use crate::note::Path;
-use crate::sync::lock;
+use crate::sync::{lock, whole};
 
-/// A connection that is announced by a knock.
+/// A connection on its way to a server's program.
 #[derive(Debug)]
-pub struct Pending {
+pub struct Connection {
     /// The server's end; `None` for the moment that the other host's router is being told in.
     pub end: Option<OwnedFd>,
     /// What it is; `None` for a connection of the container network that its program had no descriptor for.
@@ -22,6 +22,15 @@ pub struct Pending {
     pub client: SocketAddr,
     /// What it asked for.
     pub server: SocketAddr,
+}
+
+/// A connection that is announced by a knock.
+#[derive(Debug)]
+pub struct Pending {
+    /// The connection.
+    pub connection: Connection,
+    /// When it was announced ([`Doors::now`](crate::doors::Doors::now)).
+    pub since: u64,
     /// Who knocks for it.
     pub knocker: Arc<Knocker>,
 }
@@ -45,15 +54,24 @@ impl AllPending {
     pub fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut all = lock(&self.all);
-        while all.get(&key)?.end.is_none() {
-            all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner);
+        while all.get(&key)?.connection.end.is_none() {
+            all = whole(self.changed.wait(all));
         }
         all.remove(&key)
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
-    pub fn with<T>(&self, node: usize, from: SocketAddr, flow: u64, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
-        let done = lock(&self.all).get_mut(&(node, from)).filter(|pending| pending.flow == flow).map(act);
+    pub fn with<T>(
+        &self,
+        node: usize,
+        from: SocketAddr,
+        flow: u64,
+        act: impl FnOnce(&mut Connection) -> T,
+    ) -> Option<T> {
+        let mut all = lock(&self.all);
+        let connection = all.get_mut(&(node, from)).map(|pending| &mut pending.connection);
+        let done = connection.filter(|connection| connection.flow == flow).map(act);
+        drop(all);
         self.changed.notify_all();
         done
     }
@@ -61,7 +79,7 @@ impl AllPending {
     /// Takes one back whose knock failed, or ended.
     pub fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Pending> {
         let mut all = lock(&self.all);
-        let is_it = all.get(&(node, from)).is_some_and(|pending| pending.flow == flow);
+        let is_it = all.get(&(node, from)).is_some_and(|pending| pending.connection.flow == flow);
         let pending = if is_it { all.remove(&(node, from)) } else { None };
         drop(all);
         self.changed.notify_all();
@@ -70,7 +88,7 @@ impl AllPending {
 
     /// Where the connection of this number waits.
     pub fn find(&self, flow: u64) -> Option<Key> {
-        lock(&self.all).iter().find(|(_, pending)| pending.flow == flow).map(|(key, _)| *key)
+        lock(&self.all).iter().find(|(_, pending)| pending.connection.flow == flow).map(|(key, _)| *key)
     }
 
     /// How many wait.

@@ -82,19 +82,19 @@ impl Options {
         options
     }
 
-    /// Sets them on a socket of TCP, as far as they are not what a new one has, and it has them: hosts may talk by another
+    /// Sets them on a socket of TCP, as far as they are not what it `has`, and it knows them: hosts may talk by another
     /// version of IP than programs.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
-    pub fn apply(&self, to: impl AsFd) -> io::Result<()> {
+    pub fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
         let to = to.as_fd();
-        for (wanted, (name, ..)) in self.kept.iter().zip(KEPT) {
-            if sockopt::int(to, name).is_ok_and(|has| has != *wanted) {
+        for ((wanted, has), (name, ..)) in self.kept.iter().zip(&has.kept).zip(KEPT) {
+            if wanted != has && sockopt::int(to, name).is_ok() {
                 sockopt::set(to, name, &wanted.to_ne_bytes())?;
             }
         }
-        if Self::of(to).congestion != self.congestion {
+        if has.congestion != self.congestion {
             sockopt::set(to, CONGESTION, &self.congestion)?;
         }
         Ok(())
@@ -184,31 +184,23 @@ fn info(open: bool) -> Vec<u8> {
 }
 
 /// Options of `SOL_SOCKET` that a program set before it connected, and that its new socket is to have.
-const CARRIED: [i32; 10] = [
-    libc::SO_REUSEADDR,
-    libc::SO_BROADCAST,
-    libc::SO_TIMESTAMP,
-    libc::SO_KEEPALIVE,
-    libc::SO_OOBINLINE,
-    libc::SO_RCVLOWAT,
-    libc::SO_LINGER,
-    libc::SO_RCVTIMEO,
-    libc::SO_SNDTIMEO,
-    libc::SO_PRIORITY,
-];
+const CARRIED: [i32; 4] = [libc::SO_REUSEADDR, libc::SO_KEEPALIVE, libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
 
-/// Which sizes of buffers a program has set itself; Linux 5.15 (`include/uapi/asm-generic/socket.h`).
-const SO_BUF_LOCK: i32 = 72;
+/// More of them, which are set so seldom that the router can hear of it whenever one is.
+pub(crate) const HEARD: [i32; 6] =
+    [libc::SO_BROADCAST, libc::SO_TIMESTAMP, libc::SO_OOBINLINE, libc::SO_RCVLOWAT, libc::SO_LINGER, libc::SO_PRIORITY];
 
-/// Gives a new socket what was set on the one that it takes the place of. Sizes of buffers pass only where the program set
-/// them (`SO_BUF_LOCK`): the defaults of the two kinds of sockets differ.
+/// Gives a new socket what was set on the one that it takes the place of, or on the listener that it is `accepted` from, which
+/// passes on all but `SO_PRIORITY` (`sk_clone`, `net/core/sock.c`). `changed`: whether one of [`HEARD`] may have been set. Sizes of
+/// buffers pass only where the program set them (`SO_BUF_LOCK`): the defaults of the two kinds of sockets differ.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
-pub fn carry(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+pub fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: bool) -> io::Result<()> {
     const NOTHING: [u8; 16] = [0; 16];
     let (from, to) = (from.as_fd(), to.as_fd());
-    for name in CARRIED {
+    let heard = HEARD.into_iter().filter(|name| changed && !(accepted && *name == libc::SO_PRIORITY));
+    for name in CARRIED.into_iter().chain(heard) {
         let name = Name { level: libc::SOL_SOCKET, name };
         let mut value = NOTHING;
         let len = sockopt::get(from, name, &mut value)?;
@@ -218,7 +210,7 @@ pub fn carry(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
         }
     }
     let socket = |name| Name { level: libc::SOL_SOCKET, name };
-    let locked = sockopt::int(from, socket(SO_BUF_LOCK)).unwrap_or_default();
+    let locked = sockopt::int(from, socket(libc::SO_BUF_LOCK)).unwrap_or_default();
     // SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK (`include/uapi/linux/socket.h`). The kernel doubles what is set.
     for (lock, name) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
         if locked & lock != 0 {
@@ -278,7 +270,7 @@ mod tests {
         typed::set_socket_keepalive(&socket, true).expect("set");
         typed::set_socket_recv_buffer_size(&socket, 50_000).expect("set");
         let before = typed::socket_send_buffer_size(&pair).expect("read");
-        carry(&socket, &pair).expect("carried");
+        carry(&socket, &pair, false, false).expect("carried");
         assert!(typed::socket_keepalive(&pair).expect("read"));
         assert_eq!(typed::socket_recv_buffer_size(&pair).expect("read"), 100_000);
         assert_eq!(typed::socket_send_buffer_size(&pair).expect("read"), before, "it was never set");

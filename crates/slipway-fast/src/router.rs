@@ -16,22 +16,25 @@ use slipway_sys::notify::Listener;
 use slipway_sys::sockopt::{self, Name};
 
 use crate::address::canonical;
-use crate::call::Trapped;
+use crate::call::{Trapped, hand_over};
 use crate::channel::{Asked, Open, Reason as Refusal};
 use crate::counts::Counts;
-use crate::epolls::{Epolls, Registrar};
+use crate::defaults::Defaults;
+use crate::doors::Doors;
+use crate::epolls::Registrar;
+use crate::filter::SO_PASSRIGHTS;
 use crate::knock::{Knocker, Knockers};
 use crate::note::{Notes, Path};
 use crate::park::Parker;
 use crate::peers::Peers;
-use crate::pending::{AllPending, Pending};
+use crate::pending::{AllPending, Connection, Pending};
 use crate::places::{Place, Places};
 use crate::policy::{Decision, Policy};
 use crate::reason::Reason;
 use crate::sync::lock;
+use crate::tree::Tree;
 
-/// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
-const SO_PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: 83 };
+const PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: SO_PASSRIGHTS };
 
 /// Beyond `net.core.wmem_max` (`socket(7)`).
 const SO_SNDBUFFORCE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUFFORCE };
@@ -96,6 +99,10 @@ pub struct Router {
     pub registrar: Registrar,
     /// Held while one thread accepts.
     pub accepting: Mutex<()>,
+    /// What sockets have on which nobody has set anything.
+    pub defaults: Defaults,
+    /// Which listener is where.
+    pub doors: Doors,
     /// The other hosts.
     pub peers: Peers,
     policy: Policy,
@@ -134,7 +141,9 @@ impl Router {
             counts: Counts::default(),
             parker: Parker::new()?,
             registrar: Registrar::start()?,
-            accepting: Mutex::new(()),
+            accepting: Mutex::default(),
+            defaults: Defaults::default(),
+            doors: Doors::default(),
             knockers: Knockers::default(),
             pending: AllPending::default(),
             conditioned: Mutex::default(),
@@ -153,21 +162,19 @@ impl Router {
     /// Serves a tree of programs of a node, on a thread of its own, until the last has ended.
     ///
     /// # Errors
-    /// When the kernel has no threads left.
+    /// When the kernel has no threads or descriptors left.
     pub fn serve(self: &Arc<Self>, node: usize, listener: Listener) -> io::Result<()> {
         let router = Arc::clone(self);
+        let tree = Arc::new(Tree::new(node, listener)?);
+        // Before Linux 6.6 the scheduler chooses, which is only slower.
+        let _ = tree.listener.wake_on_the_callers_core();
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
-            let listener = Arc::new(listener);
-            // Before Linux 6.6 the scheduler chooses, which is only slower.
-            let _ = listener.wake_on_the_callers_core();
-            let mut epolls = Epolls::default();
             loop {
-                match listener.receive() {
+                match tree.listener.receive() {
                     Ok(Some(call)) => {
-                        let Some(call) = Trapped::new(&router, node, &listener, call) else { continue };
-                        let answer = call.serve(&mut epolls);
-                        call.answer(&answer);
+                        let call = Trapped { router: &router, tree: &tree, call };
+                        call.answer(&call.serve());
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(None) | Err(_) => return,
@@ -185,6 +192,7 @@ impl Router {
     /// Forgets a node that has ended.
     pub fn forget(&self, node: usize) {
         self.knockers.forget(node);
+        self.doors.forget(node);
     }
 
     /// Says which nodes' links are under conditions from now on.
@@ -218,7 +226,7 @@ impl Router {
         self.flows.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+    fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
         let knocker = self.knockers.take(node, ipv6);
         if knocker.is_none() {
             (self.more.0)(node);
@@ -233,22 +241,35 @@ impl Router {
         self.knockers.put(node, knocker);
     }
 
-    /// Knocks for a connection. It may be accepted before this returns.
-    pub(crate) fn announce(&self, node: usize, pending: Pending) -> Result<(), Unheard> {
-        let (server, flow, knocker) = (pending.server, pending.flow, Arc::clone(&pending.knocker));
+    /// Tells a server of a connection: gives it to a call that waits for one, or knocks. It may be accepted before this returns.
+    /// Where the knock comes from, where there is one.
+    pub(crate) fn announce(
+        self: &Arc<Self>,
+        node: usize,
+        connection: Connection,
+    ) -> Result<Option<SocketAddr>, Unheard> {
+        if hand_over(self, node, &connection) {
+            return Ok(None);
+        }
+        let (server, flow) = (connection.server, connection.flow);
+        let knocker = self.knocker(node, server.is_ipv6()).ok_or(Unheard::Failed)?;
+        let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
         self.pending.add(node, pending);
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
             let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
-        // One that was heard late was heard nevertheless.
-        if heard.is_err() && self.withdraw(node, knocker.address, flow) { heard } else { Ok(()) }
+        match heard {
+            // One that was heard late was heard nevertheless.
+            Err(unheard) if self.withdraw(node, knocker.address, flow) => Err(unheard),
+            _ => Ok(Some(knocker.address)),
+        }
     }
 
     /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it.
     pub(crate) fn put_back(
-        &self,
+        self: &Arc<Self>,
         node: usize,
         end: OwnedFd,
         path: Option<Path>,
@@ -256,10 +277,9 @@ impl Router {
         server: SocketAddr,
     ) {
         let [client, server] = [client, server].map(canonical);
-        let Some(knocker) = self.knocker(node, server.is_ipv6()) else { return };
-        let pending = Pending { end: Some(end), path, flow: self.next_flow(), client, server, knocker };
+        let connection = Connection { end: Some(end), path, flow: self.next_flow(), client, server };
         // Where the queue is full meanwhile, its peer sees it end.
-        let _ = self.announce(node, pending);
+        let _ = self.announce(node, connection);
     }
 
     /// Takes a connection back; false where it has been accepted.
@@ -289,21 +309,21 @@ impl Router {
     }
 
     /// The router of another host asks for a server of this one.
-    pub(crate) fn asked(&self, asked: Asked) {
+    pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
         // A caller that is gone needs no answer.
         let _ = match self.announce_for(&asked.open) {
             Ok((node, from)) => {
                 let flow = asked.open.flow | REMOTE;
                 asked.accept().map(|stream| {
                     self.counts.taken(Path::Tcp);
-                    self.pending.with(node, from, flow, |pending| pending.end = Some(stream.into()));
+                    self.pending.with(node, from, flow, |connection| connection.end = Some(stream.into()));
                 })
             }
             Err(refusal) => asked.refuse(refusal),
         };
     }
 
-    fn announce_for(&self, open: &Open) -> Result<(usize, SocketAddr), Refusal> {
+    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr), Refusal> {
         let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
         let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
@@ -311,13 +331,11 @@ impl Router {
             Reason::Policy => Refusal::Policy,
             _ => Refusal::NotServed,
         })?;
-        let knocker = self.knocker(at.node, open.server.is_ipv6()).ok_or(Refusal::Resources)?;
-        let from = knocker.address;
         let [client, server] = [open.client, open.server];
-        let flow = open.flow | REMOTE;
-        let pending = Pending { end: None, path: Some(Path::Tcp), flow, client, server, knocker };
-        match self.announce(at.node, pending) {
-            Ok(()) => Ok((at.node, from)),
+        let connection = Connection { end: None, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
+        match self.announce(at.node, connection) {
+            // One without an end is knocked for.
+            Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?)),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
             Err(Unheard::Failed) => Err(Refusal::Resources),
@@ -332,7 +350,7 @@ impl Router {
 /// `ENOPROTOOPT` before Linux 6.16.
 pub(crate) fn seal(end: impl AsFd) -> io::Result<()> {
     let end = end.as_fd();
-    sockopt::set(end, SO_PASSRIGHTS, &0_i32.to_ne_bytes())?;
+    sockopt::set(end, PASSRIGHTS, &0_i32.to_ne_bytes())?;
     // A pair says that it can be written to when three quarters of it are empty (`unix_writable`, `net/unix/af_unix.c`). With the
     // usual size the reader waits by then, and each of the two for the other in turn.
     sockopt::set(end, SO_SNDBUFFORCE, &SEND_BUFFER.to_ne_bytes())

@@ -1,9 +1,34 @@
-//! Locks that hold what they guard whatever happens to a thread.
+//! Waiting: for other threads, and until a time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{LockResult, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 /// Locks. A thread that panicked in between left values that are whole: nothing here is changed in steps that a panic could
 /// come between.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    whole(mutex.lock())
+}
+
+/// What was locked, or waited for with a lock, whatever became of another thread that had it.
+pub(crate) fn whole<T>(locked: LockResult<T>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As the kernel takes it, no shorter than asked.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
+}
+
+/// Something that wakes a thread from `epoll_wait(2)`.
+pub(crate) fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Rings it. It cannot fail but by being rung 2^64 times before it is heard, which is as good.
+pub(crate) fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }

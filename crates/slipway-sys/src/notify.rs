@@ -6,7 +6,8 @@
 //!
 //! A caller may be killed or interrupted by a signal at any time. Its call is then void: [`Listener::is_waiting`] says false and
 //! everything that would answer it fails with `ENOENT`. A process or thread id may by then belong to somebody else, so the
-//! order is: open the [`Caller`], ask [`Listener::is_waiting`] once, and only then believe what was read or change anything.
+//! order is: read, or open what is the caller's ([`Caller`], [`Memory`]), ask [`Listener::is_waiting`], and only then believe it or
+//! change anything.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::system::uname;
 
-pub use caller::Caller;
+pub use caller::{Caller, Memory};
 
 mod caller;
 #[allow(unsafe_code)]

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use rustix::io::Errno;
-use slipway_sys::notify::{Call, Caller, Listener};
+use slipway_sys::notify::{Call, Caller, Listener, Memory};
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 /// A thread under a filter with these traps, which does `work`.
@@ -34,6 +34,12 @@ fn opened(listener: &Listener, call: &Call) -> Caller {
     let caller = Caller::open(call.tid).expect("it waits");
     assert!(listener.is_waiting(call.id));
     caller
+}
+
+fn memory(listener: &Listener, call: &Call) -> Memory {
+    let memory = call.memory().expect("it waits");
+    assert!(listener.is_waiting(call.id));
+    memory
 }
 
 /// Who runs the program stands in its environment: without, it would connect to a name service first to find out.
@@ -152,17 +158,19 @@ fn memory_is_copied_whole_or_not_at_all() {
         (result, name)
     });
     let call = next(&listener);
-    let caller = opened(&listener, &call);
+    let memory = memory(&listener, &call);
     let mut name = [0; 8];
-    caller.read(call.args[1], &mut name).expect("reads");
+    call.read(call.args[1], &mut name).expect("reads");
     assert_eq!(&name, b"old name");
-    caller.write(call.args[1], b"new").expect("writes");
+    memory.write(call.args[1], b"new").expect("writes");
+    memory.read(call.args[1], &mut name).expect("reads");
+    assert_eq!(&name, b"new name");
     // Nothing, the first page, the kernel's half, the very end.
     for address in [0, 100, 1 << 63, 0xffff_8880_0000_0000, u64::MAX - 1, u64::MAX] {
-        let fault = caller.read(address, &mut name).expect_err("not mapped");
-        assert_eq!(fault.raw_os_error(), Some(libc::EFAULT), "{address:x}");
-        let fault = caller.write(address, &name).expect_err("not mapped");
-        assert_eq!(fault.raw_os_error(), Some(libc::EFAULT), "{address:x}");
+        let faults = [call.read(address, &mut name), memory.read(address, &mut name), memory.write(address, &name)];
+        for fault in faults {
+            assert_eq!(fault.expect_err("not mapped").raw_os_error(), Some(libc::EFAULT), "{address:x}");
+        }
     }
     listener.answer(call.id, Ok(0)).expect("answers");
     assert_eq!(thread.join().expect("ends"), (Ok(0), *b"new name"));
@@ -177,9 +185,9 @@ fn a_caller_that_is_killed_is_gone() {
         known(Command::new("bash").args(connect)).status().expect("these tests need bash")
     });
     let call = next(&listener);
-    let caller = opened(&listener, &call);
+    let (caller, memory) = (opened(&listener, &call), memory(&listener, &call));
     let mut address = [0; 16];
-    caller.read(call.args[1], &mut address).expect("reads");
+    call.read(call.args[1], &mut address).expect("reads");
     assert_eq!(address[..8], [2, 0, 0, 9, 127, 0, 0, 1]);
 
     let pid = rustix::process::Pid::from_raw(call.tid).expect("a process");
@@ -194,8 +202,15 @@ fn a_caller_that_is_killed_is_gone() {
         listener.install_as_answer(call.id, end.as_fd(), false).expect_err("gone"),
     ];
     assert!(gone.iter().all(|error| error.raw_os_error() == Some(libc::ENOENT)), "{gone:?}");
-    assert_eq!(caller.read(call.args[1], &mut address).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
-    assert_eq!(caller.write(call.args[1], &address).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    let faults = [
+        call.read(call.args[1], &mut address),
+        memory.read(call.args[1], &mut address),
+        memory.write(call.args[1], &address),
+    ];
+    for fault in faults {
+        assert_eq!(fault.expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    }
+    assert!(!caller.lives());
     assert_eq!(caller.descriptor(3).expect_err("gone").raw_os_error(), Some(libc::ESRCH));
     assert!(Caller::open(call.tid).is_err());
     assert_eq!(listener.receive().expect("hears"), None);
@@ -389,14 +404,14 @@ fn an_interrupted_caller_has_no_descriptor_that_it_was_not_told_of() {
 }
 
 /// While a process's first thread waits, another one execs a program and takes over its number: that program, which may be a
-/// privileged one, is not to be read or written in the caller's place.
+/// privileged one, is not to be read or written in the caller's place. What it calls itself is its own.
 #[test]
 fn a_program_that_takes_the_callers_number_is_not_reached() {
     const PROGRAM: &str = "
 import os, socket, threading
 def replace():
     os.read(0, 1)
-    os.execvp('sh', ['sh', '-c', 'echo here; read never'])
+    os.execvp('bash', ['bash', '-c', 'echo here; read -n 1; exec 3<>/dev/tcp/127.0.0.1/10'])
 threading.Thread(target=replace).start()
 socket.create_connection(('127.0.0.1', 9))
 ";
@@ -410,23 +425,38 @@ socket.create_connection(('127.0.0.1', 9))
     thread.join().expect("ends");
     let call = next(&listener);
     assert_eq!(call.tid.unsigned_abs(), child.id(), "the first thread calls");
-    let caller = opened(&listener, &call);
-    let mut memory = [0; 4];
-    caller.read(call.args[1], &mut memory).expect("reads");
-    assert_eq!(memory, [2, 0, 0, 9]);
+    let (caller, memory) = (opened(&listener, &call), memory(&listener, &call));
+    let mut address = [0; 4];
+    memory.read(call.args[1], &mut address).expect("reads");
+    assert_eq!(address, [2, 0, 0, 9]);
 
     let mut input = child.stdin.take().expect("piped");
     input.write_all(b"x").expect("writes");
     child.stdout.take().expect("piped").read_exact(&mut [0; 5]).expect("the program runs");
     let name = std::fs::read_to_string(format!("/proc/{}/comm", call.tid)).expect("the number is in use");
-    assert_eq!(name, "sh\n");
+    assert_eq!(name, "bash\n");
     assert!(!listener.is_waiting(call.id));
-    assert_eq!(caller.read(call.args[1], &mut memory).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
+    assert_eq!(memory.read(call.args[1], &mut address).expect_err("gone").raw_os_error(), Some(libc::EFAULT));
     let mapped = std::fs::read_to_string(format!("/proc/{}/maps", call.tid)).expect("reads");
     let stack = mapped.lines().find(|line| line.ends_with("[stack]")).expect("it has one");
     let (start, _) = stack.split_once('-').expect("a range");
     let start = u64::from_str_radix(start, 16).expect("an address");
-    assert_eq!(caller.write(start, &memory).expect_err("not the caller's").raw_os_error(), Some(libc::EFAULT));
-    drop(input);
+    assert_eq!(memory.write(start, &address).expect_err("not the caller's").raw_os_error(), Some(libc::EFAULT));
+
+    input.write_all(b"x").expect("writes");
+    let after = next(&listener);
+    assert_eq!(after.tid, call.tid);
+    after.read(after.args[1], &mut address).expect("reads");
+    let reached = caller.descriptor(number(after.args[0]));
+    assert!(listener.is_waiting(after.id));
+    assert_eq!(address, [2, 0, 0, 10]);
+    // Whoever keeps callers is told that this one is another, or reaches what is the new one's.
+    if caller.lives() {
+        let socket = reached.expect("it is the new program's");
+        let ours = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("reads");
+        let theirs = std::fs::read_link(format!("/proc/{}/fd/{}", after.tid, after.args[0])).expect("reads");
+        assert_eq!(ours, theirs);
+    }
+    listener.answer(after.id, Err(Errno::CONNREFUSED)).expect("answers");
     child.wait().expect("ends");
 }

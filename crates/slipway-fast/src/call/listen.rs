@@ -16,5 +16,7 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
         return Ok(Answer::GoOn);
     }
     rustix::net::listen(&socket, call.int(1))?;
+    // The kernel may give it what another had.
+    call.router.doors.forget(call.node());
     Ok(Answer::Result(Ok(0)))
 }

@@ -10,14 +10,11 @@ use slipway_sys::sockopt::{self, Name};
 
 use super::{Answer, Trapped};
 use crate::address::write;
-use crate::note::{Note, Path};
+use crate::note::{Note, Path, Written};
+use crate::personality::HEARD;
 
 /// The longest value that is read from a program, bytes; options of TCP are shorter.
 const LONGEST: usize = 256;
-
-/// `SO_PEERPIDFD`, `SO_PASSPIDFD`, `SO_PASSRIGHTS`, `SO_NETNS_COOKIE`, `SO_BINDTOIFINDEX` (`include/uapi/asm-generic/socket.h`).
-const SO_BINDTOIFINDEX: i32 = 62;
-const SO_NETNS_COOKIE: i32 = 71;
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
@@ -33,14 +30,22 @@ pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
 
 pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let Some(mut note) = call.router.notes.of(&socket)? else { return Ok(Answer::GoOn) };
-    let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
-    let mut bytes = vec![0; len];
-    call.caller.read(call.call.args[3], &mut bytes)?;
     let name = asked(call);
+    let mut note = match call.router.notes.on(&socket)? {
+        Written::Note(note) => note,
+        Written::Nothing => {
+            call.router.notes.mark_changed(&socket)?;
+            return Ok(Answer::GoOn);
+        }
+        Written::Changed => return Ok(Answer::GoOn),
+    };
+    let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
+    let bytes = call.read(3, len)?;
     if name.level == libc::SOL_SOCKET {
         match name.name {
             libc::SO_LINGER => sockopt::set(&socket, name, &bytes)?,
+            // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
+            name if HEARD.contains(&name) => return Ok(Answer::GoOn),
             // It marks packets, of which there are none; on the hosts' own network it is not the program's to say.
             libc::SO_MARK => {}
             _ => return Err(Errno::PERM.into()),
@@ -72,7 +77,7 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             libc::SO_PEERGROUPS => Err(Errno::NODATA.into()),
             // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
             libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
-            SO_NETNS_COOKIE | SO_BINDTOIFINDEX | libc::SO_BINDTODEVICE | libc::SO_MARK => int(0),
+            libc::SO_NETNS_COOKIE | libc::SO_BINDTOIFINDEX | libc::SO_BINDTODEVICE | libc::SO_MARK => int(0),
             _ => Err(Errno::NOPROTOOPT.into()),
         },
         _ if note.path == Path::Tcp && name.level == libc::IPPROTO_TCP => {

@@ -14,9 +14,10 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
 use super::handshake::Handshake;
-use super::line::{Greeting, Line, bell, ring, timespec};
+use super::line::{Greeting, Line};
 use super::session::length_of;
 use super::{Answer, ChannelError, Hello, Key, Nonce, Open, Reason, Session, Verdict};
+use crate::sync::{bell, ring, timespec};
 
 const BELL: u64 = 0;
 const LISTENER: u64 = 1;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use super::handshake::{Handshake, Next};
 use super::session::LONGEST;
 use super::{ChannelError, Hello, Message, Session};
+use crate::sync::timespec;
 
 /// Whatever says that the other side did something: spoke, closed its half, or is gone.
 pub(super) const SOMETHING: PollFlags =
@@ -148,20 +149,4 @@ impl Greeting {
         }
         Ok(None)
     }
-}
-
-/// As the kernel takes it, no shorter than asked.
-pub(super) fn timespec(duration: Duration) -> Timespec {
-    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
-}
-
-/// Something that wakes a thread from `epoll_wait(2)`.
-pub(super) fn bell() -> io::Result<OwnedFd> {
-    use rustix::event::{EventfdFlags, eventfd};
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-/// Rings it. It cannot fail but by being rung 2^64 times before it is heard, which is as good.
-pub(super) fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }

@@ -5,14 +5,15 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::line::{Line, bell, ring};
+use super::line::Line;
 use super::refill::Refill;
 use super::session::length_of;
 use super::{Answer, Breach, ChannelError, Hello, Key, Open, Session, Verdict};
+use crate::sync::{bell, lock, ring, whole};
 
 /// Most connections that are kept ready for one host: half of what its acceptor lets wait by default
 /// ([`Limits::waiting`](super::Limits::waiting)), so that it never sends one away for another.
@@ -77,8 +78,7 @@ pub(super) struct Ready {
 
 impl Peer {
     pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
-        // It is right after each statement, so that a panic elsewhere does no harm.
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stock)
     }
 
     /// Changes the stock and tells those who wait.
@@ -166,7 +166,7 @@ impl Pool {
             if left.is_zero() {
                 return Err(not_ready("all are in use, and new ones are being made"));
             }
-            stock = peer.changed.wait_timeout(stock, left).unwrap_or_else(PoisonError::into_inner).0;
+            stock = whole(peer.changed.wait_timeout(stock, left)).0;
         }
     }
 }

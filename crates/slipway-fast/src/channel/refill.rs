@@ -11,9 +11,10 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::handshake::Handshake;
-use super::line::{Greeting, Line, timespec};
+use super::line::{Greeting, Line};
 use super::pool::{Ready, Shared};
 use super::{ChannelError, Hello, Key, Message, Nonce, Session};
+use crate::sync::timespec;
 
 const BELL: u64 = 0;
 

@@ -1,27 +1,34 @@
 //! What the maker of a call has: its descriptors and its memory.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::kcmp;
+use super::{Call, kcmp};
 
 /// The thread that made a call. All of this needs `CAP_SYS_PTRACE` and, for programs of another user, `CAP_DAC_OVERRIDE`.
 ///
 /// Made from a thread's number, which may be another's at any time: the kernel gives it out anew, or lets a thread that execs a
-/// program, maybe a privileged one, take over its leader's. So [`super::Listener::is_waiting`] is asked once after opening; from
-/// then on memory is the caller's or nobody's. (That is why it is reached through `/proc/TID/mem`, as `seccomp_unotify(2)` has
-/// it, and not through `process_vm_writev(2)`, which takes a number each time.) Descriptors are the caller's as long as its call
-/// waits, afterwards at worst those of what its process has exec'd.
+/// program, maybe a privileged one, take over its leader's. So [`super::Listener::is_waiting`] is asked after each of these
+/// and before what they gave is believed: a call that waits still has waited all the time, and its thread's number was no other's.
+///
+/// It may be kept for the calls that its thread makes later, as long as it [`lives`](Self::lives). A pidfd is of a number that is
+/// given out (`struct pid`), and ends with it; while it lives nobody else has that number. A thread that takes the number over
+/// by `exec` keeps it alive, and is then the caller: it is the new one's descriptors that are reached. Its memory is another's
+/// than before, which is why nothing here keeps hold of memory; [`Memory`] is opened for one call.
 #[derive(Debug)]
 pub struct Caller {
     tid: i32,
     pidfd: OwnedFd,
-    memory: File,
+    /// Whether the pidfd is the thread's, and not its process's.
+    of_thread: bool,
+    identity: Option<u64>,
 }
 
 impl Caller {
@@ -29,18 +36,26 @@ impl Caller {
     /// where a thread has left the shared table (`unshare(2)`, `CLONE_FILES`).
     ///
     /// # Errors
-    /// `ESRCH` or `NotFound` where there is none; `EACCES` where it may not be traced.
+    /// `ESRCH` or `NotFound` where there is none.
     pub fn open(tid: i32) -> io::Result<Self> {
         let thread = Some(tid).filter(|&tid| tid > 0).and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         // PIDFD_THREAD (`include/uapi/linux/pidfd.h`).
-        let of_thread = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
-        let pidfd = match pidfd_open(thread, of_thread) {
+        let flags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+        let (pidfd, of_thread) = match pidfd_open(thread, flags) {
             // Before Linux 6.9.
-            Err(Errno::INVAL) => pidfd_open(process_of(thread)?, PidfdFlags::empty()),
-            other => other,
-        }?;
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
-        Ok(Self { tid, pidfd, memory })
+            Err(Errno::INVAL) => (pidfd_open(process_of(thread)?, PidfdFlags::empty())?, false),
+            other => (other?, true),
+        };
+        let identity = identity(&pidfd);
+        Ok(Self { tid, pidfd, of_thread, identity })
+    }
+
+    /// Whether it is still the thread of its number, or one that has exec'd a program in its place. Always false before Linux
+    /// 6.9, where a process is all that can be held.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        let mut end = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        self.of_thread && poll(&mut end, Some(&Timespec::default())) == Ok(0)
     }
 
     /// A copy of one of its descriptors: the same open file, closed on exec.
@@ -55,29 +70,15 @@ impl Caller {
         Ok(pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
     }
 
-    /// Copies its memory from `address` on, all that fits.
-    ///
-    /// # Errors
-    /// `EFAULT` where not all of it is mapped or its program is gone.
-    pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
-        self.memory.read_exact_at(into, address).map_err(|_| Errno::FAULT.into())
-    }
-
-    /// Copies `bytes` to its memory from `address` on. Unlike the kernel, this can write where the program itself may only read,
-    /// into a copy of its own (`FOLL_FORCE`; from Linux 6.12 on a matter of `proc_mem.force_override`).
-    ///
-    /// # Errors
-    /// `EFAULT` where not all of it is mapped or its program is gone: some of it may have been written.
-    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
-        self.memory.write_all_at(bytes, address).map_err(|_| Errno::FAULT.into())
-    }
-
     /// Whether a descriptor of its is closed on exec (`FD_CLOEXEC`, `fcntl(2)`).
     ///
     /// # Errors
     /// `NotFound` where it has none of this number.
     pub fn closes_on_exec(&self, number: i32) -> io::Result<bool> {
-        let info = fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.tid))?;
+        // "pos:", a number of 64 bits, "flags:" and its own come first (`seq_show`, `fs/proc/fd.c`).
+        let mut info = [0; 128];
+        let length = File::open(format!("/proc/{}/fdinfo/{number}", self.tid))?.read(&mut info)?;
+        let info = String::from_utf8_lossy(&info[..length]);
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
         let flags = flags.and_then(|flags| i32::from_str_radix(flags, 8).ok());
         let flags = flags.ok_or_else(|| io::Error::other("a descriptor's /proc entry says nothing of its flags"))?;
@@ -98,11 +99,65 @@ impl Caller {
     /// before Linux 6.9, where all pidfds were one file.
     #[must_use]
     pub fn identity(&self) -> Option<u64> {
-        // PID_FS_MAGIC (`include/uapi/linux/magic.h`).
-        const PIDFS: rustix::fs::FsWord = 0x5049_4446;
-        let system = rustix::fs::fstatfs(&self.pidfd).ok()?;
-        (system.f_type == PIDFS).then(|| rustix::fs::fstat(&self.pidfd).ok().map(|stat| stat.st_ino))?
+        self.identity
     }
+}
+
+impl Call {
+    /// Copies the caller's memory from `address` on, all that fits. Whose memory that was, [`super::Listener::is_waiting`] says
+    /// afterwards: the caller's, where its call waits still.
+    ///
+    /// # Errors
+    /// `EFAULT` where not all of it can be read by the caller itself, or the caller is gone.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        let base = usize::try_from(address).map_err(|_| Errno::FAULT)?;
+        let len = into.len();
+        let caller = nix::unistd::Pid::from_raw(self.tid);
+        match process_vm_readv(caller, &mut [IoSliceMut::new(into)], &[RemoteIoVec { base, len }]) {
+            Ok(read) if read == len => Ok(()),
+            _ => Err(Errno::FAULT.into()),
+        }
+    }
+
+    /// Opens the caller's memory, to write to it. [`super::Listener::is_waiting`] is asked once afterwards; from then on it is the
+    /// caller's memory or nobody's, whoever takes the caller's number. (That is why it is `/proc/TID/mem`, as
+    /// `seccomp_unotify(2)` has it, and not `process_vm_writev(2)`, which takes a number each time.)
+    ///
+    /// # Errors
+    /// `NotFound` where the caller is gone; `EACCES` where it may not be traced.
+    pub fn memory(&self) -> io::Result<Memory> {
+        Ok(Memory(OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", self.tid))?))
+    }
+}
+
+/// The memory of the program that a thread ran when this was opened, and no other.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Copies memory from `address` on, all that fits.
+    ///
+    /// # Errors
+    /// `EFAULT` where not all of it is mapped or its program is gone.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(into, address).map_err(|_| Errno::FAULT.into())
+    }
+
+    /// Copies `bytes` to memory from `address` on. Unlike the kernel, this can write where the program itself may only read,
+    /// into a copy of its own (`FOLL_FORCE`; from Linux 6.12 on a matter of `proc_mem.force_override`).
+    ///
+    /// # Errors
+    /// `EFAULT` where not all of it is mapped or its program is gone: some of it may have been written.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, address).map_err(|_| Errno::FAULT.into())
+    }
+}
+
+fn identity(pidfd: &OwnedFd) -> Option<u64> {
+    // PID_FS_MAGIC (`include/uapi/linux/magic.h`).
+    const PIDFS: rustix::fs::FsWord = 0x5049_4446;
+    let system = rustix::fs::fstatfs(pidfd).ok()?;
+    (system.f_type == PIDFS).then(|| rustix::fs::fstat(pidfd).ok().map(|stat| stat.st_ino))?
 }
 
 /// The process that a thread is of.

@@ -107,15 +107,12 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         facts.push(("status", "it does not answer".to_owned()));
         return view::facts(&facts);
     };
-    let Tally { pair, tcp, native, refused, failed } = &status.connections;
+    let Tally { pair, tcp, native, refused } = &status.connections;
     facts.push(("fast", format!("{pair} within the host, {tcp} to others")));
     for (reason, count) in native {
         facts.push(("not fast", format!("{count}: {reason}")));
     }
     facts.push(("refused", format!("{refused}: nobody listened")));
-    if *failed > 0 {
-        facts.push(("failed", failed.to_string()));
-    }
     facts.push(("waiting", format!("{} to be accepted", status.waiting)));
     for peer in &status.peers {
         let name = usize::try_from(peer.host).ok().and_then(|host| running.lab.hosts.get(host));

@@ -1,0 +1,40 @@
+//! Making a new socket what a program's own was, or would have been.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::Trapped;
+use crate::defaults::Kind;
+use crate::note::{Note, Path, Written};
+use crate::personality::{Options, carry};
+
+/// A socket that a new one is to be like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Like<'a> {
+    pub(super) socket: &'a OwnedFd,
+    pub(super) ipv6: bool,
+    /// Whether it was accepted, or is the listener that the new one is as if accepted from.
+    pub(super) accepted: bool,
+    /// Whether a program has set, on it or on its listener, what is not set on a new one.
+    pub(super) changed: bool,
+}
+
+impl<'a> Like<'a> {
+    /// A program's own, by what is written on it.
+    pub(super) fn own(socket: &'a OwnedFd, ipv6: bool, written: &Written) -> Self {
+        Self { socket, ipv6, accepted: false, changed: *written != Written::Nothing }
+    }
+}
+
+/// Gives a new socket the options of another, and writes on it what it is.
+pub(super) fn furnish(call: &Trapped<'_>, like: Like<'_>, new: &OwnedFd, mut written: Note) -> io::Result<()> {
+    let Like { socket, ipv6, accepted, changed } = like;
+    let (router, node) = (call.router, call.node());
+    carry(socket, new, accepted, changed)?;
+    let kind = if accepted { Kind::Accepted { node, ipv6 } } else { Kind::New { node, ipv6 } };
+    written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket) };
+    if written.path == Path::Tcp {
+        written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
+    }
+    router.notes.put(new, &written)
+}

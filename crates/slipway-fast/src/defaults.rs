@@ -1,0 +1,57 @@
+//! The options of sockets on which nobody has set any.
+//!
+//! To read them all takes a score of system calls, and nearly every socket has the same. Which a program has changed is known: it
+//! sets them by calls that the router hears of, and that leave a mark on the socket ([`Written::Changed`]). What the others have
+//! depends on the node's settings alone (`net.ipv4.tcp_keepalive_time`, …), and is read anew from time to time.
+//!
+//! [`Written::Changed`]: crate::note::Written::Changed
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::personality::Options;
+use crate::sync::lock;
+
+/// How long what was read is believed.
+const AGE: Duration = Duration::from_secs(1);
+
+/// Sockets that are alike while nobody sets anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A program's, new.
+    New {
+        /// Of which node.
+        node: usize,
+        /// Of IPv6.
+        ipv6: bool,
+    },
+    /// A program's, accepted.
+    Accepted {
+        /// Of which node.
+        node: usize,
+        /// Of IPv6.
+        ipv6: bool,
+    },
+    /// Between the routers of two hosts.
+    Between,
+}
+
+/// What each kind has.
+#[derive(Debug, Default)]
+pub struct Defaults(Mutex<HashMap<Kind, (Instant, Options)>>);
+
+impl Defaults {
+    /// What sockets of a kind have; this is one of them.
+    pub fn of(&self, kind: Kind, socket: impl AsFd) -> Options {
+        if let Some((since, options)) = lock(&self.0).get(&kind)
+            && since.elapsed() < AGE
+        {
+            return *options;
+        }
+        let options = Options::of(socket);
+        lock(&self.0).insert(kind, (Instant::now(), options));
+        options
+    }
+}

@@ -1,0 +1,59 @@
+//! A tree of programs, all under one filter, and what is remembered of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use slipway_sys::notify::{Caller, Listener};
+
+use crate::epolls::Epolls;
+use crate::originals::Originals;
+use crate::sync::lock;
+
+/// So many threads are remembered, with a descriptor for each; then those that have ended are forgotten, or all.
+const REMEMBERED: usize = 64;
+
+/// Programs of a node that one listener hears.
+#[derive(Debug)]
+pub struct Tree {
+    /// The node.
+    pub node: usize,
+    /// Where their calls come from, and are answered.
+    pub listener: Listener,
+    /// Their epoll instances.
+    pub epolls: Mutex<Epolls>,
+    /// Their sockets that were replaced.
+    pub originals: Mutex<Originals>,
+    callers: Mutex<HashMap<i32, Arc<Caller>>>,
+}
+
+impl Tree {
+    /// Of which nothing is known yet.
+    ///
+    /// # Errors
+    /// As `epoll_create1(2)`.
+    pub fn new(node: usize, listener: Listener) -> io::Result<Self> {
+        let originals = Mutex::new(Originals::new()?);
+        Ok(Self { node, listener, epolls: Mutex::default(), originals, callers: Mutex::default() })
+    }
+
+    /// The thread of this number.
+    ///
+    /// # Errors
+    /// As [`Caller::open`].
+    pub fn caller(&self, tid: i32) -> io::Result<Arc<Caller>> {
+        let mut callers = lock(&self.callers);
+        if let Some(caller) = callers.get(&tid).filter(|caller| caller.lives()) {
+            return Ok(Arc::clone(caller));
+        }
+        let caller = Arc::new(Caller::open(tid)?);
+        if callers.len() >= REMEMBERED {
+            callers.retain(|_, caller| caller.lives());
+        }
+        if callers.len() >= REMEMBERED {
+            callers.clear();
+        }
+        callers.insert(tid, Arc::clone(&caller));
+        Ok(caller)
+    }
+}
