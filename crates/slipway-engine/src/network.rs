@@ -17,6 +17,7 @@ mod host;
 mod macvlan;
 mod node;
 mod ovs;
+mod policy;
 mod site;
 mod solicit;
 mod sriov;

@@ -20,7 +20,7 @@
 //!
 //! let Decision::Allow(terms) = policy.decide(web, db, 5432) else { panic!("it is denied") };
 //! assert_eq!((terms.rates.share(1, 1), terms.connections), (Some("1gbit".parse()?), Some(100)));
-//! assert_eq!(policy.decide(batch, db, 5432), Decision::Deny("db-closed"));
+//! assert_eq!((policy.decide(batch, db, 5432), policy.name(1)), (Decision::Deny(1), "db-closed"));
 //! assert!(matches!(policy.decide(db, batch, 80), Decision::Allow(terms) if terms.rule.is_none()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -41,19 +41,19 @@ pub struct Policy {
 
 /// What becomes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision<'p> {
+pub enum Decision {
     /// It is made, on these terms.
-    Allow(Terms<'p>),
-    /// It is refused, by the rule of this name.
-    Deny(&'p str),
+    Allow(Terms),
+    /// It is refused, by the rule of this number.
+    Deny(usize),
 }
 
 /// What holds for a connection that is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Terms<'p> {
-    /// Name of the rule that decided, by which [`connections`](Self::connections) and shared rates are counted. `None`: no
+pub struct Terms {
+    /// Number of the rule that decided, by which [`connections`](Self::connections) and shared rates are counted. `None`: no
     /// rule is about it.
-    pub rule: Option<&'p str>,
+    pub rule: Option<usize>,
     /// How fast each end may send.
     pub rates: Rates,
     /// Of its packets, 0 to 7 (`SO_PRIORITY`).
@@ -62,11 +62,23 @@ pub struct Terms<'p> {
     pub connections: Option<u32>,
 }
 
-impl Terms<'_> {
+impl Terms {
     /// Whether nothing holds the connection back: it was only allowed.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.rates.is_empty() && self.priority.is_none() && self.connections.is_none()
+    }
+
+    /// Whether a rate is shared with other connections.
+    #[must_use]
+    pub fn shares(&self) -> bool {
+        self.rates.pair.is_some() || self.rates.node.is_some()
+    }
+
+    /// Whether only a connection of TCP can be held to them: one that has packets to be sent later, or before others.
+    #[must_use]
+    pub fn need_packets(&self) -> bool {
+        !self.rates.is_empty() || self.priority.is_some()
     }
 }
 
@@ -104,15 +116,21 @@ impl Policy {
 
     /// What becomes of a connection of a program of node `client` to `port` of node `server` (indices into `Lab::nodes`).
     #[must_use]
-    pub fn decide(&self, client: usize, server: usize, port: u16) -> Decision<'_> {
-        match self.rules.iter().find(|rule| rule.fits(client, server, port)) {
+    pub fn decide(&self, client: usize, server: usize, port: u16) -> Decision {
+        match self.rules.iter().enumerate().find(|(_, rule)| rule.fits(client, server, port)) {
             None => Decision::Allow(Terms::default()),
-            Some(Compiled { name, terms: None, .. }) => Decision::Deny(name),
-            Some(Compiled { name, terms: Some((rates, priority, connections)), .. }) => {
+            Some((number, Compiled { terms: None, .. })) => Decision::Deny(number),
+            Some((number, Compiled { terms: Some((rates, priority, connections)), .. })) => {
                 let (rates, priority, connections) = (*rates, *priority, *connections);
-                Decision::Allow(Terms { rule: Some(name), rates, priority, connections })
+                Decision::Allow(Terms { rule: Some(number), rates, priority, connections })
             }
         }
+    }
+
+    /// What the rule of this number is called; empty where there is none.
+    #[must_use]
+    pub fn name(&self, rule: usize) -> &str {
+        self.rules.get(rule).map_or("", |rule| &rule.name)
     }
 }
 

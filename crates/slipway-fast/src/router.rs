@@ -211,7 +211,7 @@ impl Router {
         }
         drop(conditioned);
         match self.policy.decide(client, server.node, port) {
-            // What it may do at most is not held to here.
+            // What it may do at most is not held to here; beneath it is not made.
             Decision::Allow(terms) if terms.is_free() => Ok(()),
             Decision::Allow(_) | Decision::Deny(_) => Err(Reason::Policy),
         }

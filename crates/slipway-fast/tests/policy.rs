@@ -31,11 +31,12 @@ fn what_is_allowed_then_nothing_else() {
     let [web1, db1, db2, batch] = ["web1", "db1", "db2", "batch"].map(|name| lab.node(name).unwrap().0);
     for port in [5432, 6000, 6005, 6010] {
         let Decision::Allow(terms) = policy.decide(web1, db1, port) else { panic!("port {port} is denied") };
-        assert_eq!(terms, Terms { rule: Some("rule-1"), ..Terms::default() });
+        assert_eq!(terms, Terms { rule: Some(0), ..Terms::default() });
         assert!(terms.is_free());
     }
     for (client, server, port) in [(web1, db1, 5431), (web1, db2, 6011), (batch, db1, 5432), (db1, db2, 5432)] {
-        assert_eq!(policy.decide(client, server, port), Decision::Deny("closed"));
+        assert_eq!(policy.decide(client, server, port), Decision::Deny(1));
+        assert_eq!(policy.name(1), "closed");
     }
     // A rule is about who connects, not about answers.
     assert_eq!(policy.decide(db1, web1, 80), Decision::Allow(Terms::default()));
@@ -45,14 +46,11 @@ fn what_is_allowed_then_nothing_else() {
 fn the_first_that_fits_decides_everything() {
     let (policy, _) =
         policy("  - {from: web1, rate: 1gbit}\n  - {from: web, rate: 2gbit, priority: 6, connections: 7}\n");
-    let one = Terms {
-        rule: Some("rule-1"),
-        rates: Rates { flow: Some(rate("1gbit")), ..Rates::default() },
-        ..Terms::default()
-    };
+    let one =
+        Terms { rule: Some(0), rates: Rates { flow: Some(rate("1gbit")), ..Rates::default() }, ..Terms::default() };
     assert_eq!(policy.decide(0, 3, 80), Decision::Allow(one));
     let rates = Rates { flow: Some(rate("2gbit")), ..Rates::default() };
-    let two = Terms { rule: Some("rule-2"), rates, priority: Some(6), connections: Some(7) };
+    let two = Terms { rule: Some(1), rates, priority: Some(6), connections: Some(7) };
     assert_eq!(policy.decide(1, 3, 80), Decision::Allow(two));
     assert!(!one.is_free() && !two.is_free());
 }
@@ -103,15 +101,16 @@ proptest! {
                 is_in(&rule.from, client) && is_in(&rule.to, server) && at
             };
             match (rules.iter().find(fits), policy.decide(client, server, port)) {
+                (Some(rule), Decision::Deny(number)) => {
+                    prop_assert_eq!((rule.verdict, rule.name.as_str()), (Verdict::Deny, policy.name(number)));
+                }
                 (None, Decision::Allow(terms)) => prop_assert_eq!(terms, Terms::default()),
                 (Some(rule), Decision::Allow(terms)) => {
                     prop_assert_eq!(rule.verdict, Verdict::Allow);
-                    prop_assert_eq!((terms.rule, terms.connections), (Some(rule.name.as_str()), rule.connections));
+                    let name = terms.rule.map(|number| policy.name(number));
+                    prop_assert_eq!((name, terms.connections), (Some(rule.name.as_str()), rule.connections));
                 }
-                (Some(rule), Decision::Deny(name)) => {
-                    prop_assert_eq!((rule.verdict, name), (Verdict::Deny, rule.name.as_str()));
-                }
-                (None, Decision::Deny(name)) => prop_assert!(false, "{} decides about it", name),
+                (None, Decision::Deny(number)) => prop_assert!(false, "{} decides about it", policy.name(number)),
             }
         }
     }

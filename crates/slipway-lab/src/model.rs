@@ -125,6 +125,9 @@ pub struct Network {
     /// Whether programs of its nodes may use `io_uring` (fast only).
     #[serde(default, skip_serializing_if = "IoUring::is_refuse")]
     pub io_uring: IoUring,
+    /// Whether connections within a host are ones of TCP too (fast only).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 impl Network {

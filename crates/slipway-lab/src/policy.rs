@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::resolve::parse_policy as parse;
 use crate::units::Rate;
 
 /// A rule about connections from some nodes to some others.
@@ -74,6 +75,13 @@ impl Rates {
 }
 
 impl Rule {
+    /// Whether it denies nothing and holds nothing back: what it is about is made as if there were no rule.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        let bare = self.rates.is_empty() && self.priority.is_none() && self.connections.is_none();
+        self.verdict == Verdict::Allow && bare
+    }
+
     /// Whether every connection that `other` is about, this one is about too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let nodes = |mine: &Option<Vec<usize>>, theirs: &Option<Vec<usize>>| match (mine, theirs) {

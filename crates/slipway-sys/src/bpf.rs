@@ -43,6 +43,8 @@ pub enum MapKind {
     Hash,
     /// By a number (4 bytes) from 0 on. All entries are there from the start, zero.
     Array,
+    /// By keys of any form. Where it is full, entries that have not been used for long go. All memory is taken at the start.
+    LruHash,
 }
 
 /// A map.
@@ -146,6 +148,7 @@ impl Map {
         let (map_type, map_flags) = match kind {
             MapKind::Hash => (1, 1),
             MapKind::Array => (2, 0),
+            MapKind::LruHash => (9, 0),
         };
         let size = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
         let mut attributes = call::MapCreate {

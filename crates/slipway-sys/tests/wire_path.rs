@@ -173,7 +173,7 @@ fn damage_after_the_checksum_is_noticed() {
     path.netlink.run(&[Request::DeleteClsact(ETH0)]).expect("takes both gates away");
     let index = path.netlink.link("eth0-out").expect("there").index;
     let gate = gate(index);
-    let gated = BpfFilter { index: ETH0, direction: Direction::Egress, program: gate.as_fd(), name: "gate" };
+    let gated = BpfFilter { index: ETH0, direction: Direction::Egress, order: 1, program: gate.as_fd(), name: "gate" };
     path.netlink.run(&[Request::AddClsact(ETH0), Request::AddBpfFilter(gated)]).expect("one gate");
 
     let to = far.local_addr().expect("bound");

@@ -177,17 +177,3 @@ fn what_is_under_conditions_is_not_fast() {
     connect(&lab, "a", "srv").expect("it listens");
     assert_eq!(taken(&lab).0, before.0 + 1);
 }
-
-#[test]
-fn what_policy_cannot_hold_is_refused() {
-    let place = Place::new();
-    let file = place.file(
-        "denied",
-        "networks: {net: fast}\nnodes: {n: {count: 2}}\npolicy:\n  - {name: closed, to: n2, verdict: deny}\n",
-    );
-    let output = place.slipway(["up", file.to_str().expect("plain")]).output().expect("slipway can be started");
-    assert!(!output.status.success(), "{}", told(&output));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("rule `closed` of the policy"), "{said}");
-    assert_eq!(place.json(["ps"])["labs"], serde_json::json!([]));
-}

@@ -242,5 +242,5 @@ impl<'a> Inside<'a> {
 }
 
 fn gate_filter(index: u32, direction: netlink::Direction, program: &Program) -> Request<'_> {
-    Request::AddBpfFilter(BpfFilter { index, direction, program: program.as_fd(), name: "slipway" })
+    Request::AddBpfFilter(BpfFilter { index, direction, order: 1, program: program.as_fd(), name: "slipway" })
 }

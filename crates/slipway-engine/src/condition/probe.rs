@@ -73,7 +73,8 @@ fn gate(netlink: &mut Netlink) -> Result<(), String> {
         let text = error.to_string();
         format!("{}. Hint: it takes the machine's root", text.lines().next().unwrap_or_default())
     })?;
-    let filter = BpfFilter { index: DEVICE, direction: Direction::Ingress, program: program.as_fd(), name: "slipway" };
+    let filter =
+        BpfFilter { index: DEVICE, direction: Direction::Ingress, order: 1, program: program.as_fd(), name: "slipway" };
     let tried = netlink.run(&[Request::AddClsact(DEVICE), Request::AddBpfFilter(filter)]);
     tried.map_err(|error| format!("a trial failed to {error}. Hint: boot a kernel with CONFIG_NET_CLS_BPF"))
 }

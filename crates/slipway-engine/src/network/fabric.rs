@@ -5,9 +5,11 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::policy::Rule;
 
-use super::driver::{Driver, End, Mechanism, Port, driver, plan};
+use super::driver::{Driver, End, Mechanism, Port, driver, members, plan};
 use super::error::NetworkError;
+use super::policy::{self, Table};
 use super::site::Sites;
 
 /// The hosts' namespaces and everything in them. Dropping it takes it all away, nodes' interfaces included.
@@ -17,6 +19,8 @@ pub struct Fabric {
     drivers: BTreeMap<DriverKind, Box<dyn Driver>>,
     sites: Sites,
     mechanisms: Vec<Mechanism>,
+    /// What fast networks let pass beneath; `None` where all does.
+    policy: Option<Table>,
 }
 
 /// A node's network namespace.
@@ -42,7 +46,8 @@ impl Fabric {
             let driver = drivers.entry(network.beneath()).or_insert_with(|| driver(network.beneath()));
             mechanisms[number].devices = driver.prepare(lab, number, &mut sites)?;
         }
-        Ok(Self { drivers, sites, mechanisms })
+        let policy = policy::holds_back(&lab.policy).then(|| table(lab, &lab.policy)).transpose()?;
+        Ok(Self { drivers, sites, mechanisms, policy })
     }
 
     /// How each network was made, in the lab's order.
@@ -72,7 +77,41 @@ impl Fabric {
         for (network, ends) in by_network {
             if let Some(driver) = self.drivers.get_mut(&lab.networks[network].beneath()) {
                 driver.attach(lab, network, &mut self.sites, &ends)?;
+                let ports: Vec<Port> = ends.iter().map(|end| end.port).collect();
+                self.hold(lab, network, &ports)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts other rules in the place of the policy that fast networks keep beneath, one interface after another.
+    ///
+    /// # Errors
+    /// What the kernel refused. Where that is after the first, some nodes are held to the old rules and some to the new.
+    pub fn set_policy(&mut self, lab: &Lab, rules: &[Rule]) -> Result<(), NetworkError> {
+        // Programs that are there stay, and let all pass where nothing is held back any more.
+        if self.policy.is_none() && !policy::holds_back(rules) {
+            return Ok(());
+        }
+        self.policy = Some(table(lab, rules)?);
+        for network in 0..lab.networks.len() {
+            let ports: Vec<Port> = members(lab, network).map(|(_, port, _)| port).collect();
+            self.hold(lab, network, &ports)?;
+        }
+        Ok(())
+    }
+
+    /// Holds interfaces of a network to the policy.
+    fn hold(&mut self, lab: &Lab, network: usize, ports: &[Port]) -> Result<(), NetworkError> {
+        let of = &lab.networks[network];
+        let (Some(table), Some(driver)) = (&self.policy, self.drivers.get(&of.beneath())) else { return Ok(()) };
+        for &port in ports.iter().filter(|_| of.is_fast()) {
+            // One that was never attached has no programs that could send.
+            let Some(index) = driver.host_end(port) else { continue };
+            let node = &lab.nodes[port.node];
+            let says = NetworkError::system(format!("hold {} to the policy", node.name));
+            let gate = table.gate(node.interfaces[port.slot].mac).map_err(std::io::Error::other).map_err(says)?;
+            self.sites.hosts[node.host].netlink.run(&gate.on(index)).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())
     }
@@ -104,4 +143,8 @@ impl Fabric {
         }
         Ok(())
     }
+}
+
+fn table(lab: &Lab, rules: &[Rule]) -> Result<Table, NetworkError> {
+    Table::new(lab, rules).map_err(NetworkError::system("make the maps of the policy"))
 }

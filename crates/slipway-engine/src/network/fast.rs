@@ -1,12 +1,10 @@
 //! Networks of driver `fast`: what they need of this machine beside the container network beneath them, which another
 //! driver makes. The rest of them is in [`crate::fast`].
 
-use slipway_lab::model::{DriverKind, Lab, Network};
-use slipway_lab::policy::{Rule, Verdict};
+use slipway_lab::model::DriverKind;
 use slipway_sys::ns::in_first_user_namespace;
 
 use super::driver::{Probed, Unsupported};
-use super::error::NetworkError;
 
 /// The first kernel that lets who holds no `CAP_BPF` write what is kept on sockets. From 5.14 on it installs a descriptor and
 /// answers a call in one step (`SECCOMP_ADDFD_FLAG_SEND`).
@@ -33,28 +31,6 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
     }
     notes.push("TCP alone takes the fast path; all else is carried by what is beneath".to_owned());
     Ok(Probed { driver: DriverKind::Fast, mechanism: format!("a fast path for TCP over {mechanism}"), notes })
-}
-
-/// Whether what the lab's policy says can be held on this network. What a rule denies or holds back stays off the fast path,
-/// and the network beneath would carry it as if there were no rule.
-pub(super) fn holds(lab: &Lab, network: &Network) -> Result<(), NetworkError> {
-    let allows = |rule: &Rule| {
-        let bare = rule.rates.is_empty() && rule.priority.is_none() && rule.connections.is_none();
-        rule.verdict == Verdict::Allow && bare
-    };
-    match lab.policy.iter().find(|rule| !allows(rule)) {
-        None => Ok(()),
-        Some(rule) => {
-            let name = &rule.name;
-            Err(NetworkError::impossible(
-                &network.name,
-                format!(
-                    "rule `{name}` of the policy denies or holds back connections, and the network beneath has no \
-                     filter for that yet\nHint: leave such rules out; `partition` and conditions of links keep nodes apart"
-                ),
-            ))
-        }
-    }
 }
 
 fn kernel() -> Option<(u32, u32)> {

@@ -43,7 +43,7 @@ impl Solicit {
     pub(super) fn of(lab: &Lab, network: usize) -> Option<Self> {
         let solicit = Self::load(lab, network).ok()?;
         let link = NewLink { name: "bridge".to_owned(), index: Some(100), ..NewLink::default() };
-        let trial = [&[Request::AddBridge(Bridge { link })], &solicit.on(100)[..]].concat();
+        let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), solicit.on(100)];
         try_in_scratch(DriverKind::Bridge, "cls_bpf", &trial).ok()?;
         Some(solicit)
     }
@@ -58,11 +58,10 @@ impl Solicit {
         Program::load(Kind::SchedCls, NAME, &code(&macs)).map(Self)
     }
 
-    /// Puts the program on what comes in by a device.
-    pub(super) fn on(&self, index: u32) -> [Request<'_>; 2] {
-        let direction = Direction::Ingress;
-        let filter = BpfFilter { index, direction, program: self.0.as_fd(), name: NAME };
-        [Request::AddClsact(index), Request::AddBpfFilter(filter)]
+    /// Puts the program on what comes in by a device that has a clsact, behind what may drop it.
+    pub(super) fn on(&self, index: u32) -> Request<'_> {
+        let (direction, order) = (Direction::Ingress, 2);
+        Request::AddBpfFilter(BpfFilter { index, direction, order, program: self.0.as_fd(), name: NAME })
     }
 }
 

@@ -118,7 +118,11 @@ impl Switches {
                 requests.push(answer(index));
                 requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             }
-            requests.extend(self.solicits.get(&network).into_iter().flat_map(|solicit| solicit.on(index)));
+            let solicit = self.solicits.get(&network);
+            if solicit.is_some() || of.is_fast() {
+                requests.push(Request::AddClsact(index));
+            }
+            requests.extend(solicit.map(|solicit| solicit.on(index)));
             self.ports.insert(port, index);
         }
         for (host, requests) in by_host {
@@ -130,6 +134,11 @@ impl Switches {
             }
         }
         Ok(())
+    }
+
+    /// The host's end of a node's interface.
+    pub(super) fn port(&self, port: Port) -> Option<u32> {
+        self.ports.get(&port).copied()
     }
 
     /// Sets the network's bridges up.

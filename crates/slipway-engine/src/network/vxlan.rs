@@ -82,6 +82,10 @@ impl Driver for Vxlan {
         self.switches.open(lab, network, sites)
     }
 
+    fn host_end(&self, port: Port) -> Option<u32> {
+        self.switches.port(port)
+    }
+
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
         self.switches.set_carrier(lab, port, sites, up)
     }

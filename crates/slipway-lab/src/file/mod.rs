@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
-pub(crate) use self::policy::{Rates as PolicyRates, Rule as PolicyRule};
+pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, IoUring, LinkMechanism, MacvlanMode};
@@ -188,6 +188,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) vni: Option<Spanned<u32>>,
     /// Whether programs may use `io_uring`, past which connections cannot be made fast (fast). `refuse` when left out.
     pub(crate) io_uring: Option<Spanned<IoUring>>,
+    /// `true`: within a host too, connections are ones of TCP, slower than what is quickest there, and differ in nothing (fast).
+    pub(crate) exact: Option<Spanned<bool>>,
     /// What packets undergo at every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }

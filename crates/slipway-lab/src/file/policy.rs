@@ -40,6 +40,23 @@ pub(crate) struct Rule {
     pub(crate) connections: Option<Spanned<u32>>,
 }
 
+/// A policy in a file of its own, or in one that says more.
+#[derive(Debug)]
+pub(crate) enum Document {
+    /// Its rules.
+    Rules(Vec<Spanned<Rule>>),
+    /// A lab file, or a part of one.
+    Section(Section),
+}
+
+by_shape!(Document, "a policy: a list of rules, or a file with the key `policy`", List => Rules, Map => Section);
+
+/// What of a lab file is a policy.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Section {
+    pub(crate) policy: Option<Vec<Spanned<Rule>>>,
+}
+
 /// A port, or some that follow each other.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]

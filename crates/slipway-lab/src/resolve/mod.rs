@@ -26,8 +26,9 @@ pub(crate) use self::mac::derived as derived_mac;
 pub(crate) use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::de::Spanned;
 use crate::errors::{LabErrors, Report, Span};
-use crate::file::File;
+use crate::file::{File, PolicyDocument};
 use crate::model::{DriverKind, Lab};
+use crate::policy::Rule;
 use crate::scenario::Scenario;
 use crate::tree::Tree;
 use crate::{de, names};
@@ -122,6 +123,29 @@ pub fn parse_scenario(file: &str, text: &str, base_dir: &Path, lab: &Lab) -> Res
         Some(scenario) if report.is_empty() => Ok(scenario),
         _ => Err(report.finish(file, text)),
     }
+}
+
+/// Reads a policy for a lab: from a file of rules, or from the `policy` of a lab file, of which the rest is not looked at.
+///
+/// `file` is its name, for messages. Nothing is read from disk.
+///
+/// # Errors
+/// Everything that is wrong with it, at once.
+pub fn parse_policy(file: &str, text: &str, lab: &Lab) -> Result<Vec<Rule>, LabErrors> {
+    let mut report = Report::default();
+    let document = Tree::parse(text, &mut report).and_then(|tree| de::read::<PolicyDocument>(&tree, &mut report));
+    let mut lab = Lab { policy: Vec::new(), ..lab.clone() };
+    match document {
+        Some(PolicyDocument::Rules(rules)) => policy::policy(&rules, None, &mut lab, &mut report),
+        Some(PolicyDocument::Section(section)) => match section.policy {
+            Some(rules) => policy::policy(&rules, None, &mut lab, &mut report),
+            None => {
+                report.add(Span::default(), "there is no policy in it", "write `policy:` and below it a list of rules");
+            }
+        },
+        None => {}
+    }
+    if report.is_empty() { Ok(lab.policy) } else { Err(report.finish(file, text)) }
 }
 
 fn lab_name(written: Option<&Spanned<String>>, file_name: &str, overrides: &Overrides, report: &mut Report) -> String {

@@ -104,6 +104,7 @@ impl Networks {
             vni: settings.vni.map(|vni| vni.value),
             macvlan_mode: settings.macvlan_mode.map(|mode| mode.value).unwrap_or_default(),
             io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
+            exact: settings.exact.is_some_and(|choice| choice.value),
         });
     }
 }
@@ -139,6 +140,7 @@ fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind, beneath: Driv
     settings.macvlan_mode.take_if(|_| driver != DriverKind::Macvlan);
     settings.vni.take_if(|_| beneath != DriverKind::Vxlan);
     settings.io_uring.take_if(|_| driver != DriverKind::Fast);
+    settings.exact.take_if(|_| driver != DriverKind::Fast);
 }
 
 fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Span, hosts: &Hosts, report: &mut Report) {
@@ -157,6 +159,9 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
     }
     if let Some(choice) = settings.io_uring.as_ref().filter(|_| driver != Fast) {
         only_for(choice.at, "io_uring", "fast");
+    }
+    if let Some(choice) = settings.exact.as_ref().filter(|_| driver != Fast) {
+        only_for(choice.at, "exact", "fast");
     }
     if let Some(parent) = &settings.parent {
         // IFNAMSIZ is 16 with the closing zero; dev_valid_name() in net/core/dev.c.

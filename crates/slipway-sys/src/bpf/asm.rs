@@ -136,6 +136,10 @@ pub enum Operand {
 pub enum Helper {
     /// (map, address of the key) → address of the value, or 0.
     MapLookupElem = 1,
+    /// (map, address of the key, address of the value, flags: 0) → 0, or negative. Whatever value the key had.
+    MapUpdateElem = 2,
+    /// () → nanoseconds since the machine's start, its sleep not counted (`CLOCK_MONOTONIC`).
+    KtimeGetNs = 5,
     /// (context, offset into the packet, address to copy from, bytes, 0) → 0, or negative where the packet is shorter. The
     /// verifier forgets what it knew of addresses in the packet.
     SkbStoreBytes = 9,

@@ -34,6 +34,9 @@ pub struct BpfFilter<'a> {
     pub index: u32,
     /// Which packets it is run on.
     pub direction: Direction,
+    /// Its place among a direction's filters, from 1: one that returns `TC_ACT_UNSPEC` leaves packets to the next. Another in the
+    /// same place takes the place of the one before it.
+    pub order: u16,
     /// A [`crate::bpf::Program`] of kind `SchedCls`.
     pub program: BorrowedFd<'a>,
     /// Shows in `tc filter`.

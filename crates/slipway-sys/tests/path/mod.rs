@@ -116,8 +116,9 @@ impl Path {
                 // An address of its own would have the kernel send messages through it.
                 let quiet = SetLink { index, addr_gen_mode: Some(AddrGenMode::None), ..SetLink::default() };
                 let up = SetLink { index, up: Some(true), tx_queue_len: Some(4096), ..SetLink::default() };
-                let returned = BpfFilter { index, direction: Direction::Ingress, program: back.as_fd(), name: "back" };
-                let gated = BpfFilter { index: ETH0, direction, program: gate.as_fd(), name: "gate" };
+                let returned =
+                    BpfFilter { index, direction: Direction::Ingress, order: 1, program: back.as_fd(), name: "back" };
+                let gated = BpfFilter { index: ETH0, direction, order: 1, program: gate.as_fd(), name: "gate" };
                 self.netlink
                     .run(&[
                         Request::AddClsact(index),

@@ -248,6 +248,7 @@ fn settings(number: usize, network: &Network, vxlans_in_order: bool) -> Map {
     if network.io_uring == IoUring::Allow {
         map.text("io_uring", "allow");
     }
+    map.flag("exact", network.exact);
     map
 }
 

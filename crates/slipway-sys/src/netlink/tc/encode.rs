@@ -9,8 +9,7 @@ use super::{BpfFilter, Direction, Handle, Qdisc, ReplaceQdisc, netem, tbf};
 
 /// `TCA_OPTIONS` (`include/uapi/linux/rtnetlink.h`).
 const OPTIONS: u16 = 2;
-/// The one filter that a direction has: first in order, with a handle so that another takes its place.
-const PRIORITY: u32 = 1;
+/// The one filter that a place has: with a handle, so that another takes it.
 const FILTER: TcHandle = TcHandle { major: 0, minor: 1 };
 /// `ETH_P_ALL` (`include/uapi/linux/if_ether.h`).
 const EVERY_PROTOCOL: u16 = 3;
@@ -36,7 +35,7 @@ pub(in crate::netlink) fn clsact_filter(filter: &BpfFilter<'_>) -> TcMessage {
         Direction::Ingress => TcHandle::MIN_INGRESS,
     };
     let mut message = message(filter.index, FILTER, TcHandle { major: u16::MAX, minor });
-    message.header.info = PRIORITY << 16 | u32::from(EVERY_PROTOCOL.to_be());
+    message.header.info = u32::from(filter.order) << 16 | u32::from(EVERY_PROTOCOL.to_be());
     let options = [
         TcFilterBpfOption::ProgFd(filter.program.as_raw_fd().cast_unsigned()),
         TcFilterBpfOption::ProgName(filter.name.to_owned()),

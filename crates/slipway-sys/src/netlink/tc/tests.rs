@@ -31,7 +31,7 @@ fn programs_are_put_replaced_and_taken_away() {
     };
     let (first, second) = (program(0), program(2));
     let filter = |direction, program: &'static str, fd| {
-        Request::AddBpfFilter(BpfFilter { index: DEVICE, direction, program: fd, name: program })
+        Request::AddBpfFilter(BpfFilter { index: DEVICE, direction, order: 1, program: fd, name: program })
     };
     let error = netlink.run(&[filter(Direction::Egress, "gate", first.as_fd())]).expect_err("no place yet");
     assert!(error.to_string().starts_with("run program gate on egress of device 10: "), "{error}");

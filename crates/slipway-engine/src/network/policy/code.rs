@@ -1,0 +1,487 @@
+//! The programs.
+//!
+//! A packet from one node to another passes where it may **open** something: a rule about sender, receiver and the port that is
+//! asked for decides. Where it may not, it passes as part of what the receiver opened:
+//!
+//! - a segment of TCP that is no first one (`SYN` without `ACK`), where the receiver might connect to the port that it is from;
+//! - a datagram of UDP, or an answer to a ping, where the receiver sent what it answers in the last two minutes;
+//! - an error of ICMP, where either may open anything to the other.
+//!
+//! Rules that name ports are about TCP and UDP. Of what does not show its port (fragments, extension headers of IPv6, all that
+//! is not IP) nothing passes where such a rule is about the two. ARP (RFC 826) and neighbour discovery (RFC 4861) pass.
+
+use slipway_sys::bpf::TC_ACT_SHOT;
+use slipway_sys::bpf::asm::{
+    AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Reg, Size, skb,
+};
+use slipway_sys::netlink::Mac;
+
+use super::Table;
+use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
+use Operand::{Imm, Of};
+
+/// As an action: on to the next filter, where there is one (`include/uapi/linux/pkt_cls.h`).
+const TC_ACT_UNSPEC: i32 = -1;
+
+/// Bytes of a node's key: its Ethernet address, and two that are zero.
+pub(super) const ADDRESS: usize = 8;
+/// Bytes of a flow: the index of who asks and of who is asked, both ports, the protocol.
+pub(super) const FLOW: usize = 16;
+
+/// Bytes of a node's entry, whose sets of rules have so many words.
+pub(super) const fn node_bytes(words: usize) -> usize {
+    8 + 16 * words
+}
+
+// Where things lie on the stack.
+const KEY: i16 = -8;
+const FLOW_AT: i16 = -24;
+const TIME: i16 = -32;
+const PROTOCOL: i16 = -36;
+/// Both as numbers of the processor's.
+const SOURCE: i16 = -40;
+const DESTINATION: i16 = -44;
+/// The port that rules are asked about.
+const ASKED: i16 = -48;
+/// What else there is to do, of the following.
+const KIND: i16 = -52;
+/// The start of a header.
+const HEAD: i16 = -72;
+
+/// Where it may pass, it may be answered.
+const MAY_BE_ANSWERED: i32 = 1;
+/// Where it may open nothing, it may be an answer.
+const MAY_ANSWER: i32 = 2;
+/// Where it may open nothing, it may be of a connection that the receiver opened.
+const MAY_GO_ON: i32 = 4;
+
+/// Ethernet's header, bytes; where the source is in it.
+const ETHERNET: i32 = 14;
+const FROM: i32 = 6;
+
+const TCP: i32 = 6;
+const UDP: i32 = 17;
+const ICMP: i32 = 1;
+const ICMPV6: i32 = 58;
+/// Headers of IPv6 behind which there is another (IANA, "IPv6 Extension Header Types"), and what is none in it: ICMP.
+const EXTENSIONS: [i32; 9] = [0, 43, 44, 51, 60, 135, 139, 140, ICMP];
+
+/// A flow may be answered for so long after its last packet: 112 × 2³⁰ ns, two minutes.
+const PATIENCE: (i32, i32) = (30, 112);
+
+/// An `EtherType` as the context has it: two bytes in network order, read as one number of the processor's.
+fn network_order(ethertype: u16) -> i32 {
+    ethertype.to_be().into()
+}
+
+/// An address as the two numbers that it is stored by.
+fn halves([first @ .., fifth, sixth]: Mac) -> (i32, i32) {
+    (i32::from_ne_bytes(first), u16::from_ne_bytes([fifth, sixth]).into())
+}
+
+/// The program for what the node of this address sends: nothing in another's name.
+pub(super) fn sent(mac: Mac) -> Vec<Insn<'static>> {
+    let (first, last) = halves(mac);
+    let mut code = vec![Mov(R6, Of(R1)), Mov(R2, Imm(FROM))];
+    read(&mut code, KEY, 6);
+    code.extend([
+        // Without the sign that it is extended by.
+        Mov(R2, Imm(first)),
+        Alu(AluOp::Lsh, R2, Imm(32)),
+        Alu(AluOp::Rsh, R2, Imm(32)),
+        Load(Size::Word, R1, R10, KEY),
+        JumpIf(Cond::Ne, R1, Of(R2), "drop"),
+        Load(Size::Half, R1, R10, KEY + 4),
+        JumpIf(Cond::Ne, R1, Imm(last), "drop"),
+    ]);
+    end(&mut code);
+    code
+}
+
+/// The program for what the node of this address receives. Registers: R6 context, R7 the sender's entry, R8 the receiver's,
+/// R9 what is known of all rules.
+pub(super) fn received(table: &Table, mac: Mac) -> Vec<Insn<'_>> {
+    let rules = Rules { words: i16::try_from(table.words).unwrap_or(i16::MAX / 64) };
+    let mut code = vec![
+        Mov(R6, Of(R1)),
+        Load(Size::Word, R1, R6, skb::PROTOCOL),
+        JumpIf(Cond::Eq, R1, Imm(network_order(0x0806)), "pass"),
+    ];
+    who(&mut code, table, mac);
+    code.extend(rules.quick());
+    headers(&mut code);
+    transports(&mut code);
+
+    // It is judged as a whole: nothing is known of its port.
+    code.push(Label("whole"));
+    code.extend(rules.named());
+    code.extend([
+        JumpIf(Cond::Ne, R5, Imm(0), "drop"),
+        Store(Size::Word, R10, PROTOCOL, Imm(0)),
+        Label("plain"),
+        Store(Size::Word, R10, ASKED, Imm(0)),
+        Store(Size::Word, R10, KIND, Imm(0)),
+    ]);
+
+    code.extend([Label("opens"), Load(Size::Word, R1, R10, ASKED), Store(Size::Word, R10, KEY, Of(R1))]);
+    look_up(&mut code, &table.ports, KEY);
+    code.push(JumpIf(Cond::Eq, R0, Imm(0), "drop"));
+    code.extend(rules.decide(R7, R8));
+    code.extend([
+        Load(Size::Word, R1, R10, KIND),
+        JumpIf(Cond::Ne, R5, Imm(0), "denied"),
+        JumpIf(Cond::Set, R1, Imm(MAY_BE_ANSWERED), "remember"),
+        Jump("pass"),
+        Label("denied"),
+        JumpIf(Cond::Set, R1, Imm(MAY_GO_ON), "goes on"),
+        JumpIf(Cond::Set, R1, Imm(MAY_ANSWER), "answers"),
+        Jump("drop"),
+    ]);
+
+    code.extend([Label("goes on"), Load(Size::Word, R1, R10, SOURCE), Store(Size::Word, R10, KEY, Of(R1))]);
+    look_up(&mut code, &table.ports, KEY);
+    code.push(JumpIf(Cond::Eq, R0, Imm(0), "drop"));
+    code.extend(rules.decide(R8, R7));
+    code.extend([JumpIf(Cond::Eq, R5, Imm(0), "pass"), Jump("drop")]);
+
+    code.push(Label("error"));
+    for (asks, is_asked) in [(R7, R8), (R8, R7)] {
+        code.extend(rules.opens_any(asks, is_asked));
+        code.push(JumpIf(Cond::Ne, R5, Imm(0), "pass"));
+    }
+    code.push(Jump("drop"));
+
+    remember(&mut code, table);
+    answers(&mut code, table);
+    end(&mut code);
+    code
+}
+
+/// Reads so many bytes of the packet, from the offset in R2 on, to the stack.
+fn read(code: &mut Vec<Insn<'_>>, to: i16, bytes: i32) {
+    code.extend([
+        Mov(R1, Of(R6)),
+        Mov(R3, Of(R10)),
+        Alu(AluOp::Add, R3, Imm(to.into())),
+        Mov(R4, Imm(bytes)),
+        Call(Helper::SkbLoadBytes),
+        JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+    ]);
+}
+
+/// R0 = address of the value of what lies on the stack.
+fn look_up<'a>(code: &mut Vec<Insn<'a>>, map: &'a slipway_sys::bpf::Map, key: i16) {
+    code.extend([
+        LoadMap(R1, map),
+        Mov(R2, Of(R10)),
+        Alu(AluOp::Add, R2, Imm(key.into())),
+        Call(Helper::MapLookupElem),
+    ]);
+}
+
+/// Finds sender, receiver and rules. Who is none of the network's nodes is nobody here.
+fn who<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table, mac: Mac) {
+    let (first, last) = halves(mac);
+    code.extend([Store(Size::Double, R10, KEY, Imm(0)), Mov(R2, Imm(FROM))]);
+    read(code, KEY, 6);
+    look_up(code, &table.nodes, KEY);
+    code.extend([
+        JumpIf(Cond::Eq, R0, Imm(0), "drop"),
+        Mov(R7, Of(R0)),
+        Store(Size::Word, R10, KEY, Imm(first)),
+        Store(Size::Half, R10, KEY + 4, Imm(last)),
+    ]);
+    look_up(code, &table.nodes, KEY);
+    code.extend([JumpIf(Cond::Eq, R0, Imm(0), "drop"), Mov(R8, Of(R0)), Store(Size::Word, R10, KEY, Imm(0))]);
+    look_up(code, &table.rules, KEY);
+    code.extend([JumpIf(Cond::Eq, R0, Imm(0), "drop"), Mov(R9, Of(R0))]);
+}
+
+/// On to "transport" with its protocol in R3 and its offset in R2, or to "whole".
+fn headers(code: &mut Vec<Insn<'_>>) {
+    code.extend([
+        Load(Size::Word, R1, R6, skb::PROTOCOL),
+        JumpIf(Cond::Eq, R1, Imm(network_order(0x86dd)), "ipv6"),
+        JumpIf(Cond::Ne, R1, Imm(network_order(0x0800)), "whole"),
+        Mov(R2, Imm(ETHERNET)),
+    ]);
+    read(code, HEAD, 10);
+    code.extend([
+        // Options are passed over; what is shorter than a header (RFC 791) is none.
+        Load(Size::Byte, R2, R10, HEAD),
+        Alu(AluOp::And, R2, Imm(0xf)),
+        JumpIf(Cond::Lt, R2, Imm(5), "drop"),
+        Alu(AluOp::Lsh, R2, Imm(2)),
+        Alu(AluOp::Add, R2, Imm(ETHERNET)),
+        // More fragments, or an offset.
+        Load(Size::Byte, R1, R10, HEAD + 6),
+        Alu(AluOp::And, R1, Imm(0x3f)),
+        Load(Size::Byte, R3, R10, HEAD + 7),
+        Alu(AluOp::Or, R1, Of(R3)),
+        JumpIf(Cond::Ne, R1, Imm(0), "whole"),
+        Load(Size::Byte, R3, R10, HEAD + 9),
+        JumpIf(Cond::Eq, R3, Imm(ICMPV6), "whole"),
+        Jump("transport"),
+        Label("ipv6"),
+        Mov(R2, Imm(ETHERNET + 6)),
+    ]);
+    read(code, HEAD, 1);
+    code.push(Load(Size::Byte, R3, R10, HEAD));
+    code.extend(EXTENSIONS.map(|extension| JumpIf(Cond::Eq, R3, Imm(extension), "whole")));
+    code.push(Mov(R2, Imm(ETHERNET + 40)));
+}
+
+/// On to "opens" with ports, and what else there is to do, or to "plain" or "error".
+fn transports(code: &mut Vec<Insn<'_>>) {
+    code.extend([
+        Label("transport"),
+        Store(Size::Word, R10, PROTOCOL, Of(R3)),
+        JumpIf(Cond::Eq, R3, Imm(TCP), "tcp"),
+        JumpIf(Cond::Eq, R3, Imm(UDP), "udp"),
+        JumpIf(Cond::Eq, R3, Imm(ICMP), "icmp"),
+        JumpIf(Cond::Eq, R3, Imm(ICMPV6), "icmpv6"),
+        Jump("plain"),
+        Label("tcp"),
+    ]);
+    read(code, HEAD, 14);
+    code.extend([
+        Store(Size::Word, R10, KIND, Imm(0)),
+        Load(Size::Byte, R1, R10, HEAD + 13),
+        // SYN, and not ACK (RFC 9293, 3.1).
+        Alu(AluOp::And, R1, Imm(0x12)),
+        JumpIf(Cond::Eq, R1, Imm(0x02), "ports"),
+        Store(Size::Word, R10, KIND, Imm(MAY_GO_ON)),
+        Jump("ports"),
+        Label("udp"),
+    ]);
+    read(code, HEAD, 4);
+    code.extend([Store(Size::Word, R10, KIND, Imm(MAY_BE_ANSWERED | MAY_ANSWER)), Label("ports")]);
+    port(code, HEAD, SOURCE);
+    port(code, HEAD + 2, DESTINATION);
+    code.extend([Store(Size::Word, R10, ASKED, Of(R1)), Jump("opens"), Label("icmp")]);
+    read(code, HEAD, 6);
+    code.push(Load(Size::Byte, R1, R10, HEAD));
+    code.extend([3, 11, 12].map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error")));
+    code.extend([
+        JumpIf(Cond::Eq, R1, Imm(8), "ping"),
+        JumpIf(Cond::Eq, R1, Imm(0), "pong"),
+        Jump("plain"),
+        Label("icmpv6"),
+    ]);
+    read(code, HEAD, 6);
+    code.push(Load(Size::Byte, R1, R10, HEAD));
+    code.extend([1, 2, 3, 4].map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error")));
+    code.extend([133, 134, 135, 136, 137].map(|discovery| JumpIf(Cond::Eq, R1, Imm(discovery), "pass")));
+    code.extend([
+        JumpIf(Cond::Eq, R1, Imm(128), "ping"),
+        JumpIf(Cond::Ne, R1, Imm(129), "plain"),
+        Label("pong"),
+        Store(Size::Word, R10, KIND, Imm(MAY_ANSWER)),
+        Store(Size::Word, R10, SOURCE, Imm(0)),
+    ]);
+    // By its number, as if that were the port of who asks (RFC 792, RFC 4443).
+    port(code, HEAD + 4, DESTINATION);
+    code.extend([
+        Store(Size::Word, R10, ASKED, Imm(0)),
+        Jump("opens"),
+        Label("ping"),
+        Store(Size::Word, R10, KIND, Imm(MAY_BE_ANSWERED)),
+        Store(Size::Word, R10, DESTINATION, Imm(0)),
+    ]);
+    port(code, HEAD + 4, SOURCE);
+    code.extend([Store(Size::Word, R10, ASKED, Imm(0)), Jump("opens")]);
+}
+
+/// A number of two bytes of a header, also in R1.
+fn port(code: &mut Vec<Insn<'_>>, from: i16, to: i16) {
+    code.extend([
+        Load(Size::Byte, R1, R10, from),
+        Alu(AluOp::Lsh, R1, Imm(8)),
+        Load(Size::Byte, R2, R10, from + 1),
+        Alu(AluOp::Or, R1, Of(R2)),
+        Store(Size::Word, R10, to, Of(R1)),
+    ]);
+}
+
+/// A flow on the stack: who asks, who is asked, and where their ports lie.
+fn flow(code: &mut Vec<Insn<'_>>, [asks, is_asked]: [Reg; 2], [from, to]: [i16; 2]) {
+    code.extend([
+        Load(Size::Word, R1, asks, 0),
+        Store(Size::Word, R10, FLOW_AT, Of(R1)),
+        Load(Size::Word, R1, is_asked, 0),
+        Store(Size::Word, R10, FLOW_AT + 4, Of(R1)),
+        Load(Size::Word, R1, R10, from),
+        Store(Size::Half, R10, FLOW_AT + 8, Of(R1)),
+        Load(Size::Word, R1, R10, to),
+        Store(Size::Half, R10, FLOW_AT + 10, Of(R1)),
+        Load(Size::Word, R1, R10, PROTOCOL),
+        Store(Size::Word, R10, FLOW_AT + 12, Of(R1)),
+    ]);
+}
+
+/// Notes when a flow was last seen that may be answered.
+fn remember<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
+    code.push(Label("remember"));
+    flow(code, [R7, R8], [SOURCE, DESTINATION]);
+    code.extend([
+        Call(Helper::KtimeGetNs),
+        Store(Size::Double, R10, TIME, Of(R0)),
+        LoadMap(R1, &table.flows),
+        Mov(R2, Of(R10)),
+        Alu(AluOp::Add, R2, Imm(FLOW_AT.into())),
+        Mov(R3, Of(R10)),
+        Alu(AluOp::Add, R3, Imm(TIME.into())),
+        Mov(R4, Imm(0)),
+        // Where there is no memory for it, answers do not pass.
+        Call(Helper::MapUpdateElem),
+        Jump("pass"),
+    ]);
+}
+
+/// Lets pass what answers such a flow.
+fn answers<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
+    code.push(Label("answers"));
+    flow(code, [R8, R7], [DESTINATION, SOURCE]);
+    code.extend([Call(Helper::KtimeGetNs), Mov(R9, Of(R0))]);
+    look_up(code, &table.flows, FLOW_AT);
+    code.extend([
+        JumpIf(Cond::Eq, R0, Imm(0), "drop"),
+        Load(Size::Double, R1, R0, 0),
+        Mov(R2, Of(R9)),
+        Alu(AluOp::Sub, R2, Of(R1)),
+        Alu(AluOp::Rsh, R2, Imm(PATIENCE.0)),
+        JumpIf(Cond::Gt, R2, Imm(PATIENCE.1), "drop"),
+        Store(Size::Double, R0, 0, Of(R9)),
+        Jump("pass"),
+    ]);
+}
+
+fn end(code: &mut Vec<Insn<'_>>) {
+    code.extend([Label("pass"), Mov(R0, Imm(TC_ACT_UNSPEC)), Exit, Label("drop"), Mov(R0, Imm(TC_ACT_SHOT)), Exit]);
+}
+
+/// Questions about sets of rules, whose answer is in R5. They use R1 to R4.
+#[derive(Clone, Copy)]
+struct Rules {
+    words: i16,
+}
+
+impl Rules {
+    fn offsets(self) -> impl DoubleEndedIterator<Item = i16> {
+        (0..self.words).map(|word| 8 * word)
+    }
+
+    /// R1 = the rules about what `asks` connects to at `is_asked`, a word of them.
+    fn about(self, at: i16, asks: Reg, is_asked: Reg) -> [Insn<'static>; 3] {
+        let of_asked = 8 + 8 * self.words;
+        [
+            Load(Size::Double, R1, asks, 8 + at),
+            Load(Size::Double, R2, is_asked, of_asked + at),
+            Alu(AluOp::And, R1, Of(R2)),
+        ]
+    }
+
+    /// Rules that deny or limit, and rules about all ports, a word of them.
+    fn denying(to: Reg, at: i16) -> Insn<'static> {
+        Load(Size::Double, to, R9, at)
+    }
+
+    fn about_all(self, to: Reg, at: i16) -> Insn<'static> {
+        Load(Size::Double, to, R9, 8 * self.words + at)
+    }
+
+    /// Passes what no rule that denies is about, either way.
+    fn quick(self) -> Vec<Insn<'static>> {
+        let mut code = vec![Mov(R5, Imm(0))];
+        for at in self.offsets() {
+            for (asks, is_asked) in [(R7, R8), (R8, R7)] {
+                code.extend(self.about(at, asks, is_asked));
+                code.extend([Self::denying(R2, at), Alu(AluOp::And, R1, Of(R2)), Alu(AluOp::Or, R5, Of(R1))]);
+            }
+        }
+        code.push(JumpIf(Cond::Eq, R5, Imm(0), "pass"));
+        code
+    }
+
+    /// Not 0 where a rule about the two names ports.
+    fn named(self) -> Vec<Insn<'static>> {
+        let mut code = vec![Mov(R5, Imm(0))];
+        for at in self.offsets() {
+            code.extend(self.about(at, R7, R8));
+            code.extend([
+                self.about_all(R2, at),
+                Alu(AluOp::Xor, R2, Imm(-1)),
+                Alu(AluOp::And, R1, Of(R2)),
+                Alu(AluOp::Or, R5, Of(R1)),
+            ]);
+        }
+        code
+    }
+
+    /// Not 0 where the first rule that fits denies. R0: the rules that name the port.
+    fn decide(self, asks: Reg, is_asked: Reg) -> Vec<Insn<'static>> {
+        let mut code = vec![Mov(R5, Imm(0))];
+        // From the last word on: a rule in one before it decides instead.
+        for at in self.offsets().rev() {
+            code.extend(self.about(at, asks, is_asked));
+            code.extend([
+                self.about_all(R2, at),
+                Load(Size::Double, R3, R0, at),
+                Alu(AluOp::Or, R2, Of(R3)),
+                Alu(AluOp::And, R1, Of(R2)),
+            ]);
+            code.extend(negative(R2, R1));
+            code.extend(is_any(R3, R1));
+            code.extend([
+                // All ones where none fits.
+                Alu(AluOp::Sub, R3, Imm(1)),
+                Alu(AluOp::And, R5, Of(R3)),
+                // The first that fits.
+                Alu(AluOp::And, R1, Of(R2)),
+                Self::denying(R2, at),
+                Alu(AluOp::And, R1, Of(R2)),
+                Alu(AluOp::Or, R5, Of(R1)),
+            ]);
+        }
+        code
+    }
+
+    /// Not 0 where there is something that is not denied: a rule that allows is before the first one about all ports that
+    /// denies, or there is none of these.
+    fn opens_any(self, asks: Reg, is_asked: Reg) -> Vec<Insn<'static>> {
+        let mut code = vec![Mov(R5, Imm(1))];
+        for at in self.offsets().rev() {
+            code.extend(self.about(at, asks, is_asked));
+            code.extend([self.about_all(R2, at), Alu(AluOp::And, R2, Of(R1))]);
+            // R4: up to the first about all ports, itself included; all where there is none.
+            code.extend(negative(R3, R2));
+            code.extend([
+                Alu(AluOp::And, R3, Of(R2)),
+                Mov(R4, Of(R3)),
+                Alu(AluOp::Sub, R4, Imm(1)),
+                Alu(AluOp::Or, R4, Of(R3)),
+                Self::denying(R3, at),
+                Alu(AluOp::Xor, R3, Imm(-1)),
+                Alu(AluOp::And, R1, Of(R3)),
+                Alu(AluOp::And, R1, Of(R4)),
+            ]);
+            code.extend(is_any(R3, R2));
+            code.extend([Alu(AluOp::Xor, R3, Imm(1)), Alu(AluOp::And, R5, Of(R3))]);
+            code.extend(is_any(R3, R1));
+            code.push(Alu(AluOp::Or, R5, Of(R3)));
+        }
+        code
+    }
+}
+
+/// To = −of.
+fn negative(to: Reg, of: Reg) -> [Insn<'static>; 3] {
+    [Mov(to, Of(of)), Alu(AluOp::Xor, to, Imm(-1)), Alu(AluOp::Add, to, Imm(1))]
+}
+
+/// To = 1 where any bit is set, else 0.
+fn is_any(to: Reg, of: Reg) -> Vec<Insn<'static>> {
+    let mut code = negative(to, of).to_vec();
+    code.extend([Alu(AluOp::Or, to, Of(of)), Alu(AluOp::Rsh, to, Imm(63))]);
+    code
+}

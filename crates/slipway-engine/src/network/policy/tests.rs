@@ -1,0 +1,313 @@
+//! The programs decide as a reader of the rules would.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use proptest::prelude::*;
+use slipway_fast::policy::{Decision, Policy};
+use slipway_lab::policy::{Rates, Verdict};
+
+use super::*;
+
+const NODES: usize = 4;
+const TC_ACT_SHOT: i32 = slipway_sys::bpf::TC_ACT_SHOT;
+
+fn lab() -> Lab {
+    let text = format!("networks: {{net: fast}}\nnodes: {{n: {{count: {NODES}}}}}\n");
+    slipway_lab::parse("lab.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()))
+}
+
+/// What a packet carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Tcp {
+        from: u16,
+        to: u16,
+        flags: u8,
+    },
+    Udp {
+        from: u16,
+        to: u16,
+    },
+    Ping(u16),
+    Pong(u16),
+    /// That something could not be reached.
+    Error,
+    Sctp,
+    /// Not the first of a datagram.
+    Fragment,
+    /// Of TCP, behind a header that says nothing.
+    Behind {
+        to: u16,
+    },
+    Discovery,
+    /// A tag within a tag, and in it TCP.
+    Tagged {
+        to: u16,
+    },
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 0x10;
+
+fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
+    let mut header = [from.to_be_bytes(), to.to_be_bytes()].concat();
+    header.extend([0; 8]);
+    header.extend([0x50, flags, 0, 0, 0, 0, 0, 0]);
+    header
+}
+
+impl What {
+    /// Protocol and content, of IPv4 or IPv6.
+    fn content(&self, ipv6: bool) -> (u8, Vec<u8>) {
+        let icmp = if ipv6 { 58 } else { 1 };
+        let message = |kind: u8, number: u16| {
+            let [high, low] = number.to_be_bytes();
+            (icmp, vec![kind, 0, 0, 0, high, low, 0, 0])
+        };
+        match *self {
+            Self::Tcp { from, to, flags } => (6, tcp(from, to, flags)),
+            Self::Udp { from, to } => (17, [from.to_be_bytes(), to.to_be_bytes(), [0, 8], [0, 0]].concat()),
+            Self::Ping(number) => message(if ipv6 { 128 } else { 8 }, number),
+            Self::Pong(number) => message(if ipv6 { 129 } else { 0 }, number),
+            Self::Error => message(if ipv6 { 1 } else { 3 }, 0),
+            Self::Discovery => message(135, 0),
+            Self::Sctp => (132, tcp(80, 80, SYN)),
+            Self::Fragment => (if ipv6 { 44 } else { 17 }, vec![17, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
+            // Eight bytes of padding as destination options (RFC 8200, 4.6).
+            Self::Behind { to } => (60, [vec![6, 0, 1, 4, 0, 0, 0, 0], tcp(5, to, SYN)].concat()),
+            Self::Tagged { to } => (6, tcp(5, to, SYN)),
+        }
+    }
+
+    fn frame(&self, from: Mac, to: Mac, ipv6: bool) -> Vec<u8> {
+        let (protocol, content) = self.content(ipv6);
+        let mut frame = [to, from].concat();
+        if matches!(self, Self::Tagged { .. }) {
+            frame.extend([0x88, 0xa8, 0, 0, 0x81, 0, 0, 0]);
+        }
+        if ipv6 {
+            let length = u16::try_from(content.len()).expect("short").to_be_bytes();
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, length[0], length[1], protocol, 64]);
+            frame.extend([0xfd; 32]);
+        } else {
+            let fragment = if *self == Self::Fragment { [0, 1] } else { [0x40, 0] };
+            // With an option, for it to be passed over: two no-operations and the end.
+            frame.extend([8, 0, 0x46, 0, 0, 0, 0, 0, fragment[0], fragment[1], 64, protocol, 0, 0]);
+            frame.extend([10; 8]);
+            frame.extend([1, 1, 0, 0]);
+        }
+        frame.extend(content);
+        frame
+    }
+}
+
+/// The rules as they read, and what was asked and may be answered.
+struct Reader {
+    rules: Vec<Rule>,
+    policy: Policy,
+    /// Rules about all ports, which are all that is about what has none.
+    whole: Policy,
+    asked: HashSet<(usize, usize, u16, u16, u8)>,
+}
+
+impl Reader {
+    fn new(rules: Vec<Rule>) -> Self {
+        let whole: Vec<Rule> = rules.iter().filter(|rule| rule.ports.is_empty()).cloned().collect();
+        let policy = Policy::new(&rules, NODES);
+        Self { policy, whole: Policy::new(&whole, NODES), rules, asked: HashSet::new() }
+    }
+
+    fn about(&self, client: usize, server: usize) -> impl Iterator<Item = &Rule> {
+        let is_in = |nodes: &Option<Vec<usize>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+        self.rules.iter().filter(move |rule| is_in(&rule.from, client) && is_in(&rule.to, server))
+    }
+
+    fn opens_any(&self, client: usize, server: usize) -> bool {
+        let mut about = self.about(client, server);
+        about
+            .find_map(|rule| if rule.is_free() { Some(true) } else { rule.ports.is_empty().then_some(false) })
+            .unwrap_or(true)
+    }
+
+    /// Whether no rule about the two needs to see a port.
+    fn shows_all(&self, from: usize, to: usize) -> bool {
+        self.about(from, to).all(|rule| rule.ports.is_empty())
+    }
+
+    fn lets_pass(&mut self, from: usize, to: usize, what: &What, ipv6: bool) -> bool {
+        let free = |decision: Decision| matches!(decision, Decision::Allow(terms) if terms.is_free());
+        if self.about(from, to).chain(self.about(to, from)).all(Rule::is_free) {
+            return true;
+        }
+        let whole = free(self.whole.decide(from, to, 0));
+        let opens = |port: u16| if port == 0 { whole } else { free(self.policy.decide(from, to, port)) };
+        let icmp = if ipv6 { 58 } else { 1 };
+        match *what {
+            What::Tcp { to: port, flags, .. } if flags & (SYN | ACK) == SYN => opens(port),
+            What::Tcp { from: back, to: port, .. } => {
+                let reverse =
+                    if back == 0 { self.whole.decide(to, from, 0) } else { self.policy.decide(to, from, back) };
+                opens(port) || free(reverse)
+            }
+            What::Udp { from: back, to: port } if opens(port) => {
+                self.asked.insert((from, to, back, port, 17));
+                true
+            }
+            What::Udp { from: back, to: port } => self.asked.contains(&(to, from, port, back, 17)),
+            What::Ping(number) if whole => {
+                self.asked.insert((from, to, number, 0, icmp));
+                true
+            }
+            What::Pong(number) => whole || self.asked.contains(&(to, from, number, 0, icmp)),
+            What::Error => self.opens_any(from, to) || self.opens_any(to, from),
+            What::Discovery if ipv6 => true,
+            // An extension header is one of IPv6 alone, and a neighbour solicitation's number means nothing in IPv4.
+            What::Fragment | What::Tagged { .. } => self.shows_all(from, to) && whole,
+            What::Behind { .. } if ipv6 => self.shows_all(from, to) && whole,
+            What::Ping(_) | What::Sctp | What::Behind { .. } | What::Discovery => whole,
+        }
+    }
+}
+
+fn port() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 0_u16..8, 1 => any::<u16>()]
+}
+
+fn what() -> impl Strategy<Value = What> {
+    let flags = prop_oneof![Just(SYN), Just(SYN | ACK), Just(ACK), Just(SYN | 1), Just(4), any::<u8>()];
+    prop_oneof![
+        4 => (port(), port(), flags).prop_map(|(from, to, flags)| What::Tcp { from, to, flags }),
+        4 => (port(), port()).prop_map(|(from, to)| What::Udp { from, to }),
+        1 => (0_u16..3).prop_map(What::Ping),
+        1 => (0_u16..3).prop_map(What::Pong),
+        1 => Just(What::Error),
+        1 => Just(What::Sctp),
+        1 => Just(What::Fragment),
+        1 => port().prop_map(|to| What::Behind { to }),
+        1 => Just(What::Discovery),
+        1 => port().prop_map(|to| What::Tagged { to }),
+    ]
+}
+
+/// Ports begin at 1, as the lab file has it.
+fn rule() -> impl Strategy<Value = Rule> {
+    let nodes =
+        || prop::option::of(prop::collection::btree_set(0..NODES, 1..NODES).prop_map(|set| set.into_iter().collect()));
+    let low = (1_u16..8, 1_u16..8).prop_map(|(a, b)| a.min(b)..=a.max(b));
+    let ports = prop::collection::vec(low, 0..3);
+    (nodes(), nodes(), ports, 0..3).prop_map(|(from, to, ports, kind)| Rule {
+        name: String::new(),
+        from,
+        to,
+        ports,
+        verdict: if kind == 0 { Verdict::Deny } else { Verdict::Allow },
+        rates: Rates::default(),
+        priority: None,
+        connections: (kind == 1).then_some(5),
+    })
+}
+
+/// Rules enough for several words in one case of four.
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    prop_oneof![3 => prop::collection::vec(rule(), 0..7), 1 => prop::collection::vec(rule(), 60..140)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn as_a_reader_of_the_rules_would_say(
+        rules in rules(),
+        pair in (0..NODES, 1..NODES).prop_map(|(one, further)| [one, (one + further) % NODES]),
+        sent in prop::collection::vec((any::<bool>(), what(), any::<bool>()), 1..60),
+    ) {
+        let lab = lab();
+        let mac = |node: usize| lab.nodes[node].interfaces[0].mac;
+        let table = Table::new(&lab, &rules).expect("these tests need root, to make BPF maps");
+        let gates = pair.map(|node| table.gate(mac(node)).expect("the verifier takes it"));
+        let mut reader = Reader::new(rules);
+        for (there, what, ipv6) in sent {
+            let (at, [from, to]) = if there { (1, pair) } else { (0, [pair[1], pair[0]]) };
+            let frame = what.frame(mac(from), mac(to), ipv6);
+            let passed = gates[at].received.run(&frame, 0).expect("runs").action != TC_ACT_SHOT;
+            let expected = reader.lets_pass(from, to, &what, ipv6);
+            prop_assert_eq!(passed, expected, "{:?} from {} to {}, IPv6 {}", what, from, to, ipv6);
+        }
+    }
+}
+
+fn deny(from: Option<usize>, to: Option<usize>) -> Rule {
+    Rule {
+        name: String::new(),
+        from: from.map(|node| vec![node]),
+        to: to.map(|node| vec![node]),
+        ports: Vec::new(),
+        verdict: Verdict::Deny,
+        rates: Rates::default(),
+        priority: None,
+        connections: None,
+    }
+}
+
+#[test]
+fn nobody_sends_in_anothers_name() {
+    let lab = lab();
+    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
+    let gate = Table::new(&lab, &[deny(None, None)]).expect("root").gate(macs[0]).expect("the verifier takes it");
+    let arp = |from: Mac| [&macs[1][..], &from, &[8, 6], &[0; 28]].concat();
+    let outcome = |from| gate.sent.run(&arp(from), 0).expect("runs").action;
+    assert_ne!(outcome(macs[0]), TC_ACT_SHOT);
+    assert_eq!(outcome(macs[1]), TC_ACT_SHOT);
+    let mut near = macs[0];
+    for byte in 0..6 {
+        near[byte] ^= 0x80;
+        assert_eq!(outcome(near), TC_ACT_SHOT, "another in byte {byte}");
+        near[byte] ^= 0x80;
+    }
+}
+
+#[test]
+fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
+    let lab = lab();
+    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
+    let rules = [deny(Some(0), Some(1)), deny(Some(1), Some(0))];
+    let gate = Table::new(&lab, &rules).expect("root").gate(macs[1]).expect("the verifier takes it");
+    let passes = |frame: &[u8]| gate.received.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
+    for what in
+        [What::Tcp { from: 1, to: 2, flags: ACK }, What::Udp { from: 1, to: 2 }, What::Pong(1), What::Error, What::Sctp]
+    {
+        for ipv6 in [false, true] {
+            assert!(!passes(&what.frame(macs[0], macs[1], ipv6)), "{what:?}");
+        }
+    }
+    assert!(passes(&What::Discovery.frame(macs[0], macs[1], true)));
+    assert!(passes(&[&macs[1][..], &macs[0], &[8, 6], &[0; 28]].concat()), "ARP");
+    let stranger = [2, 0, 0, 0, 0, 9];
+    assert!(!passes(&What::Pong(1).frame(stranger, macs[1], false)), "nobody's");
+    // Too short to be what it says that it is.
+    let whole = What::Tcp { from: 1, to: 2, flags: ACK }.frame(macs[0], macs[1], false);
+    let open = Table::new(&lab, &[Rule { ports: vec![1..=1], ..deny(Some(0), Some(1)) }]).expect("root");
+    let open = open.gate(macs[1]).expect("the verifier takes it");
+    // The kernel tries none whose header is cut.
+    for length in 14 + 20..whole.len() {
+        let outcome = open.received.run(&whole[..length], 0).expect("runs");
+        assert_eq!(outcome.action != TC_ACT_SHOT, length >= 14 + 24 + 14, "{length} bytes");
+    }
+}
+
+#[test]
+fn other_rules_know_nothing_of_what_was_asked_under_the_last() {
+    let lab = lab();
+    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
+    let rules = [deny(Some(1), Some(0))];
+    let (ask, answer) = (What::Udp { from: 9, to: 53 }, What::Udp { from: 53, to: 9 });
+    let asked = |table: &Table| {
+        let gates = macs.map(|mac| table.gate(mac).expect("the verifier takes it"));
+        let passes = |at: usize, what: &What| {
+            gates[at].received.run(&what.frame(macs[1 - at], macs[at], false), 0).expect("runs").action != TC_ACT_SHOT
+        };
+        (passes(0, &answer), passes(1, &ask), passes(0, &answer))
+    };
+    assert_eq!(asked(&Table::new(&lab, &rules).expect("root")), (false, true, true));
+    assert_eq!(asked(&Table::new(&lab, &rules).expect("root")), (false, true, true));
+}
