@@ -259,13 +259,11 @@ impl Launcher {
         stdio: Stdio<'_>,
         within: Option<&Group>,
     ) -> Result<Child, ExecError> {
-        self.spawn_heard(entry, program, stdio, within, &mut |fast, listener| {
-            control::hand(&fast.control, fast.node, &listener)
-        })
+        self.spawn_heard(entry, program, stdio, within, &mut hand_over, &mut |_| Ok(()))
     }
 
-    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node on a fast network: the anchor cannot
-    /// ask itself.
+    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node on a fast network (the anchor cannot
+    /// ask itself), and for waiting until the link to the child has something to say: where that fails, the child is ended.
     pub(crate) fn spawn_heard(
         &self,
         entry: &Entry,
@@ -273,6 +271,7 @@ impl Launcher {
         stdio: Stdio<'_>,
         within: Option<&Group>,
         hand: &mut dyn FnMut(&Fast, OwnedFd) -> io::Result<()>,
+        wait: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Child, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
         let image = Image::prepare(entry, program, matches!(stdio, Stdio::Terminal(_)))?;
@@ -311,6 +310,11 @@ impl Launcher {
         drop(theirs);
         let mut child = Child { pid, pidfd, terminal: None };
         loop {
+            if let Err(error) = wait(ours.as_fd()) {
+                // Gone already is as well.
+                let _ = child.signal(Signal::KILL).and_then(|()| child.wait());
+                return Err(fail("wait for its exec")(error));
+            }
             match message::receive(&ours).map_err(fail("hear from the child"))? {
                 // The program's exec closed the other end.
                 None => return Ok(child),
@@ -332,6 +336,12 @@ impl Launcher {
             }
         }
     }
+}
+
+/// Has a running lab's anchor pass a listener on.
+#[expect(clippy::needless_pass_by_value, reason = "in the anchor's own case it is kept")]
+fn hand_over(fast: &Fast, listener: OwnedFd) -> io::Result<()> {
+    control::hand(&fast.control, fast.node, &listener)
 }
 
 /// A program that runs in a node.

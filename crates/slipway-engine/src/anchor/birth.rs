@@ -186,7 +186,8 @@ impl Nodes {
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let near = Near { alone, lab, lock, host_net: &host_net, net: &net, halt: &|_| Ok(()) };
         let mut hear = |listener| routers.hear(&near, index, listener).map_err(std::io::Error::other);
-        let started = launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener));
+        let started =
+            launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener), &mut |_| Ok(()));
         started.map_err(|error| error.to_string())
     }
 

@@ -11,7 +11,7 @@ use rustix::termios::Winsize;
 use slipway_sys::pty::{self, RawMode};
 use slipway_sys::signals::Taken;
 
-use super::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio};
+use super::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio, hand_over};
 
 /// Passed on to the program rather than acted on.
 const PASSED_ON: [Number; 6] =
@@ -28,17 +28,20 @@ impl Launcher {
     /// When the program does not come to be executed, or the caller's terminal fails.
     pub fn foreground(&self, entry: &Entry, program: &Program, terminal: bool) -> Result<Exit, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
-        // Not before the program executes: until then, a signal ends this process and the child with it.
-        let take = || Taken::new(&[&PASSED_ON[..], &[Number::SIGWINCH]].concat()).map_err(fail("take signals"));
+        // Before there is a program: one that is sent a signal because of the first thing that it prints is to get it.
+        let signals = Taken::new(&[&PASSED_ON[..], &[Number::SIGWINCH]].concat()).map_err(fail("take signals"))?;
+        let spawn = |stdio| {
+            let mut executes = |link: BorrowedFd<'_>| wait_for_exec(link, &signals);
+            self.spawn_heard(entry, program, stdio, None, &mut hand_over, &mut executes)
+        };
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         if !terminal {
-            let stdio = Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]);
-            let child = self.spawn(entry, program, stdio, None)?;
-            return wait(&child, &take()?).map_err(fail("wait"));
+            let child = spawn(Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]))?;
+            return wait(&child, &signals).map_err(fail("wait"));
         }
-        let size = pty::size(input.as_fd()).unwrap_or(USUAL);
-        let child = self.spawn(entry, program, Stdio::Terminal(size), None)?;
-        let signals = take()?;
+        let child = spawn(Stdio::Terminal(pty::size(input.as_fd()).unwrap_or(USUAL)))?;
+        // It may have changed meanwhile.
+        resize(&child).map_err(fail("size the terminal"))?;
         let raw = if input.is_terminal() {
             Some(RawMode::enter(input.as_fd()).map_err(fail("put the terminal into raw mode"))?)
         } else {
@@ -47,6 +50,22 @@ impl Launcher {
         let exit = attend(&child, &signals).map_err(fail("pass the terminal on"));
         drop(raw);
         exit
+    }
+}
+
+/// Waits until the child has something to say, at last by its exec. A signal that comes before ends this process, once it no
+/// longer takes signals: what the child does until it executes may take for ever, in a node that is frozen meanwhile.
+fn wait_for_exec(link: BorrowedFd<'_>, signals: &Taken) -> io::Result<()> {
+    loop {
+        let mut on = [PollFd::new(&link, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        poll_all(&mut on)?;
+        if !on[0].revents().is_empty() {
+            return Ok(());
+        }
+        if let Some(signal) = signals.take()?.filter(|signal| PASSED_ON.contains(signal)) {
+            nix::sys::signal::raise(signal)?;
+            return Err(io::ErrorKind::Interrupted.into());
+        }
     }
 }
 
@@ -159,11 +178,7 @@ fn write_some(terminal: &OwnedFd, typed: &mut Vec<u8>) -> io::Result<()> {
 fn pass_on(child: &Child, signals: &Taken) -> io::Result<()> {
     while let Some(signal) = signals.take()? {
         match signal {
-            Number::SIGWINCH => {
-                if let (Some(terminal), Some(size)) = (&child.terminal, pty::size(io::stdin().as_fd())) {
-                    pty::set_size(terminal.as_fd(), size)?;
-                }
-            }
+            Number::SIGWINCH => resize(child)?,
             // A terminal sends these to all that run in its foreground.
             Number::SIGINT => child.signal_group(Signal::INT)?,
             Number::SIGQUIT => child.signal_group(Signal::QUIT)?,
@@ -175,6 +190,14 @@ fn pass_on(child: &Child, signals: &Taken) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the program's terminal as large as the caller's, where both have one.
+fn resize(child: &Child) -> io::Result<()> {
+    match (&child.terminal, pty::size(io::stdin().as_fd())) {
+        (Some(terminal), Some(size)) => pty::set_size(terminal.as_fd(), size),
+        _ => Ok(()),
+    }
 }
 
 fn poll_all(on: &mut [PollFd<'_>]) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::{CgroupError, Controller, Limits, Usage, failed, usage};
 
 /// How long freezing and ending may take. A process that takes longer hangs in the kernel: hundreds that end at once on an
 /// emulated machine have been seen to take more than ten seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at a state that version 1 does not announce.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
