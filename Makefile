@@ -11,7 +11,7 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-bench setup-lint build demo test test-vm fuzz fuzz-replay lint lint-code audit doc bench man install clean
+.PHONY: help setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code audit doc bench man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -34,6 +34,10 @@ demo: setup build ## compare what five container networks cost a real parallel p
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
+
+test-long: setup-bench ## run the tests of the fast path that `make test` leaves out: large programs, many connections
+	cargo test --package slipway --locked --test fast_faults --test servers --test upstream -- --ignored
+	cargo test --package slipway --locked --test programs -- --ignored large_examples
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
 	scripts/setup.sh vm

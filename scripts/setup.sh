@@ -44,9 +44,11 @@ TEST=(
   nginx-light        # a real server: the example `nginx`
   apache2-utils      # ab, its client
   curl               # another
-  golang-go          # images: a static Go program alone in its root
+  golang-go          # images: a static Go program alone in its root; the tests of its own sockets
   musl-tools         # musl-gcc: the sockets' observer with another C library
   python3            # sockets of an event loop
+  libpython3.11-testsuite # the tests of its own sockets
+  nodejs             # sockets that a parent passes on to its workers
   socat              # sockets with options
   jq                 # answers of --json, in the guide
   umoci              # images: OCI layouts
@@ -65,6 +67,7 @@ BENCH=(
   python3-pip        # fetches MPICH for the example `mpich`, by its hash
   python3-venv       # charm4py for the example `failure-detection`
   bridge-utils       # brctl, which mininet's `--switch lxbr` calls
+  openjdk-17-jdk-headless # sockets of Java: a selector, and threads that block (350 MB)
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
   wrk                # HTTP at full speed

@@ -3,7 +3,7 @@
 #
 #   examples/mpich/run.sh            fetches it where it is not there yet, and runs the program once
 #   examples/mpich/run.sh 20         twenty times in a row
-#   examples/mpich/run.sh compare    the same under each driver, side by side
+#   examples/mpich/run.sh compare    the same under each driver, side by side; with options of `slipway compare`, those
 #
 # Needs `python3-pip` and a C compiler. MPICH stays in `mpich/`.
 set -eu
@@ -17,7 +17,9 @@ fi
 cc -O2 -o mpich/bin/exchange exchange.c -I mpich/include -L mpich/lib -lmpi -Wl,--allow-shlib-undefined
 
 if [ "${1:-}" = compare ]; then
-  exec slipway compare lab.yaml --drivers host,bridge,macvlan,vxlan --repeat 5
+  shift
+  [ $# -gt 0 ] || set -- --drivers host,bridge,macvlan,vxlan,fast --repeat 5
+  exec slipway compare lab.yaml "$@"
 fi
 slipway up lab.yaml
 out=$(mktemp -d)

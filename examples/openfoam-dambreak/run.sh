@@ -2,7 +2,7 @@
 # The dam break of OpenFOAM's tutorials (two-phase flow, interFoam), in parallel over the nodes of lab.yaml.
 #
 #   examples/openfoam-dambreak/run.sh            one run on the lab as it is
-#   examples/openfoam-dambreak/run.sh compare    the same under each driver, side by side
+#   examples/openfoam-dambreak/run.sh compare    the same under each driver, side by side; with options of `slipway compare`, those
 #
 # Needs `make setup-bench`. The case is left in `case/`, with its results.
 set -eu
@@ -18,7 +18,9 @@ for step in blockMesh setFields decomposePar; do $step > "log.$step"; done
 cd ..
 
 if [ "${1:-}" = compare ]; then
-  exec slipway compare lab.yaml --drivers host,bridge,macvlan,vxlan --repeat 5
+  shift
+  [ $# -gt 0 ] || set -- --drivers host,bridge,macvlan,vxlan,fast --repeat 5
+  exec slipway compare lab.yaml "$@"
 fi
 slipway up lab.yaml
 trap 'slipway down dambreak' EXIT

@@ -36,18 +36,31 @@ pub struct Pending {
 }
 
 /// All of a host, by the node of the server and the address that the knock comes from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AllPending {
     all: Mutex<HashMap<Key, Pending>>,
     changed: Condvar,
+    most: usize,
 }
 
 type Key = (usize, SocketAddr);
 
 impl AllPending {
-    /// Adds one. It is there before its knock is, or the knock would be taken for a connection.
-    pub fn add(&self, node: usize, pending: Pending) {
-        lock(&self.all).insert((node, pending.knocker.address), pending);
+    /// With room for so many at once.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { all: Mutex::default(), changed: Condvar::default(), most }
+    }
+
+    /// Adds one; false where there is no room. It is there before its knock is, or the knock would be taken for a connection.
+    #[must_use]
+    pub fn add(&self, node: usize, pending: Pending) -> bool {
+        let mut all = lock(&self.all);
+        let has_room = all.len() < self.most;
+        if has_room {
+            all.insert((node, pending.knocker.address), pending);
+        }
+        has_room
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.

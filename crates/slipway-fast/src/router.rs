@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::{fmt, io, thread};
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use slipway_sys::notify::Listener;
 use slipway_sys::sockopt::{self, Name};
 
@@ -107,10 +108,13 @@ pub struct Router {
     pub peers: Peers,
     policy: Policy,
     more: More,
+    /// Nodes that more was asked for, until it comes: a program that needs many must not have others asked at its pace.
+    asked_for: Mutex<HashSet<usize>>,
     knockers: Knockers,
     pending: AllPending,
     /// Nodes whose links are under conditions.
     conditioned: Mutex<HashSet<usize>>,
+    first_flow: u64,
     flows: AtomicU64,
     ports: AtomicU16,
 }
@@ -131,6 +135,8 @@ impl Router {
         // Anywhere, so that numbers differ from those that a router before this one gave to connections that live.
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
+        // Of the two highest bits one is another host's, and one the parker's.
+        let first_flow = u64::from_ne_bytes(begin) >> 3;
         let router = Arc::new(Self {
             host,
             places,
@@ -144,11 +150,12 @@ impl Router {
             accepting: Mutex::default(),
             defaults: Defaults::default(),
             doors: Doors::default(),
+            asked_for: Mutex::default(),
             knockers: Knockers::default(),
-            pending: AllPending::default(),
+            pending: AllPending::new(most_pending()),
             conditioned: Mutex::default(),
-            // Of the two highest bits one is another host's, and one the parker's.
-            flows: AtomicU64::new(u64::from_ne_bytes(begin) >> 3),
+            first_flow,
+            flows: AtomicU64::new(first_flow),
             ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
         });
         let parking = Arc::clone(&router);
@@ -187,12 +194,14 @@ impl Router {
     /// Adds a socket to knock with, made in the node's namespace.
     pub fn add_knocker(&self, node: usize, knocker: Knocker) {
         self.knockers.put(node, Arc::new(knocker));
+        lock(&self.asked_for).remove(&node);
     }
 
     /// Forgets a node that has ended.
     pub fn forget(&self, node: usize) {
         self.knockers.forget(node);
         self.doors.forget(node);
+        lock(&self.asked_for).remove(&node);
     }
 
     /// Says which nodes' links are under conditions from now on.
@@ -226,9 +235,14 @@ impl Router {
         self.flows.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether a connection was made by this router or one of another host, and not by one before this one.
+    pub(crate) fn made(&self, flow: u64) -> bool {
+        flow & REMOTE != 0 || (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
+    }
+
     fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
         let knocker = self.knockers.take(node, ipv6);
-        if knocker.is_none() {
+        if knocker.is_none() && lock(&self.asked_for).insert(node) {
             (self.more.0)(node);
         }
         knocker
@@ -254,7 +268,10 @@ impl Router {
         let (server, flow) = (connection.server, connection.flow);
         let knocker = self.knocker(node, server.is_ipv6()).ok_or(Unheard::Failed)?;
         let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
-        self.pending.add(node, pending);
+        if !self.pending.add(node, pending) {
+            self.rest(node, knocker);
+            return Err(Unheard::Failed);
+        }
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
             let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
@@ -341,6 +358,13 @@ impl Router {
             Err(Unheard::Failed) => Err(Refusal::Resources),
         }
     }
+}
+
+/// How many connections may wait to be accepted, of all nodes: each holds a descriptor of the router's, and up to two who knock,
+/// and enough must be left to serve calls with.
+fn most_pending() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 8).unwrap_or(usize::MAX)
 }
 
 /// Makes an end of a pair fit for nodes: no descriptors pass through it, and it holds what a program writes at a time and as much

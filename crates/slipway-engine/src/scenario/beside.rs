@@ -6,10 +6,10 @@ use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sched::CloneFlags;
-use nix::sys::prctl;
-use rustix::process::{Pid, Signal, getpid, getppid, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::process;
 
 use crate::job::JobError;
 
@@ -74,18 +74,15 @@ impl Beside {
     /// Has `work` done in a process of its own, which first has to let go of what only the player may hold.
     pub(super) fn start(alone: SingleThread, bond: Bond, work: impl FnOnce(&mut Teller)) -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
-        let parent = getpid();
+        let player = pidfd_open(getpid(), PidfdFlags::empty())?;
         match clone(alone, CloneFlags::empty())? {
             Cloned::Parent { pid, pidfd } => Ok(Self { pid, pidfd, pipe, unread: Vec::new() }),
             Cloned::Child => {
                 drop(pipe);
                 // A session of its own: Ctrl-C is the player's, who knows what is to end and what is to be awaited.
                 let _ = nix::unistd::setsid();
-                if bond == Bond::Tied {
-                    let _ = prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-                    if getppid() != Some(parent) {
-                        std::process::exit(1);
-                    }
+                if bond == Bond::Tied && process::end_with(player).is_err() {
+                    std::process::exit(1);
                 }
                 work(&mut Teller(writer));
                 std::process::exit(0)
@@ -114,7 +111,7 @@ impl Beside {
             news.push(serde_json::from_slice(&line)?);
         }
         if count == 0 {
-            slipway_sys::process::reap(&self.pidfd)?;
+            process::reap(&self.pidfd)?;
         }
         Ok((news, count == 0))
     }

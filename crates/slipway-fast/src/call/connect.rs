@@ -72,7 +72,8 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address)
     if address == Address::Unspecified {
         return Err(Errno::OPNOTSUPP.into());
     }
-    if note.told {
+    // What a router before this one was about to say may never have been heard: its program calls again.
+    if note.told && call.router.made(note.flow) {
         return Err(Errno::ISCONN.into());
     }
     note.told = true;
@@ -124,7 +125,16 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
         Ok(Verdict::Accepted(ours)) => {
             replace(call, wanted.socket, &ours)?;
             router.counts.taken(path);
-            Ok(Answer::Result(if wanted.nonblocking { Err(Errno::INPROGRESS) } else { Ok(0) }))
+            if wanted.nonblocking {
+                return Ok(Answer::Result(Err(Errno::INPROGRESS)));
+            }
+            // One that a signal interrupts now calls again, and has not been told.
+            if call.tree.listener.answer(call.call.id, Ok(0)).is_err()
+                && let Some(note) = router.notes.of(&ours)?
+            {
+                router.notes.put(&ours, &Note { told: false, ..note })?;
+            }
+            Ok(Answer::Done)
         }
         // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
         Ok(Verdict::Refused) => {

@@ -166,6 +166,29 @@ impl Lab<'_> {
         rows.iter().find(|row| row["name"] == node).expect("the node is listed").clone()
     }
 
+    /// Whether any of its networks is fast.
+    #[track_caller]
+    pub fn is_fast(&self) -> bool {
+        let lab = self.place.json(["inspect", &self.name]);
+        lab["lab"]["networks"].as_array().expect("networks are listed").iter().any(|net| net["driver"] == "fast")
+    }
+
+    /// The routers of its hosts, as `slipway fast status` shows them; none where no network is fast.
+    #[track_caller]
+    pub fn routers(&self) -> Vec<serde_json::Value> {
+        if !self.is_fast() {
+            return Vec::new();
+        }
+        self.place.json(["fast", "status", &self.name])["routers"].as_array().expect("routers are listed").clone()
+    }
+
+    /// Connections on the fast path since its routers started.
+    #[track_caller]
+    pub fn connections(&self) -> u64 {
+        let count = |tally: &serde_json::Value| ["pair", "tcp"].map(|path| tally[path].as_u64().unwrap_or(0));
+        self.routers().iter().flat_map(|router| count(&router["status"]["connections"])).sum()
+    }
+
     /// Takes it down.
     #[track_caller]
     pub fn down(self) {

@@ -306,6 +306,15 @@ void put(int fd, const char *text) {
     if (send(fd, text, strlen(text), MSG_NOSIGNAL) != (ssize_t)strlen(text)) die("send");
 }
 
+void be_told(void) {
+    meet();
+    char byte = 0;
+    int fd = dial("server", 0);
+    outcome("read", read(fd, &byte, 1));
+    say("it said %c", byte);
+    close(fd);
+}
+
 void serve(int count) {
     int listener = listening("server", 0);
     meet();

@@ -91,6 +91,7 @@ void send_byte(const char *what, int fd, char byte);            // and says whet
 void put(int fd, const char *text);                             // sends all of it, or dies
 void read_on(int fd);                                           // one read; says what came
 void serve(int count);                                          // so many clients in turn, each read to its end
+void be_told(void);                                             // connects once both have met, and says which byte comes
 
 // Processes.
 pid_t child(void (*run)(int), int argument);                    // exits with 0 after it

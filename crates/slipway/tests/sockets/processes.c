@@ -1,6 +1,8 @@
 // Programs of every kind that share, pass on and lose their descriptors.
 #include "observer.h"
 
+enum { ACTIVATED = 3 }; // SD_LISTEN_FDS_START
+
 static void connect_and_say(const char *who) {
     int fd = stream("server");
     outcome("connect", connected(fd, "server", 0));
@@ -22,6 +24,11 @@ int helper(int count, char **words) {
         int fd = opened("accept", accept(STDIN_FILENO, NULL, NULL));
         show_names("accepted", fd);
         send_byte("the executed program", fd, 'i');
+    } else if (strcmp(words[1], "--serve-activated") == 0) {
+        const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+        if (!pid || atoi(pid) != getpid() || !fds || atoi(fds) != 1) die("find what it was given");
+        int fd = opened("accept", accept(ACTIVATED, NULL, NULL));
+        send_byte("the service", fd, 's');
     }
     return 0;
 }
@@ -169,19 +176,33 @@ static void hand_over_listener(int listener) {
     die("execute");
 }
 static void standard_input(void) {
-    if (!serving) {
-        meet();
-        char byte = 0;
-        int fd = dial("server", 0);
-        outcome("read", read(fd, &byte, 1));
-        say("it said %c", byte);
-        return;
-    }
+    if (!serving) return be_told();
     int listener = listening("server", 0);
     pid_t pid = child(hand_over_listener, listener);
     close(listener);
     meet();
     reap("the program", pid);
+}
+
+// A service that is started when a client has come, as systemd does (sd_listen_fds(3)): it accepts from a listener that
+// somebody else goes on holding.
+static void activate(int listener) {
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    if (listener != ACTIVATED && dup2(listener, ACTIVATED) != ACTIVATED) die("have the listener there");
+    setenv("LISTEN_PID", pid, 1), setenv("LISTEN_FDS", "1", 1);
+    execl(self(), self(), "--serve-activated", NULL);
+    die("execute");
+}
+static void activated(void) {
+    if (!serving) return be_told(), be_told();
+    int listener = listening("server", 0);
+    for (int i = 0; i < 2; i++) {
+        meet();
+        say("poll: %s", ready(listener, POLLIN, -1));
+        reap("the service", child(activate, listener));
+        say("poll afterwards: %s", ready(listener, POLLIN, 0));
+    }
 }
 
 static void leave_a_grandchild(int fd) {
@@ -264,6 +285,7 @@ const struct scenario processes[] = {
     {"own-descriptors", own_descriptors},
     {"in-parallel", in_parallel},
     {"standard-input", standard_input},
+    {"activated", activated},
     {"orphaned", orphaned},
     {"no-descriptors", no_descriptors},
     {"killed", killed},

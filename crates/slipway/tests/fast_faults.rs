@@ -1,0 +1,394 @@
+//! What programs on the fast path see of failures: of routers, of nodes, of the wire between hosts, of what the kernel has no
+//! more of. And that nothing is left of connections, however many. Needs root and the packages of `scripts/setup.sh test`.
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use common::{Lab, Place, await_that, told};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A lab in which `srv` gives back what it is sent (`fast_faults/*.py`), `a` is on its host, and `b` on another.
+#[track_caller]
+fn lab<'a>(place: &'a Place, name: &str, network: &str) -> Lab<'a> {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fast_faults");
+    let mounts = format!("mounts: [\"{}:/opt/test:ro\"]", programs.display());
+    let servers = "iperf3 -s -p 5201 & iperf3 -s -p 5202 & redis-server --bind '*' '-::*' --protected-mode no --save '' --dir /scratch & exec python3 /opt/test/mirror.py";
+    let text = format!(
+        "hosts: 2
+networks: {{net: {network}}}
+nodes:
+  srv: {{host: host1, command: [sh, -c, \"{servers}\"], {mounts}}}
+  a: {{host: host1, {mounts}}}
+  b: {{host: host2, {mounts}}}
+"
+    );
+    let lab = place.up(name, &text);
+    listens(&lab);
+    lab
+}
+
+/// Waits for the servers of `srv`, without a connection.
+#[track_caller]
+fn listens(lab: &Lab<'_>) {
+    await_that("the servers listen", || {
+        let sockets = lab.exec("srv", ["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+        let listening = |port: u16| {
+            let port = format!(":{port:04X}");
+            sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|words| {
+                words.get(1).is_some_and(|own| own.ends_with(&port)) && words.get(3).is_some_and(|state| *state == "0A")
+            })
+        };
+        [5000, 5201, 5202, 6379].into_iter().all(listening)
+    });
+}
+
+/// A program of a node that says something again and again.
+struct Talker {
+    child: Child,
+    said: PathBuf,
+    /// Lines with this word tell of progress.
+    word: &'static str,
+}
+
+impl Talker {
+    /// Starts it, and waits until it makes progress.
+    #[track_caller]
+    fn start(lab: &Lab<'_>, node: &str, script: &str, word: &'static str) -> Self {
+        let said = lab.place.path().join(format!("said-{}", rand::random::<u64>()));
+        let file = File::create(&said).expect("made");
+        let mut command = lab.program(node, ["sh", "-c", &format!("exec 2>&1; {script}")]);
+        let child = command.stdout(file).spawn().expect("slipway can be started");
+        let mut talker = Self { child, said, word };
+        talker.has_said(1);
+        talker
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.said).expect("it is there")).into_owned()
+    }
+
+    fn progress(&self) -> usize {
+        self.text().lines().filter(|line| line.contains(self.word)).count()
+    }
+
+    #[track_caller]
+    fn has_said(&mut self, lines: usize) {
+        await_that("it goes on", || {
+            let ended = self.child.try_wait().expect("looked at");
+            assert!(ended.is_none(), "it ended: {}", self.text());
+            self.progress() >= lines
+        });
+    }
+
+    /// Waits for more of it. The next line may be about what came before.
+    #[track_caller]
+    fn goes_on(&mut self) {
+        self.has_said(self.progress() + 2);
+    }
+
+    /// Waits for its end, and gives its last line.
+    #[track_caller]
+    fn ends(mut self) -> String {
+        await_that("it ends", || self.child.try_wait().expect("looked at").is_some());
+        self.text().lines().last().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Talker {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The process of each host's router.
+#[track_caller]
+fn routers(lab: &Lab<'_>) -> Vec<Pid> {
+    let number = |router: &Value| Pid::from_raw(i32::try_from(router["pid"].as_i64()?).ok()?);
+    lab.routers().iter().filter_map(number).collect()
+}
+
+/// Waits until routers run, and others than these.
+#[track_caller]
+fn replaced(lab: &Lab<'_>, old: &[Pid]) {
+    await_that("the routers are replaced", || {
+        let now = routers(lab);
+        now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
+    });
+}
+
+/// What became of routers.
+#[track_caller]
+fn log(lab: &Lab<'_>) -> String {
+    let log = lab.place.path().join("state").join(&lab.name).join("fast.log");
+    fs::read_to_string(log).expect("it is kept")
+}
+
+/// Kills the routers so many times. `meanwhile` is called whenever others are there.
+#[track_caller]
+fn routers_die(lab: &Lab<'_>, times: usize, mut meanwhile: impl FnMut()) {
+    for _ in 0..times {
+        let old = routers(lab);
+        for &pid in &old {
+            kill_process(pid, Signal::KILL).expect("it runs");
+        }
+        replaced(lab, &old);
+        meanwhile();
+    }
+    let log = log(lab);
+    let count = |words: &str| log.matches(words).count();
+    assert_eq!(count("; programs' calls wait for another"), 2 * times, "{log}");
+    assert_eq!(count(": runs as process "), 2 * times + 2, "{log}");
+}
+
+#[test]
+fn streams_do_not_notice_that_routers_die() {
+    let place = Place::new();
+    let lab = lab(&place, "streams", "fast");
+    let commands = "while sleep 0.01; do echo incr x; done | redis-cli -h srv";
+    let received = || lab.exec("srv", ["sh", "-c", "redis-cli info stats | grep total_connections_received"]);
+    let mut streams: Vec<Talker> = ["a", "b"]
+        .into_iter()
+        .zip(["-p 5201", "-p 5202 -R"])
+        .flat_map(|(node, options)| {
+            let iperf = format!("exec iperf3 -c srv -t 0 -i 0.1 --forceflush {options}");
+            [
+                Talker::start(&lab, node, "exec python3 /opt/test/stream.py srv", "the same came back"),
+                Talker::start(&lab, node, &iperf, "bits/sec"),
+                Talker::start(&lab, node, commands, ""),
+            ]
+        })
+        .collect();
+    assert!(lab.connections() > 6, "they are on the fast path");
+    let before = received();
+    routers_die(&lab, 3, || streams.iter_mut().for_each(Talker::goes_on));
+    assert_eq!(lab.connections(), 0, "no stream was made anew: another router counts from nothing");
+    // Each look at it is a connection.
+    let number = |text: &str| text.trim().rsplit(':').next().and_then(|number| number.parse::<u32>().ok());
+    assert_eq!(number(&received()), number(&before).map(|count| count + 1));
+}
+
+/// A call that the old router had taken is made again, and one that comes meanwhile waits. Only what waited to be accepted,
+/// which is at most one connection of each caller, ends with the router.
+#[test]
+fn no_call_fails_while_routers_are_replaced() {
+    let place = Place::new();
+    let lab = lab(&place, "calls", "fast");
+    let mut callers: Vec<Talker> = ["a", "a", "b", "b"]
+        .map(|node| Talker::start(&lab, node, "exec python3 /opt/test/calls.py srv", "a hundred calls"))
+        .into();
+    routers_die(&lab, 5, || callers.iter_mut().for_each(Talker::goes_on));
+    assert!(lab.connections() > 0, "they are on the fast path again");
+    for caller in &callers {
+        let lost = caller.text().matches("before its time").count();
+        assert!(lost <= 5, "{lost} connections ended");
+    }
+}
+
+#[test]
+fn peers_of_a_killed_node_see_the_end() {
+    for (network, client) in [("bridge", "a"), ("fast", "a"), ("fast", "b")] {
+        let place = Place::new();
+        let lab = lab(&place, "ended", network);
+        let mut stream = Talker::start(&lab, client, "exec python3 /opt/test/stream.py srv", "the same came back");
+        stream.goes_on();
+        place.run(["kill", &lab.name, "srv"]);
+        let last = stream.ends();
+        let ends = ["ConnectionResetError", "BrokenPipeError", "EOFError"].map(|end| format!("ended: {end}"));
+        assert!(ends.contains(&last), "{network}, {client}: {last}");
+
+        place.run(["start", &lab.name, "srv"]);
+        listens(&lab);
+        let before = lab.connections();
+        let mut stream = Talker::start(&lab, client, "exec python3 /opt/test/stream.py srv", "the same came back");
+        stream.goes_on();
+        assert_eq!(lab.connections() > before, lab.is_fast(), "{network}, {client}");
+        let threads = || lab.exec("srv", ["ps", "-C", "python3", "-o", "nlwp="]).trim().to_owned();
+        assert_eq!(threads(), "2", "one accepts, one serves");
+        place.run(["kill", &lab.name, client]);
+        await_that("the server hears that its client is gone", || threads() == "1");
+    }
+}
+
+/// As with any wire: what is under way waits and goes on afterwards, and nobody is told anything.
+#[test]
+fn a_cut_between_hosts_is_a_pause() {
+    let place = Place::new();
+    let lab = lab(&place, "wire", "fast");
+    let mut stream = Talker::start(&lab, "b", "exec python3 /opt/test/stream.py srv", "the same came back");
+    let mut beside = Talker::start(&lab, "a", "exec python3 /opt/test/stream.py srv", "the same came back");
+    // The second host's router is in the host's network.
+    let host2 = routers(&lab)[1].as_raw_nonzero().to_string();
+    let set = |state| {
+        let words = ["--target", &host2, "--net", "ip", "link", "set", "uplink", state];
+        let output = Command::new("nsenter").args(words).output().expect("util-linux and iproute2 are installed");
+        assert!(output.status.success(), "{}", told(&output));
+    };
+    set("down");
+    let call = "import socket; socket.create_connection(('srv', 5000), timeout=2)";
+    let output = lab.program("b", ["python3", "-c", call]).output().expect("started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("timed out") || said.contains("No route to host"), "{}", told(&output));
+    beside.goes_on();
+    set("up");
+    stream.goes_on();
+    let before = lab.connections();
+    await_that("new connections are fast again", || {
+        lab.exec("b", ["python3", "/opt/test/calls.py", "srv", "1"]);
+        lab.connections() > before
+    });
+}
+
+/// A number of a process, as `/proc/PID/status` has it.
+#[track_caller]
+fn status(pid: Pid, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says so");
+    line.split_whitespace().find_map(|word| word.parse().ok()).expect("a number")
+}
+
+fn descriptors(pid: Pid) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("it runs").count()
+}
+
+/// Has the kernel refuse a process more of something, until it is told otherwise.
+#[track_caller]
+fn limit(pid: Pid, resource: &str, most: &str) {
+    let words = ["--pid".to_owned(), pid.as_raw_nonzero().to_string(), format!("--{resource}={most}:")];
+    let output = Command::new("prlimit").args(words).output().expect("util-linux is installed");
+    assert!(output.status.success(), "{}", told(&output));
+}
+
+/// What waits to be accepted is held by the router, which keeps descriptors back to serve calls with.
+#[test]
+fn a_router_with_few_descriptors_leaves_connections_to_the_network_beneath() {
+    let place = Place::new();
+    let lab = lab(&place, "few", "fast");
+    place.run(["down", &lab.name]);
+    let mut up = Command::new("prlimit");
+    place.furnish(&mut up);
+    up.args(["--nofile=2000", env!("CARGO_BIN_EXE_slipway"), "up", "few.yaml"]);
+    let output = up.output().expect("util-linux is installed");
+    assert!(output.status.success(), "{}", told(&output));
+    listens(&lab);
+    for client in ["a", "b"] {
+        let (routers_before, before) = (routers(&lab), lab.connections());
+        // Nobody accepts.
+        place.run(["freeze", &lab.name, "srv"]);
+        let together = Talker::start(&lab, client, "exec python3 /opt/test/together.py srv 600", "all are connected");
+        place.run(["thaw", &lab.name, "srv"]);
+        assert_eq!(together.ends(), "all are served", "{client}: {}", log(&lab));
+        let native = |router: &Value| router["status"]["connections"]["native"]["exhausted"].as_u64();
+        let exhausted: u64 = lab.routers().iter().filter_map(native).sum();
+        assert!(exhausted > 0 && lab.connections() > before, "{client}: some of each: {:?}", lab.routers());
+        let before = lab.connections();
+        lab.exec(client, ["python3", "/opt/test/calls.py", "srv", "10"]);
+        assert!(lab.connections() >= before + 10, "{client}: there is room again");
+        assert_eq!(routers(&lab), routers_before, "{client}: they are the same ones");
+    }
+}
+
+/// It ends, and another does what it could not.
+#[test]
+fn a_router_without_memory_is_replaced() {
+    let place = Place::new();
+    let lab = lab(&place, "memory", "fast");
+    let mut stream = Talker::start(&lab, "a", "exec python3 /opt/test/stream.py srv", "the same came back");
+    let old = routers(&lab);
+    limit(old[0], "as", &(status(old[0], "VmSize:") * 1024).to_string());
+    // Every tree of programs takes it a thread, and a thread takes memory.
+    let callers: Vec<Talker> =
+        (0..8).map(|_| Talker::start(&lab, "a", "exec python3 /opt/test/calls.py srv", "a hundred calls")).collect();
+    assert!(!routers(&lab).contains(&old[0]), "another does it");
+    drop(callers);
+    stream.goes_on();
+}
+
+/// What there is of a lab's routers and of its sockets, but for connections between routers that are ready.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    /// Of the routers and the anchor.
+    descriptors: u64,
+    threads: Vec<u64>,
+    /// In the networks of hosts and of nodes: sockets of TCP that somebody has, and unix sockets.
+    tcp: u64,
+    unix: usize,
+    /// Trees of programs that are heard, and so filters.
+    listeners: Vec<Value>,
+}
+
+impl Held {
+    fn of(lab: &Lab<'_>) -> Self {
+        let routers = routers(lab);
+        let anchor = lab.place.json(["inspect", &lab.name])["state"]["anchor"]["pid"].clone();
+        let pid = |value: &Value| Pid::from_raw(i32::try_from(value.as_i64().expect("a pid")).expect("small"));
+        let nodes = ["srv", "a", "b"].map(|node| pid(&lab.row(node)["pid"]).expect("it runs"));
+        let all = routers.iter().copied().chain(pid(&anchor));
+        let net = |pid: Pid, file: &str| {
+            fs::read_to_string(format!("/proc/{}/net/{file}", pid.as_raw_nonzero())).expect("it runs")
+        };
+        let tcp = |pid: Pid| -> u64 {
+            let stat = net(pid, "sockstat");
+            let line = stat.lines().find_map(|line| line.strip_prefix("TCP: inuse ")).expect("TCP is counted");
+            line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        let networks: Vec<Pid> = routers.iter().copied().chain(nodes).collect();
+        let reports = lab.routers();
+        let peers = reports.iter().flat_map(|router| router["status"]["peers"].as_array().expect("a list"));
+        // Each has two ends.
+        let ready: u64 = peers.map(|peer| peer["ready"].as_u64().expect("a number") * 2).sum();
+        Self {
+            descriptors: (all.map(descriptors).sum::<usize>() as u64).saturating_sub(ready),
+            threads: routers.iter().map(|&pid| status(pid, "Threads:")).collect(),
+            tcp: networks.iter().map(|&pid| tcp(pid)).sum::<u64>().saturating_sub(ready),
+            unix: networks.iter().map(|&pid| net(pid, "unix").lines().count()).sum(),
+            listeners: reports.iter().map(|router| router["listeners"].clone()).collect(),
+        }
+    }
+}
+
+/// So many connections on each path, and nothing is left of them.
+fn nothing_is_left(connections: usize) {
+    let place = Place::new();
+    let lab = lab(&place, "left", "fast");
+    let call = |count: usize| {
+        for client in ["a", "b"] {
+            let said = lab.exec(client, ["python3", "/opt/test/calls.py", "srv", &count.to_string()]);
+            assert!(!said.contains("before its time"), "{said}");
+        }
+    };
+    // What is kept ready is there by then.
+    call(500);
+    let memory = || routers(&lab).iter().map(|&pid| status(pid, "RssAnon:")).collect::<Vec<_>>();
+    let (held, used, made) = (Held::of(&lab), memory(), lab.connections());
+    for part in 1..=4 {
+        call(connections / 4);
+        let mut now = Held::of(&lab);
+        await_that(&format!("after part {part} it is as before: {held:?}, now {now:?}"), || {
+            now = Held::of(&lab);
+            now == held
+        });
+    }
+    // Those between hosts are counted on both.
+    assert_eq!(lab.connections() - made, 3 * connections as u64, "all were fast");
+    let more = memory().iter().zip(used).map(|(now, before)| now.saturating_sub(before)).max().expect("routers");
+    println!("after {connections} connections on each path the routers have {:?} KiB, {more} KiB more", memory());
+    assert!(more < 1024, "{more} KiB more than before");
+    assert!(memory().iter().all(|kib| *kib < 20 * 1024), "a router is small: {:?} KiB", memory());
+}
+
+#[test]
+fn nothing_is_left_of_connections() {
+    nothing_is_left(2_000);
+}
+
+#[test]
+#[ignore = "takes minutes; `make test-long` runs it"]
+fn nothing_is_left_of_a_hundred_thousand_connections() {
+    nothing_is_left(50_000);
+}
