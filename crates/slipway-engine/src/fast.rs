@@ -6,6 +6,8 @@
 //! router that died is replaced; the new one gets them all.
 
 mod explain;
+mod flows;
+pub mod metrics;
 mod process;
 mod routers;
 mod setup;
@@ -13,12 +15,15 @@ mod setup;
 use std::io;
 
 pub use explain::{Socket, Way};
+pub use flows::Connection;
 use serde::{Deserialize, Serialize};
-pub use slipway_fast::counts::Tally;
+pub use slipway_fast::counts::{Between, Tally};
+pub use slipway_fast::note::Path;
 pub use slipway_fast::reason::Reason;
 pub use slipway_fast::status::{Peer, Status};
 
 pub(crate) use explain::explain;
+pub(crate) use flows::flows;
 pub(crate) use routers::{Event, Near, Routers};
 
 /// A router, as its anchor sees it.

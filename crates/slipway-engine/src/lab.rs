@@ -21,7 +21,7 @@ pub use down::{DownError, Removed, down, leftovers};
 pub use limits::{Resources, undo};
 pub use up::{Progress, UpError, up};
 
-use crate::anchor::control::{self, Answer, Request};
+use crate::anchor::control::{self, Answer, Reply, Request};
 use crate::state::{LabDir, NodeStatus, State, StateError, StateRoot};
 
 /// Something asked of a running lab that did not happen.
@@ -217,8 +217,15 @@ impl Running {
     }
 
     fn ask(&self, request: &Request) -> Result<(), LabError> {
-        match control::ask(&self.dir.control(), request).map_err(|source| self.anchor_error(source))? {
-            Answer::Done => Ok(()),
+        self.ended_by(request).map(drop)
+    }
+
+    /// As [`ask`](Self::ask); gives how many fast connections ended with it.
+    fn ended_by(&self, request: &Request) -> Result<u64, LabError> {
+        let Reply { answer, ended, .. } =
+            control::ask(&self.dir.control(), request).map_err(|source| self.anchor_error(source))?;
+        match answer {
+            Answer::Done => Ok(ended),
             Answer::Failed(account) => Err(LabError::Refused(account)),
         }
     }

@@ -35,6 +35,8 @@ pub enum Order<F = OwnedFd> {
     Listener {
         /// Index of the node in the lab.
         node: usize,
+        /// The PID namespace that its programs are in, by its inode.
+        namespace: u64,
         /// Of the filter that they run under.
         listener: F,
     },
@@ -46,7 +48,18 @@ pub enum Order<F = OwnedFd> {
         sockets: Vec<F>,
     },
     /// The nodes whose links are under conditions from now on, and no others: what they connect stays on the container network.
+    /// Answered by [`Report::Heeded`].
     Conditions {
+        /// Indices in the lab.
+        nodes: Vec<usize>,
+    },
+    /// These nodes end without a word: what waits for their programs does not hear of it.
+    Silence {
+        /// Indices in the lab.
+        nodes: Vec<usize>,
+    },
+    /// They start anew: what waited for them ends.
+    Wake {
         /// Indices in the lab.
         nodes: Vec<usize>,
     },
@@ -67,6 +80,8 @@ pub enum Report {
     Ready,
     /// It ends, for this reason.
     Failed(String),
+    /// What is admitted has changed as it was ordered: nothing else is handed out any more, but for what is ended at once.
+    Heeded,
     /// A node has had all its knockers out at once.
     MoreKnockers {
         /// Index of the node in the lab.
@@ -105,9 +120,11 @@ impl From<Malformed> for io::Error {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Words {
-    Listener { node: usize },
+    Listener { node: usize, namespace: u64 },
     Knockers { node: usize },
     Conditions { nodes: Vec<usize> },
+    Silence { nodes: Vec<usize> },
+    Wake { nodes: Vec<usize> },
     Forget { nodes: Vec<usize> },
     Status,
 }
@@ -120,12 +137,14 @@ impl Order {
     pub fn read(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Result<Self, Malformed> {
         let count = descriptors.len();
         let order = match serde_json::from_slice(bytes)? {
-            Words::Listener { node } => {
+            Words::Listener { node, namespace } => {
                 let listener = descriptors.pop().ok_or(Malformed::Descriptors(0))?;
-                Self::Listener { node, listener }
+                Self::Listener { node, namespace, listener }
             }
             Words::Knockers { node } => Self::Knockers { node, sockets: std::mem::take(&mut descriptors) },
             Words::Conditions { nodes } => Self::Conditions { nodes },
+            Words::Silence { nodes } => Self::Silence { nodes },
+            Words::Wake { nodes } => Self::Wake { nodes },
             Words::Forget { nodes } => Self::Forget { nodes },
             Words::Status => Self::Status,
         };
@@ -136,9 +155,11 @@ impl Order {
 impl<F: AsFd> Order<F> {
     fn words(&self) -> Words {
         match self {
-            Self::Listener { node, .. } => Words::Listener { node: *node },
+            Self::Listener { node, namespace, .. } => Words::Listener { node: *node, namespace: *namespace },
             Self::Knockers { node, .. } => Words::Knockers { node: *node },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
+            Self::Silence { nodes } => Words::Silence { nodes: nodes.clone() },
+            Self::Wake { nodes } => Words::Wake { nodes: nodes.clone() },
             Self::Forget { nodes } => Words::Forget { nodes: nodes.clone() },
             Self::Status => Words::Status,
         }
@@ -148,7 +169,9 @@ impl<F: AsFd> Order<F> {
         match self {
             Self::Listener { listener, .. } => vec![listener.as_fd()],
             Self::Knockers { sockets, .. } => sockets.iter().map(AsFd::as_fd).collect(),
-            Self::Conditions { .. } | Self::Forget { .. } | Self::Status => Vec::new(),
+            Self::Conditions { .. } | Self::Silence { .. } | Self::Wake { .. } | Self::Forget { .. } | Self::Status => {
+                Vec::new()
+            }
         }
     }
 }
@@ -185,6 +208,20 @@ impl AnchorEnd {
     /// As `sendmsg(2)`; `EPIPE` where the router is gone.
     pub fn order<F: AsFd>(&self, order: &Order<F>) -> io::Result<()> {
         send(&self.0, &serde_json::to_vec(&order.words())?, &order.descriptors())
+    }
+
+    /// Gives an order that changes what is admitted, and waits until it holds. What is reported meanwhile is given to `other`.
+    ///
+    /// # Errors
+    /// As [`order`](Self::order) and [`hear`](Self::hear); `BrokenPipe` where the router is gone.
+    pub fn have_heeded(&self, order: &Order, mut other: impl FnMut(Report)) -> io::Result<()> {
+        self.order(order)?;
+        loop {
+            match self.hear()?.ok_or(io::ErrorKind::BrokenPipe)? {
+                Report::Heeded => return Ok(()),
+                report => other(report),
+            }
+        }
     }
 
     /// Waits for a report. `None` where the router is gone.
@@ -336,11 +373,11 @@ mod tests {
     fn orders_arrive_with_their_descriptors() {
         let (anchor, router) = pair().expect("a pair");
         let null = null();
-        anchor.order(&Order::Listener { node: 7, listener: null.as_fd() }).expect("sent");
+        anchor.order(&Order::Listener { node: 7, namespace: 8, listener: null.as_fd() }).expect("sent");
         anchor.order(&Order::Knockers { node: 7, sockets: vec![null.as_fd(); MOST] }).expect("sent");
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
-        assert!(matches!(hear(), Order::Listener { node: 7, .. }));
+        assert!(matches!(hear(), Order::Listener { node: 7, namespace: 8, .. }));
         assert!(matches!(hear(), Order::Knockers { node: 7, sockets } if sockets.len() == MOST));
         assert!(matches!(hear(), Order::Conditions { nodes } if nodes.len() == 10_000));
         drop(anchor);
@@ -366,10 +403,10 @@ mod tests {
     #[test]
     fn a_listener_needs_a_descriptor_and_others_take_none() {
         let read = |text: &str, count: usize| Order::read(text.as_bytes(), (0..count).map(|_| null()).collect());
-        assert!(matches!(read(r#"{"listener":{"node":1}}"#, 0), Err(Malformed::Descriptors(0))));
-        assert!(matches!(read(r#"{"listener":{"node":1}}"#, 2), Err(Malformed::Descriptors(2))));
+        assert!(matches!(read(r#"{"listener":{"node":1,"namespace":2}}"#, 0), Err(Malformed::Descriptors(0))));
+        assert!(matches!(read(r#"{"listener":{"node":1,"namespace":2}}"#, 2), Err(Malformed::Descriptors(2))));
         assert!(matches!(read(r#""status""#, 1), Err(Malformed::Descriptors(1))));
-        assert!(read(r#"{"listener":{"node":-1}}"#, 1).is_err());
+        assert!(read(r#"{"listener":{"node":-1,"namespace":2}}"#, 1).is_err());
     }
 
     proptest! {

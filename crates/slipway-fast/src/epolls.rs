@@ -15,6 +15,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use slipway_sys::clone::close_all_but;
 use slipway_sys::notify::Caller;
 
+use crate::walk;
+
 /// So many threads' instances are remembered; then all are looked up again.
 const REMEMBERED: usize = 1024;
 
@@ -80,13 +82,8 @@ impl Epolls {
 }
 
 fn find(tid: i32) -> io::Result<Vec<i32>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
-        let entry = entry?;
-        let is_epoll = fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[eventpoll]");
-        found.extend(entry.file_name().to_str().filter(|_| is_epoll).and_then(|name| name.parse::<i32>().ok()));
-    }
-    Ok(found)
+    let all = walk::descriptors(tid)?.into_iter();
+    Ok(all.filter(|(_, name)| name == "anon_inode:[eventpoll]").map(|(number, _)| number).collect())
 }
 
 /// A line of an instance's `/proc/PID/fdinfo` (`ep_show_fdinfo`, `fs/eventpoll.c`):

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
+use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::SocketStorage;
 
 use crate::personality::Options;
@@ -19,8 +20,12 @@ const VERSION: u8 = 1;
 /// The first byte on a socket of the program's own that is no more as it was made.
 const CHANGED: u8 = 2;
 
+/// Marks the numbers that other hosts' routers give to connections, so that they are none of the own.
+pub(crate) const REMOTE: u64 = 1 << 62;
+
 /// What data passes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Path {
     /// A pair of `unix(7)` sockets.
     Pair,
@@ -39,12 +44,23 @@ pub enum Written {
     Note(Note),
 }
 
+/// Which end of a connection a socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one that connected.
+    Client,
+    /// The one that was accepted.
+    Server,
+}
+
 /// What is known of a socket that was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// What data passes through.
     pub path: Path,
-    /// Both ends of a connection have this number.
+    /// Which end it is.
+    pub role: Role,
+    /// Both ends of a connection have this number, but for a mark at the server's where that is on another host.
     pub flow: u64,
     /// What `getsockname(2)` says, in the form of the program's socket (mapped, where that is of IPv6).
     pub local: SocketAddr,
@@ -57,12 +73,18 @@ pub struct Note {
 }
 
 impl Note {
+    /// The connection's number, at both ends the same.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.flow & !REMOTE
+    }
+
     fn write(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
         bytes[1] = u8::from(self.path == Path::Tcp);
         bytes[2] = u8::from(self.local.is_ipv6());
-        bytes[3] = u8::from(self.told);
+        bytes[3] = u8::from(self.told) | u8::from(self.role == Role::Server) << 1;
         bytes[4..12].copy_from_slice(&self.flow.to_ne_bytes());
         put(&mut bytes[12..30], self.local);
         put(&mut bytes[30..48], self.peer);
@@ -70,7 +92,9 @@ impl Note {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    /// Reads what was written on a socket; `None` for what is no note.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         if bytes[0] != VERSION {
             return None;
@@ -78,10 +102,11 @@ impl Note {
         let ipv6 = bytes[2] == 1;
         Some(Self {
             path: if bytes[1] == 1 { Path::Tcp } else { Path::Pair },
+            role: if bytes[3] & 2 == 2 { Role::Server } else { Role::Client },
             flow: u64::from_ne_bytes(*bytes[4..].first_chunk()?),
             local: take(&bytes[12..30], ipv6)?,
             peer: take(&bytes[30..48], ipv6)?,
-            told: bytes[3] == 1,
+            told: bytes[3] & 1 == 1,
             options: Options::read(&bytes[48..]),
         })
     }
@@ -124,6 +149,12 @@ impl Notes {
         Ok(Note::read(&bytes).map_or(Written::Changed, Written::Note))
     }
 
+    /// Where they are.
+    #[must_use]
+    pub fn storage(&self) -> &SocketStorage {
+        &self.0
+    }
+
     /// The note on a socket; `None` where the router did not hand it out.
     ///
     /// # Errors
@@ -162,13 +193,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_note_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, told: bool) {
+        fn a_note_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, told: bool, server: bool) {
             let [local, peer] = if six {
                 [SocketAddr::from((ip, local.port())), SocketAddr::from((ip, port))]
             } else {
                 [local.into(), SocketAddr::from((*local.ip(), port))]
             };
-            let note = Note { path: Path::Pair, flow, local, peer, told, options: Options::default() };
+            let role = if server { Role::Server } else { Role::Client };
+            let note = Note { path: Path::Pair, role, flow, local, peer, told, options: Options::default() };
             prop_assert_eq!(Note::read(&note.write()), Some(note));
         }
 

@@ -1,11 +1,13 @@
 //! A program's own socket, once another has taken its place: does somebody have it still, by another number?
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+use crate::walk;
 
 /// Tells of one socket after another whether anybody has it.
 #[derive(Debug)]
@@ -52,12 +54,6 @@ impl Originals {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn numbers(tid: i32, inode: u64) -> io::Result<Vec<i32>> {
-    let is_it = format!("socket:[{inode}]");
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
-        let entry = entry?;
-        let same = fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == is_it.as_str());
-        numbers.extend(entry.file_name().to_str().filter(|_| same).and_then(|name| name.parse::<i32>().ok()));
-    }
-    Ok(numbers)
+    let is_it = |name: &OsStr| walk::socket_inode(name) == Some(inode);
+    Ok(walk::descriptors(tid)?.into_iter().filter(|(_, name)| is_it(name)).map(|(number, _)| number).collect())
 }

@@ -12,8 +12,8 @@ use crate::sync::{lock, whole};
 /// A connection on its way to a server's program.
 #[derive(Debug)]
 pub struct Connection {
-    /// The server's end; `None` for the moment that the other host's router is being told in.
-    pub end: Option<OwnedFd>,
+    /// The server's end.
+    pub end: End,
     /// What it is; `None` for a connection of the container network that its program had no descriptor for.
     pub path: Option<Path>,
     /// Its number.
@@ -33,6 +33,17 @@ pub struct Pending {
     pub since: u64,
     /// Who knocks for it.
     pub knocker: Arc<Knocker>,
+}
+
+/// The server's end of a connection that waits.
+#[derive(Debug)]
+pub enum End {
+    /// The other host's router is being told.
+    Awaited,
+    /// It is here.
+    There(OwnedFd),
+    /// The other host's router has gone away meanwhile.
+    Gone,
 }
 
 /// All of a host, by the node of the server and the address that the knock comes from.
@@ -67,7 +78,7 @@ impl AllPending {
     pub fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut all = lock(&self.all);
-        while all.get(&key)?.connection.end.is_none() {
+        while matches!(all.get(&key)?.connection.end, End::Awaited) {
             all = whole(self.changed.wait(all));
         }
         all.remove(&key)
@@ -97,6 +108,12 @@ impl AllPending {
         drop(all);
         self.changed.notify_all();
         pending
+    }
+
+    /// Drops all that wait for this node's programs.
+    pub fn drop_all_of(&self, node: usize) {
+        lock(&self.all).retain(|(of, _), _| *of != node);
+        self.changed.notify_all();
     }
 
     /// Where the connection of this number waits.

@@ -39,6 +39,21 @@ impl Reason {
         Self::Exhausted,
     ];
 
+    /// As it is written in records and metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotTcp => "not-tcp",
+            Self::NotANode => "not-a-node",
+            Self::NoRouter => "no-router",
+            Self::Conditions => "conditions",
+            Self::Policy => "policy",
+            Self::Backlog => "backlog",
+            Self::Asynchronous => "asynchronous",
+            Self::Exhausted => "exhausted",
+        }
+    }
+
     /// For people.
     #[must_use]
     pub fn account(self) -> &'static str {
@@ -58,5 +73,17 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.account())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_records() {
+        for reason in Reason::ALL {
+            assert_eq!(serde_json::to_value(reason).expect("plain"), reason.word());
+        }
     }
 }

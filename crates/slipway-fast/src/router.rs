@@ -4,7 +4,7 @@
 //! then runs on that program's processor (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`): a call costs two switches and no wake-up of
 //! another core. Threads share little: what they know of sockets is written on the sockets.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -25,15 +25,17 @@ use crate::doors::Doors;
 use crate::epolls::Registrar;
 use crate::filter::SO_PASSRIGHTS;
 use crate::knock::{Knocker, Knockers};
-use crate::note::{Notes, Path};
+use crate::note::{Notes, Path, REMOTE};
 use crate::park::Parker;
 use crate::peers::Peers;
-use crate::pending::{AllPending, Connection, Pending};
+use crate::pending::{AllPending, Connection, End, Pending};
 use crate::places::{Place, Places};
 use crate::policy::{Decision, Policy};
 use crate::reason::Reason;
+use crate::revoke::cut;
 use crate::sync::lock;
 use crate::tree::Tree;
+use crate::walk;
 
 const PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: SO_PASSRIGHTS };
 
@@ -47,11 +49,18 @@ const SEND_BUFFER: i32 = 300 * 1024;
 /// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 32768..61000;
 
-/// Marks the numbers that other hosts' routers give to connections, so that they are none of this one's.
-const REMOTE: u64 = 1 << 62;
-
 /// A thread that serves a tree of programs needs little.
 const STACK_BYTES: usize = 128 * 1024;
+
+/// That a connection may take the fast path, as things stood at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admission {
+    client: usize,
+    server: Place,
+    port: u16,
+    /// The state that this is about ([`Router::changes`]).
+    state: u64,
+}
 
 /// Why nobody heard of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,9 +121,15 @@ pub struct Router {
     asked_for: Mutex<HashSet<usize>>,
     knockers: Knockers,
     pending: AllPending,
+    /// The PID namespace of each node.
+    namespaces: Mutex<HashMap<usize, u64>>,
+    /// Nodes that have ended without a word.
+    silent: Mutex<HashSet<usize>>,
     /// Nodes whose links are under conditions.
     conditioned: Mutex<HashSet<usize>>,
     first_flow: u64,
+    /// How often what is admitted has changed.
+    changes: AtomicU64,
     flows: AtomicU64,
     ports: AtomicU16,
 }
@@ -153,8 +168,11 @@ impl Router {
             asked_for: Mutex::default(),
             knockers: Knockers::default(),
             pending: AllPending::new(most_pending()),
+            namespaces: Mutex::default(),
+            silent: Mutex::default(),
             conditioned: Mutex::default(),
             first_flow,
+            changes: AtomicU64::new(0),
             flows: AtomicU64::new(first_flow),
             ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
         });
@@ -197,23 +215,62 @@ impl Router {
         lock(&self.asked_for).remove(&node);
     }
 
+    /// Notes the PID namespace of a node's programs, by its inode.
+    pub fn lives_in(&self, node: usize, namespace: u64) {
+        lock(&self.namespaces).insert(node, namespace);
+    }
+
+    /// The processes of these nodes of the host ([`walk`](crate::walk)).
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn processes(&self, of: impl Fn(usize) -> bool) -> io::Result<Vec<i32>> {
+        let namespaces = lock(&self.namespaces);
+        let chosen = namespaces.iter().filter(|(node, _)| of(**node)).map(|(_, namespace)| *namespace).collect();
+        drop(namespaces);
+        walk::processes(&chosen)
+    }
+
     /// Forgets a node that has ended.
     pub fn forget(&self, node: usize) {
         self.knockers.forget(node);
         self.doors.forget(node);
         lock(&self.asked_for).remove(&node);
+        lock(&self.namespaces).remove(&node);
     }
 
-    /// Says which nodes' links are under conditions from now on.
+    /// Says which nodes' links are under conditions from now on. What is on its way is ended where it may not be any more;
+    /// what lives is ended from outside, after this ([`revoke`](mod@crate::revoke)).
     pub fn condition(&self, nodes: HashSet<usize>) {
         *lock(&self.conditioned) = nodes;
+        self.admit_anew();
+    }
+
+    /// To be called when something has changed that [`admits`](Self::admits) looks at.
+    fn admit_anew(&self) {
+        // What was handed out before this is found by whoever looks after it; the rest looks here.
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Once a client's end has been handed out, ends the connection if it may not be any more. Its other end needs no such look,
+    /// wherever that is by then: both end together.
+    pub(crate) fn confirm(&self, admission: &Admission, end: impl AsFd, path: Path) {
+        if self.changes.load(Ordering::SeqCst) == admission.state {
+            return;
+        }
+        if let Err(reason) = self.admits(admission.client, admission.server, admission.port)
+            && cut(end, path).is_ok()
+        {
+            self.counts.revoked(reason, 1);
+        }
     }
 
     /// Whether a connection may take the fast path at all.
     ///
     /// # Errors
     /// The reason why not.
-    pub(crate) fn admits(&self, client: usize, server: Place, port: u16) -> Result<(), Reason> {
+    pub(crate) fn admits(&self, client: usize, server: Place, port: u16) -> Result<Admission, Reason> {
+        let state = self.changes.load(Ordering::SeqCst);
         let conditioned = lock(&self.conditioned);
         if conditioned.contains(&client) || conditioned.contains(&server.node) {
             return Err(Reason::Conditions);
@@ -221,7 +278,7 @@ impl Router {
         drop(conditioned);
         match self.policy.decide(client, server.node, port) {
             // What it may do at most is not held to here; beneath it is not made.
-            Decision::Allow(terms) if terms.is_free() => Ok(()),
+            Decision::Allow(terms) if terms.is_free() => Ok(Admission { client, server, port, state }),
             Decision::Allow(_) | Decision::Deny(_) => Err(Reason::Policy),
         }
     }
@@ -294,7 +351,7 @@ impl Router {
         server: SocketAddr,
     ) {
         let [client, server] = [client, server].map(canonical);
-        let connection = Connection { end: Some(end), path, flow: self.next_flow(), client, server };
+        let connection = Connection { end: End::There(end), path, flow: self.next_flow(), client, server };
         // Where the queue is full meanwhile, its peer sees it end.
         let _ = self.announce(node, connection);
     }
@@ -315,8 +372,23 @@ impl Router {
 
     /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
     pub(crate) fn unheard(&self, flow: u64) {
-        if let Some((node, from)) = self.pending.find(flow) {
+        if let Some((node, from)) = self.pending.find(flow)
+            && !lock(&self.silent).contains(&node)
+        {
             self.withdraw(node, from, flow);
+        }
+    }
+
+    /// From now on nobody hears that listeners of this node end.
+    pub fn silence(&self, node: usize) {
+        lock(&self.silent).insert(node);
+    }
+
+    /// The node starts anew, and what waited for its programs ends.
+    pub fn wake(&self, node: usize) {
+        if lock(&self.silent).remove(&node) {
+            // Who knocked for them knocks no more: the node gets others.
+            self.pending.drop_all_of(node);
         }
     }
 
@@ -327,17 +399,20 @@ impl Router {
 
     /// The router of another host asks for a server of this one.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
-        // A caller that is gone needs no answer.
-        let _ = match self.announce_for(&asked.open) {
-            Ok((node, from)) => {
-                let flow = asked.open.flow | REMOTE;
-                asked.accept().map(|stream| {
-                    self.counts.taken(Path::Tcp);
-                    self.pending.with(node, from, flow, |connection| connection.end = Some(stream.into()));
-                })
+        let flow = asked.open.flow | REMOTE;
+        let (node, from) = match self.announce_for(&asked.open) {
+            Ok(announced) => announced,
+            Err(refusal) => {
+                // A caller that is gone needs no answer.
+                let _ = asked.refuse(refusal);
+                return;
             }
-            Err(refusal) => asked.refuse(refusal),
         };
+        let end = asked.accept().ok().map(OwnedFd::from);
+        if end.is_some() {
+            self.counts.taken(Path::Tcp);
+        }
+        self.pending.with(node, from, flow, |pending| pending.end = end.map_or(End::Gone, End::There));
     }
 
     fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr), Refusal> {
@@ -349,7 +424,8 @@ impl Router {
             _ => Refusal::NotServed,
         })?;
         let [client, server] = [open.client, open.server];
-        let connection = Connection { end: None, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
+        let connection =
+            Connection { end: End::Awaited, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
         match self.announce(at.node, connection) {
             // One without an end is knocked for.
             Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?)),

@@ -56,13 +56,21 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
 
 fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order) -> io::Result<()> {
     match order {
-        Order::Listener { node, listener } => router.serve(node, Listener::from(listener))?,
+        Order::Listener { node, namespace, listener } => {
+            router.lives_in(node, namespace);
+            router.serve(node, Listener::from(listener))?;
+        }
         Order::Knockers { node, sockets } => {
             for socket in sockets {
                 add_knocker(router, node, socket)?;
             }
         }
-        Order::Conditions { nodes } => router.condition(nodes.into_iter().collect()),
+        Order::Conditions { nodes } => {
+            router.condition(nodes.into_iter().collect());
+            control.report(&Report::Heeded)?;
+        }
+        Order::Silence { nodes } => nodes.into_iter().for_each(|node| router.silence(node)),
+        Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
         Order::Status => control.status(&serde_json::to_string(&Status::of(router)?)?)?,
     }

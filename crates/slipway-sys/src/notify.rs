@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::system::uname;
 
 pub use caller::{Caller, Memory};
+pub use kcmp::shares_descriptors;
 
 mod caller;
 #[allow(unsafe_code)]

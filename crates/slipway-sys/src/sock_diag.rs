@@ -8,7 +8,7 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use crate::netlink::{NLMSG_ERROR, RECEIVE_BYTES, receive};
 
-pub use tcp::{TcpSocket, destroy_tcp, tcp_sockets};
+pub use tcp::{TcpSocket, destroy_tcp, stored_tcp_sockets, tcp_sockets};
 pub use unix::{UnixSocket, unix_sockets};
 
 mod tcp;
@@ -58,6 +58,16 @@ fn ask(kind: u16, all: bool, request: &[u8], mut each: impl FnMut(&[u8])) -> io:
     })
     .map_err(io::Error::other)?;
     result
+}
+
+/// An attribute, as requests have them (`struct nlattr`).
+fn write_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    // No value here is near so long.
+    let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 /// The value of the first attribute of this kind.

@@ -36,6 +36,15 @@ pub(crate) fn count(number: impl TryInto<u64>, one: &str) -> String {
     }
 }
 
+/// What became of connections that were on the fast path and may not be any more; nothing, where there were none.
+pub(crate) fn ended(connections: u64) -> String {
+    match connections {
+        0 => String::new(),
+        1 => "1 fast connection was ended; its programs connect anew on the container network\n".to_owned(),
+        some => format!("{some} fast connections were ended; their programs connect anew on the container network\n"),
+    }
+}
+
 /// Names one after the other; of many, the first few.
 pub(crate) fn listed(names: &[String]) -> String {
     const SHOWN: usize = 10;

@@ -79,6 +79,7 @@ impl Nodes {
             lock: blueprint.lock.file().as_fd(),
             host_net: &|host| fabric.host_net(host),
             net: &|_| None,
+            init: &|_| None,
             halt: &|_| Ok(()),
         };
         let routers = Routers::start(&near, &blueprint.dir, &group)?;
@@ -134,6 +135,7 @@ impl Nodes {
         }
         // In force before the first packet passes.
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
+        self.with_routers(alone, blueprint, |routers, near| routers.wake(near, which));
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
         // Not before all nodes are there: a command may talk to any of them.
         which.iter().try_for_each(|&index| self.start_programs(alone, blueprint, index))
@@ -181,10 +183,11 @@ impl Nodes {
         let fast = Fast::of(&blueprint.dir, &blueprint.lab, index);
         let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone(), fast };
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
-        let Self { launcher, routers, fabric, slots, .. } = self;
+        let Self { launcher, routers, fabric, slots, state, .. } = self;
         let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
-        let near = Near { alone, lab, lock, host_net: &host_net, net: &net, halt: &|_| Ok(()) };
+        let near = Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &|_| Ok(()) };
         let mut hear = |listener| routers.hear(&near, index, listener).map_err(std::io::Error::other);
         let started =
             launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener), &mut |_| Ok(()));
@@ -302,8 +305,14 @@ impl Nodes {
             .map_err(|error| error.to_string())
     }
 
-    /// Ends every process in `which` as a crash would. `hard`: links silent first, so that nobody hears of it.
-    pub(super) fn crash(&mut self, blueprint: &Blueprint, which: &[usize], hard: bool) -> Result<(), String> {
+    /// Ends every process in `which` as a crash would. `hard`: so that nobody hears of it.
+    pub(super) fn crash(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+        hard: bool,
+    ) -> Result<(), String> {
         let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
         let which: Vec<usize> = self.known(which)?.filter(running).collect();
         if hard {
@@ -315,11 +324,28 @@ impl Nodes {
             }
             self.silence(blueprint, &which)?;
         }
+        let hushed = if hard { self.hush(alone, blueprint, &which) } else { Ok(()) };
         self.kill(blueprint, &which);
         for &index in &which {
             self.state.nodes[index].status = NodeStatus::Dead;
         }
-        blueprint.write(&self.state)
+        blueprint.write(&self.state).and(hushed)
+    }
+
+    /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
+    /// The programs are stopped first, or they might end some themselves while others are looked for.
+    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let lab = &blueprint.lab;
+        let is_fast = |&index: &usize| lab.nodes[index].fast_networks(lab).next().is_some();
+        let which: Vec<usize> = which.iter().copied().filter(is_fast).collect();
+        let group = |index: usize| self.groups.as_ref().map(|groups| groups.node(index, &lab.nodes[index].name));
+        let groups = which.iter().filter_map(|&index| group(index)).collect::<Result<Vec<Group>, _>>();
+        let groups = groups.map_err(|error| error.to_string())?;
+        let stopped = groups.iter().try_for_each(Group::freeze);
+        self.with_routers(alone, blueprint, |routers, near| routers.silence(near, &which));
+        // One that cannot be stopped ends nevertheless, and one that is stopped could not end.
+        let ended = groups.iter().try_for_each(Group::begin_to_kill);
+        stopped.and(ended).map_err(|error| error.to_string())
     }
 
     /// Writes down how links are now.
@@ -328,20 +354,21 @@ impl Nodes {
         blueprint.dir.write_links(&report).map_err(|error| error.to_string())
     }
 
-    /// Has something done to links.
+    /// Has something done to links, and gives how many fast connections ended with it.
     pub(super) fn with_links(
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
         act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), String>,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let slots = &self.slots;
         let net = |node: usize| net_of(slots, node);
         let around = Around { alone, lab: &blueprint.lab, lock: blueprint.lock.file().as_fd(), net: &net };
         let outcome = act(&mut self.links, &around);
         // What failed half-way may have altered some.
-        self.routers.alter(self.links.altered());
-        outcome
+        let altered = self.links.altered();
+        let ended = self.with_routers(alone, blueprint, |routers, near| routers.alter(near, altered));
+        outcome.and(ended)
     }
 
     /// What there is to wait for of the fast path's routers, and how long at most.
@@ -385,15 +412,16 @@ impl Nodes {
         blueprint: &Blueprint,
         act: impl FnOnce(&mut Routers, &Near<'_>) -> T,
     ) -> T {
-        let Self { routers, fabric, slots, groups, .. } = self;
+        let Self { routers, fabric, slots, groups, state, .. } = self;
         let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let halt = |node: usize| {
             let group = groups.as_ref().map(|groups| groups.node(node, &lab.nodes[node].name)).transpose();
             let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
             group.and_then(|group| group.as_ref().map_or(Ok(()), halt)).map_err(|error| error.to_string())
         };
-        act(routers, &Near { alone, lab, lock, host_net: &host_net, net: &net, halt: &halt })
+        act(routers, &Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &halt })
     }
 
     fn write_routers(&mut self, blueprint: &Blueprint) {

@@ -59,6 +59,8 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
+    /// Fast connections that it ended.
+    pub(crate) ended: u64,
     /// What it had done right before, which this request may have waited for.
     pub(crate) before: Option<Deed>,
 }
@@ -100,8 +102,8 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Asks the anchor, and waits for its answer.
-pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
-    Ok(reply(&begin(path, request)?)?.answer)
+pub(crate) fn ask(path: &Path, request: &Request) -> io::Result<Reply> {
+    reply(&begin(path, request)?)
 }
 
 /// Asks the anchor. The socket is readable once it has answered.
@@ -140,11 +142,12 @@ pub(crate) fn reply(socket: &OwnedFd) -> io::Result<Reply> {
 }
 
 /// Takes one request, has it done, answers. `before` is what was done for the one before, and then for this one. `act` is given
-/// the descriptor that came along, and leaves one there that is to go back.
+/// the descriptor that came along, and leaves one there that is to go back;
+/// it says how many fast connections it ended.
 pub(crate) fn serve_one(
     listener: &OwnedFd,
     before: &mut Option<Deed>,
-    act: impl FnOnce(Request, &mut Option<OwnedFd>) -> Result<(), String>,
+    act: impl FnOnce(Request, &mut Option<OwnedFd>) -> Result<u64, String>,
 ) -> io::Result<()> {
     let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
     // A caller that connects and says nothing must not hold the anchor.
@@ -154,14 +157,16 @@ pub(crate) fn serve_one(
         Some(std::time::Duration::from_secs(1)),
     )?;
     let (request, mut descriptor) = packet::receive(&socket, LONGEST)?;
+    let mut ended = 0;
     let (answer, earlier) = match serde_json::from_slice::<Request>(&request) {
         Ok(request) => {
             let what = request.deed().to_owned();
-            let answer = act(request, &mut descriptor).map_or_else(Answer::Failed, |()| Answer::Done);
+            let answer = act(request, &mut descriptor).map(|count| ended = count);
+            let answer = answer.map_or_else(Answer::Failed, |()| Answer::Done);
             (answer, before.replace(Deed { what, until: now() }))
         }
         Err(error) => (Answer::Failed(format!("understand the request: {error}")), None),
     };
-    let reply = serde_json::to_vec(&Reply { answer, before: earlier })?;
+    let reply = serde_json::to_vec(&Reply { answer, ended, before: earlier })?;
     packet::send(&socket, &reply, descriptor.as_ref().map(OwnedFd::as_fd))
 }

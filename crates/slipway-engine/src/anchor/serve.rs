@@ -30,6 +30,8 @@ pub(super) fn serve(
     // Whoever died while the lab was made has already said so to nobody.
     reap(blueprint, nodes);
     let mut before = None;
+    // Most requests end no connections.
+    let nothing = |()| 0;
     loop {
         let (ready, events) = match wait(&signals, listener, nodes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -49,9 +51,9 @@ pub(super) fn serve(
         if ready[1] {
             // A caller that went away before its answer has only itself to tell.
             let _ = control::serve_one(listener, &mut before, |request, descriptor| match request {
-                Request::Start(which) => nodes.start_asked(alone, blueprint, &which),
-                Request::Halt(which) => nodes.halt(blueprint, &which),
-                Request::Kill { nodes: which, hard } => nodes.crash(blueprint, &which, hard),
+                Request::Start(which) => nodes.start_asked(alone, blueprint, &which).map(nothing),
+                Request::Halt(which) => nodes.halt(blueprint, &which).map(nothing),
+                Request::Kill { nodes: which, hard } => nodes.crash(alone, blueprint, &which, hard).map(nothing),
                 Request::Links(number, action) => {
                     nodes.with_links(alone, blueprint, |links, around| links.change(around, number, *action))
                 }
@@ -61,10 +63,10 @@ pub(super) fn serve(
                 }
                 Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
                 Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
-                Request::Report => nodes.report_links(blueprint),
-                Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()),
-                Request::Fast => nodes.report_fast(alone, blueprint),
-                Request::Notes => nodes.notes().map(|notes| *descriptor = Some(notes)),
+                Request::Report => nodes.report_links(blueprint).map(nothing),
+                Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()).map(nothing),
+                Request::Fast => nodes.report_fast(alone, blueprint).map(nothing),
+                Request::Notes => nodes.notes().map(|notes| *descriptor = Some(notes)).map(nothing),
             });
         }
     }

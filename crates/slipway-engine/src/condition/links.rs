@@ -31,6 +31,8 @@ pub(crate) struct Links {
     pub(super) interfaces: BTreeMap<Place, Interface>,
     /// Interfaces that keep their gates although nothing needs them now: something will, and soon.
     pub(super) ready: BTreeSet<Place>,
+    /// Nodes whose interfaces will be changed soon.
+    pub(super) coming: BTreeSet<usize>,
 }
 
 /// What a change comes to, before any of it is so.
@@ -93,15 +95,16 @@ impl Links {
     }
 
     /// Puts in place what an action will need, so that little is left to do when its time comes. Until then it lets pass
-    /// what passes now. It stays until [`settle`](Self::settle).
+    /// what passes now, but its nodes count as altered already. It stays until [`settle`](Self::settle).
     pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), String> {
+        let places = about(around.lab, &action);
+        self.check_action(around.lab, &action, &places)?;
+        let asked = self.asked(around.lab, places, |live| live.change(action))?;
+        self.coming.extend(asked.plans.iter().map(|&((node, _), _)| node));
         if self.wire_state == WireState::Dead {
             // The next change sees to that.
             return Ok(());
         }
-        let places = about(around.lab, &action);
-        self.check_action(around.lab, &action, &places)?;
-        let asked = self.asked(around.lab, places, |live| live.change(action))?;
         asked.plans.into_iter().try_for_each(|(place, plan)| {
             let prepared = self.make_ready(around, place, &plan);
             prepared.map_err(|error| format!("prepare {}: {error}", around.lab.port_name(place)))
@@ -110,6 +113,7 @@ impl Links {
 
     /// Takes away what was prepared and is not needed.
     pub(crate) fn settle(&mut self, around: &Around<'_>) -> Result<(), String> {
+        self.coming.clear();
         let places = std::mem::take(&mut self.ready);
         let plans = self.plans(around.lab, places)?;
         self.refresh(around, plans)
@@ -180,6 +184,7 @@ impl Links {
     /// Makes all links what the lab file says.
     pub(crate) fn restore(&mut self, around: &Around<'_>) -> Result<(), String> {
         self.ready.clear();
+        self.coming.clear();
         let places = self.interfaces.keys().copied().collect();
         let asked = self.asked(around.lab, places, |live| *live = Live::default())?;
         self.enact(around, asked)

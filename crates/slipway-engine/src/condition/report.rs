@@ -85,7 +85,8 @@ pub struct PeerReport {
 }
 
 impl Links {
-    /// Nodes at whose interfaces something happens to packets.
+    /// Nodes at whose interfaces something happens to packets, or will soon: a connection of theirs is better made now where
+    /// it can stay then.
     pub(crate) fn altered(&self) -> BTreeSet<usize> {
         let is_altered = |made: &Interface| {
             let Plan { ways, cut, side, .. } = &made.plan;
@@ -93,7 +94,7 @@ impl Links {
                 || ways.iter().any(|way| way.choice.mechanism != Mechanism::Native)
         };
         let altered = self.interfaces.iter().filter(|(_, made)| is_altered(made));
-        altered.map(|(&(node, _), _)| node).collect()
+        altered.map(|(&(node, _), _)| node).chain(self.coming.iter().copied()).collect()
     }
 
     /// How links are now.

@@ -1,19 +1,16 @@
 //! Which way each TCP socket of a process takes.
 
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_protocol};
 use rustix::net::{AddressFamily, SocketAddrAny, getpeername, getsockname, ipproto};
 use serde::Serialize;
 use slipway_fast::note::{Notes, Path};
 use slipway_fast::reason::Reason;
+use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
-use slipway_sys::notify::Caller;
 
 use super::{FastReport, says, setup};
 use crate::state::State;
@@ -58,9 +55,8 @@ pub(crate) fn explain(
     report: &FastReport,
 ) -> Result<(usize, Vec<Socket>), String> {
     let doing = format!("look at process {pid}");
-    let in_namespace = |pid: i32| fs::metadata(format!("/proc/{pid}/ns/pid")).map(|namespace| namespace.ino());
-    let its = in_namespace(pid).map_err(says(&doing))?;
-    let is_its = |init: i32| in_namespace(init).is_ok_and(|namespace| namespace == its);
+    let its = walk::namespace(pid).map_err(says(&doing))?;
+    let is_its = |init: i32| walk::namespace(init).is_ok_and(|namespace| namespace == its);
     let node = state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid)));
     let node = node.ok_or_else(|| {
         format!(
@@ -75,26 +71,16 @@ pub(crate) fn explain(
         .filter(|router| router.router.host == lab.nodes[node].host)
         .flat_map(|router| router.status.iter().flat_map(|status| status.connections.native.keys().copied()))
         .collect();
-    let sockets = sockets(lab, pid, &notes, &counted).map_err(says(&doing))?;
-    Ok((node, sockets))
+    Ok((node, sockets(lab, pid, &notes, &counted)))
 }
 
-fn sockets(lab: &Lab, pid: i32, notes: &Notes, counted: &[Reason]) -> io::Result<Vec<Socket>> {
-    let caller = Caller::open(pid)?;
+fn sockets(lab: &Lab, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket> {
     let mut sockets = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        let entry = entry?;
-        let Some(descriptor) = entry.file_name().to_str().and_then(|number| number.parse().ok()) else { continue };
-        // One that is closed meanwhile is one less.
-        let Ok(target) = fs::read_link(entry.path()) else { continue };
-        if !target.to_string_lossy().starts_with("socket:") {
-            continue;
-        }
-        let Ok(socket) = caller.descriptor(descriptor) else { continue };
-        sockets.extend(look(lab, descriptor, &socket, notes, counted));
-    }
+    walk::sockets(pid, |found| {
+        sockets.extend(found.copy().and_then(|socket| look(lab, found.number, &socket, notes, counted)));
+    });
     sockets.sort_by_key(|socket| socket.descriptor);
-    Ok(sockets)
+    sockets
 }
 
 /// `None` for a socket that is none of TCP, and never was.

@@ -79,6 +79,11 @@ impl Process {
         self.control.order(order).inspect_err(|_| self.kill())
     }
 
+    /// Gives an order that changes what is admitted, and waits until it holds.
+    pub(super) fn have_heeded(&self, order: &Order, aside: impl FnMut(Report)) -> io::Result<()> {
+        self.control.have_heeded(order, aside).inspect_err(|_| self.kill())
+    }
+
     /// The next report; `None` where it is gone.
     pub(super) fn hear(&self) -> io::Result<Option<Report>> {
         self.control.hear().inspect_err(|_| self.kill())

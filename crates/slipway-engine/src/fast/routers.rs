@@ -3,12 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::wait::WaitStatus;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use slipway_fast::control::{Order, Report};
+use slipway_fast::flows::{Flow, Scope};
+use slipway_fast::note::Path;
+use slipway_fast::reason::Reason;
+use slipway_fast::revoke::{cut, revoke};
+use slipway_fast::status::Status;
+use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
@@ -27,6 +34,8 @@ const KNOCKERS: usize = 16;
 /// Before a router is replaced that ended soon: the first time, and at most.
 const SOON: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(5);
+/// Before hidden connections are looked for again: the first time, and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// A router that ran so long did not end because of how it began.
 const RAN_WELL: Duration = Duration::from_secs(10);
 
@@ -44,7 +53,18 @@ struct Fast {
     held: Vec<Held>,
     /// Nodes whose links are under conditions.
     altered: BTreeSet<usize>,
+    /// Connections may live that may not be any more, and could not be found: they are looked for again.
+    again: Option<Again>,
+    /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
+    kept: BTreeMap<usize, Vec<Kept>>,
     log: File,
+}
+
+/// When something is done again, and how long is waited for that.
+#[derive(Debug, Clone, Copy)]
+struct Again {
+    due: Instant,
+    pause: Duration,
 }
 
 /// A host's router, or the place for one.
@@ -62,6 +82,26 @@ struct Seat {
     pause: Duration,
     restarts: u32,
     trouble: Option<String>,
+    /// Connections that were ended because they may not be any more, by reason.
+    revoked: BTreeMap<Reason, u64>,
+}
+
+/// A socket of a node that was ended without a word.
+#[derive(Debug)]
+struct Kept {
+    socket: OwnedFd,
+    path: Path,
+}
+
+impl Kept {
+    /// Ends it, as the node would that knows nothing of it any more: by a reset. A pair's other end reads one where something
+    /// had not been read here, else an end.
+    fn end(self, host_net: BorrowedFd<'_>) {
+        if self.path == Path::Tcp {
+            // One that its peer has ended already is as good.
+            let _ = with_net(host_net, || cut(&self.socket, self.path));
+        }
+    }
 }
 
 /// A tree of programs whose calls wait for an answer.
@@ -81,8 +121,18 @@ pub(crate) struct Near<'a> {
     pub(crate) host_net: &'a dyn Fn(usize) -> BorrowedFd<'a>,
     /// A node's; `None` for one that has never been started.
     pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
+    /// The first process of a node; `None` for one that does not run.
+    pub(crate) init: &'a dyn Fn(usize) -> Option<i32>,
     /// Stops a node's programs for a moment.
     pub(crate) halt: &'a dyn Fn(usize) -> Result<(), String>,
+}
+
+impl Near<'_> {
+    /// The PID namespaces of these nodes, as far as they run.
+    fn namespaces(&self, of: impl Fn(usize) -> bool) -> BTreeSet<u64> {
+        let inits = (0..self.lab.nodes.len()).filter(|&node| of(node)).filter_map(|node| (self.init)(node));
+        inits.filter_map(|init| walk::namespace(init).ok()).collect()
+    }
 }
 
 /// What an anchor waits for.
@@ -110,7 +160,15 @@ impl Routers {
         let shared = Shared::new(lab).map_err(says("prepare the fast path"))?;
         let log = File::options().create(true).append(true).open(dir.join("fast.log"));
         let log = log.map_err(says("open the log of the fast path"))?;
-        let mut fast = Fast { shared, seats: BTreeMap::new(), held: Vec::new(), altered: BTreeSet::new(), log };
+        let mut fast = Fast {
+            shared,
+            seats: BTreeMap::new(),
+            held: Vec::new(),
+            altered: BTreeSet::new(),
+            again: None,
+            kept: BTreeMap::new(),
+            log,
+        };
         for host in hosts {
             // No name of a node begins so.
             let group = group(&format!("_router.{}", host + 1))?;
@@ -140,8 +198,9 @@ impl Routers {
 
     /// How long to wait at most.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        let due = self.fast.iter().flat_map(|fast| fast.seats.values()).filter_map(|seat| seat.due).min();
-        due.map(|due| due.saturating_duration_since(Instant::now()))
+        let seats = self.fast.iter().flat_map(|fast| fast.seats.values()).filter_map(|seat| seat.due);
+        let again = self.fast.iter().filter_map(|fast| fast.again.map(|again| again.due));
+        seats.chain(again).min().map(|due| due.saturating_duration_since(Instant::now()))
     }
 
     /// Acts on what was waited for, and makes routers that are due. True where any came or went.
@@ -168,6 +227,10 @@ impl Routers {
             if let Err(error) = fast.fill(near, host) {
                 fast.vacate(near.lab, host, Some(&format!("cannot be started: {error}")));
             }
+        }
+        if fast.again.is_some_and(|again| again.due <= now) {
+            // What goes wrong is in the log.
+            let _ = fast.revoke(near);
         }
         changed
     }
@@ -200,14 +263,43 @@ impl Routers {
         Ok(())
     }
 
-    /// Says which nodes' links are under conditions from now on.
-    pub(crate) fn alter(&mut self, altered: BTreeSet<usize>) {
-        let Some(fast) = self.fast.as_mut().filter(|fast| fast.altered != altered) else { return };
+    /// Says which nodes' links are under conditions from now on, and ends what is fast and may not be any more. Gives how many
+    /// connections these were.
+    ///
+    /// # Errors
+    /// When some may not have been ended.
+    pub(crate) fn alter(&mut self, near: &Near<'_>, altered: BTreeSet<usize>) -> Result<u64, String> {
+        let Some(fast) = self.fast.as_mut().filter(|fast| fast.altered != altered) else { return Ok(0) };
+        let grows = !altered.is_subset(&fast.altered);
         fast.altered = altered;
-        for seat in fast.seats.values() {
-            let nodes = fast.altered.iter().copied().collect();
-            // As above.
-            let _ = seat.process.as_ref().map(|process| process.order::<OwnedFd>(&Order::Conditions { nodes }));
+        let nodes: Vec<usize> = fast.altered.iter().copied().collect();
+        fast.have_heeded(near, || Order::Conditions { nodes: nodes.clone() });
+        if grows { fast.revoke(near) } else { Ok(0) }
+    }
+
+    /// Keeps sockets of these nodes, whose programs are stopped, so that nobody hears how they end.
+    pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
+        let Some(fast) = &mut self.fast else { return };
+        fast.order(|| Order::Silence { nodes: nodes.to_vec() });
+        for &node in nodes {
+            if let Err(error) = fast.keep(near, node) {
+                let what = format!("could not keep sockets of {}: {error}", near.lab.nodes[node].name);
+                fast.note(near.lab, near.lab.nodes[node].host, &what);
+            }
+        }
+    }
+
+    /// These nodes start anew: connections with those that they were are reset.
+    pub(crate) fn wake(&mut self, near: &Near<'_>, nodes: &[usize]) {
+        let Some(fast) = &mut self.fast else { return };
+        let woken: Vec<usize> = nodes.iter().copied().filter(|node| fast.kept.contains_key(node)).collect();
+        if !woken.is_empty() {
+            fast.order(|| Order::Wake { nodes: woken.clone() });
+        }
+        for node in woken {
+            for socket in fast.kept.remove(&node).unwrap_or_default() {
+                socket.end((near.host_net)(near.lab.nodes[node].host));
+            }
         }
     }
 
@@ -270,7 +362,9 @@ impl Fast {
         let Near { alone, lab, lock, .. } = *near;
         let ground = Ground { alone, lab, host, lock, net, group, log };
         let process = Process::start(ground, &self.shared)?;
-        process.order::<OwnedFd>(&Order::Conditions { nodes: self.altered.iter().copied().collect() })?;
+        let mut aside = Vec::new();
+        let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
+        process.have_heeded(&conditions, |report| aside.push(report))?;
         let pid = process.pid.as_raw_nonzero();
         (seat.process, seat.began) = (Some(process), Some(Instant::now()));
         seat.knocking.clear();
@@ -279,6 +373,9 @@ impl Fast {
         here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
         self.note(near.lab, host, &format!("runs as process {pid}"));
         self.recall(near, host, &here);
+        for report in aside {
+            self.take(near, host, report);
+        }
         Ok(())
     }
 
@@ -322,7 +419,9 @@ impl Fast {
             self.give_knockers(near, host, node)?;
         }
         let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
-        process.order(&Order::Listener { node, listener: self.held[at].listener.as_fd() })
+        // Programs of a node that has ended need nobody to hear them.
+        let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
+        process.order(&Order::Listener { node, namespace, listener: self.held[at].listener.as_fd() })
     }
 
     /// Gives a router sockets made within a node.
@@ -366,7 +465,7 @@ impl Fast {
                 self.vacate(near.lab, host, Some(&account));
                 true
             }
-            Report::MoreKnockers { .. } | Report::Ready | Report::Status { .. } => false,
+            Report::MoreKnockers { .. } | Report::Heeded | Report::Ready | Report::Status { .. } => false,
         }
     }
 
@@ -377,11 +476,85 @@ impl Fast {
         for report in aside {
             self.take(near, host, report);
         }
-        RouterReport {
-            router: self.seats[&host].state(host),
-            listeners: self.held.iter().filter(|held| near.lab.nodes[held.node].host == host).count(),
-            status: status.and_then(|status| serde_json::from_str(&status).ok()),
+        let seat = &self.seats[&host];
+        let mut status: Option<Status> = status.and_then(|status| serde_json::from_str(&status).ok());
+        if let Some(status) = &mut status {
+            for (reason, count) in &seat.revoked {
+                *status.connections.revoked.entry(*reason).or_default() += count;
+            }
         }
+        RouterReport {
+            router: seat.state(host),
+            listeners: self.held.iter().filter(|held| near.lab.nodes[held.node].host == host).count(),
+            status,
+        }
+    }
+
+    /// Gives all routers an order. One that cannot be told is being replaced.
+    fn order(&self, order: impl Fn() -> Order) {
+        for process in self.seats.values().filter_map(|seat| seat.process.as_ref()) {
+            let _ = process.order(&order());
+        }
+    }
+
+    /// Gives all routers an order that changes what is admitted, and waits until it holds everywhere. One that is being replaced
+    /// admits nothing; the next begins with it.
+    fn have_heeded(&mut self, near: &Near<'_>, order: impl Fn() -> Order) {
+        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        for host in hosts {
+            let mut aside = Vec::new();
+            let process = self.seats.get(&host).and_then(|seat| seat.process.as_ref());
+            let _ = process.map(|process| process.have_heeded(&order(), |report| aside.push(report)));
+            for report in aside {
+                self.take(near, host, report);
+            }
+        }
+    }
+
+    /// Why a connection that lives may not, as things stand now.
+    fn forbidden(&self, flow: &Flow) -> Option<Reason> {
+        let node = |address: SocketAddr| self.shared.places.of(address.ip()).map(|place| place.node);
+        let is_altered = |node| self.altered.contains(&node);
+        [flow.client, flow.server].into_iter().filter_map(node).any(is_altered).then_some(Reason::Conditions)
+    }
+
+    /// Ends what lives and may not, on all hosts, and gives how many connections these were.
+    fn revoke(&mut self, near: &Near<'_>) -> Result<u64, String> {
+        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
+        for host in hosts {
+            let namespaces = near.namespaces(|node| near.lab.nodes[node].host == host);
+            let scope = Scope { notes: &self.shared.notes, namespaces: &namespaces, net: (near.host_net)(host) };
+            match revoke(scope, |flow| self.forbidden(flow)) {
+                Ok(revoked) => {
+                    hidden += revoked.hidden;
+                    let counts = &mut self.seats.entry(host).or_default().revoked;
+                    // Of one between two hosts each has an end.
+                    for (_, reason) in revoked.flows.into_iter().filter(|&(number, _)| ended.insert(number)) {
+                        *counts.entry(reason).or_default() += 1;
+                    }
+                }
+                Err(error) => {
+                    let what = format!("end fast connections on {}: {error}", near.lab.hosts[host].name);
+                    self.note(near.lab, host, &format!("failed to {what}"));
+                    outcome = Err(what);
+                }
+            }
+        }
+        let pause = self.again.map_or(AGAIN.0, |again| (again.pause * 2).min(AGAIN.1));
+        self.again = (hidden > 0).then(|| Again { due: Instant::now() + pause, pause });
+        outcome.map(|()| ended.len() as u64)
+    }
+
+    /// Keeps the sockets of a node that were handed out to it.
+    fn keep(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
+        let namespaces = near.namespaces(|other| other == node);
+        let kept = self.kept.entry(node).or_default();
+        let mut seen = BTreeSet::new();
+        walk::handed_out(&walk::processes(&namespaces)?, &self.shared.notes, &mut seen, |held| {
+            kept.push(Kept { socket: held.socket, path: held.note.path });
+        });
+        Ok(())
     }
 
     /// Writes down what became of a router. A full disk is no reason to end the lab.

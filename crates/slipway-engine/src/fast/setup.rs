@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use slipway_fast::channel::{Hello, Key, VERSION};
 use slipway_fast::control::RouterEnd;
-use slipway_fast::note;
+use slipway_fast::note::{self, Notes};
 use slipway_fast::places::{Place, Places};
 use slipway_fast::policy::Policy;
 use slipway_fast::setup::{PORT, RouterSetup};
@@ -18,11 +18,11 @@ use slipway_sys::bpf::SocketStorage;
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Held by the anchor, so that what is written on sockets outlives whoever wrote it.
-    notes: SocketStorage,
+    pub(super) notes: Notes,
     key: Key,
     /// The lab's number among all whose routers might meet.
     number: u64,
-    places: Places,
+    pub(super) places: Places,
 }
 
 /// The hosts that have nodes on fast networks.
@@ -35,13 +35,13 @@ impl Shared {
     /// # Errors
     /// When the kernel makes no map for notes.
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
-        let notes = SocketStorage::create("slipway_notes", note::BYTES)?;
+        let notes = Notes::new(SocketStorage::create("slipway_notes", note::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         Ok(Self { notes, key: Key::draw()?, number, places: places(lab) })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {
-        self.notes.as_fd().try_clone_to_owned()
+        self.notes.storage().as_fd().try_clone_to_owned()
     }
 
     /// What the router of a host begins with.

@@ -3,12 +3,13 @@
 use super::{LabError, Running};
 use crate::anchor::control::{self, Request};
 use crate::condition::{LinkAction, LinkReport};
-use crate::fast::{self, FastReport, Socket};
+use crate::fast::{self, Connection, FastReport, Socket};
 
 impl Running {
-    /// Changes links until something else changes them. What cannot be is refused, and nothing is changed.
-    pub fn change_links(&self, action: LinkAction) -> Result<(), LabError> {
-        self.ask(&Request::Links(None, Box::new(action)))
+    /// Changes links until something else changes them. What cannot be is refused, and nothing is changed. Gives how many
+    /// fast connections were ended, because they do not keep conditions.
+    pub fn change_links(&self, action: LinkAction) -> Result<u64, LabError> {
+        self.ended_by(&Request::Links(None, Box::new(action)))
     }
 
     /// Puts a change of links over those that hold, under a number that no other has, until it is lifted.
@@ -39,6 +40,15 @@ impl Running {
     pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
         let notes = control::notes(&self.dir.control()).map_err(|source| self.anchor_error(source))?;
         fast::explain(&self.lab, &self.state, pid, notes, &self.fast()?).map_err(LabError::Refused)
+    }
+
+    /// The connections of the fast path that live.
+    ///
+    /// # Errors
+    /// When no network is fast, or a router is being replaced.
+    pub fn flows(&self) -> Result<Vec<Connection>, LabError> {
+        let notes = control::notes(&self.dir.control()).map_err(|source| self.anchor_error(source))?;
+        fast::flows(&self.lab, &self.state, notes).map_err(LabError::Refused)
     }
 
     /// How links are now.

@@ -33,7 +33,7 @@ impl Asked {
     /// The answer, waited for.
     pub(super) fn answer(&self) -> Answered {
         match control::reply(&self.socket) {
-            Ok(Reply { answer, before }) => Answered {
+            Ok(Reply { answer, before, .. }) => Answered {
                 result: match answer {
                     Answer::Failed(account) => Err(account),
                     Answer::Done => Ok(()),

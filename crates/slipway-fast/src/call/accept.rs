@@ -15,8 +15,8 @@ use slipway_sys::sockopt::{self, Name};
 use super::furnish::{Like, furnish};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown, write};
-use crate::note::{Note, Path, Written};
-use crate::pending::Connection;
+use crate::note::{Note, Path, Role, Written};
+use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::Router;
 use crate::sync::lock;
@@ -139,7 +139,7 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
         let made = inherit(call, listening, &accepted, ipv6, &connection, pending.since);
         // Only now, so that the listener's queue counts it for as long as it is in it.
         router.rest(call.node(), pending.knocker);
-        if let (Ok(()), Connection { end: Some(end), path, client, server, .. }) = (made, connection) {
+        if let (Ok(()), Connection { end: End::There(end), path, client, server, .. }) = (made, connection) {
             let [client, server] = [client, server].map(|address| shown(address, ipv6));
             return Ok(Some(Accepted { end, path, client, server }));
         }
@@ -156,7 +156,7 @@ fn inherit(
     connection: &Connection,
     since: u64,
 ) -> Result<(), Answer> {
-    let Connection { end: Some(end), path: Some(path), .. } = connection else { return Ok(()) };
+    let Connection { end: End::There(end), path: Some(path), .. } = connection else { return Ok(()) };
     let written = call.router.notes.on(&listening.socket)?;
     let is_tcp = listening.protocol == libc::IPPROTO_TCP;
     let changed = !is_tcp || written != Written::Nothing;
@@ -179,7 +179,8 @@ fn defers(listening: &OwnedFd) -> Result<bool, Answer> {
 
 fn note(connection: &Connection, path: Path, ipv6: bool) -> Note {
     let [local, peer] = [connection.server, connection.client].map(|address| shown(address, ipv6));
-    Note { path, flow: connection.flow, local, peer, told: true, options: Options::default() }
+    let (role, options) = (Role::Server, Options::default());
+    Note { path, role, flow: connection.flow, local, peer, told: true, options }
 }
 
 /// Accepts without waiting, whether the listener blocks or not: it is the program's file, whose flags are the program's.
@@ -206,7 +207,7 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
 /// Gives a connection to a call that waits for one, where it is certain that the kernel would give it to the same listener.
 /// False where there is none, and somebody has to knock.
 pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: &Connection) -> bool {
-    let Connection { end: Some(end), path: Some(path), server, client, .. } = connection else { return false };
+    let Connection { end: End::There(end), path: Some(path), server, client, .. } = connection else { return false };
     let Some(cookie) = router.doors.of(node, *server) else { return false };
     while let Some((tree, call)) = router.parker.claim(cookie) {
         let call = Trapped { router, tree: &tree, call };

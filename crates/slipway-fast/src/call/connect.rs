@@ -13,14 +13,14 @@ use slipway_sys::sockopt::{self, Name};
 use super::furnish::{Like, furnish};
 use super::{Answer, Trapped};
 use crate::address::{Address, canonical, shown};
-use crate::note::{Note, Path, Written};
+use crate::note::{Note, Path, Role, Written};
 use crate::originals;
 use crate::peers::Verdict;
-use crate::pending::Connection;
+use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::places::Place;
 use crate::reason::Reason;
-use crate::router::{Unheard, seal};
+use crate::router::{Admission, Unheard, seal};
 use crate::sync::lock;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
@@ -37,6 +37,7 @@ struct Wanted {
     client: SocketAddr,
     server: SocketAddr,
     at: Place,
+    admission: Admission,
 }
 
 pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
@@ -57,13 +58,14 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     };
     match wanted(call, socket, written, server) {
         Ok(wanted) => take(call, wanted),
-        Err(Some(reason)) => Ok(native(call, reason)),
+        Err(Some(reason)) => Ok(native(call, server, reason)),
         Err(None) => Ok(Answer::GoOn),
     }
 }
 
-fn native(call: &Trapped<'_>, reason: Reason) -> Answer {
-    call.router.counts.native(reason);
+fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
+    let at = call.router.places.of(canonical(server).ip());
+    call.router.counts.connected(call.node(), at.map(|at| at.node), Err(reason));
     Answer::GoOn
 }
 
@@ -104,14 +106,15 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     if flags.contains(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned())) {
         return Err(Some(Reason::Asynchronous));
     }
-    router.admits(call.node(), at, server.port()).map_err(Some)?;
+    let admission = router.admits(call.node(), at, server.port()).map_err(Some)?;
     let bound = canonical(bound);
     if !bound.ip().is_unspecified() && bound.ip() != own {
         return Err(Some(Reason::NotANode));
     }
     let port = if bound.port() == 0 { router.next_port() } else { bound.port() };
     let client = SocketAddr::new(own, port);
-    Ok(Wanted { socket, written, nonblocking: flags.contains(OFlags::NONBLOCK), ipv6, client, server, at })
+    let nonblocking = flags.contains(OFlags::NONBLOCK);
+    Ok(Wanted { socket, written, nonblocking, ipv6, client, server, at, admission })
 }
 
 fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
@@ -123,8 +126,11 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     };
     match connected {
         Ok(Verdict::Accepted(ours)) => {
-            replace(call, wanted.socket, &ours)?;
-            router.counts.taken(path);
+            let replaced = replace(call, wanted.socket, &ours);
+            // Even where that failed half-way, some of the program's numbers may be of it by now.
+            router.confirm(&wanted.admission, &ours, path);
+            replaced?;
+            router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
             if wanted.nonblocking {
                 return Ok(Answer::Result(Err(Errno::INPROGRESS)));
             }
@@ -141,9 +147,9 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
             router.counts.refused();
             Ok(Answer::GoOn)
         }
-        Ok(Verdict::Native(reason)) => Ok(native(call, reason)),
+        Ok(Verdict::Native(reason)) => Ok(native(call, wanted.server, reason)),
         // No descriptor, no memory: the program's own socket is there already.
-        Err(_) => Ok(native(call, Reason::Exhausted)),
+        Err(_) => Ok(native(call, wanted.server, Reason::Exhausted)),
     }
 }
 
@@ -157,7 +163,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
     let flow = router.next_flow();
     equip(call, wanted, &ours, Path::Pair, flow)?;
     let [client, server] = [wanted.client, wanted.server];
-    let connection = Connection { end: Some(end), path: Some(Path::Pair), flow, client, server };
+    let connection = Connection { end: End::There(end), path: Some(Path::Pair), flow, client, server };
     Ok(match router.announce(wanted.at.node, connection) {
         Ok(_) => Verdict::Accepted(ours),
         Err(Unheard::Refused) => Verdict::Refused,
@@ -185,8 +191,8 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
         fcntl_setfl(ours, OFlags::NONBLOCK)?;
     }
     let [local, peer] = [*client, *server].map(|address| shown(address, *ipv6));
-    let note = Note { path, flow, local, peer, told: !nonblocking, options: Options::default() };
-    furnish(call, Like::own(socket, *ipv6, written), ours, note)
+    let (role, told, options) = (Role::Client, !nonblocking, Options::default());
+    furnish(call, Like::own(socket, *ipv6, written), ours, Note { path, role, flow, local, peer, told, options })
 }
 
 /// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances.

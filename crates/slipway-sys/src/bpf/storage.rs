@@ -42,6 +42,12 @@ impl SocketStorage {
         Ok(Self { descriptor: call::create_map(&mut attributes)?, bytes })
     }
 
+    /// Bytes of each value.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The value on a socket.
     ///
     /// # Errors

@@ -237,7 +237,9 @@ impl Group {
         })
     }
 
-    /// Ends every process in the group and below, and waits until they are gone.
+    /// Ends every process in the group and below, and waits until they are gone. No process can be cloned into it afterwards:
+    /// Linux ends, from 6.14 on, what is cloned into a group whose `cgroup.kill` was ever written (`cgroup_css_set_fork` compares
+    /// with another group's count).
     ///
     /// # Errors
     /// [`CgroupError::Stuck`] when one hangs in the kernel.
@@ -248,19 +250,34 @@ impl Group {
         if part.version == Version::V2 && folder.has("cgroup.kill") {
             folder.write("cgroup.kill", "1")?;
         } else {
-            // Stopped processes cannot fork, so one round of signals reaches all.
-            self.freeze()?;
-            for pid in pids(folder)?.into_iter().filter_map(Pid::from_raw) {
-                match kill_process(pid, Signal::KILL) {
-                    Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                    Err(error) => {
-                        return Err(failed("end the processes of", folder.path())(error.into()));
-                    }
-                }
-            }
-            thaw_below(folder)?;
+            self.begin_to_kill()?;
         }
         self.places.iter().try_for_each(wait_empty)
+    }
+
+    /// Ends every process in the group and below, without waiting, and so that others can follow: none of them does anything
+    /// any more, frozen or not.
+    ///
+    /// # Errors
+    /// As [`Group::freeze`].
+    pub fn begin_to_kill(&self) -> Result<(), CgroupError> {
+        let Some(Place { part, folder }) = self.record() else {
+            return Ok(());
+        };
+        // Stopped processes cannot fork, so one round of signals reaches all.
+        self.freeze()?;
+        for pid in pids(folder)?.into_iter().filter_map(Pid::from_raw) {
+            match kill_process(pid, Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => {
+                    return Err(failed("end the processes of", folder.path())(error.into()));
+                }
+            }
+        }
+        match part.version {
+            Version::V1 => thaw_below(folder),
+            Version::V2 => folder.write("cgroup.freeze", "0"),
+        }
     }
 
     /// Removes the group with everything below it, waiting for processes that are ending. Removed already is fine.

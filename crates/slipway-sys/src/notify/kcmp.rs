@@ -1,8 +1,9 @@
-//! `kcmp(2)`: whether two descriptors are of one file.
+//! `kcmp(2)`: whether two descriptors are of one file, or two threads have one table of descriptors.
 
 use std::io;
 
-/// `KCMP_EPOLL_TFD` (`include/uapi/linux/kcmp.h`).
+// `include/uapi/linux/kcmp.h`.
+const FILES: libc::c_int = 2;
 const EPOLL_TFD: libc::c_int = 7;
 
 /// `struct kcmp_epoll_slot`.
@@ -32,4 +33,14 @@ pub(super) fn polls(tid: i32, epoll: i32, number: i32) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether two threads have one table of descriptors (`CLONE_FILES`, `clone(2)`), rather than a copy each.
+///
+/// # Errors
+/// `ESRCH` where one is gone, `EPERM` where one may not be traced; `ENOSYS` where the kernel was built without `CONFIG_KCMP`.
+pub fn shares_descriptors(one: i32, other: i32) -> io::Result<bool> {
+    // SAFETY: the kernel compares by number alone; no memory is read or written.
+    let result = unsafe { libc::syscall(libc::SYS_kcmp, one, other, FILES, 0, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result == 0) }
 }

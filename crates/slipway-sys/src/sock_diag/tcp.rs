@@ -2,11 +2,22 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 
-use super::{BY_FAMILY, DESTROY, ask, attribute, cookie, number};
+use super::{BY_FAMILY, DESTROY, ask, attribute, cookie, number, write_attribute};
+use crate::bpf::SocketStorage;
 
 /// `INET_DIAG_INFO`: a `struct tcp_info`. As a question, bit `kind − 1`.
 const INFO: u8 = 2;
+
+/// `INET_DIAG_REQ_SK_BPF_STORAGES` as a question, with a map by its descriptor (`SK_DIAG_BPF_STORAGE_REQ_MAP_FD`); Linux 5.8.
+const ASK_STORAGES: u16 = 2;
+const ASK_MAP: u16 = 1;
+/// `INET_DIAG_SK_BPF_STORAGES` as an answer, in it `SK_DIAG_BPF_STORAGE`, in that `SK_DIAG_BPF_STORAGE_MAP_VALUE`
+/// (`include/uapi/linux/sock_diag.h`).
+const STORAGES: u16 = 20;
+const STORAGE: u16 = 1;
+const VALUE: u16 = 3;
 
 /// `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
@@ -37,37 +48,51 @@ pub struct TcpSocket {
 /// # Errors
 /// `ENOENT` where the kernel was built without `CONFIG_INET_TCP_DIAG`.
 pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
-    let states = UNCONNECTED.iter().fold(u32::MAX, |states, state| states & !(1 << state));
     let mut sockets = Vec::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        ask(BY_FAMILY, true, &request(family, INFO, states, [0; 48]), |message| sockets.extend(parse(message)))?;
-    }
+    each_connection(&[], |message| sockets.extend(parse(message)))?;
     Ok(sockets)
 }
 
-/// Cuts a connection, as by `tcp_abort` (`net/ipv4/tcp.c`): its descriptors give `ECONNABORTED`, the other end hears a reset.
-/// Never a listener.
+/// The connections that have a value in this storage, with it: whoever holds their descriptors, and where nobody does yet.
 ///
 /// # Errors
-/// `ENOENT` where there is none between these addresses, `InvalidInput` where one is of IPv4 and one of IPv6; `EPERM` without
-/// `CAP_NET_ADMIN`, `EOPNOTSUPP` where the kernel was built without `CONFIG_INET_DIAG_DESTROY`.
-pub fn destroy_tcp(local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+/// `EPERM` without `CAP_BPF`; otherwise as [`tcp_sockets`].
+pub fn stored_tcp_sockets(storage: &SocketStorage) -> io::Result<Vec<(TcpSocket, Vec<u8>)>> {
+    let map = write_attribute(ASK_MAP, &storage.as_fd().as_raw_fd().to_ne_bytes());
+    let mut sockets = Vec::new();
+    each_connection(&write_attribute(ASK_STORAGES, &map), |message| {
+        sockets.extend(parse(message).zip(stored(message, storage.bytes())));
+    })?;
+    Ok(sockets)
+}
+
+fn each_connection(attributes: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    let states = UNCONNECTED.iter().fold(u32::MAX, |states, state| states & !(1 << state));
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let question = [&request(family, INFO, states, [0; 48]), attributes].concat();
+        ask(BY_FAMILY, true, &question, &mut each)?;
+    }
+    Ok(())
+}
+
+/// Cuts the connection of this cookie between these addresses, as by `tcp_abort` (`net/ipv4/tcp.c`): its descriptors give
+/// `ECONNABORTED`, the other end hears a reset. No other that has its addresses by now, and never a listener.
+///
+/// # Errors
+/// `ENOENT` where there is none, `InvalidInput` where one address is of IPv4 and one of IPv6; `EPERM` without `CAP_NET_ADMIN`,
+/// `EOPNOTSUPP` where the kernel was built without `CONFIG_INET_DIAG_DESTROY`.
+pub fn destroy_tcp(local: SocketAddr, remote: SocketAddr, cookie: u64) -> io::Result<()> {
     let family = match (local, remote) {
         (SocketAddr::V4(_), SocketAddr::V4(_)) => libc::AF_INET,
         (SocketAddr::V6(_), SocketAddr::V6(_)) => libc::AF_INET6,
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    // Asked for a connection that is gone, the kernel finds the listener that would take a new one, and would cut that: so it is
-    // looked at first, and cut by its cookie.
-    let mut found = None;
-    let any = identity(local, remote, u64::MAX);
-    ask(BY_FAMILY, false, &request(family, 0, u32::MAX, any), |message| found = parse(message))?;
-    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let found = found
-        .filter(|found| (found.local, found.remote) == (plain(local), plain(remote)))
-        .filter(|found| !UNCONNECTED.contains(&found.state))
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
-    ask(DESTROY, false, &request(family, 0, u32::MAX, identity(local, remote, found.cookie)), |_| {})
+    let cut = ask(DESTROY, false, &request(family, 0, u32::MAX, identity(local, remote, cookie)), |_| {});
+    cut.map_err(|error| match error.raw_os_error() {
+        // Another socket was found there: the listener that would take a new one (`sock_diag_check_cookie`).
+        Some(libc::ESTALE) => io::Error::from_raw_os_error(libc::ENOENT),
+        _ => error,
+    })
 }
 
 /// `struct inet_diag_req_v2`.
@@ -120,12 +145,19 @@ fn parse(message: &[u8]) -> Option<TcpSocket> {
     })
 }
 
+/// The value on a socket, where it has one of that length.
+fn stored(message: &[u8], bytes: usize) -> Option<Vec<u8>> {
+    let storages = attribute(message.get(MESSAGE..)?, STORAGES)?;
+    let value = attribute(&attribute(&storages, STORAGE)?, VALUE)?;
+    (value.len() == bytes).then_some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
 
+    use proptest::prelude::*;
     use rustix::net::sockopt::socket_cookie;
 
     use super::*;
@@ -151,6 +183,11 @@ mod tests {
         (listener, client, server)
     }
 
+    fn cut(socket: &TcpStream) -> io::Result<()> {
+        let (local, remote) = ends(socket);
+        destroy_tcp(local, remote, socket_cookie(socket).expect("asks"))
+    }
+
     fn ends(socket: &TcpStream) -> (SocketAddr, SocketAddr) {
         (socket.local_addr().expect("known"), socket.peer_addr().expect("known"))
     }
@@ -171,8 +208,7 @@ mod tests {
                     assert!(seen.info.len() > 200 && seen.info[0] == 1, "{:?}", seen.info);
                 }
                 // Cut, so that neither end waits for the other's last word.
-                let (local, remote) = ends(&client);
-                destroy_tcp(local, remote).expect("cuts");
+                cut(&client).expect("cuts");
             }
         });
     }
@@ -183,19 +219,20 @@ mod tests {
             for at in ["127.0.0.1:0", "[::1]:0"] {
                 let (listener, mut client, mut server) = connection(at);
                 let (local, remote) = ends(&server);
-                destroy_tcp(local, remote).expect("cuts");
-                let cut = server.read(&mut [0]).expect_err("cut");
-                assert_eq!(cut.raw_os_error(), Some(libc::ECONNABORTED));
+                let cookie = socket_cookie(&server).expect("asks");
+                cut(&server).expect("cuts");
+                let aborted = server.read(&mut [0]).expect_err("cut");
+                assert_eq!(aborted.raw_os_error(), Some(libc::ECONNABORTED));
                 assert_eq!(client.read(&mut [0]).expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
                 drop((client, server));
-                let gone = destroy_tcp(local, remote).expect_err("gone");
+                let gone = destroy_tcp(local, remote, cookie).expect_err("gone");
                 assert_eq!(gone.raw_os_error(), Some(libc::ENOENT));
                 // The listener is there, and takes more.
                 client = TcpStream::connect(local).expect("connects");
                 (server, _) = listener.accept().expect("accepts");
                 client.write_all(b"a").expect("writes");
                 server.read_exact(&mut [0]).expect("reads");
-                destroy_tcp(local, ends(&server).1).expect("cuts");
+                cut(&server).expect("cuts");
             }
         });
     }
@@ -212,11 +249,50 @@ mod tests {
             let sockets = tcp_sockets().expect("asks");
             let seen = sockets.iter().find(|seen| seen.cookie == cookie).expect("it is open");
             assert_eq!((seen.local, seen.remote), (at, client.local_addr().expect("known")));
-            destroy_tcp(seen.local, seen.remote).expect("cuts");
+            destroy_tcp(seen.local, seen.remote, cookie).expect("cuts");
             assert_eq!(client.read(&mut [0]).expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
-            let mixed = destroy_tcp(at, "[::1]:1".parse().expect("an address")).expect_err("mixed");
+            let mixed = destroy_tcp(at, "[::1]:1".parse().expect("an address"), cookie).expect_err("mixed");
             assert_eq!(mixed.kind(), io::ErrorKind::InvalidInput);
         });
+    }
+
+    #[test]
+    fn what_is_kept_on_a_connection_comes_with_it() {
+        alone(|| {
+            let storage = SocketStorage::create("test", 12).expect("root may make a map");
+            let other = SocketStorage::create("test", 12).expect("root may make a map");
+            let (_listener, client, server) = connection("127.0.0.1:0");
+            storage.set(client.as_fd(), &[7; 12]).expect("sets");
+            other.set(server.as_fd(), &[8; 12]).expect("sets");
+            let cookie = socket_cookie(&client).expect("asks");
+            let stored = stored_tcp_sockets(&storage).expect("Linux 5.8, and root");
+            assert_eq!(
+                stored.iter().map(|(socket, value)| (socket.cookie, value.clone())).collect::<Vec<_>>(),
+                [(cookie, vec![7; 12])]
+            );
+            cut(&client).expect("cuts");
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_bad(message: Vec<u8>, storages: Vec<u8>, bytes in 0_usize..64) {
+            let _ = parse(&message);
+            let _ = stored(&message, bytes);
+            // Attributes that look right, with anything in them.
+            let mut message = vec![2; MESSAGE];
+            message.extend(write_attribute(STORAGES, &write_attribute(STORAGE, &storages)));
+            let _ = stored(&message, bytes);
+        }
+
+        #[test]
+        fn a_value_is_of_the_length_that_is_due(value in prop::collection::vec(any::<u8>(), 0..64)) {
+            let mut message = vec![2; MESSAGE];
+            let storage = write_attribute(STORAGE, &write_attribute(VALUE, &value));
+            message.extend(write_attribute(STORAGES, &storage));
+            prop_assert_eq!(stored(&message, value.len()), Some(value.clone()));
+            prop_assert_eq!(stored(&message, value.len() + 1), None);
+        }
     }
 
     #[test]

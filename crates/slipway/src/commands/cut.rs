@@ -74,6 +74,8 @@ pub(super) struct Done {
     #[serde(skip)]
     participle: &'static str,
     interfaces: Vec<String>,
+    /// Connections that were on the fast path.
+    ended: u64,
     dry_run: bool,
 }
 
@@ -87,17 +89,19 @@ impl Done {
         DryRun { dry_run }: DryRun,
     ) -> Self {
         let interfaces = places.iter().map(|&place| running.lab.port_name(place)).collect();
-        Self { lab: running.lab.name.clone(), action, participle, interfaces, dry_run }
+        Self { lab: running.lab.name.clone(), action, participle, interfaces, ended: 0, dry_run }
     }
 
     /// Does it, unless it is only to be said, and says so.
-    pub(super) fn make(&self, context: &Context, act: impl FnOnce() -> Result<(), Failure>) -> Result<Exit, Failure> {
+    pub(super) fn make(mut self, context: &Context, act: impl FnOnce() -> Result<u64, Failure>) -> Result<Exit, Failure> {
         let interfaces = view::listed(&self.interfaces);
         if self.dry_run {
-            context.answer(self, |done| format!("would {} {interfaces} of lab {}\n", done.action, done.lab))?;
+            context.answer(&self, |done| format!("would {} {interfaces} of lab {}\n", done.action, done.lab))?;
         } else {
-            act()?;
-            context.tell(self, |done| format!("{} {interfaces} of lab {}\n", done.participle, done.lab))?;
+            self.ended = act()?;
+            context.tell(&self, |done| {
+                format!("{} {interfaces} of lab {}\n{}", done.participle, done.lab, view::ended(done.ended))
+            })?;
         }
         Ok(Exit::Success)
     }

@@ -1,8 +1,15 @@
 //! `slipway fast`
 
+mod serve;
+
+use std::net::{SocketAddr, TcpListener};
+
+use nix::sys::signal::Signal;
 use serde::Serialize;
-use slipway_engine::fast::{FastReport, RouterReport, Socket, Tally, Way};
-use slipway_engine::lab::Running;
+use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
+use slipway_engine::fast::{Connection, FastReport, Path, RouterReport, Socket, Tally, Way};
+use slipway_engine::lab::{LabError, Running};
+use slipway_sys::signals::Taken;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -17,7 +24,9 @@ path are on the container network beneath, each for a reason that is counted.
 
 Examples:
   slipway fast status demo                 routers, connections, reasons
+  slipway fast status demo --flows         and the connections that live
   slipway fast status demo --json | jq '.routers[].status.connections'
+  slipway fast metrics demo --listen 127.0.0.1:9464        for Prometheus
   slipway fast explain demo 12345          the sockets of a process, one by one")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,6 +39,17 @@ enum What {
     Status {
         /// Lab (name or file; may be left out where one runs)
         lab: Option<String>,
+        /// The connections that live, too
+        #[arg(long)]
+        flows: bool,
+    },
+    /// The same in numbers, for Prometheus: printed once, or served over HTTP until Ctrl-C
+    Metrics {
+        /// Lab (name or file; may be left out where one runs)
+        lab: Option<String>,
+        /// Serve them at /metrics of this address, such as 127.0.0.1:9464
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
     },
     /// The TCP sockets of a process in a node: which way each takes, and why
     #[command(override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>")]
@@ -45,6 +65,8 @@ struct Status<'a> {
     lab: &'a str,
     #[serde(flatten)]
     report: FastReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flows: Option<Vec<Connection>>,
 }
 
 #[derive(Serialize)]
@@ -59,7 +81,14 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
         match self.what {
-            What::Status { lab } => status(context, &running(context, lab.as_deref())?)?,
+            What::Status { lab, flows } => status(context, &running(context, lab.as_deref())?, flows)?,
+            What::Metrics { lab, listen: None } => {
+                context.print(&page(&running(context, lab.as_deref())?)?)?;
+            }
+            What::Metrics { lab, listen: Some(at) } => {
+                let name = running(context, lab.as_deref())?.lab.name;
+                return publish(context, &name, at);
+            }
             What::Explain { words } => {
                 let (pid, lab) = words.split_last().ok_or_else(|| Failure::usage("explain nothing"))?;
                 let number = pid.parse().ok().filter(|&number: &i32| number > 0);
@@ -71,6 +100,32 @@ impl Args {
         }
         Ok(Exit::Success)
     }
+}
+
+fn page(running: &Running) -> Result<String, LabError> {
+    Ok(metrics(&running.lab, &running.fast()?, &running.flows()?))
+}
+
+/// Where metrics are.
+#[derive(Serialize)]
+struct Published<'a> {
+    lab: &'a str,
+    url: String,
+}
+
+/// Serves metrics until it is told to end. A lab that is down, or down and up again, is no reason to.
+fn publish(context: &Context, lab: &str, at: SocketAddr) -> Result<Exit, Failure> {
+    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
+    let listener = TcpListener::bind(at).map_err(Failure::io(format!("listen at {at}")))?;
+    let at = listener.local_addr().map_err(Failure::io("see where it listens"))?;
+    let published = Published { lab, url: format!("http://{at}/metrics") };
+    context.tell(&published, |published| format!("metrics of lab {lab} are at {} until Ctrl-C\n", published.url))?;
+    let now = || {
+        let running = Running::open(&context.root, lab).map_err(|error| error.to_string())?;
+        page(&running).map_err(|error| error.to_string())
+    };
+    serve::serve(&listener, &interrupt, MEDIA_TYPE, now).map_err(Failure::io("serve metrics"))?;
+    Ok(Exit::Success)
 }
 
 /// A lab that runs and has a fast network.
@@ -85,12 +140,38 @@ fn running(context: &Context, lab: Option<&str>) -> Result<Running, Failure> {
     )))
 }
 
-fn status(context: &Context, running: &Running) -> Result<(), Failure> {
-    let answer = Status { lab: &running.lab.name, report: running.fast()? };
+fn status(context: &Context, running: &Running, flows: bool) -> Result<(), Failure> {
+    let flows = if flows { Some(running.flows()?) } else { None };
+    let answer = Status { lab: &running.lab.name, report: running.fast()?, flows };
     context.answer(&answer, |answer| {
-        let parts: Vec<String> = answer.report.routers.iter().map(|router| router_text(running, router)).collect();
-        parts.join("\n")
+        let routers = answer.report.routers.iter().map(|router| router_text(running, router));
+        routers.chain(answer.flows.as_deref().map(flows_text)).collect::<Vec<String>>().join("\n")
     })
+}
+
+fn flows_text(flows: &[Connection]) -> String {
+    if flows.is_empty() {
+        return "no connection is on the fast path now\n".to_owned();
+    }
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    view::table(
+        ["CLIENT", "SERVER", "PATH", "SENT", "RECEIVED", "RTT US", "UNREAD"],
+        flows.iter().map(|flow| {
+            let path = match flow.path {
+                Path::Pair => "pair",
+                Path::Tcp => "tcp",
+            };
+            [
+                format!("{}:{}", flow.client, flow.client_port),
+                format!("{}:{}", flow.server, flow.server_port),
+                path.to_owned(),
+                number(flow.sent),
+                number(flow.received),
+                number(flow.rtt_us.map(u64::from)),
+                number(flow.unread),
+            ]
+        }),
+    )
 }
 
 fn router_text(running: &Running, report: &RouterReport) -> String {
@@ -107,10 +188,13 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         facts.push(("status", "it does not answer".to_owned()));
         return view::facts(&facts);
     };
-    let Tally { pair, tcp, native, refused } = &status.connections;
+    let Tally { pair, tcp, native, revoked, refused, between: _ } = &status.connections;
     facts.push(("fast", format!("{pair} within the host, {tcp} to others")));
     for (reason, count) in native {
         facts.push(("not fast", format!("{count}: {reason}")));
+    }
+    for (reason, count) in revoked {
+        facts.push(("ended", format!("{count}: {reason}")));
     }
     facts.push(("refused", format!("{refused}: nobody listened")));
     facts.push(("waiting", format!("{} to be accepted", status.waiting)));

@@ -34,6 +34,8 @@ pub(crate) struct Args {
 struct Parted {
     lab: String,
     groups: Vec<Vec<String>>,
+    /// Connections that were on the fast path.
+    ended: u64,
     dry_run: bool,
 }
 
@@ -56,7 +58,7 @@ impl Args {
             )));
         }
         let said = groups.iter().map(|group| labs::names(lab, group)).collect();
-        let parted = Parted { lab: lab.name.clone(), groups: said, dry_run: self.dry_run.dry_run };
+        let mut parted = Parted { lab: lab.name.clone(), groups: said, ended: 0, dry_run: self.dry_run.dry_run };
         let text = |parted: &Parted| {
             let groups: Vec<String> = parted.groups.iter().map(|group| view::listed(group)).collect();
             format!("{} of lab {}\n", groups.join(" | "), parted.lab)
@@ -64,8 +66,8 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&parted, |parted| format!("would part {}", text(parted)))?;
         } else {
-            running.change_links(LinkAction::Partition { groups })?;
-            context.tell(&parted, |parted| format!("parted {}", text(parted)))?;
+            parted.ended = running.change_links(LinkAction::Partition { groups })?;
+            context.tell(&parted, |parted| format!("parted {}{}", text(parted), view::ended(parted.ended)))?;
         }
         Ok(Exit::Success)
     }

@@ -64,6 +64,8 @@ struct Set {
     targets: Vec<String>,
     change: String,
     dry_run: bool,
+    /// Connections that were on the fast path.
+    ended: u64,
     /// What does not hold as one might think.
     notes: Vec<String>,
 }
@@ -96,6 +98,7 @@ impl Args {
             targets: steps.iter().flat_map(|step| step.targets(&running)).collect(),
             change: change.to_string(),
             dry_run: self.dry_run.dry_run,
+            ended: 0,
             notes: Vec::new(),
         };
         let what = |set: &Set| format!("{} for {} of lab {}", set.change, view::listed(&set.targets), set.lab);
@@ -105,13 +108,13 @@ impl Args {
         }
         for step in steps {
             match step {
-                Step::Link(action) => running.change_links(action)?,
+                Step::Link(action) => set.ended += running.change_links(action)?,
                 Step::Node(nodes, change) => set.notes.extend(running.set_node(&nodes, &change)?),
             }
         }
         context.tell(&set, |set| {
             let notes: Vec<String> = set.notes.iter().map(|note| format!("note: {note}\n")).collect();
-            format!("set {}\n{}", what(set), notes.concat())
+            format!("set {}\n{}{}", what(set), view::ended(set.ended), notes.concat())
         })?;
         Ok(Exit::Success)
     }

@@ -1,0 +1,86 @@
+//! A lab's connections on the fast path, as they live.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use serde::Serialize;
+use slipway_fast::flows::{self, Flow, Scope};
+use slipway_fast::note::{Notes, Path};
+use slipway_fast::walk;
+use slipway_lab::model::Lab;
+use slipway_sys::bpf::SocketStorage;
+
+use super::{says, setup};
+use crate::state::State;
+
+/// A connection that lives. What it sent and received is what its client did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Connection {
+    /// Its number, that no other has.
+    pub number: u64,
+    /// Name of the client's node.
+    pub client: String,
+    /// The client's port.
+    pub client_port: u16,
+    /// Name of the server's node.
+    pub server: String,
+    /// The server's port.
+    pub server_port: u16,
+    /// A pair within a host, or TCP.
+    pub path: Path,
+    /// Bytes sent, and acknowledged; of TCP alone, as the next three.
+    pub sent: Option<u64>,
+    /// Bytes received.
+    pub received: Option<u64>,
+    /// Round trip, microseconds.
+    pub rtt_us: Option<u32>,
+    /// Of late, bytes a second that the client sends.
+    pub rate: Option<u64>,
+    /// Bytes sent either way that nobody has read; of pairs alone.
+    pub unread: Option<u64>,
+}
+
+/// All of a lab. Looks for itself: neither routers nor the anchor have work with it.
+pub(crate) fn flows(lab: &Lab, state: &State, notes: OwnedFd) -> Result<Vec<Connection>, String> {
+    let doing = "look for connections of the fast path";
+    let notes = SocketStorage::try_from(notes).map(Notes::new).map_err(says(doing))?;
+    let places = setup::places(lab);
+    let mut all: BTreeMap<u64, Flow> = BTreeMap::new();
+    for router in &state.routers {
+        let Some(pid) = router.pid else {
+            let host = &lab.hosts[router.host].name;
+            return Err(format!("{doing}: the router of {host} is being replaced\nHint: try again"));
+        };
+        let net = File::open(format!("/proc/{pid}/ns/net")).map_err(says(doing))?;
+        let here = state.nodes.iter().zip(&lab.nodes).filter(|(_, node)| node.host == router.host);
+        let inits = here.filter_map(|(node, _)| node.init);
+        let namespaces: BTreeSet<u64> = inits.filter_map(|init| walk::namespace(init.pid).ok()).collect();
+        let scope = Scope { notes: &notes, namespaces: &namespaces, net: net.as_fd() };
+        for (number, flow) in flows::look(scope).map_err(says(doing))? {
+            // Of one between two hosts each sees an end; the client's knows best.
+            let is_clients = places.of(flow.client.ip()).is_some_and(|place| place.host == router.host);
+            if is_clients || !all.contains_key(&number) {
+                all.insert(number, flow);
+            }
+        }
+    }
+    let name = |address: std::net::SocketAddr| match places.of(address.ip()) {
+        Some(place) => lab.nodes[place.node].name.clone(),
+        None => address.ip().to_string(),
+    };
+    let told = all.into_values().map(|flow| Connection {
+        number: flow.number,
+        client: name(flow.client),
+        client_port: flow.client.port(),
+        server: name(flow.server),
+        server_port: flow.server.port(),
+        path: flow.path,
+        sent: flow.sent,
+        received: flow.received,
+        rtt_us: flow.rtt_us,
+        rate: flow.rate,
+        unread: flow.unread,
+    });
+    Ok(told.collect())
+}

@@ -1,0 +1,192 @@
+//! The fast path's numbers as Prometheus reads them
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>, text format 0.0.4).
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::fs;
+
+use slipway_lab::model::Lab;
+
+use super::{Connection, FastReport, Path, Reason, RouterReport, Tally};
+
+/// The media type of [`metrics`].
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All numbers of a lab's fast path. Those that count begin anew with each router.
+#[must_use]
+pub fn metrics(lab: &Lab, report: &FastReport, flows: &[Connection]) -> String {
+    let mut page = Page { text: String::new(), lab };
+    page.routers(&report.routers);
+    page.connections(&report.routers);
+    page.pairs(&report.routers);
+    page.flows(flows);
+    page.text
+}
+
+struct Page<'a> {
+    text: String,
+    lab: &'a Lab,
+}
+
+/// A sample: labels behind `lab`, and the number.
+type Sample<'a> = (Vec<(&'static str, &'a str)>, u64);
+
+impl<'a> Page<'a> {
+    fn family(&mut self, name: &str, kind: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+        let lab = escaped(&self.lab.name);
+        for (labels, number) in samples {
+            let labels: Vec<String> =
+                labels.iter().map(|(key, value)| format!(",{key}=\"{}\"", escaped(value))).collect();
+            self.line(format_args!("{name}{{lab=\"{lab}\"{}}} {number}", labels.concat()));
+        }
+    }
+
+    fn line(&mut self, line: impl Display) {
+        // A string takes everything.
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
+        self.family(name, "counter", help, samples);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
+        self.family(name, "gauge", help, samples);
+    }
+
+    fn host(&self, router: &RouterReport) -> (&'static str, &'a str) {
+        ("host", self.lab.hosts.get(router.router.host).map_or("", |host| &host.name))
+    }
+
+    fn node(&self, node: Option<usize>) -> &'a str {
+        node.and_then(|node| self.lab.nodes.get(node)).map_or("", |node| &node.name)
+    }
+
+    fn routers(&mut self, routers: &'a [RouterReport]) {
+        let all = |of: &dyn Fn(&RouterReport) -> u64| -> Vec<Sample<'a>> {
+            routers.iter().map(|router| (vec![self.host(router)], of(router))).collect()
+        };
+        let up = all(&|router| u64::from(router.status.is_some()));
+        let restarts = all(&|router| router.router.restarts.into());
+        let programs = all(&|router| router.listeners as u64);
+        let with_memory =
+            routers.iter().filter_map(|router| Some((vec![self.host(router)], memory(router.router.pid?)?)));
+        let memory: Vec<Sample<'a>> = with_memory.collect();
+        let peers = routers.iter().flat_map(|router| {
+            let peers = router.status.iter().flat_map(|status| &status.peers);
+            peers.map(move |peer| (router, peer.host, peer.ready))
+        });
+        let ready: Vec<Sample<'a>> = peers
+            .map(|(router, peer, ready)| {
+                let peer = self.lab.hosts.get(peer as usize).map_or("", |host| &host.name);
+                (vec![self.host(router), ("peer", peer)], ready as u64)
+            })
+            .collect();
+        self.gauge("slipway_fast_router_up", "Whether the router of a host answers.", up);
+        self.counter(
+            "slipway_fast_router_restarts_total",
+            "Routers that ended by themselves and were replaced.",
+            restarts,
+        );
+        self.gauge("slipway_fast_router_resident_memory_bytes", "Memory that a router has.", memory);
+        self.gauge("slipway_fast_router_programs", "Trees of programs whose calls a router hears.", programs);
+        self.gauge("slipway_fast_peer_connections", "Connections to another host's router that are ready.", ready);
+    }
+
+    fn connections(&mut self, routers: &'a [RouterReport]) {
+        let tallies =
+            || routers.iter().filter_map(|router| Some((self.host(router), &router.status.as_ref()?.connections)));
+        let one = |of: &dyn Fn(&Tally) -> u64| -> Vec<Sample<'a>> {
+            tallies().map(|(host, tally)| (vec![host], of(tally))).collect()
+        };
+        let by_reason = |of: &dyn Fn(&'a Tally) -> &'a BTreeMap<Reason, u64>| -> Vec<Sample<'a>> {
+            let each = tallies().flat_map(|(host, tally)| of(tally).iter().map(move |counted| (host, counted)));
+            each.map(|(host, (reason, count))| (vec![host, ("reason", reason.word())], *count)).collect()
+        };
+        let taken: Vec<Sample<'a>> = tallies()
+            .flat_map(|(host, tally)| {
+                [(Path::Pair, tally.pair), (Path::Tcp, tally.tcp)].map(|(path, count)| (vec![host, way(path)], count))
+            })
+            .collect();
+        let (native, revoked) = (by_reason(&|tally| &tally.native), by_reason(&|tally| &tally.revoked));
+        let refused = one(&|tally| tally.refused);
+        let statuses = routers.iter().filter_map(|router| Some((self.host(router), router.status.as_ref()?)));
+        let waiting: Vec<Sample<'a>> = statuses.map(|(host, status)| (vec![host], status.waiting as u64)).collect();
+        self.counter(
+            "slipway_fast_connections_total",
+            "Connections that took the fast path; one between two hosts is counted on both.",
+            taken,
+        );
+        self.counter("slipway_fast_native_total", "Connections left to the container network, by reason.", native);
+        self.counter(
+            "slipway_fast_revoked_total",
+            "Fast connections that were ended from outside, by reason.",
+            revoked,
+        );
+        self.counter("slipway_fast_refused_total", "Connections that nobody listened for.", refused);
+        self.gauge("slipway_fast_waiting_connections", "Connections that wait to be accepted.", waiting);
+    }
+
+    /// Who connects to whom.
+    fn pairs(&mut self, routers: &'a [RouterReport]) {
+        let tallies = routers.iter().filter_map(|router| Some(&router.status.as_ref()?.connections.between));
+        let mut samples = Vec::new();
+        for between in tallies.flatten() {
+            let ends = [("client", self.node(between.client)), ("server", self.node(between.server))];
+            let fast = [("pair", between.pair), ("tcp", between.tcp)].into_iter().filter(|(_, count)| *count > 0);
+            let native = between.native.iter().map(|(reason, count)| (reason.word(), *count));
+            samples.extend(fast.chain(native).map(|(way, count)| (vec![ends[0], ends[1], ("way", way)], count)));
+        }
+        self.counter(
+            "slipway_fast_node_connections_total",
+            "Connections by who asked, for whom, and which way they took: a path, or the reason why none.",
+            samples,
+        );
+    }
+
+    fn flows(&mut self, flows: &'a [Connection]) {
+        let mut living: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        for flow in flows {
+            *living.entry((&flow.client, &flow.server, way(flow.path).1)).or_default() += 1;
+        }
+        let samples = living.into_iter().map(|((client, server, path), count)| {
+            (vec![("client", client), ("server", server), ("path", path)], count)
+        });
+        self.gauge("slipway_fast_flows", "Connections on the fast path that live.", samples.collect::<Vec<_>>());
+    }
+}
+
+fn way(path: Path) -> (&'static str, &'static str) {
+    (
+        "path",
+        match path {
+            Path::Pair => "pair",
+            Path::Tcp => "tcp",
+        },
+    )
+}
+
+/// As values of labels are written.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).
+fn memory(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kib: u64 =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+    }
+}

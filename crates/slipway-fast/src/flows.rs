@@ -1,0 +1,124 @@
+//! Connections of the fast path that live, seen from outside: no router and no program is asked.
+//!
+//! Those of TCP are listed by the kernel (`sock_diag(7)`), each with its note and its figures, whoever has its descriptors. Of
+//! pairs of unix sockets the kernel lists neither, so they are looked for among the descriptors of nodes' programs
+//! ([`walk`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use slipway_sys::ns::with_net;
+use slipway_sys::sock_diag::{TcpSocket, stored_tcp_sockets};
+
+use crate::address::canonical;
+use crate::note::{Note, Notes, Path, Role};
+use crate::walk;
+
+/// A connection that lives. What it sent and received is what its client did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// The same on all hosts.
+    pub number: u64,
+    /// What its data passes through.
+    pub path: Path,
+    /// The client's virtual address.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Bytes sent, and acknowledged. Of TCP alone, as the next three; some hundred are the routers' own.
+    pub sent: Option<u64>,
+    /// Bytes received.
+    pub received: Option<u64>,
+    /// Round trip, smoothed, microseconds.
+    pub rtt_us: Option<u32>,
+    /// Of late, bytes a second from this end (`tcpi_delivery_rate`).
+    pub rate: Option<u64>,
+    /// Bytes that were sent and have not been read, both ways. Of pairs alone.
+    pub unread: Option<u64>,
+}
+
+impl Flow {
+    /// The connection that a socket with this note is an end of.
+    #[must_use]
+    pub fn of(note: &Note) -> Self {
+        let [local, peer] = [note.local, note.peer].map(canonical);
+        let (client, server) = match note.role {
+            Role::Client => (local, peer),
+            Role::Server => (peer, local),
+        };
+        let (number, path) = (note.number(), note.path);
+        Self { number, path, client, server, sent: None, received: None, rtt_us: None, rate: None, unread: None }
+    }
+
+    fn measured(note: &Note, socket: &TcpSocket) -> Self {
+        // `struct tcp_info` (`include/uapi/linux/tcp.h`): a kernel that has not got a field ends before it.
+        let word = |at: usize| socket.info.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        let long = |at: usize| socket.info.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        let (acknowledged, received) = (long(120), long(128));
+        let (sent, received) = match note.role {
+            Role::Client => (acknowledged, received),
+            Role::Server => (received, acknowledged),
+        };
+        Self { sent, received, rtt_us: word(68), rate: long(160), ..Self::of(note) }
+    }
+}
+
+/// Where connections of a host's nodes are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// What is written on sockets of the lab's fast path.
+    pub notes: &'a Notes,
+    /// The PID namespaces of the nodes whose programs are looked at.
+    pub namespaces: &'a BTreeSet<u64>,
+    /// The host's network namespace.
+    pub net: BorrowedFd<'a>,
+}
+
+impl Scope<'_> {
+    /// The host's connections of TCP.
+    pub(crate) fn tcp(&self) -> io::Result<Vec<(TcpSocket, Note)>> {
+        let stored = with_net(self.net, || stored_tcp_sockets(self.notes.storage()))??;
+        Ok(stored.into_iter().filter_map(|(socket, bytes)| Some((socket, Note::read(&bytes)?))).collect())
+    }
+
+    /// Shows the ends of pairs that programs of these nodes have and that have not ended, each once, and none that is among
+    /// `seen`.
+    pub(crate) fn pairs(&self, seen: &mut BTreeSet<u64>, mut each: impl FnMut(walk::Held)) -> io::Result<()> {
+        walk::handed_out(&walk::processes(self.namespaces)?, self.notes, seen, |held| {
+            if held.note.path == Path::Pair && !has_ended(&held.socket) {
+                each(held);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The connections of a host that live, by their number.
+///
+/// # Errors
+/// When `/proc` cannot be read, or the kernel does not list sockets (`CONFIG_INET_DIAG`); takes root's capabilities.
+pub fn look(scope: Scope<'_>) -> io::Result<BTreeMap<u64, Flow>> {
+    let mut flows: BTreeMap<u64, Flow> = BTreeMap::new();
+    scope.pairs(&mut BTreeSet::new(), |held| {
+        let unread = rustix::io::ioctl_fionread(&held.socket).unwrap_or_default();
+        let flow = flows.entry(held.note.number()).or_insert_with(|| Flow::of(&held.note));
+        flow.unread = Some(flow.unread.unwrap_or_default() + unread);
+    })?;
+    for (socket, note) in scope.tcp()? {
+        // The client's end knows best; of some connections both are here.
+        if note.role == Role::Client || !flows.contains_key(&note.number()) {
+            flows.insert(note.number(), Flow::measured(&note, &socket));
+        }
+    }
+    Ok(flows)
+}
+
+/// Whether both directions of a pair have been closed, by whomever.
+fn has_ended(end: impl AsFd) -> bool {
+    let mut end = [PollFd::new(&end, PollFlags::empty())];
+    poll(&mut end, Some(&Timespec::default())).is_ok_and(|_| end[0].revents().contains(PollFlags::HUP))
+}

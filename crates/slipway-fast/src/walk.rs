@@ -1,0 +1,219 @@
+//! A walk over descriptors: which sockets the programs of nodes have, and copies of those (`pidfd_getfd(2)`).
+//!
+//! A node's processes are those in its PID namespace. No program in a node can make another within it: a default container's
+//! profile refuses that. Threads may have left their process's table of descriptors (`CLONE_FILES`, `unshare(2)`), so every
+//! table is looked at once.
+//!
+//! # What can be missed
+//! In a node that is frozen: only what is in no table at all, but in a message that nobody has received yet (`SCM_RIGHTS`,
+//! `unix(7)`). In one that runs, moreover what is made, moved to another number, or passed to another process while the walk
+//! is under way. So whoever must have all walks until a walk finds nothing new, and asks the kernel's own lists (`sock_diag(7)`)
+//! about the rest.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+
+use slipway_sys::notify::{Caller, shares_descriptors};
+
+use crate::note::{Note, Notes};
+
+/// The descriptors of a thread: each one's number, and what it is of, as `/proc` names it (`socket:[77]`).
+///
+/// # Errors
+/// When `/proc` cannot be read, or the thread is gone.
+pub fn descriptors(tid: i32) -> io::Result<Vec<(i32, OsString)>> {
+    let entries = fs::read_dir(format!("/proc/{tid}/fd"))?.flatten();
+    let named = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        // One that is closed meanwhile is one less.
+        Some((number, fs::read_link(entry.path()).ok()?.into_os_string()))
+    });
+    Ok(named.collect())
+}
+
+/// The inode of what is named so, where it is a socket.
+#[must_use]
+pub fn socket_inode(name: &OsStr) -> Option<u64> {
+    let digits = name.as_bytes().strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The number of the PID namespace that a process is in: its inode (`pid_namespaces(7)`).
+///
+/// # Errors
+/// `NotFound` where there is no such process.
+pub fn namespace(process: i32) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{process}/ns/pid"))?.ino())
+}
+
+/// All processes in these PID namespaces, by their numbers here.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn processes(namespaces: &BTreeSet<u64>) -> io::Result<Vec<i32>> {
+    let all = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(all.filter(|&process| namespace(process).is_ok_and(|its| namespaces.contains(&its))).collect())
+}
+
+/// A thread for each table of descriptors that a process has: almost always one.
+fn tables(process: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut tables = Vec::new();
+    for thread in threads {
+        // One that cannot be compared has a table of its own, until it is known to be gone.
+        if !tables.iter().any(|&other| shares_descriptors(other, thread).unwrap_or(false)) {
+            tables.push(thread);
+        }
+    }
+    tables
+}
+
+/// A socket that a process has.
+#[derive(Debug)]
+pub struct Found<'a> {
+    caller: &'a Caller,
+    /// By which it has it.
+    pub number: i32,
+    /// The socket's own number.
+    pub inode: u64,
+}
+
+impl Found<'_> {
+    /// A copy; `None` where it has been closed meanwhile, or another is at its number by now.
+    #[must_use]
+    pub fn copy(&self) -> Option<OwnedFd> {
+        let copy = self.caller.descriptor(self.number).ok()?;
+        (rustix::fs::fstat(&copy).ok()?.st_ino == self.inode).then_some(copy)
+    }
+}
+
+/// Shows every socket of a process, once for each number that it has there. A process that is gone has none.
+pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) {
+    for thread in tables(process) {
+        let (Ok(caller), Ok(descriptors)) = (Caller::open(thread), descriptors(thread)) else { continue };
+        for (number, name) in descriptors {
+            if let Some(inode) = socket_inode(&name) {
+                each(&Found { caller: &caller, number, inode });
+            }
+        }
+    }
+}
+
+/// A socket that a router handed out, and that a program has.
+#[derive(Debug)]
+pub struct Held {
+    /// Its own number.
+    pub inode: u64,
+    /// A copy.
+    pub socket: OwnedFd,
+    /// What is written on it.
+    pub note: Note,
+}
+
+/// Shows the sockets that were handed out to these processes, each once, and none that is among `seen`; all sockets that were
+/// looked at are put there.
+pub fn handed_out(processes: &[i32], notes: &Notes, seen: &mut BTreeSet<u64>, mut each: impl FnMut(Held)) {
+    for &process in processes {
+        sockets(process, |found| {
+            if seen.contains(&found.inode) {
+                return;
+            }
+            let Some(socket) = found.copy() else { return };
+            seen.insert(found.inode);
+            if let Ok(Some(note)) = notes.of(&socket) {
+                each(Held { inode: found.inode, socket, note });
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+
+    use nix::sched::{CloneFlags, unshare};
+    use slipway_sys::bpf::SocketStorage;
+
+    use super::*;
+    use crate::note::{BYTES, Path, Role};
+    use crate::personality::Options;
+
+    fn this_process() -> i32 {
+        rustix::process::getpid().as_raw_nonzero().get()
+    }
+
+    fn inode(socket: &UnixStream) -> u64 {
+        rustix::fs::fstat(socket).expect("asks").st_ino
+    }
+
+    #[test]
+    fn names_are_read() {
+        assert_eq!(socket_inode(OsStr::new("socket:[77]")), Some(77));
+        for other in ["socket:[]", "socket:[-1]", "socket:[7", "/tmp/socket:[7]", "pipe:[7]", "anon_inode:[eventpoll]"]
+        {
+            assert_eq!(socket_inode(OsStr::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_namespace() {
+        let own = namespace(this_process()).expect("it is there");
+        assert!(processes(&BTreeSet::from([own])).expect("/proc is there").contains(&this_process()));
+        assert!(!processes(&BTreeSet::from([own + 1])).expect("/proc is there").contains(&this_process()));
+    }
+
+    #[test]
+    fn a_table_that_a_thread_has_for_itself_is_looked_at_too() {
+        let (say, heard) = channel();
+        let (end, ended) = channel::<()>();
+        let alone = std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_FILES).expect("a table of its own");
+            let (one, other) = UnixStream::pair().expect("a pair");
+            say.send((inode(&one), one.as_raw_fd())).expect("heard");
+            // Until the test has looked.
+            let _ = ended.recv();
+            drop((one, other));
+        });
+        let (hidden, number) = heard.recv().expect("said");
+        let mut found = Vec::new();
+        sockets(this_process(), |socket| {
+            if socket.inode == hidden {
+                found.push((socket.number, socket.copy().is_some()));
+            }
+        });
+        drop(end);
+        alone.join().expect("it ran");
+        assert_eq!(found, [(number, true)]);
+    }
+
+    #[test]
+    fn what_was_handed_out_is_told_by_its_note() {
+        let notes = Notes::new(SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map"));
+        let (one, other) = UnixStream::pair().expect("a pair");
+        let [local, peer] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
+        let note = Note {
+            path: Path::Pair,
+            role: Role::Client,
+            flow: 7,
+            local,
+            peer,
+            told: true,
+            options: Options::default(),
+        };
+        notes.put(&one, &note).expect("written");
+        let mut seen = BTreeSet::new();
+        let mut held = Vec::new();
+        handed_out(&[this_process()], &notes, &mut seen, |socket| held.push((socket.inode, socket.note)));
+        assert_eq!(held, [(inode(&one), note)]);
+        assert!(seen.contains(&inode(&other)), "it was looked at");
+        handed_out(&[this_process()], &notes, &mut seen, |socket| assert_ne!(socket.inode, inode(&one), "twice"));
+    }
+}
