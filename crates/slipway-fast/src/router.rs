@@ -469,6 +469,6 @@ mod tests {
         seal(&ours).expect("these tests need root and Linux 6.16");
         let size = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUF };
         assert_eq!(sockopt::int(&ours, size).expect("read"), 2 * SEND_BUFFER);
-        assert_eq!(sockopt::int(&ours, SO_PASSRIGHTS).expect("read"), 0);
+        assert_eq!(sockopt::int(&ours, PASSRIGHTS).expect("read"), 0);
     }
 }
