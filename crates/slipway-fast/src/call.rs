@@ -8,6 +8,7 @@
 mod accept;
 mod connect;
 mod furnish;
+mod interfaces;
 mod listen;
 mod names;
 mod options;
@@ -69,11 +70,12 @@ impl Trapped<'_> {
         match self.call.number {
             libc::SYS_connect => connect::connect(self).unwrap_or_else(|answer| answer),
             libc::SYS_accept | libc::SYS_accept4 => accept::accept(self).unwrap_or_else(|answer| answer),
+            libc::SYS_bind => listen::bind(self).unwrap_or_else(|answer| answer),
             libc::SYS_listen => listen::listen(self).unwrap_or_else(|answer| answer),
             libc::SYS_getsockname | libc::SYS_getpeername => names::name(self).unwrap_or_else(|answer| answer),
             libc::SYS_getsockopt => options::get(self).unwrap_or_else(|answer| answer),
             libc::SYS_setsockopt => options::set(self).unwrap_or_else(|answer| answer),
-            libc::SYS_ioctl => names::ioctl(self).unwrap_or_else(|answer| answer),
+            libc::SYS_ioctl => interfaces::ioctl(self).unwrap_or_else(|answer| answer),
             number => {
                 if Epolls::changes(number) {
                     lock(&self.tree.epolls).forget();

@@ -3,6 +3,7 @@
 //! Reading, writing, waiting and closing are never among them: an established connection costs nothing.
 
 use libc::c_long;
+use slipway_sys::bpf::GuardedOptions;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use crate::personality::HEARD;
@@ -85,6 +86,13 @@ pub fn filter(io_uring: bool) -> Filter {
         traps.push(Trap { call: libc::SYS_io_uring_setup, when: When::Always, verdict: Verdict::Errno(libc::EPERM) });
     }
     Filter::trap(&traps)
+}
+
+/// Options that a socket which was handed out lets nobody set but the router: those that it hears of. So a program that slips a
+/// call past the router, by putting such a socket in another's place meanwhile, gets nothing.
+#[must_use]
+pub fn guarded() -> GuardedOptions<'static> {
+    GuardedOptions { levels: LEVELS, names: &[ASKED, SET] }
 }
 
 fn notified(call: c_long, when: When) -> Trap {

@@ -86,6 +86,12 @@ impl Knockers {
         of_node.remove(at)
     }
 
+    /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
+    pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        let all = lock(&self.0);
+        all.get(&node)?.iter().find(|knocker| knocker.address.is_ipv6() == ipv6).cloned()
+    }
+
     /// Drops those of a node that has ended.
     pub fn forget(&self, node: usize) {
         lock(&self.0).remove(&node);

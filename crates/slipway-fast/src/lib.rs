@@ -15,6 +15,7 @@
 pub mod address;
 pub mod call;
 pub mod channel;
+pub mod confine;
 pub mod control;
 pub mod counts;
 pub mod defaults;

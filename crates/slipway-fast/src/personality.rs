@@ -42,6 +42,10 @@ const SWITCHES: [Name; 6] = [
     ipv6(libc::IPV6_V6ONLY),
 ];
 
+/// Those that change nothing once there is a connection: they are checked, and forgotten. 0 is always right.
+const PAST: [(Name, i32, i32); 2] =
+    [(tcp(libc::TCP_MAXSEG), 88, 32767), (tcp(libc::TCP_DEFER_ACCEPT), i32::MIN, i32::MAX)];
+
 const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
 const CONGESTION_BYTES: usize = 16;
@@ -130,6 +134,7 @@ impl Options {
         match name {
             CONGESTION => Ok(self.congestion.to_vec()),
             Name { level: libc::IPPROTO_TCP, name: libc::TCP_MAXSEG } => Ok(SEGMENT.to_ne_bytes().to_vec()),
+            Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT } => Ok(0_i32.to_ne_bytes().to_vec()),
             Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => Ok(info(open)),
             _ => Err(Errno::NOPROTOOPT),
         }
@@ -146,17 +151,19 @@ impl Options {
             let has = self.congestion.split(|byte| *byte == 0).next().unwrap_or_default();
             return if asked == has { Ok(()) } else { Err(Errno::NOENT) };
         }
-        let at = KEPT.iter().position(|(kept, ..)| *kept == name).ok_or(Errno::NOPROTOOPT)?;
         let number = match value.first_chunk() {
             Some(bytes) => i32::from_ne_bytes(*bytes),
             // One byte is enough for options of IP (`do_ip_setsockopt`), not for those of TCP.
             None if name.level != libc::IPPROTO_TCP && !value.is_empty() => i32::from(value[0]),
             None => return Err(Errno::INVAL),
         };
-        let (_, least, most) = KEPT[at];
-        if !(least..=most).contains(&number) {
-            return Err(Errno::INVAL);
+        let within = |least, most| if (least..=most).contains(&number) { Ok(()) } else { Err(Errno::INVAL) };
+        if let Some((_, least, most)) = PAST.iter().find(|(past, ..)| *past == name) {
+            return if number == 0 { Ok(()) } else { within(*least, *most) };
         }
+        let at = KEPT.iter().position(|(kept, ..)| *kept == name).ok_or(Errno::NOPROTOOPT)?;
+        let (_, least, most) = KEPT[at];
+        within(least, most)?;
         self.kept[at] = if SWITCHES.contains(&name) { i32::from(number != 0) } else { number };
         Ok(())
     }
@@ -260,6 +267,11 @@ mod tests {
             );
         }
         assert_eq!(options.set(tcp(libc::TCP_NODELAY), &[1]), Err(Errno::INVAL));
+        for (value, expected) in [(0, Ok(())), (87, Err(Errno::INVAL)), (88, Ok(())), (32768, Err(Errno::INVAL))] {
+            let ours = options.set(tcp(libc::TCP_MAXSEG), &i32::to_ne_bytes(value));
+            let theirs = sockopt::set(&socket, tcp(libc::TCP_MAXSEG), &i32::to_ne_bytes(value));
+            assert_eq!((ours, theirs.is_ok()), (expected, expected.is_ok()), "{value}");
+        }
         assert_eq!(options.set(tcp(9999), &[0; 4]), Err(Errno::NOPROTOOPT));
         assert_eq!(options.get(tcp(9999), true), Err(Errno::NOPROTOOPT));
     }

@@ -305,6 +305,11 @@ impl Router {
         knocker
     }
 
+    /// A socket that was made in the node, to be asked and not to be used.
+    pub(crate) fn native(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        self.knockers.look(node, ipv6)
+    }
+
     /// Ends a knock, and keeps who knocked for the next.
     pub(crate) fn rest(&self, node: usize, knocker: Arc<Knocker>) {
         self.parker.mind_no_more(&knocker);

@@ -79,10 +79,11 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order) -> io::Result<(
 
 fn add_knocker(router: &Router, node: usize, socket: OwnedFd) -> io::Result<()> {
     let ipv6 = socket_domain(&socket)? == AddressFamily::INET6;
-    match router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6) {
-        Some(ip) => router.add_knocker(node, Knocker::new(socket, ip)?),
-        // A node without an address of this family has no listeners to knock at.
-        None => drop(socket),
+    // A node without an address of this family has no listeners to knock at. One whose programs have taken all ports, or that
+    // ends, gets by with the knockers that it has: it is no reason to end for all others.
+    let ip = router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
+    if let Some(knocker) = ip.and_then(|ip| Knocker::new(socket, ip).ok()) {
+        router.add_knocker(node, knocker);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-pub use guard::SocketGuard;
+pub use guard::{GuardedOptions, SocketGuard};
 pub use storage::SocketStorage;
 
 pub mod asm;
@@ -99,6 +99,16 @@ pub enum Kind {
     Bind4,
     /// The same for IPv6.
     Bind6,
+    /// To a control group, where the own address of a socket of its is asked for, of IPv4.
+    OwnName4,
+    /// The same for IPv6.
+    OwnName6,
+    /// To a control group, where the peer's address is asked for, of IPv4.
+    PeerName4,
+    /// The same for IPv6.
+    PeerName6,
+    /// To a control group, where an option of a socket of its is set.
+    SetOption,
 }
 
 impl Kind {
@@ -106,7 +116,15 @@ impl Kind {
     fn program_type(self) -> u32 {
         match self {
             Self::SchedCls => 3,
-            Self::Connect4 | Self::Connect6 | Self::Bind4 | Self::Bind6 => 18,
+            Self::Connect4
+            | Self::Connect6
+            | Self::Bind4
+            | Self::Bind6
+            | Self::OwnName4
+            | Self::OwnName6
+            | Self::PeerName4
+            | Self::PeerName6 => 18,
+            Self::SetOption => 25,
         }
     }
 
@@ -118,6 +136,11 @@ impl Kind {
             Self::Bind6 => 9,
             Self::Connect4 => 10,
             Self::Connect6 => 11,
+            Self::SetOption => 22,
+            Self::PeerName4 => 29,
+            Self::PeerName6 => 30,
+            Self::OwnName4 => 31,
+            Self::OwnName6 => 32,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! hundred instructions instead of two thousand make attaching cheap, and every program that enters a node attaches once.
 
 mod bpf;
+mod permit;
 mod profile;
 mod trap;
 
@@ -16,6 +17,7 @@ use libc::sock_filter;
 
 use crate::notify::Listener;
 
+pub use permit::Permit;
 pub use trap::{Trap, Verdict, When};
 
 /// A compiled filter.
@@ -46,6 +48,14 @@ impl Filter {
         Self::allowing(&calls)
     }
 
+    /// Allows these calls and no other, and has a process that makes another end: by `SIGSYS`, or as [`Self::attach_and_tell`] says.
+    /// Calls that are `missing` fail with `ENOSYS`, as in a kernel that is too old for them.
+    #[must_use]
+    pub fn permitting(permits: &[Permit], missing: &[libc::c_long]) -> Self {
+        let other = bpf::Verdict::Signal;
+        Self(bpf::compile(bpf::AUDIT_ARCH, &permit::calls(permits, missing), &other, &other))
+    }
+
     /// Calls that are not named fail with `EPERM`, those newer than all of them with `ENOSYS`: a program that tries one then
     /// falls back to an older call.
     fn allowing(calls: &[(u32, bpf::Verdict)]) -> Self {
@@ -61,6 +71,15 @@ impl Filter {
     pub fn trap(traps: &[Trap]) -> Self {
         let (between, above) = (bpf::Verdict::Allow, bpf::Verdict::Errno(libc::ENOSYS));
         Self(bpf::compile(bpf::AUDIT_ARCH, &trap::calls(traps), &between, &above))
+    }
+
+    /// As [`Self::attach`], for a filter of [`Self::permitting`]: calls that it does not permit are named first.
+    ///
+    /// # Errors
+    /// As [`Self::attach`], and `sigaction(2)`.
+    pub fn attach_and_tell(&self) -> io::Result<()> {
+        permit::tell()?;
+        self.attach()
     }
 
     /// Attaches the filter to this thread, for good: it passes to every child and through every exec.

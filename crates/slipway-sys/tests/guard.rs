@@ -1,5 +1,5 @@
 //! Sockets that were made in a control group and are used outside it. Needs root and a mounted control group hierarchy of
-//! version 2. One test, because its whole process moves.
+//! version 2.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,8 +8,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketType, bind, connect, connect_unspec, sendto, socket};
-use slipway_sys::bpf::SocketGuard;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, connect_unspec, getpeername, getsockname, sendto,
+    socket, socketpair,
+};
+use slipway_sys::bpf::{GuardedOptions, SocketGuard};
+use slipway_sys::sockopt::{self, Name};
 
 /// A group of the test's own.
 struct Group {
@@ -60,6 +64,14 @@ fn tcp(family: AddressFamily) -> OwnedFd {
 
 const ANY: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
+const OPTIONS: GuardedOptions<'_> =
+    GuardedOptions { levels: &[libc::IPPROTO_TCP], names: &[&[libc::SO_MARK], &[libc::SO_PRIORITY]] };
+
+fn set(socket: impl AsFd, level: i32, name: i32) -> io::Result<()> {
+    sockopt::set(socket, Name { level, name }, &1_i32.to_ne_bytes())
+}
+
+/// One test, because its whole process moves.
 #[test]
 fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     let listeners = ANY.map(|at| TcpListener::bind(at).expect("binds"));
@@ -70,8 +82,9 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     let folder = File::open(&group.path).expect("opens");
     group.enter();
     let before = families.map(tcp);
-    let guard = SocketGuard::attach(folder.as_fd()).expect("root may");
+    let guard = SocketGuard::attach(folder.as_fd(), OPTIONS).expect("root may");
     let after = families.map(tcp);
+    let (pair, _) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).expect("a pair");
     // In the group, all goes as ever.
     let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("binds");
     let own_address = own.local_addr().expect("bound");
@@ -79,19 +92,33 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     group.leave();
 
     let any: [SocketAddr; 2] = ANY.map(|at| at.parse().expect("an address"));
+    let nothing: [SocketAddr; 2] = ["0.0.0.0:0", "[::]:0"].map(|at| at.parse().expect("an address"));
     for index in [0, 1] {
         for socket in [&before[index], &after[index]] {
             assert_eq!(bind(socket, &any[index]), Err(Errno::PERM));
             assert_eq!(connect(socket, &addresses[index]), Err(Errno::PERM));
         }
-        // Taken off its connection, a socket gets no other.
         let socket = &connected[index];
+        let name = getsockname(socket).expect("it has one");
+        assert_eq!(SocketAddr::try_from(name).expect("of IP"), nothing[index]);
+        let peer = getpeername(socket).expect("it has one").expect("connected");
+        assert_eq!(SocketAddr::try_from(peer).expect("of IP"), nothing[index]);
+        let denied = Some(libc::EPERM);
+        for (level, name) in [(libc::IPPROTO_TCP, libc::TCP_NODELAY), (libc::SOL_SOCKET, libc::SO_PRIORITY)] {
+            assert_eq!(set(socket, level, name).expect_err("guarded").raw_os_error(), denied);
+        }
+        set(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE).expect("not guarded");
+        // Taken off its connection, a socket gets no other.
         connect_unspec(socket).expect("no hook there");
         assert_eq!(connect(socket, &addresses[index]), Err(Errno::PERM));
         let at_once = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());
         assert_eq!(sendto(socket, b"hello", at_once, &addresses[index]), Err(Errno::PERM));
         let copy = socket.try_clone().expect("copies");
         assert_eq!(bind(&copy, &any[index]), Err(Errno::PERM));
+    }
+    let options = [(libc::SOL_SOCKET, libc::SO_MARK), (libc::SOL_SOCKET, libc::SO_PRIORITY), (libc::IPPROTO_TCP, 1)];
+    for (level, name) in options {
+        assert_eq!(set(&pair, level, name).expect_err("guarded").raw_os_error(), Some(libc::EPERM));
     }
     // An accepted socket is of its listener's group, whoever accepts.
     let client = TcpStream::connect(own_address).expect("sockets of elsewhere are free");
@@ -108,7 +135,8 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     drop(guard);
     connect(&before[1], &addresses[1]).expect("unguarded");
 
-    let nowhere = SocketGuard::attach(File::open("/").expect("opens").as_fd()).expect_err("no group").to_string();
+    let nowhere =
+        SocketGuard::attach(File::open("/").expect("opens").as_fd(), OPTIONS).expect_err("no group").to_string();
     let bad = io::Error::from_raw_os_error(libc::EBADF).to_string();
     assert!(nowhere.contains(&bad) && nowhere.starts_with("attach BPF program socket_guard"), "{nowhere}");
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::wait::WaitStatus;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use slipway_fast::control::{Order, Report};
+use slipway_fast::filter;
 use slipway_fast::flows::{Flow, Scope};
 use slipway_fast::note::Path;
 use slipway_fast::reason::Reason;
@@ -74,7 +75,7 @@ struct Seat {
     /// Nodes that it has sockets of, to knock with.
     knocking: BTreeSet<usize>,
     group: Option<Group>,
-    /// Keeps programs from connecting anew, or binding, what a router of this group made and handed out.
+    /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
     _guard: Option<SocketGuard>,
     began: Option<Instant>,
     /// When the next is made, where there is none.
@@ -172,7 +173,8 @@ impl Routers {
         for host in hosts {
             // No name of a node begins so.
             let group = group(&format!("_router.{}", host + 1))?;
-            let guard = group.as_ref().and_then(Group::clone_target).map(SocketGuard::attach).transpose();
+            let guard = group.as_ref().and_then(Group::clone_target);
+            let guard = guard.map(|folder| SocketGuard::attach(folder, filter::guarded())).transpose();
             let guard = guard.map_err(|error| format!("guard sockets of the fast path: {error}"))?;
             if guard.is_none() {
                 fast.note(

@@ -1,10 +1,16 @@
-//! `listen(2)`: a socket that was handed out cannot become a listener of the host.
+//! `bind(2)` and `listen(2)`: a socket that was handed out has its name, and cannot become a listener of the host.
 
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
 use super::{Answer, Trapped};
+
+pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
+    let socket = call.socket()?;
+    // As TCP says of a socket that has a name. One of a pair could be given one of unix sockets.
+    if call.router.notes.of(&socket)?.is_some() { Err(Errno::INVAL.into()) } else { Ok(Answer::GoOn) }
+}
 
 pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;

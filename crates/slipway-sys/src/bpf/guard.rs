@@ -1,45 +1,73 @@
-//! Sockets that only some processes may connect or bind.
+//! Sockets that only some processes may use as they like.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2};
+use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R6, R7, Size};
 use super::{Kind, LoadError, Program, call};
 
 const NAME: &str = "socket_guard";
 
-/// Guards every socket that was made in a version 2 control group, or accepted by one: IPv4 and IPv6, whoever has it by now.
-/// `connect(2)` and `bind(2)` on it fail with `EPERM`, unless the calling process is in that very group itself.
+/// Guards every socket that was made in a version 2 control group, or accepted by one, whoever has it by now. Unless the calling
+/// process is in that very group itself, `connect(2)` and `bind(2)` of IPv4 and IPv6 fail with `EPERM`, and so does setting
+/// [`GuardedOptions`], whatever the socket's family; its names of IPv4 and IPv6 read as zero.
 ///
 /// A socket's group is that of the process that made it, for good (`sk_cgrp_data`). Disconnecting (`AF_UNSPEC`) and
-/// `listen(2)` pass: the kernel has no hook there.
+/// `listen(2)` pass: the kernel has no hook there. (At its security hooks, programs of a group were not asked about a socket of the
+/// group that a process outside of it used, Linux 6.1.)
 ///
 /// Lasts as long as this value; the sockets are unguarded afterwards.
 #[derive(Debug)]
 pub struct SocketGuard {
-    _links: [OwnedFd; 4],
+    _links: Vec<OwnedFd>,
+}
+
+/// Options that may not be set.
+#[derive(Debug, Clone, Copy)]
+pub struct GuardedOptions<'a> {
+    /// All of these levels.
+    pub levels: &'a [i32],
+    /// These names of `SOL_SOCKET`.
+    pub names: &'a [&'a [i32]],
 }
 
 impl SocketGuard {
     /// Guards the sockets of the group whose folder is `group`, those that it has and those that it will have.
     ///
     /// # Errors
-    /// [`LoadError`]; needs `CAP_BPF` and `CAP_NET_ADMIN`, and Linux 5.7.
-    pub fn attach(group: BorrowedFd<'_>) -> Result<Self, LoadError> {
-        let refused = |error| LoadError::Attach { name: NAME.to_owned(), error };
-        // A group's number is its folder's inode's (`kernfs_id_ino`).
-        let number = rustix::fs::fstat(group).map_err(|errno| refused(errno.into()))?.st_ino;
-        let program = program(number);
-        let attach = |kind: Kind| {
-            let program = Program::load(kind, NAME, &program)?;
+    /// [`LoadError`]; needs `CAP_BPF` and `CAP_NET_ADMIN`, and Linux 5.8.
+    pub fn attach(group: BorrowedFd<'_>, options: GuardedOptions<'_>) -> Result<Self, LoadError> {
+        let number = number(group)?;
+        let mut programs = vec![(Kind::SetOption, refuse_options(number, options))];
+        programs.extend([Kind::Connect4, Kind::Connect6, Kind::Bind4, Kind::Bind6].map(|kind| (kind, refuse(number))));
+        programs.extend([Kind::OwnName4, Kind::PeerName4].map(|kind| (kind, hide(number, &IP4))));
+        programs.extend([Kind::OwnName6, Kind::PeerName6].map(|kind| (kind, hide(number, &IP6))));
+        let attach = |(kind, program): &(Kind, Vec<Insn<'_>>)| {
+            let program = Program::load(*kind, NAME, program)?;
             call::link(program.as_fd(), group, kind.attach_type()).map_err(refused)
         };
-        let links = [attach(Kind::Connect4)?, attach(Kind::Connect6)?, attach(Kind::Bind4)?, attach(Kind::Bind6)?];
-        Ok(Self { _links: links })
+        Ok(Self { _links: programs.iter().map(attach).collect::<Result<_, _>>()? })
     }
 }
 
-/// 1, which is yes, where the current process is in the group of this number; 0 otherwise.
-fn program(group: u64) -> [Insn<'static>; 13] {
+fn refused(error: io::Error) -> LoadError {
+    LoadError::Attach { name: NAME.to_owned(), error }
+}
+
+/// A group's number is its folder's inode's (`kernfs_id_ino`).
+fn number(group: BorrowedFd<'_>) -> Result<u64, LoadError> {
+    Ok(rustix::fs::fstat(group).map_err(|errno| refused(errno.into()))?.st_ino)
+}
+
+/// Where `struct bpf_sockopt` has an option's level and name, words (`include/uapi/linux/bpf.h`).
+const SOCKOPT: [i16; 2] = [24, 28];
+/// Where `struct bpf_sock_addr` has an address of IPv4 and its port, words.
+const IP4: [i16; 2] = [4, 24];
+/// The same of IPv6.
+const IP6: [i16; 5] = [8, 12, 16, 20, 24];
+
+/// Where the current process is in the group of this number, on to `to`; R1 and R2 are used, R0 too.
+fn if_in_group(group: u64, to: &str) -> [Insn<'_>; 8] {
     let [l0, l1, l2, l3, h0, h1, h2, h3] = group.to_le_bytes();
     let [low, high] = [[l0, l1, l2, l3], [h0, h1, h2, h3]].map(i32::from_le_bytes);
     [
@@ -51,11 +79,40 @@ fn program(group: u64) -> [Insn<'static>; 13] {
         Insn::Alu(AluOp::Lsh, R2, Operand::Imm(32)),
         Insn::Alu(AluOp::Rsh, R2, Operand::Imm(32)),
         Insn::Alu(AluOp::Or, R1, Operand::Of(R2)),
-        Insn::JumpIf(Cond::Eq, R0, Operand::Of(R1), "yes"),
-        Insn::Mov(R0, Operand::Imm(0)),
-        Insn::Exit,
-        Insn::Label("yes"),
-        Insn::Mov(R0, Operand::Imm(1)),
-        Insn::Exit,
+        Insn::JumpIf(Cond::Eq, R0, Operand::Of(R1), to),
     ]
+}
+
+/// 1 is yes, 0 is `EPERM`.
+fn end(label: &str, answer: i32) -> [Insn<'_>; 3] {
+    [Insn::Label(label), Insn::Mov(R0, Operand::Imm(answer)), Insn::Exit]
+}
+
+/// Yes, by processes of the group alone.
+fn refuse(group: u64) -> Vec<Insn<'static>> {
+    [&if_in_group(group, "yes")[..], &end("no", 0), &end("yes", 1)].concat()
+}
+
+/// Yes, but to others than processes of the group these parts of an address are zero.
+fn hide(group: u64, parts: &[i16]) -> Vec<Insn<'static>> {
+    let mut program = vec![Insn::Mov(R6, Operand::Of(R1))];
+    program.extend(if_in_group(group, "yes"));
+    program.push(Insn::Mov(R1, Operand::Imm(0)));
+    program.extend(parts.iter().map(|part| Insn::Store(Size::Word, R6, *part, Operand::Of(R1))));
+    program.extend(end("yes", 1));
+    program
+}
+
+/// Yes, unless it is another process than one of the group, and the option one of these.
+fn refuse_options(group: u64, options: GuardedOptions<'_>) -> Vec<Insn<'static>> {
+    let [level, name] = SOCKOPT;
+    let mut program = vec![Insn::Load(Size::Word, R6, R1, level), Insn::Load(Size::Word, R7, R1, name)];
+    program.extend(if_in_group(group, "yes"));
+    let refused = |argument, value: &i32| Insn::JumpIf(Cond::Eq, argument, Operand::Imm(*value), "no");
+    program.extend(options.levels.iter().map(|level| refused(R6, level)));
+    program.push(Insn::JumpIf(Cond::Ne, R6, Operand::Imm(libc::SOL_SOCKET), "yes"));
+    program.extend(options.names.iter().copied().flatten().map(|name| refused(R7, name)));
+    program.extend(end("yes", 1));
+    program.extend(end("no", 0));
+    program
 }

@@ -2,7 +2,7 @@
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EPERM,
-    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_USER_NOTIF, sock_filter,
+    SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRAP, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -28,6 +28,8 @@ pub(super) enum Verdict {
     FirstWithout(u32),
     /// Waits for whoever listens.
     Notify,
+    /// Is not made; the thread gets `SIGSYS`.
+    Signal,
     /// What the first case that fits says; allowed where none does.
     Cases(Vec<Case>),
 }
@@ -128,6 +130,7 @@ fn leaf(what: &Verdict) -> Vec<sock_filter> {
             statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         ],
         Verdict::Notify => vec![statement(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)],
+        Verdict::Signal => vec![statement(BPF_RET | BPF_K, SECCOMP_RET_TRAP)],
         Verdict::Cases(cases) => {
             let mut program: Vec<_> = cases.iter().flat_map(case).collect();
             program.push(statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
@@ -235,6 +238,7 @@ mod tests {
             Some(Verdict::FirstIn(values)) if values.contains(&argument) => SECCOMP_RET_ALLOW,
             Some(Verdict::FirstWithout(bits)) if argument & bits == 0 => SECCOMP_RET_ALLOW,
             Some(Verdict::Notify) => SECCOMP_RET_USER_NOTIF,
+            Some(Verdict::Signal) => SECCOMP_RET_TRAP,
             Some(Verdict::Cases(cases)) => match cases.iter().find(|case| case.tests.iter().all(met)) {
                 Some(case) => expected(&[(number, case.verdict.clone())], number, arguments),
                 None => SECCOMP_RET_ALLOW,
@@ -261,7 +265,7 @@ mod tests {
             mask,
             values,
         });
-        let verdict = prop_oneof![Just(Verdict::Notify), (1..100).prop_map(Verdict::Errno)];
+        let verdict = prop_oneof![Just(Verdict::Notify), Just(Verdict::Signal), (1..100).prop_map(Verdict::Errno)];
         (prop::collection::vec(test, 0..3), verdict).prop_map(|(tests, verdict)| Case { tests, verdict })
     }
 

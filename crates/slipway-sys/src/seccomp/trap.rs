@@ -56,24 +56,29 @@ impl Trap {
     }
 
     fn case(&self) -> Case {
-        let tests = match &self.when {
-            When::Always => Vec::new(),
-            When::Argument { index, mask, values } => {
+        let verdict = match self.verdict {
+            Verdict::Notify => bpf::Verdict::Notify,
+            Verdict::Errno(errno) => bpf::Verdict::Errno(errno),
+        };
+        Case { tests: self.when.tests(), verdict }
+    }
+}
+
+impl When {
+    pub(super) fn tests(&self) -> Vec<Test> {
+        match self {
+            Self::Always => Vec::new(),
+            Self::Argument { index, mask, values } => {
                 vec![Test { argument: (*index).into(), mask: *mask, values: values.clone() }]
             }
-            When::Pair { level, names } => {
+            Self::Pair { level, names } => {
                 let names = names.iter().map(|name| name.cast_unsigned()).collect();
                 vec![
                     Test { argument: 1, mask: u32::MAX, values: vec![level.cast_unsigned()] },
                     Test { argument: 2, mask: u32::MAX, values: names },
                 ]
             }
-        };
-        let verdict = match self.verdict {
-            Verdict::Notify => bpf::Verdict::Notify,
-            Verdict::Errno(errno) => bpf::Verdict::Errno(errno),
-        };
-        Case { tests, verdict }
+        }
     }
 }
 

@@ -1,0 +1,103 @@
+//! A process that confines itself as a router does, and then does what a router never does. (No test harness: its process is the
+//! one that ends.) Needs root.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::{env, panic, process, thread};
+
+use nix::sys::prctl;
+use rustix::net::{AddressFamily, SocketType};
+use slipway_fast::confine::confine;
+use slipway_fast::note::BYTES;
+use slipway_sys::bpf::SocketStorage;
+use slipway_sys::seccomp::Filter;
+
+/// A name, what is done, and the number of the call that is one too many.
+type Deed = (&'static str, fn(), i64);
+
+const FORBIDDEN: &[Deed] = &[
+    ("a file is made", || drop(File::create("/tmp/slipway-confined")), libc::SYS_openat),
+    ("a folder is made", || drop(fs::create_dir("/tmp/slipway-confined")), MKDIR),
+    ("a program is started", || drop(Command::new("/bin/true").status()), libc::SYS_clone),
+    (
+        "a process is killed",
+        || drop(rustix::process::test_kill_process(rustix::process::getppid().expect("one"))),
+        libc::SYS_kill,
+    ),
+    ("it can be traced", || drop(prctl::set_dumpable(true)), libc::SYS_prctl),
+    ("a namespace is made", || drop(slipway_sys::ns::create_net()), libc::SYS_unshare),
+    (
+        "a namespace is entered",
+        || drop(nix::sched::setns(std::io::stderr().as_fd(), nix::sched::CloneFlags::CLONE_NEWNET)),
+        libc::SYS_setns,
+    ),
+    (
+        "a unix socket is made",
+        || drop(rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)),
+        libc::SYS_socket,
+    ),
+    ("a map is made", || drop(SocketStorage::create("notes", BYTES)), libc::SYS_bpf),
+    ("a filter is added", || drop(Filter::trap(&[]).attach()), libc::SYS_seccomp),
+];
+
+#[cfg(target_arch = "x86_64")]
+const MKDIR: i64 = libc::SYS_mkdir;
+#[cfg(target_arch = "aarch64")]
+const MKDIR: i64 = libc::SYS_mkdirat;
+
+fn main() {
+    match env::args().nth(1) {
+        Some(name) => confined(&name),
+        None => all(),
+    }
+}
+
+/// Every deed in a process of its own.
+fn all() {
+    for (name, _, number) in FORBIDDEN {
+        let (signal, said) = run(name);
+        assert_eq!(signal, Some(libc::SIGABRT), "{name}: {said}");
+        assert!(said.contains(&format!("system call {number} (")), "{name}: {said}");
+        println!("{name}: ok");
+    }
+    let (signal, said) = run("panics");
+    assert_eq!(signal, Some(libc::SIGABRT), "{said}");
+    assert!(said.contains("on purpose") && !said.contains("system call"), "{said}");
+    let (signal, said) = run("works");
+    assert_eq!((signal, said.as_str()), (None, "it worked\n"));
+    println!("what a router does: ok");
+}
+
+fn run(name: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    let output = command.arg(name).stdin(Stdio::null()).output().expect("started");
+    (output.status.signal(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn confined(name: &str) {
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        told(info);
+        process::abort();
+    }));
+    prctl::set_no_new_privs().expect("anybody may");
+    confine().expect("with no_new_privs anybody may");
+    // On another thread: it holds for all.
+    let deed = FORBIDDEN.iter().find(|(known, ..)| *known == name).map_or(works as fn(), |(_, deed, _)| *deed);
+    let deed = if name == "panics" { || panic!("on purpose") } else { deed };
+    thread::spawn(deed).join().expect("it ends");
+}
+
+fn works() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("it has one");
+    let client = thread::spawn(move || TcpStream::connect(address).expect("connected"));
+    listener.accept().expect("accepted");
+    client.join().expect("it ends").shutdown(std::net::Shutdown::Both).expect("shut down");
+    fs::read_to_string("/proc/self/status").expect("read");
+    fs::read_dir("/proc/self/fd").expect("listed").for_each(|entry| drop(fs::read_link(entry.expect("read").path())));
+    eprintln!("it worked");
+}
