@@ -27,8 +27,8 @@ const CALLS: &[c_long] = &[
     libc::SYS_bind, libc::SYS_listen, libc::SYS_accept4, libc::SYS_connect, libc::SYS_shutdown, libc::SYS_getsockname,
     libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_sendto, libc::SYS_recvfrom,
     libc::SYS_sendmsg, libc::SYS_recvmsg,
-    // Other processes' descriptors.
-    libc::SYS_pidfd_open, libc::SYS_pidfd_getfd,
+    // Other processes: their descriptors and memory.
+    libc::SYS_pidfd_open, libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv,
 ];
 
 /// The same by the names that only x86 has for them.

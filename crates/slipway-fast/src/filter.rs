@@ -16,6 +16,8 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
+    // A socket of a pair could have a name of unix sockets, for which the kernel has no hook.
+    libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_getsockname,
     libc::SYS_getpeername,

@@ -151,19 +151,19 @@ impl Options {
             let has = self.congestion.split(|byte| *byte == 0).next().unwrap_or_default();
             return if asked == has { Ok(()) } else { Err(Errno::NOENT) };
         }
+        let past = PAST.iter().find(|(past, ..)| *past == name);
+        let kept = KEPT.iter().position(|(kept, ..)| *kept == name);
+        let (_, least, most) = past.or(kept.map(|at| &KEPT[at])).ok_or(Errno::NOPROTOOPT)?;
         let number = match value.first_chunk() {
             Some(bytes) => i32::from_ne_bytes(*bytes),
             // One byte is enough for options of IP (`do_ip_setsockopt`), not for those of TCP.
             None if name.level != libc::IPPROTO_TCP && !value.is_empty() => i32::from(value[0]),
             None => return Err(Errno::INVAL),
         };
-        let within = |least, most| if (least..=most).contains(&number) { Ok(()) } else { Err(Errno::INVAL) };
-        if let Some((_, least, most)) = PAST.iter().find(|(past, ..)| *past == name) {
-            return if number == 0 { Ok(()) } else { within(*least, *most) };
+        if !(least..=most).contains(&&number) && !(past.is_some() && number == 0) {
+            return Err(Errno::INVAL);
         }
-        let at = KEPT.iter().position(|(kept, ..)| *kept == name).ok_or(Errno::NOPROTOOPT)?;
-        let (_, least, most) = KEPT[at];
-        within(least, most)?;
+        let Some(at) = kept else { return Ok(()) };
         self.kept[at] = if SWITCHES.contains(&name) { i32::from(number != 0) } else { number };
         Ok(())
     }
