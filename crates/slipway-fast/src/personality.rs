@@ -160,7 +160,8 @@ impl Options {
             None if name.level != libc::IPPROTO_TCP && !value.is_empty() => i32::from(value[0]),
             None => return Err(Errno::INVAL),
         };
-        if !(least..=most).contains(&&number) && !(past.is_some() && number == 0) {
+        let unset = past.is_some() && number == 0;
+        if !unset && !(*least..=*most).contains(&number) {
             return Err(Errno::INVAL);
         }
         let Some(at) = kept else { return Ok(()) };
