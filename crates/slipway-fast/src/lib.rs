@@ -23,6 +23,7 @@ pub mod doors;
 pub mod epolls;
 pub mod filter;
 pub mod flows;
+pub mod interrupted;
 pub mod knock;
 pub mod note;
 pub mod originals;

@@ -292,9 +292,9 @@ impl Router {
         self.flows.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a connection was made by this router or one of another host, and not by one before this one.
+    /// Whether a connection of a client's was made by this router, and not by one before it.
     pub(crate) fn made(&self, flow: u64) -> bool {
-        flow & REMOTE != 0 || (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
+        (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
     }
 
     fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use slipway_sys::notify::{Caller, Listener};
 
 use crate::epolls::Epolls;
+use crate::interrupted::Interrupted;
 use crate::originals::Originals;
 use crate::sync::lock;
 
@@ -22,6 +23,8 @@ pub struct Tree {
     pub listener: Listener,
     /// Their epoll instances.
     pub epolls: Mutex<Epolls>,
+    /// Their calls that were interrupted.
+    pub interrupted: Mutex<Interrupted>,
     /// Their sockets that were replaced.
     pub originals: Mutex<Originals>,
     callers: Mutex<HashMap<i32, Arc<Caller>>>,
@@ -34,7 +37,8 @@ impl Tree {
     /// As `epoll_create1(2)`.
     pub fn new(node: usize, listener: Listener) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
-        Ok(Self { node, listener, epolls: Mutex::default(), originals, callers: Mutex::default() })
+        let (epolls, interrupted, callers) = Default::default();
+        Ok(Self { node, listener, epolls, interrupted, originals, callers })
     }
 
     /// The thread of this number.

@@ -75,7 +75,7 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address)
         return Err(Errno::OPNOTSUPP.into());
     }
     // What a router before this one was about to say may never have been heard: its program calls again.
-    if note.told && call.router.made(note.flow) {
+    if note.told && (note.role == Role::Server || call.router.made(note.flow)) {
         return Err(Errno::ISCONN.into());
     }
     note.told = true;
@@ -120,16 +120,23 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
 fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     let router = call.router;
     let path = if wanted.at.host == router.host { Path::Pair } else { Path::Tcp };
-    let connected = match path {
-        Path::Pair => beside(call, &wanted),
-        Path::Tcp => beyond(call, &wanted),
+    let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
+    let connected = match (kept, path) {
+        (Some(ours), _) => Ok(Verdict::Accepted(ours)),
+        (None, Path::Pair) => beside(call, &wanted),
+        (None, Path::Tcp) => beyond(call, &wanted),
     };
     match connected {
         Ok(Verdict::Accepted(ours)) => {
             let replaced = replace(call, wanted.socket, &ours);
             // Even where that failed half-way, some of the program's numbers may be of it by now.
             router.confirm(&wanted.admission, &ours, path);
-            replaced?;
+            if !replaced? {
+                let caller = call.caller()?;
+                let own = caller.descriptor(call.int(0))?;
+                lock(&call.tree.interrupted).keep(call.call.tid, caller, own, wanted.server, ours);
+                return Ok(Answer::Done);
+            }
             router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
             if wanted.nonblocking {
                 return Ok(Answer::Result(Err(Errno::INPROGRESS)));
@@ -195,31 +202,34 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
     furnish(call, Like::own(socket, *ipv6, written), ours, Note { path, role, flow, local, peer, told, options })
 }
 
-/// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances.
-fn replace(call: &Trapped<'_>, own: OwnedFd, ours: &OwnedFd) -> Result<(), Answer> {
+/// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal
+/// interrupted the call first.
+fn replace(call: &Trapped<'_>, own: OwnedFd, ours: &OwnedFd) -> Result<bool, Answer> {
     let inode = rustix::fs::fstat(&own)?.st_ino;
     let caller = call.caller()?;
-    replace_at(call, &caller, call.int(0), ours)?;
+    if !replace_at(call, &caller, call.int(0), ours)? {
+        return Ok(false);
+    }
     // Copies that were made before it was connected. Those of other processes are out of reach.
     if lock(&call.tree.originals).others_have(own)? {
         for number in originals::numbers(call.call.tid, inode)? {
             replace_at(call, &caller, number, ours)?;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
-fn replace_at(call: &Trapped<'_>, caller: &Caller, number: i32, ours: &OwnedFd) -> Result<(), Answer> {
+fn replace_at(call: &Trapped<'_>, caller: &Caller, number: i32, ours: &OwnedFd) -> Result<bool, Answer> {
     let tid = call.call.tid;
     let entries = lock(&call.tree.epolls).entries(tid, caller, number)?;
     let close_on_exec = caller.closes_on_exec(number)?;
     match call.tree.listener.install(call.call.id, ours.as_fd(), Some(number), close_on_exec) {
         Ok(_) => {}
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Err(Answer::Done),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(error.into()),
     }
     if !entries.is_empty() {
         call.router.registrar.register(tid, number, entries)?;
     }
-    Ok(())
+    Ok(true)
 }

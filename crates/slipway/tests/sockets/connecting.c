@@ -231,6 +231,36 @@ static void on_connected(void) {
     meet();
 }
 
+// A signal may come at any moment of a call, which is then made again.
+static void noted(int signal) { (void)signal; }
+static void between_signals(void) {
+    enum { MANY = 300 };
+    if (serving) {
+        int listener = listening("server", 0), whole = 0;
+        meet();
+        for (int i = 0; i < MANY; i++) {
+            char byte = 0;
+            int fd = taken(listener);
+            whole += read(fd, &byte, 1) == 1;
+            close(fd);
+        }
+        say("%d of %d came whole", whole, MANY);
+        return;
+    }
+    int failed = 0;
+    meet();
+    tick(1, noted, SA_RESTART);
+    for (int i = 0; i < MANY; i++) {
+        int fd = stream("server");
+        // A call that is made again may find that it had succeeded.
+        bool done = connected(fd, "server", 0) == 0 || errno == EISCONN;
+        if (!done || write(fd, "x", 1) != 1) failed++;
+        close(fd);
+    }
+    tick(0, NULL, 0);
+    say("%d of %d failed", failed, MANY);
+}
+
 const struct scenario connecting[] = {
     {"blocking", blocking},
     {"poll", by_poll},
@@ -243,6 +273,7 @@ const struct scenario connecting[] = {
     {"shared-before", shared_before},
     {"restarted", restarted},
     {"restarted-unprepared", restarted_unprepared},
+    {"between-signals", between_signals},
     {"disconnected", disconnected},
     {"on-connected", on_connected},
     {0},

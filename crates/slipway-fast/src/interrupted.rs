@@ -1,0 +1,88 @@
+//! Connections made for calls that a signal interrupted before they could be told. The program calls again when its handler is
+//! done (`signal(7)`, `SA_RESTART`), and has made one connection, not two.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::net::sockopt::socket_cookie;
+use slipway_sys::notify::Caller;
+
+/// `SIGKILL` in a mask of signals.
+const KILL: u64 = 1 << (libc::SIGKILL - 1);
+
+/// A connection that its program has not been given yet.
+#[derive(Debug)]
+struct Kept {
+    caller: Arc<Caller>,
+    /// Of the socket that was to be connected (`SO_COOKIE`).
+    cookie: u64,
+    server: SocketAddr,
+    ours: OwnedFd,
+}
+
+/// All of a tree of programs, by the thread that is to call again.
+#[derive(Debug, Default)]
+pub struct Interrupted(HashMap<i32, Kept>);
+
+impl Interrupted {
+    /// Keeps a connection for the thread `tid`, to connect `socket` with. One that is being killed does not call again.
+    pub fn keep(&mut self, tid: i32, caller: Arc<Caller>, socket: impl AsFd, server: SocketAddr, ours: OwnedFd) {
+        if let Ok(cookie) = socket_cookie(socket)
+            && !is_killed(tid)
+        {
+            self.0.insert(tid, Kept { caller, cookie, server, ours });
+        }
+    }
+
+    /// What was kept for this call, now that it is made again. What a thread leaves behind that has ended, or connects something
+    /// else, ends.
+    pub fn take(&mut self, tid: i32, socket: impl AsFd, server: SocketAddr) -> Option<OwnedFd> {
+        // As ever.
+        if self.0.is_empty() {
+            return None;
+        }
+        let kept = self.0.remove(&tid);
+        self.0.retain(|_, kept| kept.caller.lives());
+        let is_it = |kept: &Kept| kept.server == server && socket_cookie(socket) == Ok(kept.cookie);
+        kept.filter(is_it).map(|kept| kept.ours)
+    }
+}
+
+/// Whether a thread has `SIGKILL` before it (`proc_pid_status(5)`), or is gone.
+fn is_killed(tid: i32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else { return true };
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & KILL != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn only_the_same_call_again_finds_what_was_kept() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let server = "10.64.0.2:80".parse().expect("an address");
+        let [own, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("bound"));
+        let mut interrupted = Interrupted::default();
+        let keep = |interrupted: &mut Interrupted| {
+            let caller = Arc::new(Caller::open(tid).expect("it is this thread"));
+            let ours = UdpSocket::bind("127.0.0.1:0").expect("bound").into();
+            interrupted.keep(tid, caller, &own, server, ours);
+        };
+        keep(&mut interrupted);
+        assert!(interrupted.take(tid, &own, server).is_some());
+        assert!(interrupted.take(tid, &own, server).is_none(), "once");
+        keep(&mut interrupted);
+        assert!(interrupted.take(tid, &other, server).is_none(), "another socket");
+        keep(&mut interrupted);
+        let elsewhere = "10.64.0.3:80".parse().expect("an address");
+        assert!(interrupted.take(tid, &own, elsewhere).is_none(), "another server");
+        assert!(interrupted.0.is_empty());
+    }
+}
