@@ -463,9 +463,15 @@ pub(crate) fn seal(end: impl AsFd) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use slipway_sys::bpf::SocketStorage;
 
     use super::*;
+    use crate::note::BYTES;
 
     #[test]
     fn an_end_of_a_pair_has_room_beyond_the_machines_limit_and_passes_no_descriptors() {
@@ -475,5 +481,30 @@ mod tests {
         let size = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUF };
         assert_eq!(sockopt::int(&ours, size).expect("read"), 2 * SEND_BUFFER);
         assert_eq!(sockopt::int(&ours, PASSRIGHTS).expect("read"), 0);
+    }
+
+    /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
+    #[test]
+    fn what_is_forbidden_while_it_is_handed_out_is_ended() {
+        let place = Place { node: 1, host: 0, network: 0 };
+        let places = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
+        let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
+        let router = Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), |_| {});
+        let router = router.expect("it starts");
+        let admission = router.admits(0, place, 80).expect("nothing is against it");
+        let (one, mut other) = UnixStream::pair().expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (mut server, _) = listener.accept().expect("accepted");
+        router.condition(HashSet::from([7]));
+        router.confirm(&admission, &one, Path::Pair);
+        other.set_nonblocking(true).expect("set");
+        assert_eq!(other.read(&mut [0]).expect_err("it lives").kind(), io::ErrorKind::WouldBlock);
+        router.condition(HashSet::from([0]));
+        router.confirm(&admission, &one, Path::Pair);
+        assert_eq!(other.read(&mut [0]).expect("it has ended"), 0);
+        router.confirm(&admission, &client, Path::Tcp);
+        assert_eq!(server.read(&mut [0]).expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(router.counts.tally().revoked[&Reason::Conditions], 2);
     }
 }
