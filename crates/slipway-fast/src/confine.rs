@@ -40,8 +40,8 @@ const OWN: &[c_long] = &[];
 /// Commands of `bpf(2)` that read and write a map, and say what one is (`include/uapi/linux/bpf.h`).
 const NOTES: &[u32] = &[1, 2, 3, 15];
 
-/// `KCMP_EPOLL_TFD` (`include/uapi/linux/kcmp.h`).
-const EPOLL_ENTRY: u32 = 7;
+/// `KCMP_FILES`, `KCMP_EPOLL_TFD` (`include/uapi/linux/kcmp.h`).
+const COMPARED: &[u32] = &[2, 7];
 
 /// What a file is opened for that is made or emptied.
 const CHANGING: i32 = libc::O_CREAT | libc::O_TRUNC;
@@ -95,6 +95,6 @@ fn restricted(own: u32) -> Vec<Permit> {
         Permit::only(libc::SYS_socket, 0, whole, &domains),
         Permit::only(libc::SYS_socketpair, 0, whole, &[int(libc::AF_UNIX)]),
         Permit::only(libc::SYS_bpf, 0, whole, NOTES),
-        Permit::only(libc::SYS_kcmp, 2, whole, &[EPOLL_ENTRY]),
+        Permit::only(libc::SYS_kcmp, 2, whole, COMPARED),
     ]
 }

@@ -82,7 +82,7 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
 ///
 /// # Errors
 /// `ENOENT` or `ENOTCONN` where it has ended.
-pub fn cut(end: impl AsFd, path: Path) -> io::Result<()> {
+pub(crate) fn cut(end: impl AsFd, path: Path) -> io::Result<()> {
     match path {
         // One end is shut as the other (`unix_shutdown`, `net/unix/af_unix.c`).
         Path::Pair => Ok(shutdown(end, Shutdown::Both)?),

@@ -135,7 +135,7 @@ impl Nodes {
         }
         // In force before the first packet passes.
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
-        self.with_routers(alone, blueprint, |routers, near| routers.wake(near, which));
+        self.routers.wake(which);
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
         // Not before all nodes are there: a command may talk to any of them.
         which.iter().try_for_each(|&index| self.start_programs(alone, blueprint, index))

@@ -8,13 +8,14 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::wait::WaitStatus;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use slipway_fast::control::{Order, Report};
 use slipway_fast::filter;
 use slipway_fast::flows::{Flow, Scope};
 use slipway_fast::note::Path;
 use slipway_fast::reason::Reason;
-use slipway_fast::revoke::{cut, revoke};
+use slipway_fast::revoke::revoke;
 use slipway_fast::status::Status;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
@@ -97,10 +98,10 @@ struct Kept {
 impl Kept {
     /// Ends it, as the node would that knows nothing of it any more: by a reset. A pair's other end reads one where something
     /// had not been read here, else an end.
-    fn end(self, host_net: BorrowedFd<'_>) {
+    fn end(self) {
         if self.path == Path::Tcp {
-            // One that its peer has ended already is as good.
-            let _ = with_net(host_net, || cut(&self.socket, self.path));
+            // It cannot fail on a socket of TCP (`sk_setsockopt`, `net/core/sock.c`).
+            let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
     }
 }
@@ -292,16 +293,14 @@ impl Routers {
     }
 
     /// These nodes start anew: connections with those that they were are reset.
-    pub(crate) fn wake(&mut self, near: &Near<'_>, nodes: &[usize]) {
+    pub(crate) fn wake(&mut self, nodes: &[usize]) {
         let Some(fast) = &mut self.fast else { return };
         let woken: Vec<usize> = nodes.iter().copied().filter(|node| fast.kept.contains_key(node)).collect();
         if !woken.is_empty() {
             fast.order(|| Order::Wake { nodes: woken.clone() });
         }
         for node in woken {
-            for socket in fast.kept.remove(&node).unwrap_or_default() {
-                socket.end((near.host_net)(near.lab.nodes[node].host));
-            }
+            fast.kept.remove(&node).into_iter().flatten().for_each(Kept::end);
         }
     }
 
