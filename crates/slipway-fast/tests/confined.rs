@@ -12,8 +12,10 @@ use nix::sys::prctl;
 use rustix::net::{AddressFamily, SocketType};
 use slipway_fast::confine::confine;
 use slipway_fast::note::BYTES;
+use slipway_fast::walk;
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::seccomp::Filter;
+use slipway_sys::sock_diag::destroy_tcp;
 
 /// A name, what is done (true where it could be), and the number of the call that is one too many.
 type Deed = (&'static str, fn() -> bool, i64);
@@ -97,8 +99,17 @@ fn works() -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = listener.local_addr().expect("it has one");
     let client = thread::spawn(move || TcpStream::connect(address).expect("connected"));
-    listener.accept().expect("accepted");
+    let (server, _) = listener.accept().expect("accepted");
     client.join().expect("it ends").shutdown(std::net::Shutdown::Both).expect("shut down");
+    // What came to be forbidden while it was handed out is ended.
+    let cookie = rustix::net::sockopt::socket_cookie(&server).expect("it has one");
+    let peer = server.peer_addr().expect("it has one");
+    destroy_tcp(address, peer, cookie).expect("these tests need root, to end connections");
+    let mut sockets = 0;
+    walk::sockets(rustix::process::getpid().as_raw_nonzero().get(), |found| {
+        sockets += usize::from(found.copy().is_some())
+    });
+    assert!(sockets >= 2);
     fs::read_to_string("/proc/self/status").expect("read");
     fs::read_dir("/proc/self/fd").expect("listed").for_each(|entry| drop(fs::read_link(entry.expect("read").path())));
     eprintln!("it worked");
