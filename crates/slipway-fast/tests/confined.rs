@@ -107,7 +107,7 @@ fn works() -> bool {
     destroy_tcp(address, peer, cookie).expect("these tests need root, to end connections");
     let mut sockets = 0;
     walk::sockets(rustix::process::getpid().as_raw_nonzero().get(), |found| {
-        sockets += usize::from(found.copy().is_some())
+        sockets += usize::from(found.copy().is_some());
     });
     assert!(sockets >= 2);
     fs::read_to_string("/proc/self/status").expect("read");
