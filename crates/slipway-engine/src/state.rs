@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use slipway_lab::model::{Lab, Limits};
+use slipway_lab::policy::Rule;
 use slipway_sys::process::ProcessId;
 
 use crate::condition::LinkReport;
@@ -298,8 +299,8 @@ impl LabDir {
         self.write("limits.json", &limits)
     }
 
-    /// Waits until nobody else changes limits. For as long as the file is open, nobody does.
-    pub(crate) fn lock_limits(&self) -> Result<File, StateError> {
+    /// Waits until nobody else changes limits, or the policy. For as long as the file is open, nobody does.
+    pub(crate) fn lock_changes(&self) -> Result<File, StateError> {
         let path = self.join("lab.json");
         let file = File::open(&path).map_err(StateError::io("open", &path))?;
         loop {
@@ -309,6 +310,26 @@ impl LabDir {
                 Err(error) => return Err(StateError::io("lock", &path)(error.into())),
             }
         }
+    }
+
+    /// Reads the rules that took the place of the lab's; `None` where none did.
+    pub(crate) fn read_policy(&self) -> Result<Option<Vec<Rule>>, StateError> {
+        if self.join("policy.json").exists() { self.read("policy.json").map(Some) } else { Ok(None) }
+    }
+
+    /// Writes them.
+    pub(crate) fn write_policy(&self, rules: &[Rule]) -> Result<(), StateError> {
+        self.write("policy.json", &rules)
+    }
+
+    /// Reads the rules that the anchor is asked to put in place. They may be too long for a request.
+    pub(crate) fn read_asked_policy(&self) -> Result<Vec<Rule>, StateError> {
+        self.read("policy-asked.json")
+    }
+
+    /// Writes them.
+    pub(crate) fn write_asked_policy(&self, rules: &[Rule]) -> Result<(), StateError> {
+        self.write("policy-asked.json", &rules)
     }
 
     /// Reads how links were when that was last asked.

@@ -16,6 +16,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::{Deserialize, Serialize};
+use slipway_lab::policy::Rule;
 
 /// Longest message either way, bytes. Below what a socket's buffer takes by default (`net.core.wmem_default`).
 pub const LONGEST: usize = 128 * 1024;
@@ -52,6 +53,13 @@ pub enum Order<F = OwnedFd> {
     Conditions {
         /// Indices in the lab.
         nodes: Vec<usize>,
+    },
+    /// The rules that hold from now on, as JSON, or a piece of that. The last is answered by [`Report::Heeded`].
+    Policy {
+        /// The piece.
+        text: String,
+        /// Whether another follows.
+        more: bool,
     },
     /// These nodes end without a word: what waits for their programs does not hear of it.
     Silence {
@@ -123,6 +131,7 @@ enum Words {
     Listener { node: usize, namespace: u64 },
     Knockers { node: usize },
     Conditions { nodes: Vec<usize> },
+    Policy { text: String, more: bool },
     Silence { nodes: Vec<usize> },
     Wake { nodes: Vec<usize> },
     Forget { nodes: Vec<usize> },
@@ -143,6 +152,7 @@ impl Order {
             }
             Words::Knockers { node } => Self::Knockers { node, sockets: std::mem::take(&mut descriptors) },
             Words::Conditions { nodes } => Self::Conditions { nodes },
+            Words::Policy { text, more } => Self::Policy { text, more },
             Words::Silence { nodes } => Self::Silence { nodes },
             Words::Wake { nodes } => Self::Wake { nodes },
             Words::Forget { nodes } => Self::Forget { nodes },
@@ -158,6 +168,7 @@ impl<F: AsFd> Order<F> {
             Self::Listener { node, namespace, .. } => Words::Listener { node: *node, namespace: *namespace },
             Self::Knockers { node, .. } => Words::Knockers { node: *node },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
+            Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
             Self::Silence { nodes } => Words::Silence { nodes: nodes.clone() },
             Self::Wake { nodes } => Words::Wake { nodes: nodes.clone() },
             Self::Forget { nodes } => Words::Forget { nodes: nodes.clone() },
@@ -169,9 +180,7 @@ impl<F: AsFd> Order<F> {
         match self {
             Self::Listener { listener, .. } => vec![listener.as_fd()],
             Self::Knockers { sockets, .. } => sockets.iter().map(AsFd::as_fd).collect(),
-            Self::Conditions { .. } | Self::Silence { .. } | Self::Wake { .. } | Self::Forget { .. } | Self::Status => {
-                Vec::new()
-            }
+            _ => Vec::new(),
         }
     }
 }
@@ -221,6 +230,24 @@ impl AnchorEnd {
                 Report::Heeded => return Ok(()),
                 report => other(report),
             }
+        }
+    }
+
+    /// Puts these rules in the place of those that there were, as [`have_heeded`](Self::have_heeded).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_policy(&self, rules: &[Rule], mut other: impl FnMut(Report)) -> io::Result<()> {
+        let whole = serde_json::to_string(rules)?;
+        let mut text = whole.as_str();
+        loop {
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let order = Order::Policy { text: piece.to_owned(), more: !rest.is_empty() };
+            if rest.is_empty() {
+                return self.have_heeded(&order, &mut other);
+            }
+            self.order(&order)?;
+            text = rest;
         }
     }
 

@@ -51,7 +51,7 @@ pub struct Tally {
     /// Connections that were fast and were ended, because they may not be any more, by reason.
     #[serde(default)]
     pub revoked: BTreeMap<Reason, u64>,
-    /// Connections that nobody listened for.
+    /// Connections that nobody listened for, or of which a rule allows no more.
     pub refused: u64,
     /// Connections that nodes of this host asked for, by who asked and for whom: of 1024 pairs of nodes each, the first that came.
     #[serde(default)]

@@ -49,8 +49,9 @@ const ASKED: &[i32] = &[
     libc::SO_NETNS_COOKIE,
 ];
 
-/// One that is of interest only when it is set, as those are that pass from a program's socket to the one that it is given.
-const SET: &[i32] = &[libc::SO_MAX_PACING_RATE];
+/// Those that a rule may hold: of interest only when they are set, as those are that pass from a program's socket to the one that
+/// it is given.
+const SET: &[i32] = &[libc::SO_MAX_PACING_RATE, libc::SO_PRIORITY];
 
 /// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
 pub(crate) const SO_PASSRIGHTS: i32 = 83;

@@ -10,7 +10,7 @@
 //! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
 //! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
-//! - [`policy`]: who may talk to whom, how fast, and how often at once.
+//! - [`policy`]: who may talk to whom, how fast, and how often at once; [`loopback`]: connections that can be held to that.
 
 pub mod address;
 pub mod call;
@@ -25,6 +25,8 @@ pub mod filter;
 pub mod flows;
 pub mod interrupted;
 pub mod knock;
+mod limits;
+pub mod loopback;
 pub mod note;
 pub mod originals;
 pub mod park;

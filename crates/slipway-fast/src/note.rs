@@ -45,7 +45,7 @@ pub enum Written {
 }
 
 /// Which end of a connection a socket is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The one that connected.
     Client,

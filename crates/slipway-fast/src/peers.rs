@@ -44,7 +44,7 @@ impl Peers {
         let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Verdict::Native(Reason::NoRouter) };
         match pool.open(host, &Open { flow, server, client, rate }, PATIENCE) {
             Ok(stream) => Verdict::Accepted(stream.into()),
-            Err(ChannelError::Refused(Refusal::NobodyListens)) => Verdict::Refused,
+            Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Verdict::Refused,
             Err(ChannelError::Refused(Refusal::Policy)) => Verdict::Native(Reason::Policy),
             Err(ChannelError::Refused(Refusal::Backlog)) => Verdict::Native(Reason::Backlog),
             Err(ChannelError::Refused(Refusal::NotServed)) => Verdict::Native(Reason::Conditions),

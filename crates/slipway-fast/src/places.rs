@@ -1,6 +1,6 @@
 //! Where every virtual address of a lab lives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ pub struct Place {
 pub struct Places {
     by_address: HashMap<IpAddr, Place>,
     by_interface: HashMap<(usize, usize, bool), IpAddr>,
+    exact: HashSet<usize>,
 }
 
 impl Places {
@@ -34,6 +35,24 @@ impl Places {
     #[must_use]
     pub fn address(&self, node: usize, network: usize, ipv6: bool) -> Option<IpAddr> {
         self.by_interface.get(&(node, network, ipv6)).copied()
+    }
+
+    /// The same, where connections on these networks are of TCP within a host too.
+    #[must_use]
+    pub fn with_exact(self, networks: impl IntoIterator<Item = usize>) -> Self {
+        Self { exact: networks.into_iter().collect(), ..self }
+    }
+
+    /// Whether connections on this network are of TCP within a host too.
+    #[must_use]
+    pub fn is_exact(&self, network: usize) -> bool {
+        self.exact.contains(&network)
+    }
+
+    /// The number of nodes, as far as any is on a fast network.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.by_address.values().map(|place| place.node + 1).max().unwrap_or(0)
     }
 
     /// A node's addresses, on all networks.

@@ -37,6 +37,7 @@ use slipway_lab::policy::{Rule, Verdict};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Compiled>,
+    limits: bool,
 }
 
 /// What becomes of a connection.
@@ -111,7 +112,8 @@ impl Policy {
             ports: rule.ports.clone(),
             terms: (rule.verdict == Verdict::Allow).then_some((rule.rates, rule.priority, rule.connections)),
         };
-        Self { rules: rules.iter().map(compiled).collect() }
+        let limits = rules.iter().any(|rule| rule.verdict == Verdict::Allow && !rule.is_free());
+        Self { rules: rules.iter().map(compiled).collect(), limits }
     }
 
     /// What becomes of a connection of a program of node `client` to `port` of node `server` (indices into `Lab::nodes`).
@@ -125,6 +127,12 @@ impl Policy {
                 Decision::Allow(Terms { rule: Some(number), rates, priority, connections })
             }
         }
+    }
+
+    /// Whether any rule limits what it allows.
+    #[must_use]
+    pub fn limits(&self) -> bool {
+        self.limits
     }
 
     /// What the rule of this number is called; empty where there is none.

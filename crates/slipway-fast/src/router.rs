@@ -25,12 +25,13 @@ use crate::doors::Doors;
 use crate::epolls::Registrar;
 use crate::filter::SO_PASSRIGHTS;
 use crate::knock::{Knocker, Knockers};
-use crate::note::{Notes, Path, REMOTE};
+use crate::limits::{Limits, Member, Turn};
+use crate::note::{Notes, Path, REMOTE, Role};
 use crate::park::Parker;
 use crate::peers::Peers;
 use crate::pending::{AllPending, Connection, End, Pending};
 use crate::places::{Place, Places};
-use crate::policy::{Decision, Policy};
+use crate::policy::{Decision, Policy, Terms};
 use crate::reason::Reason;
 use crate::revoke::cut;
 use crate::sync::lock;
@@ -58,6 +59,8 @@ pub(crate) struct Admission {
     client: usize,
     server: Place,
     port: u16,
+    /// What a rule says of it.
+    pub(crate) terms: Terms,
     /// The state that this is about ([`Router::changes`]).
     state: u64,
 }
@@ -115,7 +118,8 @@ pub struct Router {
     pub doors: Doors,
     /// The other hosts.
     pub peers: Peers,
-    policy: Policy,
+    pub(crate) limits: Limits,
+    policy: Mutex<Arc<Policy>>,
     more: More,
     /// Nodes that more was asked for, until it comes: a program that needs many must not have others asked at its pace.
     asked_for: Mutex<HashSet<usize>>,
@@ -157,7 +161,8 @@ impl Router {
             places,
             notes,
             peers,
-            policy,
+            limits: Limits::default(),
+            policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
             counts: Counts::default(),
             parker: Parker::new()?,
@@ -181,6 +186,8 @@ impl Router {
             .name("parker".into())
             .stack_size(STACK_BYTES)
             .spawn(move || parking.parker.run(&parking))?;
+        let sharing = Arc::clone(&router);
+        thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limits::run(&sharing))?;
         Ok(router)
     }
 
@@ -217,7 +224,11 @@ impl Router {
 
     /// Notes the PID namespace of a node's programs, by its inode.
     pub fn lives_in(&self, node: usize, namespace: u64) {
-        lock(&self.namespaces).insert(node, namespace);
+        let before = lock(&self.namespaces).insert(node, namespace);
+        // What a router before this one handed out.
+        if before != Some(namespace) && self.policy().limits() {
+            self.hold_anew(|other| other == node);
+        }
     }
 
     /// The processes of these nodes of the host ([`walk`](crate::walk)).
@@ -246,6 +257,18 @@ impl Router {
         self.admit_anew();
     }
 
+    /// Puts another policy in the place of the one that there was, and holds what lives to it. What may not be any more is ended
+    /// as by [`condition`](Self::condition).
+    pub fn set_policy(&self, policy: Policy) {
+        *lock(&self.policy) = Arc::new(policy);
+        self.admit_anew();
+        self.hold_anew(|_| true);
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&lock(&self.policy))
+    }
+
     /// To be called when something has changed that [`admits`](Self::admits) looks at.
     fn admit_anew(&self) {
         // What was handed out before this is found by whoever looks after it; the rest looks here.
@@ -258,9 +281,13 @@ impl Router {
         if self.changes.load(Ordering::SeqCst) == admission.state {
             return;
         }
-        if let Err(reason) = self.admits(admission.client, admission.server, admission.port)
-            && cut(end, path).is_ok()
-        {
+        let reason = match self.admits(admission.client, admission.server, admission.port) {
+            // What cannot be held back as it is has to be made anew.
+            Ok(now) if path == Path::Pair && now.terms.need_packets() => Reason::Policy,
+            Ok(_) => return self.hold_again(end, path),
+            Err(reason) => reason,
+        };
+        if cut(end, path).is_ok() {
             self.counts.revoked(reason, 1);
         }
     }
@@ -276,10 +303,9 @@ impl Router {
             return Err(Reason::Conditions);
         }
         drop(conditioned);
-        match self.policy.decide(client, server.node, port) {
-            // What it may do at most is not held to here; beneath it is not made.
-            Decision::Allow(terms) if terms.is_free() => Ok(Admission { client, server, port, state }),
-            Decision::Allow(_) | Decision::Deny(_) => Err(Reason::Policy),
+        match self.policy().decide(client, server.node, port) {
+            Decision::Allow(terms) => Ok(Admission { client, server, port, terms, state }),
+            Decision::Deny(_) => Err(Reason::Policy),
         }
     }
 
@@ -405,7 +431,7 @@ impl Router {
     /// The router of another host asks for a server of this one.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
         let flow = asked.open.flow | REMOTE;
-        let (node, from) = match self.announce_for(&asked.open) {
+        let (node, from, turn, member) = match self.announce_for(&asked.open) {
             Ok(announced) => announced,
             Err(refusal) => {
                 // A caller that is gone needs no answer.
@@ -414,26 +440,31 @@ impl Router {
             }
         };
         let end = asked.accept().ok().map(OwnedFd::from);
+        let end = end.filter(|end| self.count(end, member, Path::Tcp).is_ok());
+        drop(turn);
         if end.is_some() {
             self.counts.taken(Path::Tcp);
         }
         self.pending.with(node, from, flow, |pending| pending.end = end.map_or(End::Gone, End::There));
     }
 
-    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr), Refusal> {
+    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr, Turn<'_>, Member), Refusal> {
         let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
         let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
-        self.admits(client.node, at, open.server.port()).map_err(|reason| match reason {
+        let port = open.server.port();
+        let admission = self.admits(client.node, at, port).map_err(|reason| match reason {
             Reason::Policy => Refusal::Policy,
             _ => Refusal::NotServed,
         })?;
+        let member = Member { role: Role::Server, client: client.node, server: at.node, port };
+        let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
         let [client, server] = [open.client, open.server];
         let connection =
             Connection { end: End::Awaited, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
         match self.announce(at.node, connection) {
             // One without an end is knocked for.
-            Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?)),
+            Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?, turn, member)),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
             Err(Unheard::Failed) => Err(Refusal::Resources),

@@ -8,6 +8,7 @@ use std::{panic, process};
 
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
+use slipway_lab::policy::Rule;
 use slipway_sys::notify::Listener;
 
 use crate::channel::{Acceptor, Limits, Pool};
@@ -15,6 +16,7 @@ use crate::control::{Order, Report, RouterEnd};
 use crate::knock::Knocker;
 use crate::note::Notes;
 use crate::peers::{Peers, WARM};
+use crate::policy::Policy;
 use crate::router::Router;
 use crate::setup::RouterSetup;
 use crate::status::Status;
@@ -48,13 +50,15 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         }
     };
     control.report(&Report::Ready)?;
+    let mut rules = String::new();
     while let Some(order) = control.hear()? {
-        obey(&router, &control, order)?;
+        obey(&router, &control, order, &mut rules)?;
     }
     Ok(())
 }
 
-fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order) -> io::Result<()> {
+/// `rules` is what has come of a policy so far.
+fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut String) -> io::Result<()> {
     match order {
         Order::Listener { node, namespace, listener } => {
             router.lives_in(node, namespace);
@@ -68,6 +72,14 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order) -> io::Result<(
         Order::Conditions { nodes } => {
             router.condition(nodes.into_iter().collect());
             control.report(&Report::Heeded)?;
+        }
+        Order::Policy { text, more } => {
+            rules.push_str(&text);
+            if !more {
+                let whole: Vec<Rule> = serde_json::from_str(&std::mem::take(rules))?;
+                router.set_policy(Policy::new(&whole, router.places.nodes()));
+                control.report(&Report::Heeded)?;
+            }
         }
         Order::Silence { nodes } => nodes.into_iter().for_each(|node| router.silence(node)),
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),

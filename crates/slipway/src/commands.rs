@@ -65,6 +65,7 @@ commands! {
     }
     "Fast networks" {
         fast Fast,
+        policy Policy,
     }
     "Scenarios" {
         play Play,

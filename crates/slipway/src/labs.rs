@@ -9,6 +9,7 @@ use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
 use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
+use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Scenario;
 
 use crate::exit::Exit;
@@ -60,6 +61,11 @@ impl Source {
     /// The scenario that it describes, for a lab.
     pub(crate) fn scenario(&self, lab: &Lab) -> Result<Scenario, Failure> {
         Ok(slipway_lab::scenario::parse(&self.shown, &self.text, &self.folder, lab)?)
+    }
+
+    /// The rules that it has, for a lab.
+    pub(crate) fn policy(&self, lab: &Lab) -> Result<Vec<Rule>, Failure> {
+        Ok(slipway_lab::policy::parse(&self.shown, &self.text, lab)?)
     }
 
     /// Whether it is a lab's file rather than a scenario's.

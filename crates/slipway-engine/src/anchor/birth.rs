@@ -371,6 +371,17 @@ impl Nodes {
         outcome.and(ended)
     }
 
+    /// Puts the rules that were asked for in the place of those that there were, and gives how many fast connections ended
+    /// with it.
+    pub(super) fn set_policy(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<u64, String> {
+        let rules = blueprint.dir.read_asked_policy().map_err(|error| error.to_string())?;
+        // Beneath first: what a router forbids goes there.
+        self.fabric.set_policy(&blueprint.lab, &rules).map_err(|error| error.to_string())?;
+        let ended = self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules));
+        blueprint.dir.write_policy(&rules).map_err(|error| error.to_string())?;
+        ended
+    }
+
     /// What there is to wait for of the fast path's routers, and how long at most.
     pub(super) fn waits_for(&self) -> (Vec<(BorrowedFd<'_>, Event)>, Option<Duration>) {
         (self.routers.waits_for(), self.routers.patience())

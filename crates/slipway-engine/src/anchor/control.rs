@@ -37,6 +37,8 @@ pub(crate) enum Request {
     Settle,
     /// Make all links what the lab file says.
     Restore,
+    /// Put the rules that are written down in the place of those that there were.
+    Policy,
     /// Write down how links are now.
     Report,
     /// Have what comes along heard by the router of this node's host: a listener, by which a program's calls wait.
@@ -81,7 +83,7 @@ impl Request {
             Self::Halt(_) | Self::Kill { .. } => "ending nodes",
             Self::Links(..) | Self::Lift(_) | Self::Prepare(_) | Self::Settle | Self::Restore => "changing links",
             Self::Report => "reporting on links",
-            Self::Listener(_) | Self::Fast | Self::Notes => "seeing to the fast path",
+            Self::Policy | Self::Listener(_) | Self::Fast | Self::Notes => "seeing to the fast path",
         }
     }
 }

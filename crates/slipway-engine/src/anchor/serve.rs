@@ -63,6 +63,7 @@ pub(super) fn serve(
                 }
                 Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
                 Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
+                Request::Policy => nodes.set_policy(alone, blueprint),
                 Request::Report => nodes.report_links(blueprint).map(nothing),
                 Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()).map(nothing),
                 Request::Fast => nodes.report_fast(alone, blueprint).map(nothing),

@@ -86,8 +86,14 @@ fn sockets(lab: &Lab, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket
 /// `None` for a socket that is none of TCP, and never was.
 fn look(lab: &Lab, descriptor: i32, socket: &OwnedFd, notes: &Notes, counted: &[Reason]) -> Option<Socket> {
     if let Ok(Some(note)) = notes.of(socket) {
+        let places = setup::places(lab);
+        let host = |address: SocketAddr| places.of(address.ip().to_canonical()).map(|place| place.host);
+        let beside = host(note.local) == host(note.peer);
         let (way, why) = match note.path {
             Path::Pair => (Way::Pair, "both ends are on this host"),
+            Path::Tcp if beside => {
+                (Way::Tcp, "both ends are on this host; a rule holds it back, or the network is exact")
+            }
             Path::Tcp => (Way::Tcp, "the other end is on another host"),
         };
         let (local, peer) = (Some(note.local), Some(note.peer));

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pi
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
 use slipway_lab::model::Lab;
+use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into, close_all_but};
 use slipway_sys::{caps, process, sched};
@@ -82,6 +83,11 @@ impl Process {
     /// Gives an order that changes what is admitted, and waits until it holds.
     pub(super) fn have_heeded(&self, order: &Order, aside: impl FnMut(Report)) -> io::Result<()> {
         self.control.have_heeded(order, aside).inspect_err(|_| self.kill())
+    }
+
+    /// Gives it other rules, and waits until they hold.
+    pub(super) fn set_policy(&self, rules: &[Rule], aside: impl FnMut(Report)) -> io::Result<()> {
+        self.control.set_policy(rules, aside).inspect_err(|_| self.kill())
     }
 
     /// The next report; `None` where it is gone.

@@ -14,11 +14,13 @@ use slipway_fast::control::{Order, Report};
 use slipway_fast::filter;
 use slipway_fast::flows::{Flow, Scope};
 use slipway_fast::note::Path;
+use slipway_fast::policy::{Decision, Policy};
 use slipway_fast::reason::Reason;
 use slipway_fast::revoke::revoke;
 use slipway_fast::status::Status;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
+use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
@@ -280,6 +282,18 @@ impl Routers {
         if grows { fast.revoke(near) } else { Ok(0) }
     }
 
+    /// Puts other rules in the place of those that there were, and ends what is fast and may not be any more, or not as it is.
+    /// Gives how many connections these were.
+    ///
+    /// # Errors
+    /// When some may not have been ended.
+    pub(crate) fn set_policy(&mut self, near: &Near<'_>, rules: &[Rule]) -> Result<u64, String> {
+        let Some(fast) = &mut self.fast else { return Ok(0) };
+        fast.shared.policy = Policy::new(rules, near.lab.nodes.len());
+        fast.have_all_heed(near, |process, aside| process.set_policy(rules, aside));
+        fast.revoke(near)
+    }
+
     /// Keeps sockets of these nodes, whose programs are stopped, so that nobody hears how they end.
     pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
         let Some(fast) = &mut self.fast else { return };
@@ -501,11 +515,16 @@ impl Fast {
     /// Gives all routers an order that changes what is admitted, and waits until it holds everywhere. One that is being replaced
     /// admits nothing; the next begins with it.
     fn have_heeded(&mut self, near: &Near<'_>, order: impl Fn() -> Order) {
+        self.have_all_heed(near, |process, aside| process.have_heeded(&order(), aside));
+    }
+
+    /// The same, however they are told. What else they report meanwhile is given to the second argument.
+    fn have_all_heed(&mut self, near: &Near<'_>, tell: impl Fn(&Process, &mut dyn FnMut(Report)) -> io::Result<()>) {
         let hosts: Vec<usize> = self.seats.keys().copied().collect();
         for host in hosts {
             let mut aside = Vec::new();
             let process = self.seats.get(&host).and_then(|seat| seat.process.as_ref());
-            let _ = process.map(|process| process.have_heeded(&order(), |report| aside.push(report)));
+            let _ = process.map(|process| tell(process, &mut |report| aside.push(report)));
             for report in aside {
                 self.take(near, host, report);
             }
@@ -515,8 +534,16 @@ impl Fast {
     /// Why a connection that lives may not, as things stand now.
     fn forbidden(&self, flow: &Flow) -> Option<Reason> {
         let node = |address: SocketAddr| self.shared.places.of(address.ip()).map(|place| place.node);
-        let is_altered = |node| self.altered.contains(&node);
-        [flow.client, flow.server].into_iter().filter_map(node).any(is_altered).then_some(Reason::Conditions)
+        let (client, server) = (node(flow.client)?, node(flow.server)?);
+        if self.altered.contains(&client) || self.altered.contains(&server) {
+            return Some(Reason::Conditions);
+        }
+        match self.shared.policy.decide(client, server, flow.server.port()) {
+            // It cannot be held back as it is.
+            Decision::Allow(terms) if flow.path == Path::Pair && terms.need_packets() => Some(Reason::Policy),
+            Decision::Allow(_) => None,
+            Decision::Deny(_) => Some(Reason::Policy),
+        }
     }
 
     /// Ends what lives and may not, on all hosts, and gives how many connections these were.

@@ -23,6 +23,8 @@ pub(super) struct Shared {
     /// The lab's number among all whose routers might meet.
     number: u64,
     pub(super) places: Places,
+    /// The rules that hold now.
+    pub(super) policy: Policy,
 }
 
 /// The hosts that have nodes on fast networks.
@@ -37,7 +39,8 @@ impl Shared {
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
         let notes = Notes::new(SocketStorage::create("slipway_notes", note::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        Ok(Self { notes, key: Key::draw()?, number, places: places(lab) })
+        let policy = Policy::new(&lab.policy, lab.nodes.len());
+        Ok(Self { notes, key: Key::draw()?, number, places: places(lab), policy })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {
@@ -59,7 +62,7 @@ impl Shared {
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
             accepts_at: at(host),
             peers: peers.collect::<io::Result<_>>()?,
-            policy: Policy::new(&lab.policy, lab.nodes.len()),
+            policy: self.policy.clone(),
             control,
         })
     }
@@ -75,7 +78,8 @@ pub(super) fn places(lab: &Lab) -> Places {
             all.extend(interface.ipv6.map(|ip| (ip.into(), place)));
         }
     }
-    all.into_iter().collect()
+    let exact = lab.networks.iter().enumerate().filter(|(_, network)| network.exact).map(|(number, _)| number);
+    Places::from_iter(all).with_exact(exact)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Running {
     /// than a node uses: then all is as before.
     pub fn set_node(&self, nodes: &[usize], change: &NodeChange) -> Result<Vec<String>, LabError> {
         let hierarchy = self.cgroups.as_ref().ok_or_else(|| self.no_group(nodes))?;
-        let _turn = self.dir.lock_limits()?;
+        let _turn = self.dir.lock_changes()?;
         let before = self.all_limits()?;
         let mut after = before.clone();
         for &node in nodes {

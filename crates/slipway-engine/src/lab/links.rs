@@ -1,5 +1,7 @@
 //! Links of a running lab: changed, and looked at; and its fast path.
 
+use slipway_lab::policy::Rule;
+
 use super::{LabError, Running};
 use crate::anchor::control::{self, Request};
 use crate::condition::{LinkAction, LinkReport};
@@ -25,6 +27,26 @@ impl Running {
     /// Makes all links what the lab file says, and starts a wire that has died anew.
     pub fn restore_links(&self) -> Result<(), LabError> {
         self.ask(&Request::Restore)
+    }
+
+    /// Who may talk to whom now.
+    ///
+    /// # Errors
+    /// When the state folder cannot be read.
+    pub fn policy(&self) -> Result<Vec<Rule>, LabError> {
+        Ok(self.dir.read_policy()?.unwrap_or_else(|| self.lab.policy.clone()))
+    }
+
+    /// Puts these rules in the place of all that there were. Gives how many fast connections were ended, because they may not be
+    /// any more, or not as they were.
+    ///
+    /// # Errors
+    /// When the network beneath cannot be held to them, or some connections may not have been ended.
+    pub fn set_policy(&self, rules: &[Rule]) -> Result<u64, LabError> {
+        // Of two who change it at once, one comes after the other.
+        let _turn = self.dir.lock_changes()?;
+        self.dir.write_asked_policy(rules)?;
+        self.ended_by(&Request::Policy)
     }
 
     /// How the fast path is now.

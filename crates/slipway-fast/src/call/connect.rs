@@ -13,6 +13,8 @@ use slipway_sys::sockopt::{self, Name};
 use super::furnish::{Like, furnish};
 use super::{Answer, Trapped};
 use crate::address::{Address, canonical, shown};
+use crate::limits::Member;
+use crate::loopback;
 use crate::note::{Note, Path, Role, Written};
 use crate::originals;
 use crate::peers::Verdict;
@@ -119,12 +121,14 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
 
 fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     let router = call.router;
-    let path = if wanted.at.host == router.host { Path::Pair } else { Path::Tcp };
+    let is_here = wanted.at.host == router.host;
+    let is_pair = is_here && !wanted.admission.terms.need_packets() && !router.places.is_exact(wanted.at.network);
+    let path = if is_pair { Path::Pair } else { Path::Tcp };
     let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
-    let connected = match (kept, path) {
-        (Some(ours), _) => Ok(Verdict::Accepted(ours)),
-        (None, Path::Pair) => beside(call, &wanted),
-        (None, Path::Tcp) => beyond(call, &wanted),
+    let connected = match kept {
+        Some(ours) => Ok(Verdict::Accepted(ours)),
+        None if is_here => beside(call, &wanted, path),
+        None => beyond(call, &wanted),
     };
     match connected {
         Ok(Verdict::Accepted(ours)) => {
@@ -149,6 +153,11 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
             }
             Ok(Answer::Done)
         }
+        // The container network would drop what asks for it, and say nothing.
+        Ok(Verdict::Refused) if !wanted.admission.terms.is_free() => {
+            router.counts.refused();
+            Err(Errno::CONNREFUSED.into())
+        }
         // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
         Ok(Verdict::Refused) => {
             router.counts.refused();
@@ -160,17 +169,26 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     }
 }
 
-/// A server on this host: a pair, whose other end a knock announces.
-fn beside(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
+/// A server on this host: both ends are made here, and its own is announced.
+fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<Verdict> {
     let router = call.router;
-    let flags = SocketFlags::CLOEXEC;
-    let (ours, end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    seal(&ours)?;
-    seal(&end)?;
-    let flow = router.next_flow();
-    equip(call, wanted, &ours, Path::Pair, flow)?;
     let [client, server] = [wanted.client, wanted.server];
-    let connection = Connection { end: End::There(end), path: Some(Path::Pair), flow, client, server };
+    let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
+    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok(Verdict::Refused) };
+    let flow = router.next_flow();
+    let (ours, end) = match path {
+        Path::Pair => {
+            let (ours, end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            seal(&ours)?;
+            seal(&end)?;
+            (ours, end)
+        }
+        Path::Tcp => loopback::pair(flow)?,
+    };
+    router.count(&end, member, path)?;
+    drop(turn);
+    equip(call, wanted, &ours, path, flow)?;
+    let connection = Connection { end: End::There(end), path: Some(path), flow, client, server };
     Ok(match router.announce(wanted.at.node, connection) {
         Ok(_) => Verdict::Accepted(ours),
         Err(Unheard::Refused) => Verdict::Refused,

@@ -36,5 +36,7 @@ pub(super) fn furnish(call: &Trapped<'_>, like: Like<'_>, new: &OwnedFd, mut wri
     if written.path == Path::Tcp {
         written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
     }
-    router.notes.put(new, &written)
+    router.notes.put(new, &written)?;
+    // It has what it is to be like: a rule's priority comes after.
+    router.hold(new, &written)
 }

@@ -44,6 +44,12 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     if name.level == libc::SOL_SOCKET {
         match name.name {
             libc::SO_LINGER => sockopt::set(&socket, name, &bytes)?,
+            libc::SO_MAX_PACING_RATE | libc::SO_PRIORITY => {
+                if !call.router.may_set(&note, name.name, number(&bytes).ok_or(Errno::INVAL)?) {
+                    return Err(Errno::PERM.into());
+                }
+                sockopt::set(&socket, name, &bytes)?;
+            }
             // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
             name if HEARD.contains(&name) => return Ok(Answer::GoOn),
             // It marks packets, of which there are none; on the hosts' own network it is not the program's to say.
@@ -57,10 +63,18 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
         note.options.set(name, &bytes)?;
         if note.path == Path::Tcp {
             sockopt::set(&socket, name, &bytes)?;
+            // The type of service has a priority of its own (`rt_tos2priority`).
+            call.router.keep_priority(&socket, &note)?;
         }
         call.router.notes.put(&socket, &note)?;
     }
     Ok(Answer::Result(Ok(0)))
+}
+
+/// A value of four or eight bytes.
+fn number(bytes: &[u8]) -> Option<u64> {
+    let long = bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+    long.or_else(|| bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes).into()))
 }
 
 fn asked(call: &Trapped<'_>) -> Name {

@@ -11,6 +11,7 @@ mod fast;
 mod lifecycle;
 mod mpi;
 mod pair;
+mod policy;
 mod scenario;
 mod wire;
 
@@ -24,7 +25,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 14] = [
+    let benches: [(&str, fn()); 15] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -32,6 +33,7 @@ fn main() {
         ("cpu", cpu::run),
         ("disk", disk::run),
         ("scenario", scenario::run),
+        ("policy", policy::run),
         ("fast-hosts", fast::hosts),
         ("fast-host", fast::host),
         ("fast-setup", fast::setup),
