@@ -84,7 +84,7 @@ impl Args {
             dry_run,
         };
         let Some(file) = file else {
-            context.answer(&shown(&running.policy()?, None), |policy| policy.table())?;
+            context.answer(&shown(&running.policy()?, None), Policy::table)?;
             return Ok(Exit::Success);
         };
         if !running.lab.networks.iter().any(Network::is_fast) {
