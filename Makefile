@@ -65,7 +65,7 @@ lint-code: doc ## the part of `lint` that needs nothing but the toolchain
 doc: ## build the documentation of the crates; warnings are errors
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --locked
 
-bench: setup-bench ## measure what docs/benchmarks.md records (half an hour, on an idle machine)
+bench: setup-bench ## measure what docs/benchmarks.md records (an hour, on an idle machine)
 	cargo bench --package slipway --bench bench --locked
 	cargo test --package slipway --test programs --locked -- --ignored mpich_of_today
 
