@@ -165,5 +165,5 @@ fn confine(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io:
     caps::bound(CAPABILITIES)?;
     caps::limit(CAPABILITIES)?;
     prctl::set_no_new_privs()?;
-    Ok(())
+    slipway_fast::confine::confine()
 }
