@@ -40,13 +40,17 @@ fn compile(folder: &Path) {
 }
 
 fn lab(place: &Place) -> Lab<'_> {
+    lab_under(place, "[]")
+}
+
+fn lab_under<'a>(place: &'a Place, policy: &str) -> Lab<'a> {
     compile(&place.path().join("bin"));
     let mounts = "mounts: [\"./bin:/opt/hostile:ro\"]";
     let command = serde_json::json!(["python3", "-c", SERVER]);
     let lab = place.up(
         "threats",
         &format!(
-            "hosts: 2\nnetworks: {{net: fast}}\nnodes:\n  srv: {{host: host1, command: {command}}}\n  near: {{host: host1, {mounts}}}\n  far: {{host: host2, {mounts}}}\n"
+            "hosts: 2\nnetworks: {{net: fast}}\npolicy: {policy}\nnodes:\n  srv: {{host: host1, command: {command}}}\n  near: {{host: host1, {mounts}}}\n  far: {{host: host2, {mounts}}}\n"
         ),
     );
     await_that("the server listens", || {
@@ -99,7 +103,6 @@ listen: EINVAL
 accept: EINVAL
 let descriptors pass: EPERM
 let credentials pass: EPERM
-be paced otherwise: EPERM
 be of a device: EPERM
 connect by sending: ENOPROTOOPT
 be repaired: ENOPROTOOPT
@@ -233,8 +236,7 @@ fn descriptors_that_change_gain_nothing() {
     let before = routers(&lab);
     for (node, passed) in [("near", "refused"), ("far", "sent")] {
         let expected = format!(
-            "paced otherwise: 0
-interfaces of the host: 0
+            "interfaces of the host: 0
 names of the host: 0
 peers of the host: 0
 a descriptor from the server: {passed}
@@ -243,6 +245,16 @@ it is what it was"
         pretty(&hostile(&lab, node, "descriptors", 0), &expected, node);
     }
     assert_eq!(routers(&lab), before);
+}
+
+/// A rate is the rule's to say, not the program's.
+#[test]
+fn a_rate_cannot_be_raised() {
+    let place = Place::new();
+    let lab = lab_under(&place, "[{to: srv, rate: 1gbit}]");
+    for node in ["near", "far"] {
+        pretty(&hostile(&lab, node, "rates", 0), "as fast as it can: EPERM\nanother rate: 0\nit is what it was", node);
+    }
 }
 
 /// Who takes all ports of its node that a router may want there harms itself alone.

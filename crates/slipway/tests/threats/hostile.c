@@ -100,7 +100,6 @@ static void powers(void) {
     tell("accept", accept(fd, NULL, NULL));
     tell("let descriptors pass", set(fd, SOL_SOCKET, PASSRIGHTS, 1));
     tell("let credentials pass", set(fd, SOL_SOCKET, SO_PASSCRED, 1));
-    tell("be paced otherwise", set(fd, SOL_SOCKET, PACING, -1));
     tell("be of a device", setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3));
     tell("connect by sending", set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1));
     tell("be repaired", set(fd, IPPROTO_TCP, TCP_REPAIR, 1));
@@ -288,7 +287,7 @@ static int race(int fd, int native, bool (*attempt)(void)) {
 
 static bool binds(void) { return bind(place, (void *)&(struct sockaddr_un){AF_UNIX, "\0taken"}, 8), false; }
 static bool lets_pass(void) { return set(place, SOL_SOCKET, PASSRIGHTS, 1), false; }
-static bool paces(void) { return set(place, SOL_SOCKET, PACING, 12345678), false; }
+static bool paces(void) { return set(place, SOL_SOCKET, PACING, -1), false; }
 static bool finds_interfaces(void) { return shows_strange_interfaces(place); }
 static bool finds_name(void) {
     struct sockaddr_in own = {0};
@@ -307,13 +306,9 @@ static int unix_socket(void) {
 }
 
 static void descriptors(void) {
-    int fd = handed_out(), rate[2];
-    getsockopt(fd, SOL_SOCKET, PACING, &rate[0], &(socklen_t){4});
+    int fd = handed_out();
     race(fd, socket(AF_UNIX, SOCK_STREAM, 0), binds);
     race(fd, unix_socket(), lets_pass);
-    race(fd, socket(AF_INET, SOCK_STREAM, 0), paces);
-    getsockopt(fd, SOL_SOCKET, PACING, &rate[1], &(socklen_t){4});
-    printf("paced otherwise: %d\n", rate[0] != rate[1]);
     printf("interfaces of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_interfaces));
     printf("names of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_name));
     printf("peers of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_peer));
@@ -321,6 +316,17 @@ static void descriptors(void) {
     char word = 0;
     send(fd, "F", 1, 0), read(fd, &word, 1);
     printf("a descriptor from the server: %s\n", word == '-' ? "refused" : "sent");
+    show_alive(fd);
+}
+
+// Under a rule with a rate.
+static void rates(void) {
+    int fd = handed_out(), rate[2];
+    getsockopt(fd, SOL_SOCKET, PACING, &rate[0], &(socklen_t){4});
+    tell("as fast as it can", set(fd, SOL_SOCKET, PACING, -1));
+    race(fd, socket(AF_INET, SOCK_STREAM, 0), paces);
+    getsockopt(fd, SOL_SOCKET, PACING, &rate[1], &(socklen_t){4});
+    printf("another rate: %d\n", rate[0] != rate[1]);
     show_alive(fd);
 }
 
@@ -343,7 +349,7 @@ int main(int count, char **words) {
         void (*run)(void);
     } deeds[] = {
         {"powers", powers}, {"detours", detours}, {"descriptor", descriptor}, {"looks", looks}, {"processes", processes}, {"network", network},
-        {"lengths", lengths}, {"addresses", addresses}, {"descriptors", descriptors}, {"ports", ports},
+        {"lengths", lengths}, {"addresses", addresses}, {"descriptors", descriptors}, {"rates", rates}, {"ports", ports},
     };
     struct rlimit many = {8192, 8192};
     if (count < 3) return 2;
