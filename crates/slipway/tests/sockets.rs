@@ -3,7 +3,7 @@
 //!
 //! The observer (`sockets/*.c`) runs on two nodes, built in three ways, and prints what it sees. Every lab of [`LABS`] must
 //! make it print the same lines, which are those of `sockets/snapshots`. On the fast path every line in which it differs is
-//! written down too (`sockets/snapshots/fast-*`), with what was expected: no other may, and `docs/guide/fast.md` explains them.
+//! written down too (`sockets/snapshots/fast-*`, `exact-*`), with what was expected: no other may, and `docs/guide/fast.md` explains them.
 
 mod common;
 
@@ -18,8 +18,11 @@ use common::{Place, told};
 /// The drivers, and on how many hosts. The first one is what the others are held to.
 const LABS: [(&str, u32); 2] = [("bridge", 1), ("vxlan", 2)];
 
-/// The fast path: pairs of unix sockets within a host, connections of TCP between two.
-const FAST: [(&str, u32); 2] = [("fast", 1), ("fast", 2)];
+/// The fast path: pairs of unix sockets within a host, connections of TCP between two; and of TCP within a host.
+const FAST: [(&str, u32); 3] = [("fast", 1), ("fast", 2), (EXACT, 1)];
+
+/// Driver fast, asked to be exact.
+const EXACT: &str = "exact";
 
 /// The observer's builds: name, compiler, options, package.
 const BUILDS: [(&str, &str, &[&str], &str); 3] = [
@@ -51,7 +54,8 @@ fn observe(place: &Place, (driver, hosts): (&str, u32), build: &str, group: &str
     let name = format!("{driver}{hosts}-{build}");
     std::fs::create_dir(place.path().join(&name)).expect("made");
     let mounts = format!("{{mounts: [\"./{name}:/meet\", \"./bin:/opt/observer:ro\"]}}");
-    let text = format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes: {{server: {mounts}, client: {mounts}}}\n");
+    let network = if driver == EXACT { "{driver: fast, exact: true}" } else { driver };
+    let text = format!("hosts: {hosts}\nnetworks: {{net: {network}}}\nnodes: {{server: {mounts}, client: {mounts}}}\n");
     let lab = place.up(&name, &text);
     let program = format!("/opt/observer/{build}");
     let sides = ["server", "client"].map(|side| {
@@ -143,7 +147,7 @@ fn all_see_the_same(group: &str) {
     for lab in FAST {
         let found = same(&observed(&[lab]));
         let difference = if found == expected { "none\n".to_owned() } else { differences(&expected, &found) };
-        settings.bind(|| insta::assert_snapshot!(format!("fast-{}-{group}", lab.1), difference));
+        settings.bind(|| insta::assert_snapshot!(format!("{}-{}-{group}", lab.0, lab.1), difference));
     }
 }
 

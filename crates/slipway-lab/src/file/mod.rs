@@ -188,7 +188,7 @@ pub(crate) struct NetworkSettings {
     pub(crate) vni: Option<Spanned<u32>>,
     /// Whether programs may use `io_uring`, past which connections cannot be made fast (fast). `refuse` when left out.
     pub(crate) io_uring: Option<Spanned<IoUring>>,
-    /// `true`: within a host too, connections are ones of TCP, slower than what is quickest there, and differ in nothing (fast).
+    /// `true`: within a host too, connections are ones of TCP, slower than what is quickest there, and as those between hosts (fast).
     pub(crate) exact: Option<Spanned<bool>>,
     /// What packets undergo at every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
