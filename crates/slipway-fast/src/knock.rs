@@ -9,13 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
 
-use crate::sync::lock;
+use crate::sync::{lock, whole};
 
 /// Where sockets that knock are bound: above the range of ephemeral ports (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 61000..65535;
@@ -67,33 +67,90 @@ impl Knocker {
     }
 }
 
-/// The knockers of a host's nodes, by node.
+/// The knockers of a host's nodes.
 #[derive(Debug, Default)]
-pub struct Knockers(Mutex<HashMap<usize, VecDeque<Arc<Knocker>>>>);
+pub struct Knockers {
+    resting: Mutex<Resting>,
+    /// One came while somebody waited.
+    came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Resting {
+    by_node: HashMap<usize, VecDeque<Arc<Knocker>>>,
+    /// Threads that wait for one.
+    waiting: usize,
+}
 
 impl Knockers {
     /// Adds one, or brings one back.
     pub fn put(&self, node: usize, knocker: Arc<Knocker>) {
-        lock(&self.0).entry(node).or_default().push_back(knocker);
+        let mut resting = lock(&self.resting);
+        resting.by_node.entry(node).or_default().push_back(knocker);
+        if resting.waiting > 0 {
+            self.came.notify_all();
+        }
     }
 
     /// Takes one of this family; `None` where all are out.
     pub fn take(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let mut all = lock(&self.0);
-        let of_node = all.get_mut(&node)?;
-        let at = of_node.iter().position(|knocker| knocker.address.is_ipv6() == ipv6)?;
-        // The one that rested longest comes first.
-        of_node.remove(at)
+        lock(&self.resting).take(node, ipv6)
+    }
+
+    /// The same, once one comes, or `None` when none has come for so long.
+    pub fn wait(&self, node: usize, ipv6: bool, patience: Duration) -> Option<Arc<Knocker>> {
+        let mut resting = lock(&self.resting);
+        resting.waiting += 1;
+        let all_out = |resting: &mut Resting| resting.at(node, ipv6).is_none();
+        let (mut resting, _) = whole(self.came.wait_timeout_while(resting, patience, all_out));
+        resting.waiting -= 1;
+        resting.take(node, ipv6)
     }
 
     /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
     pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let all = lock(&self.0);
-        all.get(&node)?.iter().find(|knocker| knocker.address.is_ipv6() == ipv6).cloned()
+        let resting = lock(&self.resting);
+        resting.by_node.get(&node)?.iter().find(|knocker| knocker.address.is_ipv6() == ipv6).cloned()
     }
 
     /// Drops those of a node that has ended.
     pub fn forget(&self, node: usize) {
-        lock(&self.0).remove(&node);
+        lock(&self.resting).by_node.remove(&node);
+    }
+}
+
+impl Resting {
+    fn at(&self, node: usize, ipv6: bool) -> Option<usize> {
+        self.by_node.get(&node)?.iter().position(|knocker| knocker.address.is_ipv6() == ipv6)
+    }
+
+    /// The one that rested longest comes first.
+    fn take(&mut self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        let at = self.at(node, ipv6)?;
+        self.by_node.get_mut(&node)?.remove(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_none_gets_the_next_that_comes_of_its_family() {
+        let knockers = &Knockers::default();
+        let put = |address: &str| {
+            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+            let address = address.parse().expect("an address");
+            knockers.put(1, Arc::new(Knocker { socket: socket.expect("a socket"), address }));
+        };
+        let ports = std::thread::scope(|scope| {
+            let waiting =
+                [false, true].map(|ipv6| scope.spawn(move || knockers.wait(1, ipv6, Duration::from_secs(30))));
+            put("[::1]:6");
+            put("127.0.0.1:4");
+            waiting.map(|one| one.join().expect("it does not panic").expect("one came").address.port())
+        });
+        assert_eq!(ports, [4, 6]);
+        assert!(knockers.wait(1, false, Duration::ZERO).is_none());
     }
 }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 use rustix::io::Errno;
@@ -46,6 +47,9 @@ const SO_SNDBUFFORCE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDB
 /// Of an end of a pair, bytes; the kernel doubles it. A writer and a reader on two processors that wait in `select`, as those of
 /// iperf3 do, pass 34 Gbit/s on instead of the 17 with the usual 208 KiB; on one, 72 instead of 46. More is little more.
 const SEND_BUFFER: i32 = 300 * 1024;
+
+/// How long more sockets to knock with may take to come; usually it is a millisecond.
+const MORE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 32768..61000;
@@ -323,12 +327,15 @@ impl Router {
         (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
     }
 
+    /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
+    /// anything is accepted has as many out at once.
     fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let knocker = self.knockers.take(node, ipv6);
-        if knocker.is_none() && lock(&self.asked_for).insert(node) {
-            (self.more.0)(node);
-        }
-        knocker
+        self.knockers.take(node, ipv6).or_else(|| {
+            if lock(&self.asked_for).insert(node) {
+                (self.more.0)(node);
+            }
+            self.knockers.wait(node, ipv6, MORE_PATIENCE)
+        })
     }
 
     /// A socket that was made in the node, to be asked and not to be used.
