@@ -46,5 +46,11 @@ fn share(site: &Site<'_>) -> Measured {
     let [index, total] = numbers(&String::from_utf8_lossy(&output.stdout))?[..] else {
         return Err(format!("the server said {:?}", String::from_utf8_lossy(&output.stderr)));
     };
+    let status = site.running().fast().map_err(|error| error.to_string())?;
+    let beneath = status.routers.iter().filter_map(|router| router.status.as_ref());
+    let beneath: u64 = beneath.flat_map(|status| status.connections.native.values()).sum();
+    if beneath > 0 {
+        return Err(format!("{beneath} connections so far were left on the network beneath"));
+    }
     Ok(vec![more("Jain's index", "", index), more("all together", "Gb/s", total)])
 }
