@@ -1,7 +1,8 @@
 //! What the router costs and what it gains, between two nodes of one host joined by a veth pair: connections a second, 64-byte
 //! round trips, and throughput, in rounds that take turns. Ratios are to the same without a filter.
 //!
-//! `cargo bench -p slipway-fast`; the numbers of whole labs are `cargo bench -p slipway -- fast`.
+//! `cargo bench -p slipway-fast`, or with the beginning of what is to be measured and of the way: `-- connections Fast`. The numbers
+//! of whole labs are `cargo bench -p slipway -- fast`.
 
 #[allow(dead_code, reason = "each of those who use it uses its own part")]
 #[path = "../tests/nodes/mod.rs"]
@@ -31,25 +32,32 @@ enum Way {
 }
 
 fn main() {
-    // Cargo passes `--bench`; what is to be measured is all there is.
+    // Cargo passes `--bench`.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |at: usize, name: &str| asked.get(at).is_none_or(|asked| name.starts_with(asked.as_str()));
+    let ways: Vec<Way> = Way::ALL.into_iter().filter(|way| wanted(1, &format!("{way:?}"))).collect();
     let lab = Lab::new();
     let measures: [Measure; 3] =
         [("connections/s", one, echo), ("round trips/s", round_trips, echo), ("Gbit/s", stream, swallow)];
-    println!("| | {} |", Way::ALL.map(|way| format!("{way:?}")).join(" | "));
+    println!("| | {} |", ways.iter().map(|way| format!("{way:?}")).collect::<Vec<_>>().join(" | "));
     // A port's old connections are in its way for a minute.
     let mut ports = 1000_u16..;
-    for (name, client, server) in measures {
-        let mut found = [const { Vec::new() }; 3];
+    for (name, client, server) in measures.into_iter().filter(|(name, ..)| wanted(0, name)) {
+        let mut found = vec![Vec::new(); ways.len()];
         for _ in 0..ROUNDS {
-            for (way, found) in Way::ALL.into_iter().zip(&mut found) {
-                found.push(measure(&lab, way, ports.next().unwrap_or_default(), client, server));
+            for (way, found) in ways.iter().zip(&mut found) {
+                found.push(measure(&lab, *way, ports.next().unwrap_or_default(), client, server));
             }
         }
-        let medians = found.map(|mut all| {
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        });
-        let cells = medians.map(|median| format!("{median:.1} ({:.2}×)", median / medians[0]));
+        let medians: Vec<f64> = found
+            .into_iter()
+            .map(|mut all| {
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            })
+            .collect();
+        let cells: Vec<String> =
+            medians.iter().map(|median| format!("{median:.1} ({:.2}×)", median / medians[0])).collect();
         println!("| {name} | {} |", cells.join(" | "));
     }
 }

@@ -1,20 +1,36 @@
 //! Which listener the kernel picks for an address, learned from the knocks that it sent there.
 //!
-//! A program that waits in `accept(2)` can be given a connection at once, without a knock, where it is certain that the kernel
-//! would have given it to the same listener. A knock tells. What it told is true until a program of the node makes another
-//! listener, which the router hears of (`listen(2)`) and forgets all of the node; whether the listener itself is one still is
-//! seen when a connection is given to it. Whatever else may come between (the node's own firewall) is asked by a knock once a
-//! second.
+//! A program that waits in `accept(2)`, and not in `poll(2)`, needs no knock to hear of a connection, where it is certain that the
+//! kernel would have given it to the same listener. A knock tells. What it told is true until a program of the node makes
+//! another listener, which the router hears of (`listen(2)`) and forgets all of the node; whether the listener itself is one
+//! still, and has room, is asked for each connection. Whatever else may come between (the node's own firewall) is asked by a
+//! knock once a second.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::sync::lock;
+use crate::tree::Tree;
 
 /// How long what was learned is believed.
 const AGE: Duration = Duration::from_secs(1);
+
+/// A listener, and who accepts from it.
+#[derive(Debug, Clone)]
+pub struct Door {
+    /// What to know it by (`SO_COOKIE`); no other socket will have it.
+    pub cookie: u64,
+    /// Whether it is of IPv6.
+    pub ipv6: bool,
+    /// Programs that have it.
+    pub tree: Weak<Tree>,
+    /// A thread of theirs.
+    pub tid: i32,
+    /// By which number.
+    pub number: i32,
+}
 
 /// What was learned.
 #[derive(Debug, Default)]
@@ -22,8 +38,8 @@ pub struct Doors(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By node and address, the listener's cookie (`SO_COOKIE`), which no other socket will have.
-    known: HashMap<(usize, SocketAddr), (u64, Instant)>,
+    /// By node and address.
+    known: HashMap<(usize, SocketAddr), (Door, Instant)>,
     forgotten: u64,
 }
 
@@ -34,20 +50,20 @@ impl Doors {
     }
 
     /// A knock at this address, made after the moment `since`, came to this listener.
-    pub fn learn(&self, node: usize, at: SocketAddr, cookie: u64, since: u64) {
+    pub fn learn(&self, node: usize, at: SocketAddr, door: Door, since: u64) {
         let mut state = lock(&self.0);
         // With another listener since then it would perhaps have gone elsewhere.
         if state.forgotten == since {
-            state.known.insert((node, at), (cookie, Instant::now()));
+            state.known.insert((node, at), (door, Instant::now()));
         }
     }
 
     /// The listener for an address.
-    pub fn of(&self, node: usize, at: SocketAddr) -> Option<u64> {
+    pub fn of(&self, node: usize, at: SocketAddr) -> Option<Door> {
         let mut state = lock(&self.0);
-        let (cookie, since) = *state.known.get(&(node, at))?;
+        let (door, since) = state.known.get(&(node, at))?;
         if since.elapsed() < AGE {
-            return Some(cookie);
+            return Some(door.clone());
         }
         state.known.remove(&(node, at));
         None
@@ -69,14 +85,15 @@ mod tests {
     fn what_was_learned_holds_until_there_is_another_listener() {
         let doors = Doors::default();
         let at = "10.64.0.1:80".parse().expect("an address");
+        let door = Door { cookie: 7, ipv6: false, tree: Weak::new(), tid: 1, number: 3 };
+        let known = |node| doors.of(node, at).map(|door| door.cookie);
         let before = doors.now();
-        doors.learn(1, at, 7, before);
-        assert_eq!((doors.of(1, at), doors.of(2, at)), (Some(7), None));
+        doors.learn(1, at, door.clone(), before);
+        assert_eq!((known(1), known(2)), (Some(7), None));
+        doors.learn(2, at, door.clone(), before);
         doors.forget(2);
-        assert_eq!(doors.of(1, at), Some(7), "another node's");
-        doors.forget(1);
-        assert_eq!(doors.of(1, at), None);
-        doors.learn(1, at, 7, before);
-        assert_eq!(doors.of(1, at), None, "the knock was before");
+        assert_eq!((known(1), known(2)), (Some(7), None));
+        doors.learn(2, at, door, before);
+        assert_eq!(known(2), None, "the knock was before");
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A call that is parked holds none of the program's files, or a listener that the program closes would stay open here: epoll
 //! drops a file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the call is tried again from the start.
+//!
+//! And connections that wait for calls: a program that is known to wait in `accept(2)` will come for its next connection by itself.
+//! Where it does not come soon, because it polls after all or is busy, the kernel's queue is told of it by a knock.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -15,6 +18,7 @@ use slipway_sys::notify::Call;
 
 use crate::call::Trapped;
 use crate::knock::Knocker;
+use crate::pending::Connection;
 use crate::router::Router;
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
@@ -22,6 +26,43 @@ use crate::tree::Tree;
 /// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
 const KNOCK: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
+
+/// How long a connection is kept for a call that is to come; a knock may be as much later.
+const KEPT: Duration = Duration::from_millis(10);
+
+/// Most connections that are kept for one listener; each takes the router a descriptor.
+const MOST_KEPT: usize = 32;
+
+/// A connection that is kept for a program that will come for it.
+#[derive(Debug)]
+pub struct Kept {
+    /// Of the server.
+    pub node: usize,
+    /// Whether its listener is of IPv6.
+    pub ipv6: bool,
+    /// The connection, ready to be given.
+    pub connection: Connection,
+    due: Instant,
+}
+
+impl Kept {
+    /// From now on.
+    #[must_use]
+    pub fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
+        Self { node, ipv6, connection, due: Instant::now() + KEPT }
+    }
+}
+
+/// What becomes of a connection that is offered.
+#[derive(Debug)]
+pub enum Offered {
+    /// It is this call's.
+    For(Arc<Tree>, Call, Kept),
+    /// It is kept.
+    Kept,
+    /// There is no room for it, or its program does not wait in `accept(2)`.
+    Full(Kept),
+}
 
 /// A call that waits.
 #[derive(Debug)]
@@ -46,6 +87,13 @@ struct State {
     parked: HashMap<u64, VecDeque<Park>>,
     /// Sockets that are in the epoll instance.
     watched: HashSet<u64>,
+    /// Those at which programs wait in `accept(2)`, and come soon.
+    waited_at: HashSet<u64>,
+    /// Connections that wait for calls. Where there are any, no call is parked.
+    kept: HashMap<u64, VecDeque<Kept>>,
+    /// Whether the thread looks after them from time to time, and how many there were since it did.
+    patrols: bool,
+    since: usize,
 }
 
 impl Parker {
@@ -68,8 +116,8 @@ impl Parker {
         }
     }
 
-    /// Parks a call until this socket, whose cookie it is, is readable, at most for so long. Look at the socket once more
-    /// afterwards: what came before this may have been told already, to nobody.
+    /// Parks a call until this socket, whose cookie it is, is readable, at most for so long; unless a connection is kept for it,
+    /// which it is given. Look at the socket once more afterwards: what came before this may have been told already, to nobody.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -79,10 +127,14 @@ impl Parker {
         cookie: u64,
         socket: impl AsFd,
         patience: Option<Duration>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<Kept>> {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let park = Park { tree: Arc::clone(call.tree), call: call.call, deadline };
         let mut state = lock(&self.state);
+        state.waited_at.insert(cookie);
+        if let Some(kept) = state.kept.get_mut(&cookie).and_then(VecDeque::pop_front) {
+            return Ok(Some(kept));
+        }
         state.parked.entry(cookie).or_default().push_back(park);
         if state.watched.insert(cookie) {
             self.watch(&socket, cookie, EventFlags::IN | EventFlags::ET)?;
@@ -91,7 +143,7 @@ impl Parker {
         if deadline.is_some() {
             ring(&self.bell);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Takes a call back that was parked; false where it has been served already.
@@ -102,10 +154,31 @@ impl Parker {
         parked.iter().position(is_it).is_some_and(|at| parked.remove(at).is_some())
     }
 
-    /// Takes the call out that waits longest for the socket with this cookie.
-    pub fn claim(&self, cookie: u64) -> Option<(Arc<Tree>, Call)> {
+    /// Whether programs wait in `accept(2)` at the socket with this cookie.
+    pub fn is_waited_at(&self, cookie: u64) -> bool {
+        lock(&self.state).waited_at.contains(&cookie)
+    }
+
+    /// Offers a connection to the call that waits longest at the socket with this cookie, and to those that will come, of which
+    /// there are to be no more than `room`.
+    pub fn offer(&self, cookie: u64, kept: Kept, room: usize) -> Offered {
         let mut state = lock(&self.state);
-        state.parked.get_mut(&cookie)?.pop_front().map(|park| (park.tree, park.call))
+        if let Some(Park { tree, call, .. }) = state.parked.get_mut(&cookie).and_then(VecDeque::pop_front) {
+            return Offered::For(tree, call, kept);
+        }
+        if !state.waited_at.contains(&cookie) {
+            return Offered::Full(kept);
+        }
+        let queue = state.kept.entry(cookie).or_default();
+        if queue.len() >= room.min(MOST_KEPT) {
+            return Offered::Full(kept);
+        }
+        queue.push_back(kept);
+        state.since += 1;
+        if !std::mem::replace(&mut state.patrols, true) {
+            ring(&self.bell);
+        }
+        Offered::Kept
     }
 
     /// Tells the router should this knock end before it is accepted.
@@ -126,8 +199,7 @@ impl Parker {
     pub fn run(&self, router: &Arc<Router>) {
         let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         loop {
-            let next = lock(&self.state).parked.values().flatten().filter_map(|park| park.deadline).min();
-            let wait = next.map(|next| timespec(next.saturating_duration_since(Instant::now())));
+            let wait = self.patience().map(timespec);
             let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
                 Ok(ready) => ready,
                 Err(Errno::INTR) => 0,
@@ -141,6 +213,45 @@ impl Parker {
                 }
             }
             self.expire();
+            self.announce_late(router);
+        }
+    }
+
+    /// How long there is nothing to do, unless somebody rings.
+    fn patience(&self) -> Option<Duration> {
+        let state = lock(&self.state);
+        let next = state.parked.values().flatten().filter_map(|park| park.deadline).min();
+        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let patrol = state.patrols.then_some(KEPT);
+        next.into_iter().chain(patrol).min()
+    }
+
+    /// Drops what is kept for this node's programs.
+    pub fn drop_all_of(&self, node: usize) {
+        for queue in lock(&self.state).kept.values_mut() {
+            queue.retain(|kept| kept.node != node);
+        }
+    }
+
+    /// Has those knocked for that nobody came for.
+    fn announce_late(&self, router: &Arc<Router>) {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        let mut state = lock(&self.state);
+        let State { waited_at, kept, .. } = &mut *state;
+        kept.retain(|cookie, queue| {
+            while let Some(first) = queue.pop_front_if(|first| first.due <= now && !router.is_silent(first.node)) {
+                waited_at.remove(cookie);
+                late.push(first);
+            }
+            !queue.is_empty()
+        });
+        let some = state.kept.values().flatten().any(|kept| !router.is_silent(kept.node));
+        state.patrols = some || std::mem::take(&mut state.since) > 0;
+        drop(state);
+        for Kept { node, connection, .. } in late {
+            // Where nobody listens any more, its client sees it end.
+            let _ = router.knock(node, connection);
         }
     }
 

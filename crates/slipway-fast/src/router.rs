@@ -350,16 +350,21 @@ impl Router {
         self.knockers.put(node, knocker);
     }
 
-    /// Tells a server of a connection: gives it to a call that waits for one, or knocks. It may be accepted before this returns.
-    /// Where the knock comes from, where there is one.
+    /// Tells a server of a connection: gives it to a call that waits for one, or will, or knocks. It may be accepted before this
+    /// returns. Where the knock comes from, where there is one.
     pub(crate) fn announce(
         self: &Arc<Self>,
         node: usize,
         connection: Connection,
     ) -> Result<Option<SocketAddr>, Unheard> {
-        if hand_over(self, node, &connection) {
-            return Ok(None);
+        match hand_over(self, node, connection) {
+            Ok(()) => Ok(None),
+            Err(connection) => self.knock(node, connection).map(Some),
         }
+    }
+
+    /// Knocks for a connection.
+    pub(crate) fn knock(&self, node: usize, connection: Connection) -> Result<SocketAddr, Unheard> {
         let (server, flow) = (connection.server, connection.flow);
         let knocker = self.knocker(node, server.is_ipv6()).ok_or(Unheard::Failed)?;
         let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
@@ -375,7 +380,7 @@ impl Router {
         match heard {
             // One that was heard late was heard nevertheless.
             Err(unheard) if self.withdraw(node, knocker.address, flow) => Err(unheard),
-            _ => Ok(Some(knocker.address)),
+            _ => Ok(knocker.address),
         }
     }
 
@@ -411,10 +416,15 @@ impl Router {
     /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
     pub(crate) fn unheard(&self, flow: u64) {
         if let Some((node, from)) = self.pending.find(flow)
-            && !lock(&self.silent).contains(&node)
+            && !self.is_silent(node)
         {
             self.withdraw(node, from, flow);
         }
+    }
+
+    /// Whether nobody is to hear that this node has ended.
+    pub(crate) fn is_silent(&self, node: usize) -> bool {
+        lock(&self.silent).contains(&node)
     }
 
     /// From now on nobody hears that listeners of this node end.
@@ -427,6 +437,7 @@ impl Router {
         if lock(&self.silent).remove(&node) {
             // Who knocked for them knocks no more: the node gets others.
             self.pending.drop_all_of(node);
+            self.parker.drop_all_of(node);
         }
     }
 

@@ -11,6 +11,7 @@ use std::thread;
 
 use nodes::{Lab, SERVER};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipway_fast::reason::Reason;
@@ -155,4 +156,44 @@ fn threads_connect_at_once() {
         }
     });
     accepting.join().expect("it ran");
+}
+
+/// Whoever has waited in `accept` is expected to come again; one that polls instead hears of a connection all the same.
+#[test]
+fn a_server_that_polls_after_it_waited_hears_of_connections() {
+    let lab = Lab::new();
+    let listener = lab.server(move || TcpListener::bind(server(88)).expect("bound"));
+    let other = listener.try_clone().expect("a copy");
+    let accepting = lab.server_runs(move || drop(other.accept().expect("accepted")));
+    let connect = || {
+        let mut text = Vec::new();
+        TcpStream::connect(server(88)).expect("connected").read_to_end(&mut text).expect("it ends");
+    };
+    lab.client(connect);
+    accepting.join().expect("it ran");
+    let polling = lab.server_runs(move || {
+        for _ in 0..3 {
+            let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+            rustix::event::poll(&mut ready, None).expect("polled");
+            drop(listener.accept().expect("accepted"));
+        }
+    });
+    let clients: Vec<_> = (0..3).map(|_| lab.client_runs(connect)).collect();
+    polling.join().expect("it ran");
+    for client in clients {
+        client.join().expect("it ran");
+    }
+    assert_eq!(lab.router.counts.tally().pair, 4);
+}
+
+/// Where a program listens no more, or its queue is full, nothing is kept for it.
+#[test]
+fn a_listener_that_has_just_closed_refuses() {
+    let lab = Lab::new();
+    let listener = lab.server(move || TcpListener::bind(server(89)).expect("bound"));
+    let accepting = lab.server_runs(move || drop(listener.accept().expect("accepted")));
+    lab.client(|| drop(TcpStream::connect(server(89)).expect("connected")));
+    accepting.join().expect("it ran");
+    let error = lab.client(|| TcpStream::connect(server(89)).expect_err("nobody listens"));
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }

@@ -1,5 +1,5 @@
-//! `accept(2)` and `accept4(2)`: what is accepted is a connection of the container network, or a knock. A call that waits may be
-//! given a connection that nobody knocked for.
+//! `accept(2)` and `accept4(2)`: what is accepted is a connection of the container network, or a knock, or a connection that nobody
+//! knocked for because the program comes to hear of it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,9 @@ use slipway_sys::sockopt::{self, Name};
 use super::furnish::{Like, furnish};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown, write};
+use crate::doors::Door;
 use crate::note::{Note, Path, Role, Written};
+use crate::park::{Kept, Offered};
 use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::Router;
@@ -41,7 +43,7 @@ struct Listening {
 
 pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let wishes = wishes(call)?;
+    wishes(call)?;
     let protocol = sockopt::int(&socket, PROTOCOL)?;
     let is_ours = [libc::IPPROTO_TCP, libc::IPPROTO_MPTCP].contains(&protocol);
     // A socket that does not listen is refused by the kernel in its own words. One that was handed out never does.
@@ -60,7 +62,7 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     drop(listening);
     let Some(accepted) = accepted else { return Ok(Answer::Parked) };
     let Accepted { end, path, client, server } = accepted;
-    give(call, &end, client, wishes).or_else(|NotGiven(answer)| {
+    give(call, &end, client).or_else(|NotGiven(answer)| {
         call.router.put_back(call.node(), end, path, client, server);
         Ok(answer)
     })
@@ -70,17 +72,18 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
 fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option<Accepted>, Answer> {
     let parker = &call.router.parker;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
-    parker.park(call, cookie, &listening.socket, patience)?;
+    if let Some(kept) = parker.park(call, cookie, &listening.socket, patience)? {
+        return Ok(kept.into());
+    }
     // What came in between was told to nobody.
     if !is_readable(&listening.socket)? || !parker.take_back(call, cookie) {
         return Ok(None);
     }
-    let accepted = next(call, listening)?;
-    if accepted.is_none() {
+    match next(call, listening)? {
         // Another acceptor was quicker.
-        parker.park(call, cookie, &listening.socket, patience)?;
+        None => Ok(parker.park(call, cookie, &listening.socket, patience)?.and_then(Into::into)),
+        accepted => Ok(accepted),
     }
-    Ok(accepted)
 }
 
 fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
@@ -100,11 +103,23 @@ struct Accepted {
     server: SocketAddr,
 }
 
+impl From<Kept> for Option<Accepted> {
+    fn from(Kept { ipv6, connection, .. }: Kept) -> Self {
+        let Connection { end: End::There(end), path, client, server, .. } = connection else { return None };
+        let [client, server] = [client, server].map(|address| shown(address, ipv6));
+        Some(Accepted { end, path, client, server })
+    }
+}
+
 /// The program did not get it, so that it is still to be accepted; and what becomes of the call.
 struct NotGiven(Answer);
 
 /// Puts a connection into the program.
-fn give(call: &Trapped<'_>, end: &OwnedFd, client: SocketAddr, wishes: Wishes) -> Result<Answer, NotGiven> {
+fn give(call: &Trapped<'_>, end: &OwnedFd, client: SocketAddr) -> Result<Answer, NotGiven> {
+    let wishes = match wishes(call) {
+        Ok(wishes) => wishes,
+        Err(answer) => return Ok(answer),
+    };
     if let Err(error) = fcntl_setfl(end, if wishes.nonblocking { OFlags::NONBLOCK } else { OFlags::empty() }) {
         return Ok(error.into());
     }
@@ -162,14 +177,16 @@ fn inherit(
     let changed = !is_tcp || written != Written::Nothing;
     if let Some(cookie) = listening.cookie
         && is_tcp
+        && call.router.parker.is_waited_at(cookie)
         // Of those that share an address the kernel picks another each time.
         && !socket_reuseport(&listening.socket)?
         && !(changed && defers(&listening.socket)?)
     {
-        call.router.doors.learn(call.node(), connection.server, cookie, since);
+        let door = Door { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
+        call.router.doors.learn(call.node(), connection.server, door, since);
     }
     let like = Like { socket: accepted, ipv6, accepted: true, changed };
-    Ok(furnish(call, like, end, note(connection, *path, ipv6))?)
+    Ok(furnish(call.router, call.node(), like, end, note(connection, *path, ipv6))?)
 }
 
 /// Whether a listener hears of connections only once their clients have said something.
@@ -204,53 +221,61 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
     Ok(listening[0].revents().contains(PollFlags::IN))
 }
 
-/// Gives a connection to a call that waits for one, where it is certain that the kernel would give it to the same listener.
-/// False where there is none, and somebody has to knock.
-pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: &Connection) -> bool {
-    let Connection { end: End::There(end), path: Some(path), server, client, .. } = connection else { return false };
-    let Some(cookie) = router.doors.of(node, *server) else { return false };
-    while let Some((tree, call)) = router.parker.claim(cookie) {
-        let call = Trapped { router, tree: &tree, call };
-        let (wishes, ipv6) = match prepared(&call, cookie, connection, end, *path) {
-            Ok(Some(prepared)) => prepared,
-            // It waits no more.
-            Err(Answer::Done) => continue,
-            // Not so, or for another listener. Whatever is in the way is its own to hear of.
-            Ok(None) | Err(_) => {
-                call.answer(&call.serve());
-                return false;
+/// Gives a connection to a call that waits for one, or keeps it for the next that will, where it is certain that the kernel would
+/// give it to the same listener.
+///
+/// # Errors
+/// Gives the connection back where somebody has to knock for it.
+pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: Connection) -> Result<(), Connection> {
+    let Some((door, room)) = expected(router, node, &connection) else { return Err(connection) };
+    let mut kept = Kept::new(node, door.ipv6, connection);
+    loop {
+        match router.parker.offer(door.cookie, kept, room) {
+            Offered::Kept => return Ok(()),
+            Offered::Full(kept) => return Err(kept.connection),
+            Offered::For(tree, call, connection) => {
+                kept = connection;
+                let call = Trapped { router, tree: &tree, call };
+                let End::There(end) = &kept.connection.end else { return Err(kept.connection) };
+                let (answer, given) = match give(&call, end, shown(kept.connection.client, door.ipv6)) {
+                    Ok(answer) => (answer, true),
+                    Err(NotGiven(answer)) => (answer, false),
+                };
+                call.answer(&answer);
+                if given {
+                    return Ok(());
+                }
             }
-        };
-        let (answer, given) = match give(&call, end, shown(*client, ipv6), wishes) {
-            Ok(answer) => (answer, true),
-            Err(NotGiven(answer)) => (answer, false),
-        };
-        call.answer(&answer);
-        if given {
-            return true;
         }
     }
-    false
 }
 
-/// Makes an end what the call that waits would accept; `None` where its listener is another than this, or wants to hear of
-/// connections later.
-fn prepared(
-    call: &Trapped<'_>,
-    cookie: u64,
-    connection: &Connection,
-    end: &OwnedFd,
-    path: Path,
-) -> Result<Option<(Wishes, bool)>, Answer> {
-    let socket = call.socket()?;
-    if socket_cookie(&socket)? != cookie || !socket_acceptconn(&socket)? {
-        return Ok(None);
+/// The listener that a connection is for, and how many its queue has room for; the server's end is what it would accept then.
+fn expected(router: &Router, node: usize, connection: &Connection) -> Option<(Door, usize)> {
+    let Connection { end: End::There(end), path: Some(path), .. } = connection else { return None };
+    let door = router.doors.of(node, connection.server)?;
+    let socket = door.tree.upgrade()?.caller(door.tid).and_then(|caller| caller.descriptor(door.number)).ok()?;
+    if socket_cookie(&socket).ok()? != door.cookie {
+        return None;
     }
-    let changed = call.router.notes.on(&socket)? != Written::Nothing;
-    if changed && defers(&socket)? {
-        return Ok(None);
+    let room = room(&socket)?;
+    let changed = router.notes.on(&socket).ok()? != Written::Nothing;
+    if changed && defers(&socket).ok()? {
+        return None;
     }
-    let ipv6 = rustix::net::getsockname(&socket)?.address_family() == rustix::net::AddressFamily::INET6;
-    furnish(call, Like { socket: &socket, ipv6, accepted: true, changed }, end, note(connection, path, ipv6))?;
-    Ok(Some((wishes(call)?, ipv6)))
+    let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };
+    furnish(router, node, like, end, note(connection, *path, door.ipv6)).ok()?;
+    Some((door, room))
+}
+
+/// How many connections a listener's queue has room for; `None` where it is none.
+fn room(listening: &OwnedFd) -> Option<usize> {
+    /// `TCP_LISTEN` (`include/net/tcp_states.h`).
+    const LISTENS: u8 = 10;
+    // `struct tcp_info`: of a listener, `tcpi_unacked` are those in its queue, and `tcpi_sacked` is the most (`tcp_get_info`).
+    let mut info = [0; 32];
+    let name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
+    sockopt::get(listening, name, &mut info).ok().filter(|_| info[0] == LISTENS)?;
+    let [waiting, most] = [24, 28].map(|at| info[at..].first_chunk().map_or(0, |number| u32::from_ne_bytes(*number)));
+    usize::try_from(most.saturating_sub(waiting)).ok()
 }

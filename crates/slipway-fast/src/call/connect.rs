@@ -217,7 +217,8 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
     }
     let [local, peer] = [*client, *server].map(|address| shown(address, *ipv6));
     let (role, told, options) = (Role::Client, !nonblocking, Options::default());
-    furnish(call, Like::own(socket, *ipv6, written), ours, Note { path, role, flow, local, peer, told, options })
+    let note = Note { path, role, flow, local, peer, told, options };
+    furnish(call.router, call.node(), Like::own(socket, *ipv6, written), ours, note)
 }
 
 /// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal

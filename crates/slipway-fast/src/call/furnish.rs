@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::Trapped;
 use crate::defaults::Kind;
 use crate::note::{Note, Path, Written};
 use crate::personality::{Options, carry};
+use crate::router::Router;
 
 /// A socket that a new one is to be like.
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +27,14 @@ impl<'a> Like<'a> {
 }
 
 /// Gives a new socket the options of another, and writes on it what it is.
-pub(super) fn furnish(call: &Trapped<'_>, like: Like<'_>, new: &OwnedFd, mut written: Note) -> io::Result<()> {
+pub(super) fn furnish(
+    router: &Router,
+    node: usize,
+    like: Like<'_>,
+    new: &OwnedFd,
+    mut written: Note,
+) -> io::Result<()> {
     let Like { socket, ipv6, accepted, changed } = like;
-    let (router, node) = (call.router, call.node());
     carry(socket, new, accepted, changed)?;
     let kind = if accepted { Kind::Accepted { node, ipv6 } } else { Kind::New { node, ipv6 } };
     written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket) };

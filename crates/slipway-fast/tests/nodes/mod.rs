@@ -67,6 +67,11 @@ impl Lab {
         self.runs(0, true, program).join().expect("it ran")
     }
 
+    /// In the first, while the test goes on.
+    pub(crate) fn client_runs<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.runs(0, true, program)
+    }
+
     /// In the second.
     pub(crate) fn server<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
         self.runs(1, true, program).join().expect("it ran")
