@@ -19,7 +19,7 @@ use slipway_sys::notify::Call;
 use crate::call::Trapped;
 use crate::knock::Knocker;
 use crate::pending::Connection;
-use crate::router::Router;
+use crate::router::{Router, Unheard};
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 
@@ -89,7 +89,7 @@ struct State {
     watched: HashSet<u64>,
     /// Those at which programs wait in `accept(2)`, and come soon.
     waited_at: HashSet<u64>,
-    /// Connections that wait for calls. Where there are any, no call is parked.
+    /// Connections that wait for calls.
     kept: HashMap<u64, VecDeque<Kept>>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
     patrols: bool,
@@ -242,16 +242,24 @@ impl Parker {
         kept.retain(|cookie, queue| {
             while let Some(first) = queue.pop_front_if(|first| first.due <= now && !router.is_silent(first.node)) {
                 waited_at.remove(cookie);
-                late.push(first);
+                late.push((*cookie, first));
             }
             !queue.is_empty()
         });
         let some = state.kept.values().flatten().any(|kept| !router.is_silent(kept.node));
         state.patrols = some || std::mem::take(&mut state.since) > 0;
         drop(state);
-        for Kept { node, connection, .. } in late {
-            // Where nobody listens any more, its client sees it end.
-            let _ = router.knock(node, connection);
+        for (cookie, Kept { node, ipv6, connection, .. }) in late {
+            match router.knock(node, connection) {
+                // Where nobody listens any more, its client sees it end.
+                Ok(_) | Err((Unheard::Refused, _)) => {}
+                // Nobody is there to knock, or there is no room: the program may come, or somebody later.
+                Err((Unheard::Full | Unheard::Failed, connection)) => {
+                    let mut state = lock(&self.state);
+                    state.kept.entry(cookie).or_default().push_back(Kept::new(node, ipv6, connection));
+                    state.patrols = true;
+                }
+            }
         }
     }
 

@@ -63,15 +63,17 @@ impl AllPending {
         Self { all: Mutex::default(), changed: Condvar::default(), most }
     }
 
-    /// Adds one; false where there is no room. It is there before its knock is, or the knock would be taken for a connection.
-    #[must_use]
-    pub fn add(&self, node: usize, pending: Pending) -> bool {
+    /// Adds one. It is there before its knock is, or the knock would be taken for a connection.
+    ///
+    /// # Errors
+    /// Gives it back where there is no room.
+    pub fn add(&self, node: usize, pending: Pending) -> Result<(), Pending> {
         let mut all = lock(&self.all);
-        let has_room = all.len() < self.most;
-        if has_room {
-            all.insert((node, pending.knocker.address), pending);
+        if all.len() >= self.most {
+            return Err(pending);
         }
-        has_room
+        all.insert((node, pending.knocker.address), pending);
+        Ok(())
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.

@@ -359,27 +359,30 @@ impl Router {
     ) -> Result<Option<SocketAddr>, Unheard> {
         match hand_over(self, node, connection) {
             Ok(()) => Ok(None),
-            Err(connection) => self.knock(node, connection).map(Some),
+            Err(connection) => self.knock(node, connection).map(Some).map_err(|(unheard, _)| unheard),
         }
     }
 
-    /// Knocks for a connection.
-    pub(crate) fn knock(&self, node: usize, connection: Connection) -> Result<SocketAddr, Unheard> {
+    /// Knocks for a connection. Where the knock comes from.
+    ///
+    /// # Errors
+    /// Gives the connection back.
+    pub(crate) fn knock(&self, node: usize, connection: Connection) -> Result<SocketAddr, (Unheard, Connection)> {
         let (server, flow) = (connection.server, connection.flow);
-        let knocker = self.knocker(node, server.is_ipv6()).ok_or(Unheard::Failed)?;
+        let Some(knocker) = self.knocker(node, server.is_ipv6()) else { return Err((Unheard::Failed, connection)) };
         let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
-        if !self.pending.add(node, pending) {
+        if let Err(Pending { connection, .. }) = self.pending.add(node, pending) {
             self.rest(node, knocker);
-            return Err(Unheard::Failed);
+            return Err((Unheard::Failed, connection));
         }
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
             let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
-        match heard {
+        match heard.map_err(|unheard| (unheard, self.withdraw(node, knocker.address, flow))) {
+            Err((unheard, Some(connection))) => Err((unheard, connection)),
             // One that was heard late was heard nevertheless.
-            Err(unheard) if self.withdraw(node, knocker.address, flow) => Err(unheard),
             _ => Ok(knocker.address),
         }
     }
@@ -399,14 +402,11 @@ impl Router {
         let _ = self.announce(node, connection);
     }
 
-    /// Takes a connection back; false where it has been accepted.
-    fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> bool {
-        let pending = self.pending.withdraw(node, from, flow);
-        let found = pending.is_some();
-        if let Some(pending) = pending {
-            self.rest(node, pending.knocker);
-        }
-        found
+    /// Takes a connection back; `None` where it has been accepted.
+    fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Connection> {
+        let Pending { connection, knocker, .. } = self.pending.withdraw(node, from, flow)?;
+        self.rest(node, knocker);
+        Some(connection)
     }
 
     pub(crate) fn take_pending(&self, node: usize, from: SocketAddr) -> Option<Pending> {

@@ -197,3 +197,26 @@ fn a_listener_that_has_just_closed_refuses() {
     let error = lab.client(|| TcpStream::connect(server(89)).expect_err("nobody listens"));
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
+
+/// More come than there are sockets to knock with, and all are accepted.
+#[test]
+fn those_who_are_kept_are_not_lost() {
+    const CLIENTS: usize = 90;
+    let lab = Lab::new();
+    let listener = lab.server(move || TcpListener::bind(server(91)).expect("bound"));
+    let other = listener.try_clone().expect("a copy");
+    let accepting = lab.server_runs(move || drop(other.accept().expect("accepted")));
+    lab.client(|| drop(TcpStream::connect(server(91)).expect("connected")));
+    accepting.join().expect("it ran");
+    let streams: Vec<_> =
+        lab.client(|| (0..CLIENTS).map(|_| TcpStream::connect(server(91)).expect("connected")).collect());
+    let accepting = lab.server_runs(move || {
+        for _ in 0..CLIENTS {
+            listener.accept().expect("accepted").0.write_all(b"x").expect("written");
+        }
+    });
+    for mut stream in streams {
+        stream.read_exact(&mut [0]).expect("read");
+    }
+    accepting.join().expect("it ran");
+}
