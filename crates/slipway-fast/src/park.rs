@@ -250,9 +250,9 @@ impl Parker {
         state.patrols = some || std::mem::take(&mut state.since) > 0;
         drop(state);
         for (cookie, Kept { node, ipv6, connection, .. }) in late {
-            match router.knock(node, connection) {
+            match router.knock_late(node, connection) {
                 // Where nobody listens any more, its client sees it end.
-                Ok(_) | Err((Unheard::Refused, _)) => {}
+                Ok(()) | Err((Unheard::Refused, _)) => {}
                 // Nobody is there to knock, or there is no room: the program may come, or somebody later.
                 Err((Unheard::Full | Unheard::Failed, connection)) => {
                     let mut state = lock(&self.state);

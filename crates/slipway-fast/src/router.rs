@@ -330,12 +330,16 @@ impl Router {
     /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
     /// anything is accepted has as many out at once.
     fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        self.knockers.take(node, ipv6).or_else(|| {
-            if lock(&self.asked_for).insert(node) {
-                (self.more.0)(node);
-            }
-            self.knockers.wait(node, ipv6, MORE_PATIENCE)
-        })
+        self.resting(node, ipv6).or_else(|| self.knockers.wait(node, ipv6, MORE_PATIENCE))
+    }
+
+    /// The same without waiting.
+    fn resting(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        let knocker = self.knockers.take(node, ipv6);
+        if knocker.is_none() && lock(&self.asked_for).insert(node) {
+            (self.more.0)(node);
+        }
+        knocker
     }
 
     /// A socket that was made in the node, to be asked and not to be used.
@@ -359,17 +363,32 @@ impl Router {
     ) -> Result<Option<SocketAddr>, Unheard> {
         match hand_over(self, node, connection) {
             Ok(()) => Ok(None),
-            Err(connection) => self.knock(node, connection).map(Some).map_err(|(unheard, _)| unheard),
+            Err(connection) => {
+                let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
+                self.knock(node, connection, knocker).map(Some).map_err(|(unheard, _)| unheard)
+            }
+        }
+    }
+
+    /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
+    ///
+    /// # Errors
+    /// Gives the connection back.
+    pub(crate) fn knock_late(&self, node: usize, connection: Connection) -> Result<(), (Unheard, Connection)> {
+        match self.resting(node, connection.server.is_ipv6()) {
+            Some(knocker) => self.knock(node, connection, knocker).map(drop),
+            None => Err((Unheard::Failed, connection)),
         }
     }
 
     /// Knocks for a connection. Where the knock comes from.
-    ///
-    /// # Errors
-    /// Gives the connection back.
-    pub(crate) fn knock(&self, node: usize, connection: Connection) -> Result<SocketAddr, (Unheard, Connection)> {
+    fn knock(
+        &self,
+        node: usize,
+        connection: Connection,
+        knocker: Arc<Knocker>,
+    ) -> Result<SocketAddr, (Unheard, Connection)> {
         let (server, flow) = (connection.server, connection.flow);
-        let Some(knocker) = self.knocker(node, server.is_ipv6()) else { return Err((Unheard::Failed, connection)) };
         let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
         if let Err(Pending { connection, .. }) = self.pending.add(node, pending) {
             self.rest(node, knocker);

@@ -201,7 +201,7 @@ fn a_listener_that_has_just_closed_refuses() {
 /// More come than there are sockets to knock with, and all are accepted.
 #[test]
 fn those_who_are_kept_are_not_lost() {
-    const CLIENTS: usize = 90;
+    const CLIENTS: usize = 68;
     let lab = Lab::new();
     let listener = lab.server(move || TcpListener::bind(server(91)).expect("bound"));
     let other = listener.try_clone().expect("a copy");
