@@ -2,8 +2,6 @@
 //!
 //! Bars are drawn as events come, never by a thread: anchors and programs are cloned from this process, which takes one.
 
-use std::io::{self, IsTerminal as _};
-
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use slipway_engine::lab;
 use slipway_lab::units::Bytes;
@@ -47,12 +45,14 @@ enum Way {
 impl Meter {
     /// As the flags and standard error want it.
     pub(crate) fn new(global: &Global) -> Self {
+        // Hidden where there is no terminal, or one on which nothing can be drawn (`TERM`).
+        let target = ProgressDrawTarget::stderr();
         let way = if global.quiet || global.json {
             Way::Silent
-        } else if io::stderr().is_terminal() {
-            Way::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()))
-        } else {
+        } else if target.is_hidden() {
             Way::Lines
+        } else {
+            Way::Bar(ProgressBar::with_draw_target(None, target))
         };
         Self { way, stage: None }
     }

@@ -176,7 +176,7 @@ fn streams_do_not_notice_that_routers_die() {
 /// A call that the old router had taken is made again, and one that comes meanwhile waits. Only what waited to be accepted,
 /// which is at most one connection of each caller, ends with the router.
 #[test]
-#[ignore = "one run of five sees a connection refused while a router is replaced, and why is not known yet; `make test-long` runs it"]
+#[ignore = "one run of five: a router killed while the kernel puts a descriptor in leaves an `accept` that gives 0 (docs/adr/0011); `make test-long` runs it"]
 fn no_call_fails_while_routers_are_replaced() {
     let place = Place::new();
     let lab = lab(&place, "calls", "fast");

@@ -178,13 +178,19 @@ fn a_copy_shows_how_far_it_is() {
         let output = place.slipway(words).output().expect("slipway can be started");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.starts_with("copying") && said.lines().count() == 1, "a plain line: {said:?}");
-        let mut at_terminal = Command::new("script");
-        place.furnish(&mut at_terminal);
-        let line = format!("{} {}", env!("CARGO_BIN_EXE_slipway"), words.join(" "));
-        let output = at_terminal.args(["-qec", &line, "/dev/null"]).output().expect("script (bsdutils) is installed");
-        let shown = String::from_utf8_lossy(&output.stdout);
+        let at_terminal = |term| {
+            let mut script = Command::new("script");
+            place.furnish(&mut script);
+            let line = format!("{} {}", env!("CARGO_BIN_EXE_slipway"), words.join(" "));
+            let script = script.args(["-qec", &line, "/dev/null"]).env("TERM", term);
+            let output = script.output().expect("script (bsdutils) is installed");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let shown = at_terminal("xterm");
         assert!(shown.matches("copying").count() > 1 && shown.contains(of), "a bar that moves: {shown:?}");
         assert!(shown.trim_end().ends_with("copied 1 file (30.0 MiB)"), "and then goes: {shown:?}");
+        let shown = at_terminal("dumb");
+        assert_eq!(shown.matches("copying").count(), 1, "a plain line where nothing can be drawn: {shown:?}");
     }
 }
 
