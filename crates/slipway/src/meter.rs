@@ -42,18 +42,16 @@ enum Way {
     Bar(ProgressBar),
 }
 
+/// A bar on standard error; `None` where that is no terminal, or one on which nothing can be drawn (`TERM`).
+pub(crate) fn bar() -> Option<ProgressBar> {
+    let target = ProgressDrawTarget::stderr();
+    (!target.is_hidden()).then(|| ProgressBar::with_draw_target(None, target))
+}
+
 impl Meter {
     /// As the flags and standard error want it.
     pub(crate) fn new(global: &Global) -> Self {
-        // Hidden where there is no terminal, or one on which nothing can be drawn (`TERM`).
-        let target = ProgressDrawTarget::stderr();
-        let way = if global.quiet || global.json {
-            Way::Silent
-        } else if target.is_hidden() {
-            Way::Lines
-        } else {
-            Way::Bar(ProgressBar::with_draw_target(None, target))
-        };
+        let way = if global.quiet || global.json { Way::Silent } else { bar().map_or(Way::Lines, Way::Bar) };
         Self { way, stage: None }
     }
 

@@ -1,13 +1,13 @@
 //! A playing as it goes on: a line that changes on a terminal, lines elsewhere.
 
-use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use slipway_engine::scenario::Outcome;
 use slipway_measure::play::{self, Change, Line};
 
 use crate::context::Global;
+use crate::meter::bar;
 use crate::view;
 
 /// Shows the log on standard error as it is written.
@@ -28,8 +28,7 @@ impl Show {
     pub(super) fn new(global: &Global, beside: bool) -> Self {
         let way = if global.quiet || global.json {
             Way::Silent
-        } else if io::stderr().is_terminal() && !beside {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        } else if let Some(bar) = bar().filter(|_| !beside) {
             let style = ProgressStyle::with_template("{pos}/{len} {wide_msg}").expect("the template is right");
             Way::Bar(bar.with_style(style))
         } else {
