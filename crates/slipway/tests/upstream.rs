@@ -67,13 +67,17 @@ for name in sys.argv[1:]:
     unittest.defaultTestLoader.loadTestsFromName("test." + name).run(outcomes)
 "#;
 
+/// Its first thread may close the client's socket while the other still asks it for its name, which takes longer on a fast
+/// network: `EBADF` by chance.
+const RACES: &str = "NetworkConnectionAttributesTest.testSourceAddress";
+
 fn python(modules: &[&str]) {
     let place = Place::new();
     let lab = lab(&place, |folder| std::fs::write(folder.join("run.py"), PYTHON).expect("written"));
     let program = [&["/usr/bin/python3", "/opt/test/run.py"], modules].concat();
     come_out_alike(&lab, &program, |line| {
         let (test, outcome) = line.strip_prefix("test ")?.rsplit_once(' ')?;
-        Some((test.to_owned(), outcome.to_owned()))
+        (!test.ends_with(RACES)).then(|| (test.to_owned(), outcome.to_owned()))
     });
 }
 
