@@ -235,7 +235,7 @@ impl Router {
         }
     }
 
-    /// The processes of these nodes of the host ([`walk`](crate::walk)).
+    /// The processes of these nodes of the host ([`crate::walk`]).
     ///
     /// # Errors
     /// When `/proc` cannot be read.
