@@ -123,6 +123,9 @@ impl Sites {
         for (number, host) in lab.hosts.iter().enumerate() {
             let uplink = self.wire(number, UPLINK, bridge, mtu)?;
             let site = &mut self.hosts[number];
+            // Routers of fast networks connect to one address and port only, and ports would run out: a closed connection's is
+            // taken again once its timestamps tell the two apart, not after a minute (`ip-sysctl.rst`).
+            site.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_dad"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/disable_ipv6"), "0")?;
             let address = |address, prefix| Request::AddAddress { index: uplink, address, prefix, subnet_route: true };
