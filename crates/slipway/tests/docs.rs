@@ -2,6 +2,7 @@
 //! output, blocks of `yaml` are labs. So nothing is documented that does not work.
 //!
 //! - `$ ` begins a command, `> ` continues it; both go to `sh`, in a folder that belongs to the file. It must exit with 0.
+//!   (`slipway verify` may exit with 1: whether links are as asked is also up to how busy the machine is.)
 //! - Standard output, where any is shown, is compared. `[..]` stands for anything within a line, a line `...` for any lines.
 //! - A block ```` ```yaml file=NAME ```` is written to NAME first, and so is one of another kind. Every YAML block must be a valid lab.
 //!
@@ -147,7 +148,8 @@ impl Place {
         let wrong = |account: String| Err((step.line, format!("`{}` {account}", step.command)));
         let output = self.sh(&step.command).output().expect("sh can be run");
         let printed = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
+        let judges = step.command.starts_with("slipway verify") && output.status.code() == Some(1);
+        if !output.status.success() && !judges {
             let errors = String::from_utf8_lossy(&output.stderr);
             return wrong(format!("ends with {}:\n{printed}{errors}", output.status));
         }
