@@ -30,6 +30,7 @@ use crate::walk;
 const OFTEN: Duration = Duration::from_millis(250);
 
 const MAX_PACING_RATE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
+const CONGESTION: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_CONGESTION };
 const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
 
 /// An end of a connection.
@@ -269,7 +270,20 @@ impl Router {
 fn pace(end: impl AsFd, Rate(bits): Rate) -> io::Result<()> {
     // All ones is no limit (`sk_max_pacing_rate`).
     let bytes = if bits == u64::MAX { bits } else { (bits / 8).max(1) };
-    sockopt::set(end, MAX_PACING_RATE, &bytes.to_ne_bytes())
+    sockopt::set(&end, MAX_PACING_RATE, &bytes.to_ne_bytes())?;
+    if bits == u64::MAX { Ok(()) } else { keep_up(end) }
+}
+
+/// Has an end send as fast as it may. BBR goes by the rate at which data arrives (`net/ipv4/tcp_bbr.c`), and on paths as short as
+/// those between hosts holds back a sender that is paced already, further each time: of 1 Gbit/s half was left.
+fn keep_up(end: impl AsFd) -> io::Result<()> {
+    let mut name = [0; 16];
+    let len = sockopt::get(&end, CONGESTION, &mut name)?;
+    if !name[..len].starts_with(b"bbr") {
+        return Ok(());
+    }
+    // Only reno is there in every kernel.
+    sockopt::set(&end, CONGESTION, b"cubic").or_else(|_| sockopt::set(&end, CONGESTION, b"reno"))
 }
 
 fn prioritize(end: impl AsFd, terms: &Terms) -> io::Result<()> {
