@@ -17,6 +17,10 @@ use super::load::{MOUNTED, WORD};
 use crate::common::{Slipway, arg};
 use crate::pair::{Pair, command, end};
 
+/// Whether ports of closed connections are taken again (`ip-sysctl.rst`): without it every network but a fast one runs out of
+/// them, and searches for most of the time.
+const TAKE_PORTS: &str = "tcp_tw_reuse";
+
 /// Up until it is dropped.
 pub(super) struct Site<'a> {
     /// As tables call it.
@@ -67,10 +71,12 @@ impl<'a> Site<'a> {
         let exe = std::env::current_exe().expect("this program has a file");
         let lab = format!("{}-{}", plan.name.replace([' ', ','], ""), plan.hosts);
         let text = format!(
-            "lab: {lab}\nhosts: {}\nnetworks: {{net: {}}}\nnodes: {{n: {{count: 2, mounts: [\"{}:{MOUNTED}:ro\"]}}}}\n",
+            "lab: {lab}\nhosts: {}\nnetworks: {{net: {}}}\nnodes: {{n: {{count: 2, mounts: [\"{}:{MOUNTED}:ro\"]{}}}}}\n",
             plan.hosts,
             plan.network,
-            exe.display()
+            exe.display(),
+            // Where a node has no network of its own, it is the host's that is set, below.
+            if plan.network == "host" { String::new() } else { format!(", sysctls: {{net.ipv4.{TAKE_PORTS}: 1}}") }
         );
         let file = slipway.lab(&lab, &text);
         let output = slipway.command(&["up", "--quiet", arg(&file)]).output().map_err(|error| error.to_string())?;
@@ -85,7 +91,9 @@ impl<'a> Site<'a> {
             client: slipway.words(&lab, "n1"),
             address: running.lab.nodes[1].interfaces[0].ipv4.into(),
         };
-        Ok(Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group })
+        let site = Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group };
+        site.in_hosts(|| fs::write(format!("/proc/sys/net/ipv4/{TAKE_PORTS}"), "1"));
+        Ok(site)
     }
 
     pub(super) fn running(&self) -> Running {
@@ -123,12 +131,16 @@ impl<'a> Site<'a> {
 
     /// Cuts every packet to the MTU where it is made: on the wire between the hosts nothing is larger, as on a card without offloads.
     pub(super) fn cut_on_the_wire(&self) {
+        self.in_hosts(cut);
+    }
+
+    fn in_hosts(&self, set: fn() -> io::Result<()>) {
         let anchor = self.running().state.anchor.pid;
         for entry in fs::read_dir(format!("/proc/{anchor}/fd")).expect("the anchor runs").flatten() {
             let is_net = fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("net:"));
             if is_net {
                 let net = File::open(entry.path()).expect("a namespace can be opened");
-                with_net(net.as_fd(), cut).expect("entered").expect("offloads can be turned off");
+                with_net(net.as_fd(), set).expect("entered").expect("hosts can be set");
             }
         }
     }
