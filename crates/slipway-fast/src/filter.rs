@@ -53,6 +53,10 @@ const ASKED: &[i32] = &[
 /// it is given.
 const SET: &[i32] = &[libc::SO_MAX_PACING_RATE, libc::SO_PRIORITY];
 
+/// Of interest only when they are set, too: a filter of a program's own sees packets as they are, which are the host's where the
+/// socket is.
+pub(crate) const FILTERS: [i32; 2] = [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF];
+
 /// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
 pub(crate) const SO_PASSRIGHTS: i32 = 83;
 
@@ -74,7 +78,8 @@ const FASTOPEN: u32 = 0x2000_0000;
 #[must_use]
 pub fn filter(io_uring: bool) -> Filter {
     let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
-    for (call, names) in [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET, &HEARD].concat())]
+    for (call, names) in
+        [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET, &HEARD, &FILTERS].concat())]
     {
         let levels = LEVELS.iter().map(|level| level.cast_unsigned()).collect();
         traps.push(notified(call, When::Argument { index: SECOND, mask: u32::MAX, values: levels }));
@@ -95,7 +100,7 @@ pub fn filter(io_uring: bool) -> Filter {
 /// call past the router, by putting such a socket in another's place meanwhile, gets nothing.
 #[must_use]
 pub fn guarded() -> GuardedOptions<'static> {
-    GuardedOptions { levels: LEVELS, names: &[ASKED, SET] }
+    GuardedOptions { levels: LEVELS, names: &[ASKED, SET, &FILTERS] }
 }
 
 fn notified(call: c_long, when: When) -> Trap {

@@ -22,13 +22,15 @@ pub enum Reason {
     Backlog,
     /// The socket is asynchronous (`O_ASYNC`): signals of the old file would be lost.
     Asynchronous,
+    /// The socket has a filter of its own for packets, of which there would be none, or the host's.
+    Filtered,
     /// A restart of the router, or too many of something: what is had in no other way is had slowly.
     Exhausted,
 }
 
 impl Reason {
     /// All there are.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NotTcp,
         Self::NotANode,
         Self::NoRouter,
@@ -36,6 +38,7 @@ impl Reason {
         Self::Policy,
         Self::Backlog,
         Self::Asynchronous,
+        Self::Filtered,
         Self::Exhausted,
     ];
 
@@ -50,6 +53,7 @@ impl Reason {
             Self::Policy => "policy",
             Self::Backlog => "backlog",
             Self::Asynchronous => "asynchronous",
+            Self::Filtered => "filtered",
             Self::Exhausted => "exhausted",
         }
     }
@@ -65,6 +69,7 @@ impl Reason {
             Self::Policy => "policy forbids it",
             Self::Backlog => "the listener's queue is full",
             Self::Asynchronous => "the socket sends signals (O_ASYNC)",
+            Self::Filtered => "the socket has a filter (SO_ATTACH_FILTER)",
             Self::Exhausted => "the router lacked descriptors or memory",
         }
     }

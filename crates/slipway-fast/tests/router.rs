@@ -76,6 +76,26 @@ fn the_container_network_carries_the_rest() {
     assert_eq!(lab.router.counts.tally().native[&Reason::Conditions], 1);
 }
 
+/// Its filter would see none of its packets.
+#[test]
+fn a_socket_with_a_filter_stays_on_the_container_network() {
+    let lab = Lab::new();
+    let listener = lab.server(move || TcpListener::bind(server(85)).expect("bound"));
+    lab.client(|| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        // `ret #0xffffffff`: all pass.
+        let mut code = libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX };
+        let mut filter = [0; 16];
+        filter[..2].copy_from_slice(&1_u16.to_ne_bytes());
+        filter[8..].copy_from_slice(&(&raw mut code).addr().to_ne_bytes());
+        let attach = slipway_sys::sockopt::Name { level: libc::SOL_SOCKET, name: libc::SO_ATTACH_FILTER };
+        slipway_sys::sockopt::set(&socket, attach, &filter).expect("attached");
+        rustix::net::connect(&socket, &server(85)).expect("connected");
+    });
+    drop(listener);
+    assert_eq!(lab.router.counts.tally().native[&Reason::Filtered], 1);
+}
+
 #[test]
 fn an_epoll_entry_made_before_connecting_holds() {
     let lab = Lab::new();

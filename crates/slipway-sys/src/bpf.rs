@@ -109,6 +109,8 @@ pub enum Kind {
     PeerName6,
     /// To a control group, where an option of a socket of its is set.
     SetOption,
+    /// To a control group, where a TCP socket of its gets another state.
+    TcpState,
 }
 
 impl Kind {
@@ -124,6 +126,7 @@ impl Kind {
             | Self::OwnName6
             | Self::PeerName4
             | Self::PeerName6 => 18,
+            Self::TcpState => 13,
             Self::SetOption => 25,
         }
     }
@@ -132,6 +135,7 @@ impl Kind {
     fn attach_type(self) -> u32 {
         match self {
             Self::SchedCls => 0,
+            Self::TcpState => 3,
             Self::Bind4 => 8,
             Self::Bind6 => 9,
             Self::Connect4 => 10,

@@ -2,7 +2,7 @@
 //! and name are theirs. For options of our own there is `rustix::net::sockopt`, which knows their types.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 /// An option: its level (`SOL_SOCKET`, `IPPROTO_TCP`, …) and its name within that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,12 +13,20 @@ pub struct Name {
     pub name: i32,
 }
 
+/// Whose length counts instructions (`sk_get_filter`, `net/core/filter.c`); to set it, it has another name.
+const SO_GET_FILTER: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_ATTACH_FILTER };
+
 /// Reads an option into `value`, and says how many bytes it has.
 ///
 /// # Errors
-/// As `getsockopt(2)`: `ENOPROTOOPT` where the socket has no such option.
+/// As `getsockopt(2)`: `ENOPROTOOPT` where the socket has no such option. `InvalidInput` for `SO_GET_FILTER`, whose length is none
+/// in bytes: see [`has_filter`].
 #[allow(unsafe_code)]
-pub fn get(socket: impl AsFd, Name { level, name }: Name, value: &mut [u8]) -> io::Result<usize> {
+pub fn get(socket: impl AsFd, option: Name, value: &mut [u8]) -> io::Result<usize> {
+    if option == SO_GET_FILTER {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let Name { level, name } = option;
     let mut len = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `value` is `len` bytes of ours that the kernel may write, and it writes no more than that (`put_user` of the
     // length that it used, `net/core/sock.c`); `len` outlives the call.
@@ -51,6 +59,37 @@ pub fn int(socket: impl AsFd, name: Name) -> io::Result<i32> {
     Ok(i32::from_ne_bytes(value))
 }
 
+/// Whether packets that come to a socket pass a filter first (`SO_ATTACH_FILTER`, `SO_ATTACH_BPF` in `socket(7)`).
+///
+/// # Errors
+/// As `getsockopt(2)`.
+#[allow(unsafe_code)]
+pub fn has_filter(socket: impl AsFd) -> io::Result<bool> {
+    let Name { level, name } = SO_GET_FILTER;
+    let mut len = 0;
+    // SAFETY: where there is room for nothing the kernel writes nothing but the number of instructions, to `len`, which outlives the
+    // call.
+    let result =
+        unsafe { libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, std::ptr::null_mut(), &raw mut len) };
+    match io::Error::last_os_error() {
+        _ if result == 0 => Ok(len > 0),
+        // It is not one of classic BPF, and cannot be shown.
+        error if error.raw_os_error() == Some(libc::EACCES) => Ok(true),
+        error => Err(error),
+    }
+}
+
+/// Opens the process of a unix socket's peer (`SO_PEERPIDFD`, `unix(7)`).
+///
+/// # Errors
+/// As [`get`]: `ENODATA` where it has no peer; `ENOPROTOOPT` before Linux 6.5.
+#[allow(unsafe_code)]
+pub fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let pidfd = int(socket, Name { level: libc::SOL_SOCKET, name: libc::SO_PEERPIDFD })?;
+    // SAFETY: on success the kernel made a new descriptor that nobody else owns (`sk_getsockopt`, net/core/sock.c).
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::net::{AddressFamily, SocketType, socket};
@@ -68,6 +107,29 @@ mod tests {
         let mut name = [0; 64];
         let congestion = Name { level: libc::IPPROTO_TCP, name: libc::TCP_CONGESTION };
         assert!(get(&tcp, congestion, &mut name).expect("TCP has it") <= 64 && name[0] != 0);
+    }
+
+    #[test]
+    fn filters_are_seen() {
+        let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        assert!(!has_filter(&tcp).expect("it can be asked"));
+        // `ret #0xffffffff`: all pass.
+        let mut code = libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX };
+        let mut program = [0; 16];
+        program[..2].copy_from_slice(&1_u16.to_ne_bytes());
+        program[8..].copy_from_slice(&(&raw mut code).addr().to_ne_bytes());
+        set(&tcp, SO_GET_FILTER, &program).expect("attached");
+        assert!(has_filter(&tcp).expect("it can be asked"));
+        let error = get(&tcp, SO_GET_FILTER, &mut [0; 64]).expect_err("its length is none in bytes");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn the_process_of_a_peer_is_opened() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let process = peer_process(&one).expect("Linux 6.5");
+        let link = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd())).expect("it is open");
+        assert!(link.contains(&format!("Pid:\t{}\n", std::process::id())), "{link}");
     }
 
     #[test]

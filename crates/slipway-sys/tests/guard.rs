@@ -3,14 +3,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, connect_unspec, getpeername, getsockname, sendto,
-    socket, socketpair,
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, connect_unspec, getpeername, getsockname, listen,
+    sendto, socket, socketpair,
 };
 use slipway_sys::bpf::{GuardedOptions, SocketGuard};
 use slipway_sys::sockopt::{self, Name};
@@ -127,6 +127,20 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     assert_eq!(connect(&accepted, &addresses[0]), Err(Errno::PERM));
     connect_unspec(&client).expect("disconnects");
     connect(&client, &addresses[0]).expect("free again");
+
+    // What was connected can listen, and hears nobody.
+    let deaf = [connected[0].as_fd(), connected[1].as_fd(), accepted.as_fd()];
+    for socket in deaf {
+        listen(socket, 1).expect("no hook there");
+    }
+    group.enter();
+    let places = deaf.map(|socket| SocketAddr::try_from(getsockname(socket).expect("it has one")).expect("of IP"));
+    group.leave();
+    for place in places {
+        let ip: IpAddr = if place.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let refused = TcpStream::connect((ip, place.port())).expect_err("deaf");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
 
     // Back in the group, and without the guard: allowed.
     group.enter();

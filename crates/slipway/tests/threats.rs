@@ -44,13 +44,18 @@ fn lab(place: &Place) -> Lab<'_> {
 }
 
 fn lab_under<'a>(place: &'a Place, policy: &str) -> Lab<'a> {
+    lab_with(place, policy, "")
+}
+
+/// `more`: further nodes.
+fn lab_with<'a>(place: &'a Place, policy: &str, more: &str) -> Lab<'a> {
     compile(&place.path().join("bin"));
     let mounts = "mounts: [\"./bin:/opt/hostile:ro\"]";
     let command = serde_json::json!(["python3", "-c", SERVER]);
     let lab = place.up(
         "threats",
         &format!(
-            "hosts: 2\nnetworks: {{net: fast}}\npolicy: {policy}\nnodes:\n  srv: {{host: host1, command: {command}}}\n  near: {{host: host1, {mounts}}}\n  far: {{host: host2, {mounts}}}\n"
+            "hosts: 2\nnetworks: {{net: fast, open: host}}\npolicy: {policy}\nnodes:\n  srv: {{host: host1, networks: [net], command: {command}}}\n  near: {{host: host1, networks: [net], {mounts}}}\n  far: {{host: host2, networks: [net], {mounts}}}\n{more}"
         ),
     );
     await_that("the server listens", || {
@@ -102,6 +107,7 @@ bind to an abstract name: EINVAL
 listen: EINVAL
 accept: EINVAL
 let descriptors pass: EPERM
+see its packets: EPERM
 let credentials pass: EPERM
 be of a device: EPERM
 connect by sending: ENOPROTOOPT
@@ -239,12 +245,38 @@ fn descriptors_that_change_gain_nothing() {
             "interfaces of the host: 0
 names of the host: 0
 peers of the host: 0
+cookies of the host: 0
+processes of the host: 0
 a descriptor from the server: {passed}
 it is what it was"
         );
         pretty(&hostile(&lab, node, "descriptors", 0), &expected, node);
     }
     assert_eq!(routers(&lab), before);
+}
+
+/// A listener within the virtual host, which a node that shares its network could reach.
+#[test]
+fn a_listener_of_the_host_hears_nobody() {
+    const KNOCK: &str = "import socket
+lines = [line.split() for table in ('tcp', 'tcp6') for line in open('/proc/net/' + table).readlines()[1:]]
+ports = [int(line[1].split(':')[1], 16) for line in lines if line[3] == '0A']
+print(len(ports), 'listen')
+for port in ports:
+  for ip in '127.0.0.1', '::1', '10.63.0.2':
+    try: print('there is', socket.create_connection((ip, port)).getpeername())
+    except ConnectionRefusedError: pass";
+    let place = Place::new();
+    let lab = lab_with(&place, "[]", "  spy: {host: host2, networks: [open]}\n");
+    let mut hostile = lab.program("far", ["/opt/hostile/hostile", "listens", "srv"]);
+    let mut hostile = hostile.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
+    let mut said = BufReader::new(hostile.stdout.take().expect("piped")).lines().map(|line| line.expect("text"));
+    assert_eq!(said.next().as_deref(), Some("listens"));
+    // The other one is the router's.
+    assert_eq!(lab.exec("spy", ["python3", "-c", KNOCK]), "2 listen\nthere is ('10.63.0.2', 6953)\n");
+    drop(hostile.stdin.take());
+    assert_eq!(said.next().as_deref(), Some("who came: 0"));
+    hostile.wait().expect("it ends");
 }
 
 /// A rate is the rule's to say, not the program's.

@@ -180,7 +180,7 @@ fn inherit(
         && call.router.parker.is_waited_at(cookie)
         // Of those that share an address the kernel picks another each time.
         && !socket_reuseport(&listening.socket)?
-        && !(changed && defers(&listening.socket)?)
+        && !(changed && goes_by_packets(&listening.socket)?)
     {
         let door = Door { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
         call.router.doors.learn(call.node(), connection.server, door, since);
@@ -189,9 +189,9 @@ fn inherit(
     Ok(furnish(call.router, call.node(), like, end, note(connection, *path, ipv6))?)
 }
 
-/// Whether a listener hears of connections only once their clients have said something.
-fn defers(listening: &OwnedFd) -> Result<bool, Answer> {
-    Ok(sockopt::int(listening, DEFERS)? != 0)
+/// Whether it depends on packets what a listener hears of: on what its clients say first, or on a filter.
+fn goes_by_packets(listening: &OwnedFd) -> Result<bool, Answer> {
+    Ok(sockopt::int(listening, DEFERS)? != 0 || sockopt::has_filter(listening)?)
 }
 
 fn note(connection: &Connection, path: Path, ipv6: bool) -> Note {
@@ -260,7 +260,7 @@ fn expected(router: &Router, node: usize, connection: &Connection) -> Option<(Do
     }
     let room = room(&socket)?;
     let changed = router.notes.on(&socket).ok()? != Written::Nothing;
-    if changed && defers(&socket).ok()? {
+    if changed && goes_by_packets(&socket).ok()? {
         return None;
     }
     let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };

@@ -108,6 +108,9 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     if flags.contains(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned())) {
         return Err(Some(Reason::Asynchronous));
     }
+    if written != Written::Nothing && sockopt::has_filter(&socket).map_err(|_| None)? {
+        return Err(Some(Reason::Filtered));
+    }
     let admission = router.admits(call.node(), at, server.port()).map_err(Some)?;
     let bound = canonical(bound);
     if !bound.ip().is_unspecified() && bound.ip() != own {

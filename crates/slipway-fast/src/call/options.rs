@@ -18,13 +18,34 @@ const LONGEST: usize = 256;
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let Some(note) = call.router.notes.of(&socket)? else { return Ok(Answer::GoOn) };
+    let Some(note) = call.router.notes.of(&socket)? else { return on_own(call, socket.as_fd()) };
     let value = value(&note, socket.as_fd(), asked(call))?;
     if asked(call).name == libc::SO_PEERNAME && asked(call).level == libc::SOL_SOCKET && call.room(4)? > value.len() {
         return Err(Errno::INVAL.into());
     }
     // The length is the value-result argument after the value.
     call.write(3, &value, true)?;
+    Ok(Answer::Result(Ok(0)))
+}
+
+/// Of a program's own socket. What would give away more than a number of the host's is answered on the copy, in whose place the
+/// program cannot put another; the rest the kernel answers as it is due to the caller.
+fn on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>) -> Result<Answer, Answer> {
+    let name = asked(call);
+    match (name.level, name.name) {
+        (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE) => {
+            let mut cookie = [0; 16];
+            let room = call.room(4)?.min(cookie.len());
+            let len = sockopt::get(socket, name, &mut cookie[..room])?;
+            call.write(3, &cookie[..len], true)?;
+        }
+        (libc::SOL_SOCKET, libc::SO_PEERPIDFD) => {
+            let process = sockopt::peer_process(socket)?;
+            let number = call.tree.listener.install(call.call.id, process.as_fd(), None, true)?;
+            call.write(3, &number.to_ne_bytes(), true)?;
+        }
+        _ => return Ok(Answer::GoOn),
+    }
     Ok(Answer::Result(Ok(0)))
 }
 

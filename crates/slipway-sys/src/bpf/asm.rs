@@ -148,6 +148,11 @@ pub enum Helper {
     Redirect = 23,
     /// (context, offset into the packet, address to copy to, bytes) → 0, or negative where the packet is shorter.
     SkbLoadBytes = 26,
+    /// (context, level, option, address of the value, bytes) → 0, or negative. Sets an option of the context's socket, as
+    /// `setsockopt(2)` does; of those few that programs may set (`sol_socket_sockopt`, `net/core/filter.c`).
+    SetSockOpt = 49,
+    /// (context, flags) → 0, or the flags that the kernel does not know. Says what of a connection the program hears.
+    SockOpsCbFlagsSet = 59,
     /// () → the number of the version 2 control group that the current process is in.
     GetCurrentCgroupId = 80,
 }

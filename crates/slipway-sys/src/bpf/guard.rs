@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R6, R7, Size};
+use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Size};
 use super::{Kind, LoadError, Program, call};
 
 const NAME: &str = "socket_guard";
@@ -13,8 +13,9 @@ const NAME: &str = "socket_guard";
 /// [`GuardedOptions`], whatever the socket's family; its names of IPv4 and IPv6 read as zero.
 ///
 /// A socket's group is that of the process that made it, for good (`sk_cgrp_data`). Disconnecting (`AF_UNSPEC`) and
-/// `listen(2)` pass: the kernel has no hook there. (At its security hooks, programs of a group were not asked about a socket of the
-/// group that a process outside of it used, Linux 6.1.)
+/// `listen(2)` pass: the kernel has no hook that refuses them. (At its security hooks, programs of a group were not asked about a
+/// socket of the group that a process outside of it used, Linux 6.1.) But a socket that was connected once is a **deaf** listener:
+/// nobody reaches it.
 ///
 /// Lasts as long as this value; the sockets are unguarded afterwards.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl SocketGuard {
         programs.extend([Kind::Connect4, Kind::Connect6, Kind::Bind4, Kind::Bind6].map(|kind| (kind, refuse(number))));
         programs.extend([Kind::OwnName4, Kind::PeerName4].map(|kind| (kind, hide(number, &IP4))));
         programs.extend([Kind::OwnName6, Kind::PeerName6].map(|kind| (kind, hide(number, &IP6))));
+        programs.push((Kind::TcpState, deafen()));
         let attach = |(kind, program): &(Kind, Vec<Insn<'_>>)| {
             let program = Program::load(*kind, NAME, program)?;
             call::link(program.as_fd(), group, kind.attach_type()).map_err(refused)
@@ -65,6 +67,16 @@ const SOCKOPT: [i16; 2] = [24, 28];
 const IP4: [i16; 2] = [4, 24];
 /// The same of IPv6.
 const IP6: [i16; 5] = [8, 12, 16, 20, 24];
+
+/// `struct bpf_sock_ops`, words: what has come about, and what the socket's programs hear of it.
+const OP: i16 = 0;
+const HEARD: i16 = 84;
+/// What has come about (`include/uapi/linux/bpf.h`): it is connected, it was accepted, it listens.
+const CONNECTED: i32 = 4;
+const ACCEPTED: i32 = 5;
+const LISTENS: i32 = 11;
+/// `BPF_SOCK_OPS_RTO_CB_FLAG`: to hear of time-outs, which are rare.
+const TIMEOUTS: i32 = 1;
 
 /// Where the current process is in the group of this number, on to `to`; R1 and R2 are used, R0 too.
 fn if_in_group(group: u64, to: &str) -> [Insn<'_>; 8] {
@@ -99,6 +111,39 @@ fn hide(group: u64, parts: &[i16]) -> Vec<Insn<'static>> {
     program.extend(if_in_group(group, "yes"));
     program.push(Insn::Mov(R1, Operand::Imm(0)));
     program.extend(parts.iter().map(|part| Insn::Store(Size::Word, R6, *part, Operand::Of(R1))));
+    program.extend(end("yes", 1));
+    program
+}
+
+/// Makes listeners that were connected before deaf: bound to an interface that there cannot be.
+///
+/// A connection is marked by a flag, which stays when it is disconnected, and which what is accepted inherits
+/// (`tcp_create_openreq_child`). That a socket listens is told when it does already: what it has accepted by then shows the flag
+/// as it is connected, and neither hears nor says anything either.
+fn deafen() -> Vec<Insn<'static>> {
+    let mut program = vec![
+        Insn::Mov(R6, Operand::Of(R1)),
+        Insn::Load(Size::Word, R2, R6, OP),
+        Insn::Load(Size::Word, R3, R6, HEARD),
+        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(CONNECTED), "mark"),
+        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(LISTENS), "listens"),
+        Insn::JumpIf(Cond::Ne, R2, Operand::Imm(ACCEPTED), "yes"),
+        Insn::JumpIf(Cond::Ne, R3, Operand::Imm(0), "deaf"),
+        Insn::Label("mark"),
+        Insn::Mov(R2, Operand::Imm(TIMEOUTS)),
+        Insn::Call(Helper::SockOpsCbFlagsSet),
+        Insn::Jump("yes"),
+        Insn::Label("listens"),
+        Insn::JumpIf(Cond::Eq, R3, Operand::Imm(0), "yes"),
+        Insn::Label("deaf"),
+        Insn::Store(Size::Word, R10, -4, Operand::Imm(i32::MAX)),
+        Insn::Mov(R2, Operand::Imm(libc::SOL_SOCKET)),
+        Insn::Mov(R3, Operand::Imm(libc::SO_BINDTOIFINDEX)),
+        Insn::Mov(R4, Operand::Of(R10)),
+        Insn::Alu(AluOp::Add, R4, Operand::Imm(-4)),
+        Insn::Mov(R5, Operand::Imm(4)),
+        Insn::Call(Helper::SetSockOpt),
+    ];
     program.extend(end("yes", 1));
     program
 }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -26,7 +27,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { ROUNDS = 2000, PEERPIDFD = 77, PASSRIGHTS = 83, NETNS_COOKIE = 71, PACING = 47 };
+enum { ROUNDS = 2000, MANY = 1000000, PEERPIDFD = 77, PASSRIGHTS = 83, NETNS_COOKIE = 71, PACING = 47 };
 #define NOWHERE ((void *)16)
 
 static const char *server;
@@ -82,6 +83,12 @@ static long set(int fd, int level, int name, int value) {
     return setsockopt(fd, level, name, &value, sizeof value);
 }
 
+// By a filter that drops them all.
+static long see_packets(int fd) {
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &(struct sock_fprog){1, &drop}, sizeof(struct sock_fprog));
+}
+
 // What such a socket lets itself be used for.
 static void powers(void) {
     int fd = handed_out();
@@ -99,6 +106,7 @@ static void powers(void) {
     tell("listen", listen(fd, 1));
     tell("accept", accept(fd, NULL, NULL));
     tell("let descriptors pass", set(fd, SOL_SOCKET, PASSRIGHTS, 1));
+    tell("see its packets", see_packets(fd));
     tell("let credentials pass", set(fd, SOL_SOCKET, SO_PASSCRED, 1));
     tell("be of a device", setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3));
     tell("connect by sending", set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1));
@@ -271,19 +279,22 @@ static void addresses(void) {
     printf("connected elsewhere: %d\nwithout a greeting: %d\n", strange, silent);
 }
 
-// Has `attempt` made again and again on a number that is now a socket that was handed out, now `native`.
-static int race(int fd, int native, bool (*attempt)(void)) {
+// Has `attempt` made again and again on a number that is now a socket that was handed out, now `native`, until it was made so
+// often, or has gained so much.
+static int race_for(int fd, int native, bool (*attempt)(void), int rounds, int enough) {
     pthread_t other;
     int gained = 0;
     swapped[0] = fd, swapped[1] = native, place = dup(native);
     over = false;
     pthread_create(&other, NULL, change_descriptor, NULL);
-    for (int i = 0; i < ROUNDS; i++) gained += attempt();
+    for (int i = 0; i < rounds && gained < enough; i++) gained += attempt();
     over = true;
     pthread_join(other, NULL);
     close(place), close(native);
     return gained;
 }
+
+static int race(int fd, int native, bool (*attempt)(void)) { return race_for(fd, native, attempt, ROUNDS, ROUNDS); }
 
 static bool binds(void) { return bind(place, (void *)&(struct sockaddr_un){AF_UNIX, "\0taken"}, 8), false; }
 static bool lets_pass(void) { return set(place, SOL_SOCKET, PASSRIGHTS, 1), false; }
@@ -297,6 +308,26 @@ static bool finds_peer(void) {
     struct sockaddr_in peer = {0};
     return !getpeername(place, (void *)&peer, &(socklen_t){sizeof peer}) && peer.sin_family == AF_INET && !of_the_lab(peer);
 }
+static uint64_t cookie_of(int fd) {
+    uint64_t cookie = 0;
+    return getsockopt(fd, SOL_SOCKET, NETNS_COOKIE, &cookie, &(socklen_t){sizeof cookie}), cookie;
+}
+static bool finds_cookie(void) {
+    uint64_t cookie = cookie_of(place);
+    return cookie && cookie != cookie_of(swapped[1]);
+}
+// Its peer's, which for a socket of its own is itself.
+static bool finds_process(void) {
+    int process = -1, own = 1;
+    char path[64], text[512] = "", *found;
+    if (getsockopt(place, SOL_SOCKET, PEERPIDFD, &process, &(socklen_t){sizeof process})) return false;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", process);
+    int info = open(path, O_RDONLY);
+    if (read(info, text, sizeof text - 1) > 0 && (found = strstr(text, "\nPid:"))) own = atoi(found + 5) == getpid();
+    close(info), close(process);
+    return !own;
+}
+static bool sees_packets(void) { return see_packets(place), false; }
 static int unix_socket(void) {
     static int count;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -312,11 +343,36 @@ static void descriptors(void) {
     printf("interfaces of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_interfaces));
     printf("names of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_name));
     printf("peers of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_peer));
+    printf("cookies of the host: %d\n", race(fd, socket(AF_INET, SOCK_STREAM, 0), finds_cookie));
+    int pair[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    printf("processes of the host: %d\n", race(fd, pair[0], finds_process));
+    race(fd, socket(AF_INET, SOCK_STREAM, 0), sees_packets);
     // The server sends a descriptor when it is told to, and says whether it could.
     char word = 0;
     send(fd, "F", 1, 0), read(fd, &word, 1);
     printf("a descriptor from the server: %s\n", word == '-' ? "refused" : "sent");
     show_alive(fd);
+}
+
+static bool disconnects(void) {
+    connect(place, (void *)&(struct sockaddr_in){.sin_family = AF_UNSPEC}, sizeof(struct sockaddr_in));
+    return send(swapped[0], "x", 1, MSG_NOSIGNAL) < 0;
+}
+static bool becomes_a_listener(void) {
+    int listens = 0;
+    listen(place, 1);
+    return !getsockopt(swapped[0], SOL_SOCKET, SO_ACCEPTCONN, &listens, &(socklen_t){sizeof listens}) && listens;
+}
+
+// By two races in turn a connection between hosts becomes a listener there.
+static void listens(void) {
+    int fd = handed_out();
+    if (!race_for(fd, socket(AF_INET, SOCK_STREAM, 0), disconnects, MANY, 1)) return (void)printf("connected\n");
+    if (!race_for(fd, unix_socket(), becomes_a_listener, MANY, 1)) return (void)printf("disconnected\n");
+    printf("listens\n"), fflush(stdout);
+    getchar();
+    printf("who came: %d\n", poll(&(struct pollfd){fd, POLLIN, 0}, 1, 0));
 }
 
 // Under a rule with a rate.
@@ -349,7 +405,7 @@ int main(int count, char **words) {
         void (*run)(void);
     } deeds[] = {
         {"powers", powers}, {"detours", detours}, {"descriptor", descriptor}, {"looks", looks}, {"processes", processes}, {"network", network},
-        {"lengths", lengths}, {"addresses", addresses}, {"descriptors", descriptors}, {"rates", rates}, {"ports", ports},
+        {"lengths", lengths}, {"addresses", addresses}, {"descriptors", descriptors}, {"rates", rates}, {"ports", ports}, {"listens", listens},
     };
     struct rlimit many = {8192, 8192};
     if (count < 3) return 2;
