@@ -43,4 +43,5 @@ pub mod setup;
 pub mod status;
 mod sync;
 pub mod tree;
+mod unix;
 pub mod walk;

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slipway_sys::notify::Caller;
 use slipway_sys::sockopt::{self, Name};
 
@@ -22,8 +21,9 @@ use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::places::Place;
 use crate::reason::Reason;
-use crate::router::{Admission, Unheard, seal};
+use crate::router::{Admission, Unheard};
 use crate::sync::lock;
+use crate::unix;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -180,12 +180,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<Verdict
     let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok(Verdict::Refused) };
     let flow = router.next_flow();
     let (ours, end) = match path {
-        Path::Pair => {
-            let (ours, end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            seal(&ours)?;
-            seal(&end)?;
-            (ours, end)
-        }
+        Path::Pair => unix::pair()?,
         Path::Tcp => loopback::pair(flow)?,
     };
     router.count(&end, member, path)?;

@@ -1,0 +1,196 @@
+//! How servers hear of connections: by a call that waits for one, or by a knock at their listener.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::Router;
+use crate::address::canonical;
+use crate::call::hand_over;
+use crate::knock::Knocker;
+use crate::note::Path;
+use crate::pending::{Connection, End, Pending};
+use crate::sync::lock;
+
+/// How long more sockets to knock with may take to come; usually it is a millisecond.
+const MORE_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Why nobody heard of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    /// Nobody listens.
+    Refused,
+    /// The listener's queue is full.
+    Full,
+    /// The kernel lacked something.
+    Failed,
+}
+
+impl From<Errno> for Unheard {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::CONNREFUSED => Self::Refused,
+            Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT => Self::Full,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Asks for more sockets to knock with.
+pub(super) struct More(pub(super) Box<dyn Fn(usize) + Send + Sync>);
+
+impl fmt::Debug for More {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("More")
+    }
+}
+
+impl Router {
+    /// Adds a socket to knock with, made in the node's namespace.
+    pub fn add_knocker(&self, node: usize, knocker: Knocker) {
+        self.knockers.put(node, Arc::new(knocker));
+        lock(&self.asked_for).remove(&node);
+    }
+
+    /// Tells a server of a connection: gives it to a call that waits for one, or will, or knocks. It may be accepted before this
+    /// returns. Where the knock comes from, where there is one.
+    pub(crate) fn announce(
+        self: &Arc<Self>,
+        node: usize,
+        connection: Connection,
+    ) -> Result<Option<SocketAddr>, Unheard> {
+        match hand_over(self, node, connection) {
+            Ok(()) => Ok(None),
+            Err(connection) => {
+                let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
+                self.knock(node, connection, knocker).map(Some).map_err(|(unheard, _)| unheard)
+            }
+        }
+    }
+
+    /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
+    ///
+    /// # Errors
+    /// Gives the connection back.
+    pub(crate) fn knock_late(&self, node: usize, connection: Connection) -> Result<(), (Unheard, Connection)> {
+        match self.resting(node, connection.server.is_ipv6()) {
+            Some(knocker) => self.knock(node, connection, knocker).map(drop),
+            None => Err((Unheard::Failed, connection)),
+        }
+    }
+
+    /// Knocks for a connection. Where the knock comes from.
+    fn knock(
+        &self,
+        node: usize,
+        connection: Connection,
+        knocker: Arc<Knocker>,
+    ) -> Result<SocketAddr, (Unheard, Connection)> {
+        let (server, flow) = (connection.server, connection.flow);
+        let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
+        if let Err(Pending { connection, .. }) = self.pending.add(node, pending) {
+            self.rest(node, knocker);
+            return Err((Unheard::Failed, connection));
+        }
+        let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
+            // Whoever accepted it already had it rest, and it may be out for another by now.
+            let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
+            minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
+        });
+        match heard.map_err(|unheard| (unheard, self.withdraw(node, knocker.address, flow))) {
+            Err((unheard, Some(connection))) => Err((unheard, connection)),
+            // One that was heard late was heard nevertheless.
+            _ => Ok(knocker.address),
+        }
+    }
+
+    /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
+    /// anything is accepted has as many out at once.
+    fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        self.resting(node, ipv6).or_else(|| self.knockers.wait(node, ipv6, MORE_PATIENCE))
+    }
+
+    /// The same without waiting.
+    fn resting(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        let knocker = self.knockers.take(node, ipv6);
+        if knocker.is_none() && lock(&self.asked_for).insert(node) {
+            (self.more.0)(node);
+        }
+        knocker
+    }
+
+    /// A socket that was made in the node, to be asked and not to be used.
+    pub(crate) fn native(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
+        self.knockers.look(node, ipv6)
+    }
+
+    /// Ends a knock, and keeps who knocked for the next.
+    pub(crate) fn rest(&self, node: usize, knocker: Arc<Knocker>) {
+        self.parker.mind_no_more(&knocker);
+        knocker.rest();
+        self.knockers.put(node, knocker);
+    }
+
+    /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it.
+    pub(crate) fn put_back(
+        self: &Arc<Self>,
+        node: usize,
+        end: OwnedFd,
+        path: Option<Path>,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) {
+        let [client, server] = [client, server].map(canonical);
+        let connection = Connection { end: End::There(end), path, flow: self.next_flow(), client, server };
+        // Where the queue is full meanwhile, its peer sees it end.
+        let _ = self.announce(node, connection);
+    }
+
+    /// Takes a connection back; `None` where it has been accepted.
+    fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Connection> {
+        let Pending { connection, knocker, .. } = self.pending.withdraw(node, from, flow)?;
+        self.rest(node, knocker);
+        Some(connection)
+    }
+
+    pub(crate) fn take_pending(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+        self.pending.take(node, from)
+    }
+
+    /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
+    pub(crate) fn unheard(&self, flow: u64) {
+        if let Some((node, from)) = self.pending.find(flow)
+            && !self.is_silent(node)
+        {
+            self.withdraw(node, from, flow);
+        }
+    }
+
+    /// Whether nobody is to hear that this node has ended.
+    pub(crate) fn is_silent(&self, node: usize) -> bool {
+        lock(&self.silent).contains(&node)
+    }
+
+    /// From now on nobody hears that listeners of this node end.
+    pub fn silence(&self, node: usize) {
+        lock(&self.silent).insert(node);
+    }
+
+    /// The node starts anew, and what waited for its programs ends.
+    pub fn wake(&self, node: usize) {
+        if lock(&self.silent).remove(&node) {
+            // Who knocked for them knocks no more: the node gets others.
+            self.pending.drop_all_of(node);
+            self.parker.drop_all_of(node);
+        }
+    }
+
+    /// Connections that wait to be accepted.
+    pub fn waiting(&self) -> usize {
+        self.pending.count()
+    }
+}

@@ -1,0 +1,57 @@
+//! What routers of other hosts ask for.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::{Router, Unheard};
+use crate::channel::{Asked, Open, Reason as Refusal};
+use crate::limits::{Member, Turn};
+use crate::note::{Path, REMOTE, Role};
+use crate::pending::{Connection, End};
+use crate::reason::Reason;
+
+impl Router {
+    /// The router of another host asks for a server of this one.
+    pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
+        let flow = asked.open.flow | REMOTE;
+        let (node, from, turn, member) = match self.announce_for(&asked.open) {
+            Ok(announced) => announced,
+            Err(refusal) => {
+                // A caller that is gone needs no answer.
+                let _ = asked.refuse(refusal);
+                return;
+            }
+        };
+        let end = asked.accept().ok().map(OwnedFd::from);
+        let end = end.filter(|end| self.count(end, member, Path::Tcp).is_ok());
+        drop(turn);
+        if end.is_some() {
+            self.counts.taken(Path::Tcp);
+        }
+        self.pending.with(node, from, flow, |pending| pending.end = end.map_or(End::Gone, End::There));
+    }
+
+    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr, Turn<'_>, Member), Refusal> {
+        let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
+        let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
+        // Both sides see to it: what one of them does not know yet, the other may.
+        let port = open.server.port();
+        let admission = self.admits(client.node, at, port).map_err(|reason| match reason {
+            Reason::Policy => Refusal::Policy,
+            _ => Refusal::NotServed,
+        })?;
+        let member = Member { role: Role::Server, client: client.node, server: at.node, port };
+        let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
+        let [client, server] = [open.client, open.server];
+        let connection =
+            Connection { end: End::Awaited, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
+        match self.announce(at.node, connection) {
+            // One without an end is knocked for.
+            Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?, turn, member)),
+            Err(Unheard::Refused) => Err(Refusal::NobodyListens),
+            Err(Unheard::Full) => Err(Refusal::Backlog),
+            Err(Unheard::Failed) => Err(Refusal::Resources),
+        }
+    }
+}
