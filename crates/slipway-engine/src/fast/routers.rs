@@ -1,47 +1,32 @@
 //! All routers of a lab, as its anchor holds them.
 
+mod kept;
+mod revoke;
+mod seat;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::wait::WaitStatus;
-use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use slipway_fast::control::{Order, Report};
+use slipway_fast::control::Order;
 use slipway_fast::filter;
-use slipway_fast::flows::{Flow, Scope};
-use slipway_fast::note::Path;
-use slipway_fast::policy::{Decision, Policy};
-use slipway_fast::reason::Reason;
-use slipway_fast::revoke::revoke;
-use slipway_fast::status::Status;
+use slipway_fast::policy::Policy;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
-use slipway_sys::ns::with_net;
 
-use super::process::{Ground, Process};
+use self::kept::Kept;
+use self::revoke::Again;
+use self::seat::Seat;
 use super::setup::{Shared, hosts};
-use super::{FastReport, RouterReport, RouterState, says};
+use super::{FastReport, RouterState, says};
 use crate::state::LabDir;
-
-/// Sockets to knock with that a node is given at a time, of each family: as many as connections wait to be accepted at once
-/// before more are asked for.
-const KNOCKERS: usize = 16;
-
-/// Before a router is replaced that ended soon: the first time, and at most.
-const SOON: Duration = Duration::from_millis(100);
-const LATEST: Duration = Duration::from_secs(5);
-/// Before hidden connections are looked for again: the first time, and at most.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// A router that ran so long did not end because of how it began.
-const RAN_WELL: Duration = Duration::from_secs(10);
 
 /// What an anchor holds of its lab's fast path: nothing, where no network is fast.
 #[derive(Debug, Default)]
@@ -62,50 +47,6 @@ struct Fast {
     /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
     kept: BTreeMap<usize, Vec<Kept>>,
     log: File,
-}
-
-/// When something is done again, and how long is waited for that.
-#[derive(Debug, Clone, Copy)]
-struct Again {
-    due: Instant,
-    pause: Duration,
-}
-
-/// A host's router, or the place for one.
-#[derive(Debug, Default)]
-struct Seat {
-    process: Option<Process>,
-    /// Nodes that it has sockets of, to knock with.
-    knocking: BTreeSet<usize>,
-    group: Option<Group>,
-    /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
-    _guard: Option<SocketGuard>,
-    began: Option<Instant>,
-    /// When the next is made, where there is none.
-    due: Option<Instant>,
-    pause: Duration,
-    restarts: u32,
-    trouble: Option<String>,
-    /// Connections that were ended because they may not be any more, by reason.
-    revoked: BTreeMap<Reason, u64>,
-}
-
-/// A socket of a node that was ended without a word.
-#[derive(Debug)]
-struct Kept {
-    socket: OwnedFd,
-    path: Path,
-}
-
-impl Kept {
-    /// Ends it, as the node would that knows nothing of it any more: by a reset. A pair's other end reads one where something
-    /// had not been read here, else an end.
-    fn end(self) {
-        if self.path == Path::Tcp {
-            // It cannot fail on a socket of TCP (`sk_setsockopt`, `net/core/sock.c`).
-            let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
-        }
-    }
 }
 
 /// A tree of programs whose calls wait for an answer.
@@ -357,234 +298,7 @@ impl Routers {
     }
 }
 
-impl Seat {
-    fn state(&self, host: usize) -> RouterState {
-        RouterState {
-            host,
-            pid: self.process.as_ref().map(|process| process.pid.as_raw_nonzero().get()),
-            restarts: self.restarts,
-            trouble: self.trouble.clone(),
-        }
-    }
-}
-
 impl Fast {
-    /// Makes a host's router, and tells it all that it needs to go on where another ended.
-    fn fill(&mut self, near: &Near<'_>, host: usize) -> io::Result<()> {
-        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
-        seat.due = None;
-        let (net, group, log) = ((near.host_net)(host), seat.group.as_ref(), self.log.as_fd());
-        let Near { alone, lab, lock, .. } = *near;
-        let ground = Ground { alone, lab, host, lock, net, group, log };
-        let process = Process::start(ground, &self.shared)?;
-        let mut aside = Vec::new();
-        let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
-        process.have_heeded(&conditions, |report| aside.push(report))?;
-        let pid = process.pid.as_raw_nonzero();
-        (seat.process, seat.began) = (Some(process), Some(Instant::now()));
-        seat.knocking.clear();
-        let here: Vec<usize> =
-            (0..self.held.len()).filter(|&at| near.lab.nodes[self.held[at].node].host == host).collect();
-        here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
-        self.note(near.lab, host, &format!("runs as process {pid}"));
-        self.recall(near, host, &here);
-        for report in aside {
-            self.take(near, host, report);
-        }
-        Ok(())
-    }
-
-    /// Has programs make those calls again that the router before this one had taken and not answered: nobody else can take
-    /// them. A program that is stopped leaves its call, and when it goes on the kernel has it call again (`signal(7)`,
-    /// "Interruption of system calls and library functions by stop signals"; `cgroups(7)` stops it without a signal).
-    fn recall(&mut self, near: &Near<'_>, host: usize, held: &[usize]) {
-        if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
-            return;
-        }
-        let nodes: BTreeSet<usize> = held.iter().map(|&at| self.held[at].node).collect();
-        for node in nodes {
-            if let Err(error) = (near.halt)(node) {
-                self.note(
-                    near.lab,
-                    host,
-                    &format!("could not have programs of {} call again: {error}", near.lab.nodes[node].name),
-                );
-            }
-        }
-    }
-
-    /// A host's router is gone. Another comes at once, or after a while where this one did not last.
-    fn vacate(&mut self, lab: &Lab, host: usize, why: Option<&str>) {
-        let Some(seat) = self.seats.get_mut(&host) else { return };
-        let end = seat.process.take().map_or_else(|| "none runs".to_owned(), Process::stop);
-        let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
-        let lasted = seat.began.take().is_some_and(|began| began.elapsed() >= RAN_WELL);
-        let pause = if lasted { Duration::ZERO } else { seat.pause };
-        seat.pause = if lasted { SOON } else { (seat.pause * 2).clamp(SOON, LATEST) };
-        (seat.due, seat.restarts) = (Some(Instant::now() + pause), seat.restarts + 1);
-        seat.trouble = Some(why.clone());
-        self.note(lab, host, &format!("{why}; programs' calls wait for another, {} ms from now", pause.as_millis()));
-    }
-
-    /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
-    fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
-        let node = self.held[at].node;
-        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
-        if seat.process.is_some() && seat.knocking.insert(node) {
-            self.give_knockers(near, host, node)?;
-        }
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
-        // Programs of a node that has ended need nobody to hear them.
-        let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
-        process.order(&Order::Listener { node, namespace, listener: self.held[at].listener.as_fd() })
-    }
-
-    /// Gives a router sockets made within a node.
-    fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
-        let (Some(model), Some(net)) = (near.lab.nodes.get(node), (near.net)(node)) else { return Ok(()) };
-        let ipv6 = model.fast_networks(near.lab).any(|network| network.ipv6.is_some());
-        let families = [Some(AddressFamily::INET), ipv6.then_some(AddressFamily::INET6)];
-        let make = |family| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        let families = families.into_iter().flatten().flat_map(|family| std::iter::repeat_n(family, KNOCKERS));
-        let sockets = with_net(net, || families.map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
-        process.order(&Order::Knockers { node, sockets })
-    }
-
-    /// Takes what a router says. True where it is gone.
-    fn listen(&mut self, near: &Near<'_>, host: usize) -> bool {
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return false };
-        let report = match process.hear() {
-            Ok(Some(report)) => report,
-            Ok(None) => {
-                self.vacate(near.lab, host, None);
-                return true;
-            }
-            Err(error) => {
-                self.vacate(near.lab, host, Some(&format!("it said what cannot be understood: {error}")));
-                return true;
-            }
-        };
-        self.take(near, host, report)
-    }
-
-    fn take(&mut self, near: &Near<'_>, host: usize, report: Report) -> bool {
-        match report {
-            Report::MoreKnockers { node } if near.lab.nodes.get(node).is_some_and(|node| node.host == host) => {
-                if let Err(error) = self.give_knockers(near, host, node) {
-                    self.note(near.lab, host, &format!("could not be given sockets of a node: {error}"));
-                }
-                false
-            }
-            Report::Failed(account) => {
-                self.vacate(near.lab, host, Some(&account));
-                true
-            }
-            Report::MoreKnockers { .. } | Report::Heeded | Report::Ready | Report::Status { .. } => false,
-        }
-    }
-
-    fn report(&mut self, near: &Near<'_>, host: usize) -> RouterReport {
-        let mut aside = Vec::new();
-        let seat = &self.seats[&host];
-        let status = seat.process.as_ref().and_then(|process| process.status(|report| aside.push(report)).ok());
-        for report in aside {
-            self.take(near, host, report);
-        }
-        let seat = &self.seats[&host];
-        let mut status: Option<Status> = status.and_then(|status| serde_json::from_str(&status).ok());
-        if let Some(status) = &mut status {
-            for (reason, count) in &seat.revoked {
-                *status.connections.revoked.entry(*reason).or_default() += count;
-            }
-        }
-        RouterReport {
-            router: seat.state(host),
-            listeners: self.held.iter().filter(|held| near.lab.nodes[held.node].host == host).count(),
-            status,
-        }
-    }
-
-    /// Gives all routers an order. One that cannot be told is being replaced.
-    fn order(&self, order: impl Fn() -> Order) {
-        for process in self.seats.values().filter_map(|seat| seat.process.as_ref()) {
-            let _ = process.order(&order());
-        }
-    }
-
-    /// Gives all routers an order that changes what is admitted, and waits until it holds everywhere. One that is being replaced
-    /// admits nothing; the next begins with it.
-    fn have_heeded(&mut self, near: &Near<'_>, order: impl Fn() -> Order) {
-        self.have_all_heed(near, |process, aside| process.have_heeded(&order(), aside));
-    }
-
-    /// The same, however they are told. What else they report meanwhile is given to the second argument.
-    fn have_all_heed(&mut self, near: &Near<'_>, tell: impl Fn(&Process, &mut dyn FnMut(Report)) -> io::Result<()>) {
-        let hosts: Vec<usize> = self.seats.keys().copied().collect();
-        for host in hosts {
-            let mut aside = Vec::new();
-            let process = self.seats.get(&host).and_then(|seat| seat.process.as_ref());
-            let _ = process.map(|process| tell(process, &mut |report| aside.push(report)));
-            for report in aside {
-                self.take(near, host, report);
-            }
-        }
-    }
-
-    /// Why a connection that lives may not, as things stand now.
-    fn forbidden(&self, flow: &Flow) -> Option<Reason> {
-        let node = |address: SocketAddr| self.shared.places.of(address.ip()).map(|place| place.node);
-        let (client, server) = (node(flow.client)?, node(flow.server)?);
-        if self.altered.contains(&client) || self.altered.contains(&server) {
-            return Some(Reason::Conditions);
-        }
-        match self.shared.policy.decide(client, server, flow.server.port()) {
-            // It cannot be held back as it is.
-            Decision::Allow(terms) if flow.path == Path::Pair && terms.need_packets() => Some(Reason::Policy),
-            Decision::Allow(_) => None,
-            Decision::Deny(_) => Some(Reason::Policy),
-        }
-    }
-
-    /// Ends what lives and may not, on all hosts, and gives how many connections these were.
-    fn revoke(&mut self, near: &Near<'_>) -> Result<u64, String> {
-        let hosts: Vec<usize> = self.seats.keys().copied().collect();
-        let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
-        for host in hosts {
-            let namespaces = near.namespaces(|node| near.lab.nodes[node].host == host);
-            let scope = Scope { notes: &self.shared.notes, namespaces: &namespaces, net: (near.host_net)(host) };
-            match revoke(scope, |flow| self.forbidden(flow)) {
-                Ok(revoked) => {
-                    hidden += revoked.hidden;
-                    let counts = &mut self.seats.entry(host).or_default().revoked;
-                    // Of one between two hosts each has an end.
-                    for (_, reason) in revoked.flows.into_iter().filter(|&(number, _)| ended.insert(number)) {
-                        *counts.entry(reason).or_default() += 1;
-                    }
-                }
-                Err(error) => {
-                    let what = format!("end fast connections on {}: {error}", near.lab.hosts[host].name);
-                    self.note(near.lab, host, &format!("failed to {what}"));
-                    outcome = Err(what);
-                }
-            }
-        }
-        let pause = self.again.map_or(AGAIN.0, |again| (again.pause * 2).min(AGAIN.1));
-        self.again = (hidden > 0).then(|| Again { due: Instant::now() + pause, pause });
-        outcome.map(|()| ended.len() as u64)
-    }
-
-    /// Keeps the sockets of a node that were handed out to it.
-    fn keep(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
-        let namespaces = near.namespaces(|other| other == node);
-        let kept = self.kept.entry(node).or_default();
-        let mut seen = BTreeSet::new();
-        walk::handed_out(&walk::processes(&namespaces)?, &self.shared.notes, &mut seen, |held| {
-            kept.push(Kept { socket: held.socket, path: held.note.path });
-        });
-        Ok(())
-    }
-
     /// Writes down what became of a router. A full disk is no reason to end the lab.
     fn note(&mut self, lab: &Lab, host: usize, what: &str) {
         let now = humantime::format_rfc3339_millis(SystemTime::now());

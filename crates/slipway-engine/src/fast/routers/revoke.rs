@@ -1,0 +1,68 @@
+//! Connections that live and may not be any more, ended on all hosts.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use slipway_fast::flows::{Flow, Scope};
+use slipway_fast::note::Path;
+use slipway_fast::policy::Decision;
+use slipway_fast::reason::Reason;
+use slipway_fast::revoke::revoke;
+
+use super::{Fast, Near};
+
+/// Before hidden connections are looked for again: the first time, and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// When something is done again, and how long is waited for that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    pub(super) due: Instant,
+    pause: Duration,
+}
+
+impl Fast {
+    /// Ends what lives and may not, on all hosts, and gives how many connections these were.
+    pub(super) fn revoke(&mut self, near: &Near<'_>) -> Result<u64, String> {
+        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
+        for host in hosts {
+            let namespaces = near.namespaces(|node| near.lab.nodes[node].host == host);
+            let scope = Scope { notes: &self.shared.notes, namespaces: &namespaces, net: (near.host_net)(host) };
+            match revoke(scope, |flow| self.forbidden(flow)) {
+                Ok(revoked) => {
+                    hidden += revoked.hidden;
+                    let counts = &mut self.seats.entry(host).or_default().revoked;
+                    // Of one between two hosts each has an end.
+                    for (_, reason) in revoked.flows.into_iter().filter(|&(number, _)| ended.insert(number)) {
+                        *counts.entry(reason).or_default() += 1;
+                    }
+                }
+                Err(error) => {
+                    let what = format!("end fast connections on {}: {error}", near.lab.hosts[host].name);
+                    self.note(near.lab, host, &format!("failed to {what}"));
+                    outcome = Err(what);
+                }
+            }
+        }
+        let pause = self.again.map_or(AGAIN.0, |again| (again.pause * 2).min(AGAIN.1));
+        self.again = (hidden > 0).then(|| Again { due: Instant::now() + pause, pause });
+        outcome.map(|()| ended.len() as u64)
+    }
+
+    /// Why a connection that lives may not, as things stand now.
+    fn forbidden(&self, flow: &Flow) -> Option<Reason> {
+        let node = |address: SocketAddr| self.shared.places.of(address.ip()).map(|place| place.node);
+        let (client, server) = (node(flow.client)?, node(flow.server)?);
+        if self.altered.contains(&client) || self.altered.contains(&server) {
+            return Some(Reason::Conditions);
+        }
+        match self.shared.policy.decide(client, server, flow.server.port()) {
+            // It cannot be held back as it is.
+            Decision::Allow(terms) if flow.path == Path::Pair && terms.need_packets() => Some(Reason::Policy),
+            Decision::Allow(_) => None,
+            Decision::Deny(_) => Some(Reason::Policy),
+        }
+    }
+}

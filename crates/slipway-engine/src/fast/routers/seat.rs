@@ -1,0 +1,228 @@
+//! The place of a host's router: who fills it, what it is told and what it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use slipway_fast::control::{Order, Report};
+use slipway_fast::reason::Reason;
+use slipway_fast::status::Status;
+use slipway_fast::walk;
+use slipway_lab::model::Lab;
+use slipway_sys::bpf::SocketGuard;
+use slipway_sys::cgroup::Group;
+use slipway_sys::ns::with_net;
+
+use super::{Fast, Near};
+use crate::fast::process::{Ground, Process};
+use crate::fast::{RouterReport, RouterState};
+
+/// Sockets to knock with that a node is given at a time, of each family: as many as connections wait to be accepted at once
+/// before more are asked for.
+const KNOCKERS: usize = 16;
+
+/// Before a router is replaced that ended soon: the first time, and at most.
+const SOON: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_secs(5);
+/// A router that ran so long did not end because of how it began.
+const RAN_WELL: Duration = Duration::from_secs(10);
+
+/// A host's router, or the place for one.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    pub(super) process: Option<Process>,
+    /// Nodes that it has sockets of, to knock with.
+    pub(super) knocking: BTreeSet<usize>,
+    pub(super) group: Option<Group>,
+    /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
+    pub(super) _guard: Option<SocketGuard>,
+    pub(super) began: Option<Instant>,
+    /// When the next is made, where there is none.
+    pub(super) due: Option<Instant>,
+    pub(super) pause: Duration,
+    pub(super) restarts: u32,
+    pub(super) trouble: Option<String>,
+    /// Connections that were ended because they may not be any more, by reason.
+    pub(super) revoked: BTreeMap<Reason, u64>,
+}
+
+impl Seat {
+    pub(super) fn state(&self, host: usize) -> RouterState {
+        RouterState {
+            host,
+            pid: self.process.as_ref().map(|process| process.pid.as_raw_nonzero().get()),
+            restarts: self.restarts,
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+impl Fast {
+    /// Makes a host's router, and tells it all that it needs to go on where another ended.
+    pub(super) fn fill(&mut self, near: &Near<'_>, host: usize) -> io::Result<()> {
+        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
+        seat.due = None;
+        let (net, group, log) = ((near.host_net)(host), seat.group.as_ref(), self.log.as_fd());
+        let Near { alone, lab, lock, .. } = *near;
+        let ground = Ground { alone, lab, host, lock, net, group, log };
+        let process = Process::start(ground, &self.shared)?;
+        let mut aside = Vec::new();
+        let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
+        process.have_heeded(&conditions, |report| aside.push(report))?;
+        let pid = process.pid.as_raw_nonzero();
+        (seat.process, seat.began) = (Some(process), Some(Instant::now()));
+        seat.knocking.clear();
+        let here: Vec<usize> =
+            (0..self.held.len()).filter(|&at| near.lab.nodes[self.held[at].node].host == host).collect();
+        here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
+        self.note(near.lab, host, &format!("runs as process {pid}"));
+        self.recall(near, host, &here);
+        for report in aside {
+            self.take(near, host, report);
+        }
+        Ok(())
+    }
+
+    /// Has programs make those calls again that the router before this one had taken and not answered: nobody else can take
+    /// them. A program that is stopped leaves its call, and when it goes on the kernel has it call again (`signal(7)`,
+    /// "Interruption of system calls and library functions by stop signals"; `cgroups(7)` stops it without a signal).
+    fn recall(&mut self, near: &Near<'_>, host: usize, held: &[usize]) {
+        if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
+            return;
+        }
+        let nodes: BTreeSet<usize> = held.iter().map(|&at| self.held[at].node).collect();
+        for node in nodes {
+            if let Err(error) = (near.halt)(node) {
+                self.note(
+                    near.lab,
+                    host,
+                    &format!("could not have programs of {} call again: {error}", near.lab.nodes[node].name),
+                );
+            }
+        }
+    }
+
+    /// A host's router is gone. Another comes at once, or after a while where this one did not last.
+    pub(super) fn vacate(&mut self, lab: &Lab, host: usize, why: Option<&str>) {
+        let Some(seat) = self.seats.get_mut(&host) else { return };
+        let end = seat.process.take().map_or_else(|| "none runs".to_owned(), Process::stop);
+        let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
+        let lasted = seat.began.take().is_some_and(|began| began.elapsed() >= RAN_WELL);
+        let pause = if lasted { Duration::ZERO } else { seat.pause };
+        seat.pause = if lasted { SOON } else { (seat.pause * 2).clamp(SOON, LATEST) };
+        (seat.due, seat.restarts) = (Some(Instant::now() + pause), seat.restarts + 1);
+        seat.trouble = Some(why.clone());
+        self.note(lab, host, &format!("{why}; programs' calls wait for another, {} ms from now", pause.as_millis()));
+    }
+
+    /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
+    pub(super) fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
+        let node = self.held[at].node;
+        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
+        if seat.process.is_some() && seat.knocking.insert(node) {
+            self.give_knockers(near, host, node)?;
+        }
+        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
+        // Programs of a node that has ended need nobody to hear them.
+        let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
+        process.order(&Order::Listener { node, namespace, listener: self.held[at].listener.as_fd() })
+    }
+
+    /// Gives a router sockets made within a node.
+    fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
+        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let (Some(model), Some(net)) = (near.lab.nodes.get(node), (near.net)(node)) else { return Ok(()) };
+        let ipv6 = model.fast_networks(near.lab).any(|network| network.ipv6.is_some());
+        let families = [Some(AddressFamily::INET), ipv6.then_some(AddressFamily::INET6)];
+        let make = |family| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let families = families.into_iter().flatten().flat_map(|family| std::iter::repeat_n(family, KNOCKERS));
+        let sockets = with_net(net, || families.map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
+        process.order(&Order::Knockers { node, sockets })
+    }
+
+    /// Takes what a router says. True where it is gone.
+    pub(super) fn listen(&mut self, near: &Near<'_>, host: usize) -> bool {
+        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return false };
+        let report = match process.hear() {
+            Ok(Some(report)) => report,
+            Ok(None) => {
+                self.vacate(near.lab, host, None);
+                return true;
+            }
+            Err(error) => {
+                self.vacate(near.lab, host, Some(&format!("it said what cannot be understood: {error}")));
+                return true;
+            }
+        };
+        self.take(near, host, report)
+    }
+
+    fn take(&mut self, near: &Near<'_>, host: usize, report: Report) -> bool {
+        match report {
+            Report::MoreKnockers { node } if near.lab.nodes.get(node).is_some_and(|node| node.host == host) => {
+                if let Err(error) = self.give_knockers(near, host, node) {
+                    self.note(near.lab, host, &format!("could not be given sockets of a node: {error}"));
+                }
+                false
+            }
+            Report::Failed(account) => {
+                self.vacate(near.lab, host, Some(&account));
+                true
+            }
+            Report::MoreKnockers { .. } | Report::Heeded | Report::Ready | Report::Status { .. } => false,
+        }
+    }
+
+    pub(super) fn report(&mut self, near: &Near<'_>, host: usize) -> RouterReport {
+        let mut aside = Vec::new();
+        let seat = &self.seats[&host];
+        let status = seat.process.as_ref().and_then(|process| process.status(|report| aside.push(report)).ok());
+        for report in aside {
+            self.take(near, host, report);
+        }
+        let seat = &self.seats[&host];
+        let mut status: Option<Status> = status.and_then(|status| serde_json::from_str(&status).ok());
+        if let Some(status) = &mut status {
+            for (reason, count) in &seat.revoked {
+                *status.connections.revoked.entry(*reason).or_default() += count;
+            }
+        }
+        RouterReport {
+            router: seat.state(host),
+            listeners: self.held.iter().filter(|held| near.lab.nodes[held.node].host == host).count(),
+            status,
+        }
+    }
+
+    /// Gives all routers an order. One that cannot be told is being replaced.
+    pub(super) fn order(&self, order: impl Fn() -> Order) {
+        for process in self.seats.values().filter_map(|seat| seat.process.as_ref()) {
+            let _ = process.order(&order());
+        }
+    }
+
+    /// Gives all routers an order that changes what is admitted, and waits until it holds everywhere. One that is being replaced
+    /// admits nothing; the next begins with it.
+    pub(super) fn have_heeded(&mut self, near: &Near<'_>, order: impl Fn() -> Order) {
+        self.have_all_heed(near, |process, aside| process.have_heeded(&order(), aside));
+    }
+
+    /// The same, however they are told. What else they report meanwhile is given to the second argument.
+    pub(super) fn have_all_heed(
+        &mut self,
+        near: &Near<'_>,
+        tell: impl Fn(&Process, &mut dyn FnMut(Report)) -> io::Result<()>,
+    ) {
+        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        for host in hosts {
+            let mut aside = Vec::new();
+            let process = self.seats.get(&host).and_then(|seat| seat.process.as_ref());
+            let _ = process.map(|process| tell(process, &mut |report| aside.push(report)));
+            for report in aside {
+                self.take(near, host, report);
+            }
+        }
+    }
+}
