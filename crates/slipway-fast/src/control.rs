@@ -4,30 +4,16 @@
 //! The anchor orders, the router reports; neither waits for the other, but for a status. What is not one of these messages, of
 //! the right length, with the right number of descriptors, is refused as a whole.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+mod ends;
+mod wire;
+
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
 use serde::{Deserialize, Serialize};
-use slipway_lab::policy::Rule;
 
-/// Longest message either way, bytes. Below what a socket's buffer takes by default (`net.core.wmem_default`).
-pub const LONGEST: usize = 128 * 1024;
-/// Most descriptors beside a message.
-pub const MOST: usize = 64;
-/// Text of a status in one report, bytes: as JSON a byte becomes six at most.
-const PIECE: usize = 16 * 1024;
-/// Longest status, bytes.
-const WHOLE: usize = 64 << 20;
-/// A router answers in microseconds; one that does not for so long is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub use self::ends::{AnchorEnd, RouterEnd, pair};
+pub use self::wire::{LONGEST, MOST};
 
 /// What an anchor orders.
 #[derive(Debug)]
@@ -193,197 +179,6 @@ impl Report {
     pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         Ok(serde_json::from_slice(bytes)?)
     }
-}
-
-/// Both ends of a new connection.
-///
-/// # Errors
-/// As `socketpair(2)`.
-pub fn pair() -> io::Result<(AnchorEnd, RouterEnd)> {
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE))?;
-    set_socket_timeout(&ours, Timeout::Send, Some(PATIENCE))?;
-    Ok((AnchorEnd(ours), RouterEnd(theirs)))
-}
-
-/// The anchor's end. Nothing here takes longer than a router that works needs: then it is an error, `WouldBlock`.
-#[derive(Debug)]
-pub struct AnchorEnd(OwnedFd);
-
-impl AnchorEnd {
-    /// Gives an order. Copies of descriptors go over.
-    ///
-    /// # Errors
-    /// As `sendmsg(2)`; `EPIPE` where the router is gone.
-    pub fn order<F: AsFd>(&self, order: &Order<F>) -> io::Result<()> {
-        send(&self.0, &serde_json::to_vec(&order.words())?, &order.descriptors())
-    }
-
-    /// Gives an order that changes what is admitted, and waits until it holds. What is reported meanwhile is given to `other`.
-    ///
-    /// # Errors
-    /// As [`order`](Self::order) and [`hear`](Self::hear); `BrokenPipe` where the router is gone.
-    pub fn have_heeded(&self, order: &Order, mut other: impl FnMut(Report)) -> io::Result<()> {
-        self.order(order)?;
-        loop {
-            match self.hear()?.ok_or(io::ErrorKind::BrokenPipe)? {
-                Report::Heeded => return Ok(()),
-                report => other(report),
-            }
-        }
-    }
-
-    /// Puts these rules in the place of those that there were, as [`have_heeded`](Self::have_heeded).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_policy(&self, rules: &[Rule], mut other: impl FnMut(Report)) -> io::Result<()> {
-        let whole = serde_json::to_string(rules)?;
-        let mut text = whole.as_str();
-        loop {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
-            let order = Order::Policy { text: piece.to_owned(), more: !rest.is_empty() };
-            if rest.is_empty() {
-                return self.have_heeded(&order, &mut other);
-            }
-            self.order(&order)?;
-            text = rest;
-        }
-    }
-
-    /// Waits for a report. `None` where the router is gone.
-    ///
-    /// # Errors
-    /// As `recvmsg(2)`; `InvalidData` for what is no report.
-    pub fn hear(&self) -> io::Result<Option<Report>> {
-        Ok(receive(&self.0)?.map(|(bytes, _)| Report::read(&bytes)).transpose()?)
-    }
-
-    /// Asks for the status, and waits for it: a JSON document. What is reported meanwhile is given to `other`.
-    ///
-    /// # Errors
-    /// As [`order`](Self::order) and [`hear`](Self::hear); `BrokenPipe` where the router is gone.
-    pub fn status(&self, mut other: impl FnMut(Report)) -> io::Result<String> {
-        self.order::<OwnedFd>(&Order::Status)?;
-        let mut whole = String::new();
-        while whole.len() < WHOLE {
-            match self.hear()?.ok_or(io::ErrorKind::BrokenPipe)? {
-                Report::Status { text, more } => {
-                    whole.push_str(&text);
-                    if !more {
-                        return Ok(whole);
-                    }
-                }
-                report => other(report),
-            }
-        }
-        Err(Malformed::CutOff.into())
-    }
-}
-
-impl AsFd for AnchorEnd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// The router's end. Several threads may report, while one hears orders.
-#[derive(Debug)]
-pub struct RouterEnd(OwnedFd);
-
-impl RouterEnd {
-    /// Waits for an order. `None` where the anchor is gone.
-    ///
-    /// # Errors
-    /// As `recvmsg(2)`; `InvalidData` for what is no order.
-    pub fn hear(&self) -> io::Result<Option<Order>> {
-        Ok(receive(&self.0)?.map(|(bytes, descriptors)| Order::read(&bytes, descriptors)).transpose()?)
-    }
-
-    /// Reports.
-    ///
-    /// # Errors
-    /// As `sendmsg(2)`; `EPIPE` where the anchor is gone.
-    pub fn report(&self, report: &Report) -> io::Result<()> {
-        send(&self.0, &serde_json::to_vec(report)?, &[])
-    }
-
-    /// Answers [`Order::Status`] with a JSON document of any length.
-    ///
-    /// # Errors
-    /// As [`report`](Self::report).
-    pub fn status(&self, mut text: &str) -> io::Result<()> {
-        loop {
-            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
-            self.report(&Report::Status { text: piece.to_owned(), more: !rest.is_empty() })?;
-            if rest.is_empty() {
-                return Ok(());
-            }
-            text = rest;
-        }
-    }
-}
-
-impl From<OwnedFd> for RouterEnd {
-    /// Takes over an end that came from elsewhere: what is on it is checked as it comes.
-    fn from(socket: OwnedFd) -> Self {
-        Self(socket)
-    }
-}
-
-impl AsFd for RouterEnd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-fn send(socket: &OwnedFd, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
-    if bytes.len() > LONGEST || with.len() > MOST {
-        return Err(Errno::MSGSIZE.into());
-    }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !with.is_empty() && !control.push(SendAncillaryMessage::ScmRights(with)) {
-        return Err(Errno::MSGSIZE.into());
-    }
-    loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// A message whole. `None` where the other side is gone.
-fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let mut bytes = vec![0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            // That the other side ended without having read all is told first, and once; what it said last comes after
-            // (`__skb_try_recv_datagram`, `net/core/datagram.c`).
-            Err(Errno::INTR | Errno::CONNRESET) => {}
-            other => break other?,
-        }
-    };
-    let descriptors: Vec<OwnedFd> = control
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(Malformed::CutOff.into());
-    }
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    bytes.truncate(received.bytes);
-    Ok(Some((bytes, descriptors)))
 }
 
 #[cfg(test)]
