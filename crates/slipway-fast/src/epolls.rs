@@ -10,10 +10,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{io, thread};
 
-use nix::sched::{CloneFlags, unshare};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use slipway_sys::clone::close_all_but;
 use slipway_sys::notify::Caller;
+use slipway_sys::process::descriptors_of_its_own;
 
 use crate::walk;
 
@@ -134,7 +133,7 @@ impl Registrar {
 
 fn register_all(inbox: &Receiver<(Task, SyncSender<io::Result<()>>)>) {
     // What was inherited is closed, or connections would never end. The channel is memory, and needs none of it.
-    let alone = unshare(CloneFlags::CLONE_FILES).map_err(io::Error::from).and_then(|()| close_all_but(&[]));
+    let alone = descriptors_of_its_own();
     for (task, answer) in inbox {
         let done = match &alone {
             Ok(()) => register(&task),

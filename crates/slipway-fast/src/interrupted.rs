@@ -2,13 +2,13 @@
 //! done (`signal(7)`, `SA_RESTART`), and has made one connection, not two.
 
 use std::collections::HashMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::net::sockopt::socket_cookie;
 use slipway_sys::notify::Caller;
+use slipway_sys::process;
 
 /// `SIGKILL` in a mask of signals.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -53,9 +53,8 @@ impl Interrupted {
 
 /// Whether a thread has `SIGKILL` before it (`proc_pid_status(5)`), or is gone.
 fn is_killed(tid: i32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else { return true };
-    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
-    pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & KILL != 0)
+    let pending = process::status(tid, "SigPnd").ok();
+    pending.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).is_none_or(|mask| mask & KILL != 0)
 }
 
 #[cfg(test)]

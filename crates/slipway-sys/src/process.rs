@@ -13,18 +13,27 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::clone::close_all_but;
+
 /// Gives this thread an empty table of descriptors of its own (`unshare(2)` with `CLONE_FILES`, `close_range(2)`): numbers here
 /// mean nothing to the process's other threads, and theirs nothing here. Nothing that was opened before may be used by the
 /// thread from then on.
 ///
 /// # Errors
 /// `EMFILE` or `ENOMEM` where the kernel cannot copy the table; then nothing changed.
-#[allow(unsafe_code)]
 pub fn descriptors_of_its_own() -> io::Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES)?;
-    // SAFETY: the table was just made a copy that only this thread has, so no descriptor that another part of the program owns
-    // is closed; whatever this thread owned itself would be, which the caller has promised not to use.
-    if unsafe { libc::close_range(0, libc::c_uint::MAX, 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    close_all_but(&[])
+}
+
+/// What the kernel says of a process or thread under this name, such as `VmRSS` (`proc_pid_status(5)`).
+///
+/// # Errors
+/// `NotFound` or `ESRCH` where there is none, or nothing of this name is said.
+pub fn status(tid: i32, name: &str) -> io::Result<String> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(value.ok_or(io::ErrorKind::NotFound)?.trim().to_owned())
 }
 
 /// A process by pid and by start time (clock ticks since boot; `proc_pid_stat(5)`, field 22).
@@ -174,6 +183,16 @@ mod tests {
     fn a_name_full_of_parentheses_is_read_past() {
         let stat = "12 (a ) b) (c) S 1 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
         assert_eq!(start_time(stat), Some(4242));
+    }
+
+    #[test]
+    fn a_status_has_many_fields() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        assert_eq!(status(own, "Tgid").expect("it is there"), own.to_string());
+        assert!(status(own, "VmRSS").expect("it is there").ends_with(" kB"));
+        for (tid, name) in [(own, "Tg"), (own, "tgid"), (0, "Tgid")] {
+            assert_eq!(status(tid, name).expect_err("there is none").kind(), io::ErrorKind::NotFound, "{tid} {name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the maker of a call has: its descriptors and its memory.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::{Call, kcmp};
+use crate::process::status;
 
 /// The thread that made a call. All of this needs `CAP_SYS_PTRACE` and, for programs of another user, `CAP_DAC_OVERRIDE`.
 ///
@@ -162,7 +163,6 @@ fn identity(pidfd: &OwnedFd) -> Option<u64> {
 
 /// The process that a thread is of.
 fn process_of(thread: Pid) -> io::Result<Pid> {
-    let status = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero()))?;
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|text| text.trim().parse().ok());
+    let process = status(thread.as_raw_nonzero().get(), "Tgid")?.parse().ok();
     Ok(process.and_then(Pid::from_raw).ok_or(Errno::SRCH)?)
 }
