@@ -67,22 +67,23 @@ impl Trapped<'_> {
     /// Carries the call out.
     #[must_use]
     pub fn serve(&self) -> Answer {
-        match self.call.number {
-            libc::SYS_connect => connect::connect(self).unwrap_or_else(|answer| answer),
-            libc::SYS_accept | libc::SYS_accept4 => accept::accept(self).unwrap_or_else(|answer| answer),
-            libc::SYS_bind => listen::bind(self).unwrap_or_else(|answer| answer),
-            libc::SYS_listen => listen::listen(self).unwrap_or_else(|answer| answer),
-            libc::SYS_getsockname | libc::SYS_getpeername => names::name(self).unwrap_or_else(|answer| answer),
-            libc::SYS_getsockopt => options::get(self).unwrap_or_else(|answer| answer),
-            libc::SYS_setsockopt => options::set(self).unwrap_or_else(|answer| answer),
-            libc::SYS_ioctl => interfaces::ioctl(self).unwrap_or_else(|answer| answer),
+        let answered = match self.call.number {
+            libc::SYS_connect => connect::connect(self),
+            libc::SYS_accept | libc::SYS_accept4 => accept::accept(self),
+            libc::SYS_bind => listen::bind(self),
+            libc::SYS_listen => listen::listen(self),
+            libc::SYS_getsockname | libc::SYS_getpeername => names::name(self),
+            libc::SYS_getsockopt => options::get(self),
+            libc::SYS_setsockopt => options::set(self),
+            libc::SYS_ioctl => interfaces::ioctl(self),
             number => {
                 if Epolls::changes(number) {
                     lock(&self.tree.epolls).forget();
                 }
-                Answer::GoOn
+                Ok(Answer::GoOn)
             }
-        }
+        };
+        answered.unwrap_or_else(|answer| answer)
     }
 
     /// Gives the answer.
