@@ -157,10 +157,10 @@ fn lab() -> Lab {
     slipway_lab::parse("lab.yaml", &text, std::path::Path::new("/")).expect("a lab")
 }
 
-/// Plays, and gives what came of it and the log.
+/// Plays, and gives what came of it and the log. A player that is to be killed restores nothing.
 fn play(schedule: &Schedule, ends: Ends, platform: &mut Pretended, log: &mut Vec<Line>) -> std::io::Result<Outcome> {
     let lab = lab();
-    let part = Part { lab: &lab, schedule, ends, keep: false };
+    let part = Part { lab: &lab, schedule, ends, keep: platform.killed_at.is_some() };
     let earlier = log.clone();
     let alive = platform.alive();
     let mut write = |line: &Line| {
@@ -309,14 +309,10 @@ proptest! {
         let mut platform = Pretended { killed_at: Some(at), ..platform };
         platform.chances.retain(|(_, chance)| !matches!(chance, Chance::Stops));
         let mut log = Vec::new();
-        // Killed, it restores nothing; what it had under way goes on without it.
-        let lab = lab();
-        let part = Part { lab: &lab, schedule: &schedule, ends: Ends::WithScenario, keep: true };
-        let alive = platform.alive();
-        let mut write = |line: &Line| { log.push(line.clone()); Ok(()) };
-        let killed = Player::new(part, &mut platform, alive, &mut write).play();
+        let killed = play(&schedule, Ends::WithScenario, &mut platform, &mut log);
         prop_assume!(killed.is_err());
         platform.killed_at = None;
+        // What it had under way goes on without it.
         for (_, pending) in std::mem::take(&mut platform.under_way) {
             match pending {
                 Pending::Killed(nodes) => platform.end(&nodes),
@@ -373,14 +369,7 @@ fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
         of(vec![event(0, 0, Action::Thaw { nodes: vec![2] }), event(1, 0, Action::Restore { event: 0 })], 100);
     let mut platform = Pretended { killed_at: Some(50), ..Pretended::default() };
     let mut log = Vec::new();
-    let lab = lab();
-    let part = Part { lab: &lab, schedule: &schedule, ends: Ends::WithScenario, keep: true };
-    let alive = platform.alive();
-    let mut write = |line: &Line| {
-        log.push(line.clone());
-        Ok(())
-    };
-    Player::new(part, &mut platform, alive, &mut write).play().expect_err("killed");
+    play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect_err("killed");
     assert_eq!(platform.frozen, BTreeSet::from([2]));
     platform.killed_at = None;
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played on");

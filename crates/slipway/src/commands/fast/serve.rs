@@ -55,7 +55,7 @@ fn wait(listener: &TcpListener, interrupt: &Taken, guests: &[Guest]) -> io::Resu
     }));
     let next = guests.iter().map(|guest| guest.deadline).min();
     let left = next.map(|next| next.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
-    let left = left.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+    let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(&mut waiting, left.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
