@@ -10,16 +10,17 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{TcpSocket, stored_tcp_sockets};
 
 use crate::address::canonical;
 use crate::note::{Note, Notes, Path, Role};
+use crate::places::Places;
 use crate::walk;
 
-/// A connection that lives. What it sent and received is what its client did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A connection that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// The same on all hosts.
     pub number: u64,
@@ -29,6 +30,13 @@ pub struct Flow {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
+    /// What the kernel knows of it.
+    pub figures: Figures,
+}
+
+/// What the kernel knows of a connection. What it sent and received is what its client did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
     /// Bytes sent, and acknowledged. Of TCP alone, as the next three; some hundred are the routers' own.
     pub sent: Option<u64>,
     /// Bytes received.
@@ -51,7 +59,13 @@ impl Flow {
             Role::Server => (peer, local),
         };
         let (number, path) = (note.number(), note.path);
-        Self { number, path, client, server, sent: None, received: None, rtt_us: None, rate: None, unread: None }
+        Self { number, path, client, server, figures: Figures::default() }
+    }
+
+    /// The nodes of the client and of the server, by their indices; `None` where one of them has none of these addresses.
+    #[must_use]
+    pub fn nodes(&self, places: &Places) -> Option<(usize, usize)> {
+        Some((places.of(self.client.ip())?.node, places.of(self.server.ip())?.node))
     }
 
     fn measured(note: &Note, socket: &TcpSocket) -> Self {
@@ -63,7 +77,8 @@ impl Flow {
             Role::Client => (acknowledged, received),
             Role::Server => (received, acknowledged),
         };
-        Self { sent, received, rtt_us: word(68), rate: long(160), ..Self::of(note) }
+        let figures = Figures { sent, received, rtt_us: word(68), rate: long(160), unread: None };
+        Self { figures, ..Self::of(note) }
     }
 }
 
@@ -105,8 +120,8 @@ pub fn look(scope: Scope<'_>) -> io::Result<BTreeMap<u64, Flow>> {
     let mut flows: BTreeMap<u64, Flow> = BTreeMap::new();
     scope.pairs(&mut BTreeSet::new(), |held| {
         let unread = rustix::io::ioctl_fionread(&held.socket).unwrap_or_default();
-        let flow = flows.entry(held.note.number()).or_insert_with(|| Flow::of(&held.note));
-        flow.unread = Some(flow.unread.unwrap_or_default() + unread);
+        let figures = &mut flows.entry(held.note.number()).or_insert_with(|| Flow::of(&held.note)).figures;
+        figures.unread = Some(figures.unread.unwrap_or_default() + unread);
     })?;
     for (socket, note) in scope.tcp()? {
         // The client's end knows best; of some connections both are here.

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -124,11 +123,12 @@ impl Router {
         }
     }
 
-    fn member(&self, note: &Note) -> Option<Member> {
+    /// The end that a socket with this note is, and its terms.
+    fn terms_of(&self, note: &Note) -> Option<(Member, Terms)> {
         let flow = Flow::of(note);
-        let index = |address: SocketAddr| self.places.of(address.ip()).map(|place| place.node);
-        let (client, server) = (index(flow.client)?, index(flow.server)?);
-        Some(Member { role: note.role, client, server, port: flow.server.port() })
+        let (client, server) = flow.nodes(&self.places)?;
+        let member = Member { role: note.role, client, server, port: flow.server.port() };
+        Some((member, self.terms(member)?))
     }
 
     /// All ends that are counted and that somebody has, with their terms.
@@ -183,9 +183,7 @@ impl Router {
         if !self.policy().limits() {
             return Ok(());
         }
-        let Some((member, terms)) = self.member(note).and_then(|member| Some((member, self.terms(member)?))) else {
-            return Ok(());
-        };
+        let Some((member, terms)) = self.terms_of(note) else { return Ok(()) };
         self.count_end(&end, member, &terms, note.path)?;
         if note.path == Path::Pair {
             return Ok(());
@@ -199,8 +197,7 @@ impl Router {
     /// Holds an end to what its rule says by now. One without a note is not handed out yet.
     pub(crate) fn hold_again(&self, end: impl AsFd, path: Path) {
         let note = self.notes.of(&end).ok().flatten();
-        let member = note.and_then(|note| self.member(&note));
-        if let Some((member, terms)) = member.and_then(|member| Some((member, self.terms(member)?))) {
+        if let Some((member, terms)) = note.and_then(|note| self.terms_of(&note)) {
             // One that has ended needs none.
             let _ = self.count_end(&end, member, &terms, path);
             if path == Path::Tcp {
@@ -212,9 +209,7 @@ impl Router {
 
     /// Whether a program may set this to its end: a rate no greater than its own, a priority no higher.
     pub(crate) fn may_set(&self, note: &Note, name: i32, value: u64) -> bool {
-        let Some((member, terms)) = self.member(note).and_then(|member| Some((member, self.terms(member)?))) else {
-            return false;
-        };
+        let Some((member, terms)) = self.terms_of(note) else { return false };
         match name {
             libc::SO_MAX_PACING_RATE => self.rate(member, &terms).is_none_or(|Rate(bits)| value <= bits / 8),
             // Without a capability, 6 is the highest (socket(7)).
@@ -225,8 +220,7 @@ impl Router {
 
     /// Brings an end's priority back to what its rule says, after something else has set it.
     pub(crate) fn keep_priority(&self, end: impl AsFd, note: &Note) -> io::Result<()> {
-        let terms = self.member(note).and_then(|member| self.terms(member));
-        terms.map_or(Ok(()), |terms| prioritize(end, &terms))
+        self.terms_of(note).map_or(Ok(()), |(_, terms)| prioritize(end, &terms))
     }
 
     /// Gives those who share rates their parts.
@@ -258,8 +252,7 @@ impl Router {
     fn each_held(&self, of: impl Fn(usize) -> bool, mut each: impl FnMut(walk::Held, Member, Terms)) {
         let Ok(processes) = self.processes(of) else { return };
         walk::handed_out(&processes, &self.notes, &mut BTreeSet::new(), |held| {
-            let member = self.member(&held.note);
-            if let Some((member, terms)) = member.and_then(|member| Some((member, self.terms(member)?))) {
+            if let Some((member, terms)) = self.terms_of(&held.note) {
                 each(held, member, terms);
             }
         });

@@ -33,6 +33,17 @@ pub enum Path {
     Tcp,
 }
 
+impl Path {
+    /// The word for it, as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
 /// What is written on a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {

@@ -33,6 +33,8 @@ use std::ops::RangeInclusive;
 pub use slipway_lab::policy::Rates;
 use slipway_lab::policy::{Rule, Verdict};
 
+use crate::note::Path;
+
 /// The lab's rules. Asking takes no memory, and time by their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -76,10 +78,11 @@ impl Terms {
         self.rates.pair.is_some() || self.rates.node.is_some()
     }
 
-    /// Whether only a connection of TCP can be held to them: one that has packets to be sent later, or before others.
+    /// Whether a connection over this path can be held to them. What sends later, or before others, has packets, which a pair of
+    /// unix sockets has not.
     #[must_use]
-    pub fn need_packets(&self) -> bool {
-        !self.rates.is_empty() || self.priority.is_some()
+    pub fn hold(&self, path: Path) -> bool {
+        path == Path::Tcp || (self.rates.is_empty() && self.priority.is_none())
     }
 }
 

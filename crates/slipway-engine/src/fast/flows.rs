@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use serde::Serialize;
-use slipway_fast::flows::{self, Flow, Scope};
+use slipway_fast::flows::{self, Figures, Flow, Scope};
 use slipway_fast::note::{Notes, Path};
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
@@ -14,7 +14,7 @@ use slipway_sys::bpf::SocketStorage;
 use super::{says, setup};
 use crate::state::State;
 
-/// A connection that lives. What it sent and received is what its client did.
+/// A connection that lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Connection {
     /// Its number, that no other has.
@@ -29,16 +29,9 @@ pub struct Connection {
     pub server_port: u16,
     /// A pair within a host, or TCP.
     pub path: Path,
-    /// Bytes sent, and acknowledged; of TCP alone, as the next three.
-    pub sent: Option<u64>,
-    /// Bytes received.
-    pub received: Option<u64>,
-    /// Round trip, microseconds.
-    pub rtt_us: Option<u32>,
-    /// Of late, bytes a second that the client sends.
-    pub rate: Option<u64>,
-    /// Bytes sent either way that nobody has read; of pairs alone.
-    pub unread: Option<u64>,
+    /// What the kernel knows of it.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// All of a lab. Looks for itself: neither routers nor the anchor have work with it.
@@ -76,11 +69,7 @@ pub(crate) fn flows(lab: &Lab, state: &State, notes: OwnedFd) -> Result<Vec<Conn
         server: name(flow.server),
         server_port: flow.server.port(),
         path: flow.path,
-        sent: flow.sent,
-        received: flow.received,
-        rtt_us: flow.rtt_us,
-        rate: flow.rate,
-        unread: flow.unread,
+        figures: flow.figures,
     });
     Ok(told.collect())
 }

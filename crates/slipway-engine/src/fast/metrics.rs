@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::fs;
 
 use slipway_lab::model::Lab;
+use slipway_sys::process;
 
 use super::{Connection, FastReport, Path, Reason, RouterReport, Tally};
 
@@ -107,7 +107,8 @@ impl<'a> Page<'a> {
         };
         let taken: Vec<Sample<'a>> = tallies()
             .flat_map(|(host, tally)| {
-                [(Path::Pair, tally.pair), (Path::Tcp, tally.tcp)].map(|(path, count)| (vec![host, way(path)], count))
+                let both = [(Path::Pair, tally.pair), (Path::Tcp, tally.tcp)];
+                both.map(|(path, count)| (vec![host, ("path", path.word())], count))
             })
             .collect();
         let (native, revoked) = (by_reason(&|tally| &tally.native), by_reason(&|tally| &tally.revoked));
@@ -135,7 +136,8 @@ impl<'a> Page<'a> {
         let mut samples = Vec::new();
         for between in tallies.flatten() {
             let ends = [("client", self.node(between.client)), ("server", self.node(between.server))];
-            let fast = [("pair", between.pair), ("tcp", between.tcp)].into_iter().filter(|(_, count)| *count > 0);
+            let fast = [(Path::Pair, between.pair), (Path::Tcp, between.tcp)].into_iter();
+            let fast = fast.filter(|(_, count)| *count > 0).map(|(path, count)| (path.word(), count));
             let native = between.native.iter().map(|(reason, count)| (reason.word(), *count));
             samples.extend(fast.chain(native).map(|(way, count)| (vec![ends[0], ends[1], ("way", way)], count)));
         }
@@ -149,23 +151,13 @@ impl<'a> Page<'a> {
     fn flows(&mut self, flows: &'a [Connection]) {
         let mut living: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
         for flow in flows {
-            *living.entry((&flow.client, &flow.server, way(flow.path).1)).or_default() += 1;
+            *living.entry((&flow.client, &flow.server, flow.path.word())).or_default() += 1;
         }
         let samples = living.into_iter().map(|((client, server, path), count)| {
             (vec![("client", client), ("server", server), ("path", path)], count)
         });
         self.gauge("slipway_fast_flows", "Connections on the fast path that live.", samples.collect::<Vec<_>>());
     }
-}
-
-fn way(path: Path) -> (&'static str, &'static str) {
-    (
-        "path",
-        match path {
-            Path::Pair => "pair",
-            Path::Tcp => "tcp",
-        },
-    )
 }
 
 /// As values of labels are written.
@@ -175,9 +167,7 @@ fn escaped(value: &str) -> String {
 
 /// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).
 fn memory(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let kib: u64 =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()?;
+    let kib: u64 = process::status(pid, "VmRSS").ok()?.strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }
 

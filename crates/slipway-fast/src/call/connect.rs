@@ -125,7 +125,7 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
 fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     let router = call.router;
     let is_here = wanted.at.host == router.host;
-    let is_pair = is_here && !wanted.admission.terms.need_packets() && !router.places.is_exact(wanted.at.network);
+    let is_pair = is_here && wanted.admission.terms.hold(Path::Pair) && !router.places.is_exact(wanted.at.network);
     let path = if is_pair { Path::Pair } else { Path::Tcp };
     let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
     let connected = match kept {

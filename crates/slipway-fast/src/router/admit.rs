@@ -75,9 +75,9 @@ impl Router {
             return;
         }
         let reason = match self.admits(admission.client, admission.server, admission.port) {
+            Ok(now) if now.terms.hold(path) => return self.hold_again(end, path),
             // What cannot be held back as it is has to be made anew.
-            Ok(now) if path == Path::Pair && now.terms.need_packets() => Reason::Policy,
-            Ok(_) => return self.hold_again(end, path),
+            Ok(_) => Reason::Policy,
             Err(reason) => reason,
         };
         if cut(end, path).is_ok() {

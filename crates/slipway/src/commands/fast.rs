@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
-use slipway_engine::fast::{Connection, FastReport, Path, RouterReport, Socket, Tally, Way};
+use slipway_engine::fast::{Connection, FastReport, RouterReport, Socket, Tally, Way};
 use slipway_engine::lab::{LabError, Running};
 use slipway_sys::signals::Taken;
 
@@ -157,18 +157,15 @@ fn flows_text(flows: &[Connection]) -> String {
     view::table(
         ["CLIENT", "SERVER", "PATH", "SENT", "RECEIVED", "RTT US", "UNREAD"],
         flows.iter().map(|flow| {
-            let path = match flow.path {
-                Path::Pair => "pair",
-                Path::Tcp => "tcp",
-            };
+            let figures = flow.figures;
             [
                 format!("{}:{}", flow.client, flow.client_port),
                 format!("{}:{}", flow.server, flow.server_port),
-                path.to_owned(),
-                number(flow.sent),
-                number(flow.received),
-                number(flow.rtt_us.map(u64::from)),
-                number(flow.unread),
+                flow.path.word().to_owned(),
+                number(figures.sent),
+                number(figures.received),
+                number(figures.rtt_us.map(u64::from)),
+                number(figures.unread),
             ]
         }),
     )

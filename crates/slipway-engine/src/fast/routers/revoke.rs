@@ -1,11 +1,9 @@
 //! Connections that live and may not be any more, ended on all hosts.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use slipway_fast::flows::{Flow, Scope};
-use slipway_fast::note::Path;
 use slipway_fast::policy::Decision;
 use slipway_fast::reason::Reason;
 use slipway_fast::revoke::revoke;
@@ -53,16 +51,14 @@ impl Fast {
 
     /// Why a connection that lives may not, as things stand now.
     fn forbidden(&self, flow: &Flow) -> Option<Reason> {
-        let node = |address: SocketAddr| self.shared.places.of(address.ip()).map(|place| place.node);
-        let (client, server) = (node(flow.client)?, node(flow.server)?);
+        let (client, server) = flow.nodes(&self.shared.places)?;
         if self.altered.contains(&client) || self.altered.contains(&server) {
             return Some(Reason::Conditions);
         }
         match self.shared.policy.decide(client, server, flow.server.port()) {
-            // It cannot be held back as it is.
-            Decision::Allow(terms) if flow.path == Path::Pair && terms.need_packets() => Some(Reason::Policy),
-            Decision::Allow(_) => None,
-            Decision::Deny(_) => Some(Reason::Policy),
+            Decision::Allow(terms) if terms.hold(flow.path) => None,
+            // One that is allowed cannot be held back as it is.
+            Decision::Allow(_) | Decision::Deny(_) => Some(Reason::Policy),
         }
     }
 }
