@@ -99,7 +99,6 @@ fn session(input: &mut &[u8]) {
             flow,
             server: ([10, 64, 0, 2], 80).into(),
             client: ([10, 64, 0, 1], 4000).into(),
-            rate: (flow % 2 == 0).then_some(flow),
         };
         let message = caller.seal(&open);
         said.push(open);

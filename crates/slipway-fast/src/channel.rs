@@ -48,7 +48,7 @@ pub use acceptor::{Acceptor, Asked, Limits};
 pub use body::{Answer, Body, Hello, Open, Reason, VERSION, Verdict};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, Nonce};
-pub use pool::{Asking, Heard, Pool, Standing};
+pub use pool::{Asking, Heard, Pool};
 pub use session::{LONGEST, Message, Session};
 
 /// What no router of the lab would send to this one at this point. The connection that it came over is of no more use.

@@ -40,9 +40,9 @@ impl Peers {
 
     /// Asks the router of a host for a server of its.
     #[must_use]
-    pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr, rate: Option<u64>) -> Verdict {
+    pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr) -> Verdict {
         let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Verdict::Native(Reason::NoRouter) };
-        match pool.open(host, &Open { flow, server, client, rate }, PATIENCE) {
+        match pool.open(host, &Open { flow, server, client }, PATIENCE) {
             Ok(stream) => Verdict::Accepted(stream.into()),
             Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Verdict::Refused,
             Err(ChannelError::Refused(Refusal::Policy)) => Verdict::Native(Reason::Policy),
@@ -56,7 +56,6 @@ impl Peers {
     /// How it stands with each.
     #[must_use]
     pub fn standing(&self) -> Vec<Peer> {
-        let standing = self.0.as_ref().map(Pool::standing).unwrap_or_default();
-        standing.into_iter().map(|peer| Peer { host: peer.host, ready: peer.ready, trouble: peer.trouble }).collect()
+        self.0.as_ref().map(Pool::standing).unwrap_or_default()
     }
 }

@@ -32,7 +32,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, policy, control, .. } = setup;
+    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, policy, control } = setup;
     let control = Arc::new(control);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
     let asking = Arc::clone(&control);
@@ -84,7 +84,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
         Order::Silence { nodes } => nodes.into_iter().for_each(|node| router.silence(node)),
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
-        Order::Status => control.status(&serde_json::to_string(&Status::of(router)?)?)?,
+        Order::Status => control.status(&serde_json::to_string(&Status::of(router))?)?,
     }
     Ok(())
 }

@@ -17,8 +17,6 @@ pub const PORT: u16 = 6953;
 /// network namespace, and single-threaded.
 #[derive(Debug)]
 pub struct RouterSetup {
-    /// The lab's name.
-    pub lab: String,
     /// Index of the virtual host that it is of, in the lab.
     pub host: usize,
     /// Where every virtual address of the lab's fast networks lives.

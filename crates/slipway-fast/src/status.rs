@@ -1,7 +1,5 @@
 //! What a router says of itself.
 
-use std::io;
-
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Tally;
@@ -20,28 +18,26 @@ pub struct Status {
     pub peers: Vec<Peer>,
 }
 
-/// Another router.
+/// How it stands with another router.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// Index of its host.
     pub host: u32,
     /// Connections that are ready.
     pub ready: usize,
-    /// Why there are not as many as there should be.
+    /// Why there are not as many as there should be, where that is known.
     pub trouble: Option<String>,
 }
 
 impl Status {
     /// As it is now.
-    ///
-    /// # Errors
-    /// None so far; where the kernel is asked, as it answers.
-    pub fn of(router: &Router) -> io::Result<Self> {
-        Ok(Self {
+    #[must_use]
+    pub fn of(router: &Router) -> Self {
+        Self {
             host: router.host,
             connections: router.counts.tally(),
             waiting: router.waiting(),
             peers: router.peers.standing(),
-        })
+        }
     }
 }

@@ -15,12 +15,7 @@ fn count(folder: &str) -> usize {
 fn nothing_is_left_of_many_connections() {
     let counts = || (count("/proc/self/fd"), count("/proc/self/task"));
     let before = counts();
-    let question = Open {
-        flow: 1,
-        server: "10.64.0.2:80".parse().unwrap(),
-        client: "10.64.0.1:4000".parse().unwrap(),
-        rate: None,
-    };
+    let question = Open { flow: 1, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:4000".parse().unwrap() };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let key = Key::draw().unwrap();

@@ -51,12 +51,7 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 }
 
 fn open() -> impl Strategy<Value = Open> {
-    (any::<u64>(), address(), address(), any::<Option<u64>>()).prop_map(|(flow, server, client, rate)| Open {
-        flow,
-        server,
-        client,
-        rate,
-    })
+    (any::<u64>(), address(), address()).prop_map(|(flow, server, client)| Open { flow, server, client })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
@@ -68,12 +63,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 fn two_routers_of_a_lab_understand_each_other() {
     let (messages, mut caller, mut answerer) = shake((1, 2));
     assert!(messages.iter().all(|message| message.len() <= LONGEST));
-    let asked = Open {
-        flow: 9,
-        server: "10.64.0.2:80".parse().unwrap(),
-        client: "10.64.0.1:4000".parse().unwrap(),
-        rate: Some(1_000_000),
-    };
+    let asked = Open { flow: 9, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:4000".parse().unwrap() };
     let message = caller.seal(&asked);
     assert_eq!(message.len(), LONGEST);
     assert_eq!(answerer.open::<Open>(&message), Ok(asked));

@@ -24,7 +24,7 @@ fn hello(host: u32) -> Hello {
 }
 
 fn question(flow: u64) -> Open {
-    Open { flow, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:4000".parse().unwrap(), rate: None }
+    Open { flow, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:4000".parse().unwrap() }
 }
 
 /// An answerer, and what it is asked.

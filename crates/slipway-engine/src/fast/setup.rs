@@ -54,7 +54,6 @@ impl Shared {
         let others = hosts(lab).into_iter().filter(|&other| other != host);
         let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
         Ok(RouterSetup {
-            lab: lab.name.clone(),
             host,
             places: self.places.clone(),
             notes: self.notes()?.try_into()?,

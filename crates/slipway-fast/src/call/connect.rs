@@ -199,7 +199,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<Verdict
 fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
     let router = call.router;
     let flow = router.next_flow();
-    let verdict = router.peers.open(wanted.at.host, flow, wanted.client, wanted.server, None);
+    let verdict = router.peers.open(wanted.at.host, flow, wanted.client, wanted.server);
     if let Verdict::Accepted(ours) = &verdict {
         equip(call, wanted, ours, Path::Tcp, flow)?;
     }

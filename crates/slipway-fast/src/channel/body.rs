@@ -44,8 +44,6 @@ pub struct Open {
     pub server: SocketAddr,
     /// Where it connects from. Whether a node of the caller's host has this address is for the answerer to check.
     pub client: SocketAddr,
-    /// How fast the server's end may send, bits per second. `None`: as fast as it can.
-    pub rate: Option<u64>,
 }
 
 /// What became of an [`Open`].
@@ -79,8 +77,6 @@ pub enum Reason {
     Limit,
     /// No node of the host has the address.
     NoSuchNode,
-    /// The node is down, or going.
-    NodeDown,
     /// What listens is not what the fast path can serve; the container network can.
     NotServed,
     /// The router has no descriptors or memory for it.
@@ -89,13 +85,12 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of their numbers in a message (from 1).
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::NobodyListens,
         Self::Policy,
         Self::Backlog,
         Self::Limit,
         Self::NoSuchNode,
-        Self::NodeDown,
         Self::NotServed,
         Self::Resources,
     ];
@@ -109,7 +104,6 @@ impl fmt::Display for Reason {
             Self::Backlog => "the server's backlog is full",
             Self::Limit => "the policy allows no more connections at once",
             Self::NoSuchNode => "no node has this address",
-            Self::NodeDown => "the node is down",
             Self::NotServed => "the listener is not one that the fast path serves",
             Self::Resources => "the server's router is out of descriptors or memory",
         })
@@ -151,7 +145,7 @@ impl Body for Hello {
 }
 
 impl Body for Open {
-    const LENGTH: usize = 1 + 8 + 2 * ADDRESS + 1 + 8;
+    const LENGTH: usize = 1 + 8 + 2 * ADDRESS;
 
     fn write(&self, into: &mut [u8]) {
         let mut writer = Writer(into);
@@ -159,8 +153,6 @@ impl Body for Open {
         writer.put(self.flow.to_be_bytes());
         writer.address(self.server);
         writer.address(self.client);
-        writer.put([u8::from(self.rate.is_some())]);
-        writer.put(self.rate.unwrap_or(0).to_be_bytes());
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -168,12 +160,7 @@ impl Body for Open {
         reader.kind(OPEN)?;
         let flow = u64::from_be_bytes(reader.take()?);
         let (server, client) = (reader.address()?, reader.address()?);
-        let rate = match (reader.take()?, u64::from_be_bytes(reader.take()?)) {
-            ([0], 0) => None,
-            ([1], rate) => Some(rate),
-            _ => return None,
-        };
-        reader.end(Self { flow, server, client, rate })
+        reader.end(Self { flow, server, client })
     }
 }
 
@@ -277,14 +264,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_shorter_or_longer() {
         again(&Hello::new(u64::MAX, 7));
-        let open = Open {
-            flow: 5,
-            server: "10.64.0.2:80".parse().unwrap(),
-            client: "[fd53::1]:40000".parse().unwrap(),
-            rate: Some(0),
-        };
+        let open =
+            Open { flow: 5, server: "10.64.0.2:80".parse().unwrap(), client: "[fd53::1]:40000".parse().unwrap() };
         again(&open);
-        again(&Open { rate: None, ..open });
         again(&Verdict { flow: 1, answer: Answer::Accepted });
         for reason in Reason::ALL {
             again(&Verdict { flow: 1, answer: Answer::Refused(reason) });
@@ -301,12 +283,8 @@ mod tests {
 
     #[test]
     fn an_address_has_one_spelling() {
-        let open = Open {
-            flow: 5,
-            server: "10.64.0.2:80".parse().unwrap(),
-            client: "10.64.0.1:40000".parse().unwrap(),
-            rate: None,
-        };
+        let open =
+            Open { flow: 5, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:40000".parse().unwrap() };
         let mut bytes = [0; Open::LENGTH];
         open.write(&mut bytes);
         // After IPv4's four octets.

@@ -13,6 +13,7 @@ use super::line::Line;
 use super::refill::Refill;
 use super::session::length_of;
 use super::{Answer, Breach, ChannelError, Hello, Key, Open, Session, Verdict};
+use crate::status;
 use crate::sync::{bell, lock, ring, whole};
 
 /// Most connections that are kept ready for one host: half of what its acceptor lets wait by default
@@ -25,17 +26,6 @@ const MOST: usize = 128;
 pub struct Pool {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// How a pool stands with another host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    /// Index of the host.
-    pub host: u32,
-    /// Connections that are ready.
-    pub ready: usize,
-    /// Why there are not as many as there should be, where that is known.
-    pub trouble: Option<String>,
 }
 
 /// What callers and the thread have in common.
@@ -135,10 +125,10 @@ impl Pool {
 
     /// How it stands with each of the others, in the order of hosts.
     #[must_use]
-    pub fn standing(&self) -> Vec<Standing> {
+    pub fn standing(&self) -> Vec<status::Peer> {
         let standing = |(host, peer): (&u32, &Peer)| {
             let stock = peer.stock();
-            Standing { host: *host, ready: stock.ready.len(), trouble: stock.trouble.clone() }
+            status::Peer { host: *host, ready: stock.ready.len(), trouble: stock.trouble.clone() }
         };
         self.shared.peers.iter().map(standing).collect()
     }
