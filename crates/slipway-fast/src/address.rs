@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The longest address that the kernel takes (`struct sockaddr_storage`), bytes.
-pub const LONGEST: usize = 128;
+pub(crate) const LONGEST: usize = 128;
 
 /// `sizeof(struct sockaddr_in)`.
 const INET: usize = 16;
@@ -14,7 +14,7 @@ const INET6: usize = 28;
 
 /// What a program gave as an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Address {
+pub(crate) enum Address {
     /// To an address of IP.
     Ip(SocketAddr),
     /// `AF_UNSPEC`: the peer is to be forgotten.
@@ -26,7 +26,7 @@ pub enum Address {
 impl Address {
     /// Reads the bytes of a `struct sockaddr` (`ip(7)`, `ipv6(7)`).
     #[must_use]
-    pub fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
         let Some(family) = bytes.first_chunk().map(|family| u16::from_ne_bytes(*family)) else { return Self::Other };
         match i32::from(family) {
             libc::AF_UNSPEC => Self::Unspecified,
@@ -46,7 +46,7 @@ impl Address {
 
 /// The bytes of a `struct sockaddr_in` or `sockaddr_in6`.
 #[must_use]
-pub fn write(address: SocketAddr) -> Vec<u8> {
+pub(crate) fn write(address: SocketAddr) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(INET6);
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     bytes.extend(u16::try_from(family).unwrap_or_default().to_ne_bytes());
@@ -68,7 +68,7 @@ pub fn write(address: SocketAddr) -> Vec<u8> {
 /// As a socket of IPv6 shows an address, or one of IPv4: mapped (RFC 4291, 2.5.5.2) where the socket is of IPv6 and the
 /// address is not.
 #[must_use]
-pub fn shown(address: SocketAddr, ipv6: bool) -> SocketAddr {
+pub(crate) fn shown(address: SocketAddr, ipv6: bool) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if ipv6 => SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into(),
         other => other,
@@ -77,7 +77,7 @@ pub fn shown(address: SocketAddr, ipv6: bool) -> SocketAddr {
 
 /// The address itself, of IPv4 where it is mapped into IPv6.
 #[must_use]
-pub fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

@@ -19,7 +19,7 @@ const AGE: Duration = Duration::from_secs(1);
 
 /// Sockets that are alike while nobody sets anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A program's, new.
     New {
         /// Of which node.
@@ -40,11 +40,11 @@ pub enum Kind {
 
 /// What each kind has.
 #[derive(Debug, Default)]
-pub struct Defaults(Mutex<HashMap<Kind, (Instant, Options)>>);
+pub(crate) struct Defaults(Mutex<HashMap<Kind, (Instant, Options)>>);
 
 impl Defaults {
     /// What sockets of a kind have; this is one of them.
-    pub fn of(&self, kind: Kind, socket: impl AsFd) -> Options {
+    pub(crate) fn of(&self, kind: Kind, socket: impl AsFd) -> Options {
         if let Some((since, options)) = lock(&self.0).get(&kind)
             && since.elapsed() < AGE
         {

@@ -11,14 +11,16 @@
 //! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
 //! - [`policy`]: who may talk to whom, how fast, and how often at once; [`loopback`]: connections that can be held to that.
+//! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
+//! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
 
-pub mod address;
+mod address;
 pub mod call;
 pub mod channel;
 pub mod confine;
 pub mod control;
 pub mod counts;
-pub mod defaults;
+mod defaults;
 pub mod doors;
 pub mod epolls;
 pub mod filter;
@@ -26,9 +28,9 @@ pub mod flows;
 pub mod interrupted;
 pub mod knock;
 mod limits;
-pub mod loopback;
+mod loopback;
 pub mod note;
-pub mod originals;
+mod originals;
 pub mod park;
 pub mod peers;
 pub mod pending;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// As `socket(2)`, `bind(2)` and `connect(2)`; no loopback in this network namespace is one.
-pub fn pair(number: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pair(number: u64) -> io::Result<(OwnedFd, OwnedFd)> {
     let stream = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let [low, middle, high, ..] = number.to_le_bytes();
     let listener = stream()?;

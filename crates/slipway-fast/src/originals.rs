@@ -11,7 +11,7 @@ use crate::walk;
 
 /// Tells of one socket after another whether anybody has it.
 #[derive(Debug)]
-pub struct Originals {
+pub(crate) struct Originals {
     epoll: OwnedFd,
     asked: u64,
 }
@@ -21,7 +21,7 @@ impl Originals {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, asked: 0 })
     }
 
@@ -31,7 +31,7 @@ impl Originals {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn others_have(&mut self, socket: OwnedFd) -> io::Result<bool> {
+    pub(crate) fn others_have(&mut self, socket: OwnedFd) -> io::Result<bool> {
         self.asked += 1;
         epoll::add(&self.epoll, &socket, EventData::new_u64(self.asked), EventFlags::ONESHOT)?;
         drop(socket);
@@ -53,7 +53,7 @@ impl Originals {
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn numbers(tid: i32, inode: u64) -> io::Result<Vec<i32>> {
+pub(crate) fn numbers(tid: i32, inode: u64) -> io::Result<Vec<i32>> {
     let is_it = |name: &OsStr| walk::socket_inode(name) == Some(inode);
     Ok(walk::descriptors(tid)?.into_iter().filter(|(_, name)| is_it(name)).map(|(number, _)| number).collect())
 }

@@ -46,25 +46,25 @@ const STACK_BYTES: usize = 128 * 1024;
 #[derive(Debug)]
 pub struct Router {
     /// The virtual host that it is of.
-    pub host: usize,
+    pub(crate) host: usize,
     /// Where virtual addresses live.
-    pub places: Places,
+    pub(crate) places: Places,
     /// What is written on sockets that were handed out.
-    pub notes: Notes,
+    pub(crate) notes: Notes,
     /// What happened so far.
     pub counts: Counts,
     /// Calls that wait.
-    pub parker: Parker,
+    pub(crate) parker: Parker,
     /// Who mends epoll instances.
-    pub registrar: Registrar,
+    pub(crate) registrar: Registrar,
     /// Held while one thread accepts.
-    pub accepting: Mutex<()>,
+    pub(crate) accepting: Mutex<()>,
     /// What sockets have on which nobody has set anything.
-    pub defaults: Defaults,
+    pub(crate) defaults: Defaults,
     /// Which listener is where.
-    pub doors: Doors,
+    pub(crate) doors: Doors,
     /// The other hosts.
-    pub peers: Peers,
+    pub(crate) peers: Peers,
     pub(crate) limits: Limits,
     policy: Mutex<Arc<Policy>>,
     more: More,

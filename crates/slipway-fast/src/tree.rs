@@ -26,7 +26,7 @@ pub struct Tree {
     /// Their calls that were interrupted.
     pub interrupted: Mutex<Interrupted>,
     /// Their sockets that were replaced.
-    pub originals: Mutex<Originals>,
+    pub(crate) originals: Mutex<Originals>,
     callers: Mutex<HashMap<i32, Arc<Caller>>>,
 }
 

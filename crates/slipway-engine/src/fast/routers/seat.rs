@@ -117,6 +117,11 @@ impl Fast {
         self.note(lab, host, &format!("{why}; programs' calls wait for another, {} ms from now", pause.as_millis()));
     }
 
+    /// A host's router; `None` while it is being replaced.
+    fn process(&self, host: usize) -> Option<&Process> {
+        self.seats.get(&host)?.process.as_ref()
+    }
+
     /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
     pub(super) fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
         let node = self.held[at].node;
@@ -124,7 +129,7 @@ impl Fast {
         if seat.process.is_some() && seat.knocking.insert(node) {
             self.give_knockers(near, host, node)?;
         }
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let Some(process) = self.process(host) else { return Ok(()) };
         // Programs of a node that has ended need nobody to hear them.
         let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
         process.order(&Order::Listener { node, namespace, listener: self.held[at].listener.as_fd() })
@@ -132,7 +137,7 @@ impl Fast {
 
     /// Gives a router sockets made within a node.
     fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let Some(process) = self.process(host) else { return Ok(()) };
         let (Some(model), Some(net)) = (near.lab.nodes.get(node), (near.net)(node)) else { return Ok(()) };
         let ipv6 = model.fast_networks(near.lab).any(|network| network.ipv6.is_some());
         let families = [Some(AddressFamily::INET), ipv6.then_some(AddressFamily::INET6)];
@@ -144,7 +149,7 @@ impl Fast {
 
     /// Takes what a router says. True where it is gone.
     pub(super) fn listen(&mut self, near: &Near<'_>, host: usize) -> bool {
-        let Some(process) = self.seats.get(&host).and_then(|seat| seat.process.as_ref()) else { return false };
+        let Some(process) = self.process(host) else { return false };
         let report = match process.hear() {
             Ok(Some(report)) => report,
             Ok(None) => {
@@ -218,8 +223,7 @@ impl Fast {
         let hosts: Vec<usize> = self.seats.keys().copied().collect();
         for host in hosts {
             let mut aside = Vec::new();
-            let process = self.seats.get(&host).and_then(|seat| seat.process.as_ref());
-            let _ = process.map(|process| tell(process, &mut |report| aside.push(report)));
+            let _ = self.process(host).map(|process| tell(process, &mut |report| aside.push(report)));
             for report in aside {
                 self.take(near, host, report);
             }
