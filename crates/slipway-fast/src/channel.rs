@@ -45,7 +45,7 @@ mod session;
 use std::io;
 
 pub use acceptor::{Acceptor, Asked, Limits};
-pub use body::{Answer, Body, Hello, Open, Reason, VERSION, Verdict};
+pub use body::{Answer, Body, Hello, Open, Refusal, VERSION, Verdict};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, Nonce};
 pub use pool::{Asking, Heard, Pool};
@@ -99,5 +99,5 @@ pub enum ChannelError {
     },
     /// The other router answered, and this is why not.
     #[error("connect to a server on another host: {0}")]
-    Refused(Reason),
+    Refused(Refusal),
 }

@@ -13,7 +13,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
-pub use self::wire::{LONGEST, MOST};
 
 /// What an anchor orders.
 #[derive(Debug)]
@@ -185,6 +184,7 @@ impl Report {
 mod tests {
     use proptest::prelude::*;
 
+    use super::wire::MOST;
     use super::*;
 
     fn null() -> OwnedFd {

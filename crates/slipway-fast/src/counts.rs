@@ -89,12 +89,12 @@ impl Counts {
 
     /// A connection stayed on the container network.
     fn native(&self, reason: Reason) {
-        add(&self.native, reason, 1);
+        add(&self.native, reason);
     }
 
-    /// So many connections were ended, because they may not be any more.
-    pub fn revoked(&self, reason: Reason, count: u64) {
-        add(&self.revoked, reason, count);
+    /// A connection was ended, because it may not be any more.
+    pub fn revoked(&self, reason: Reason) {
+        add(&self.revoked, reason);
     }
 
     /// Nobody listened.
@@ -120,9 +120,9 @@ impl Counts {
     }
 }
 
-fn add(counters: &[AtomicU64; Reason::ALL.len()], reason: Reason, count: u64) {
+fn add(counters: &[AtomicU64; Reason::ALL.len()], reason: Reason) {
     if let Some(at) = Reason::ALL.iter().position(|other| *other == reason) {
-        counters[at].fetch_add(count, Ordering::Relaxed);
+        counters[at].fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::channel::Reason as Refusal;
-use crate::channel::{ChannelError, Open, Pool};
+use crate::channel::{ChannelError, Open, Pool, Refusal};
 use crate::reason::Reason;
 use crate::status::Peer;
 

@@ -3,10 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
-
 /// A node's interface on a fast network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Index of the node in the lab.
     pub node: usize,

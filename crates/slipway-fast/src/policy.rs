@@ -20,7 +20,7 @@
 //!
 //! let Decision::Allow(terms) = policy.decide(web, db, 5432) else { panic!("it is denied") };
 //! assert_eq!((terms.rates.share(1, 1), terms.connections), (Some("1gbit".parse()?), Some(100)));
-//! assert_eq!((policy.decide(batch, db, 5432), policy.name(1)), (Decision::Deny(1), "db-closed"));
+//! assert_eq!(policy.decide(batch, db, 5432), Decision::Deny(1));
 //! assert!(matches!(policy.decide(db, batch, 80), Decision::Allow(terms) if terms.rule.is_none()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -88,7 +88,6 @@ impl Terms {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compiled {
-    name: String,
     from: Nodes,
     to: Nodes,
     /// None at all: every port.
@@ -109,7 +108,6 @@ impl Policy {
     #[must_use]
     pub fn new(rules: &[Rule], nodes: usize) -> Self {
         let compiled = |rule: &Rule| Compiled {
-            name: rule.name.clone(),
             from: Nodes::new(rule.from.as_deref(), nodes),
             to: Nodes::new(rule.to.as_deref(), nodes),
             ports: rule.ports.clone(),
@@ -136,12 +134,6 @@ impl Policy {
     #[must_use]
     pub fn limits(&self) -> bool {
         self.limits
-    }
-
-    /// What the rule of this number is called; empty where there is none.
-    #[must_use]
-    pub fn name(&self, rule: usize) -> &str {
-        self.rules.get(rule).map_or("", |rule| &rule.name)
     }
 }
 

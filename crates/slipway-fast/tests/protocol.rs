@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use slipway_fast::channel::{
-    Answer, Body, Breach, Handshake, Hello, Key, LONGEST, Message, Next, Nonce, Open, Reason, Session, Verdict,
+    Answer, Body, Breach, Handshake, Hello, Key, LONGEST, Message, Next, Nonce, Open, Refusal, Session, Verdict,
 };
 
 const CALLER: Hello = Hello { lab: 7, host: 0, version: slipway_fast::channel::VERSION };
@@ -55,7 +55,7 @@ fn open() -> impl Strategy<Value = Open> {
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
-    let answer = prop_oneof![Just(Answer::Accepted), proptest::sample::select(&Reason::ALL).prop_map(Answer::Refused)];
+    let answer = prop_oneof![Just(Answer::Accepted), proptest::sample::select(&Refusal::ALL).prop_map(Answer::Refused)];
     (any::<u64>(), answer).prop_map(|(flow, answer)| Verdict { flow, answer })
 }
 
@@ -67,7 +67,7 @@ fn two_routers_of_a_lab_understand_each_other() {
     let message = caller.seal(&asked);
     assert_eq!(message.len(), LONGEST);
     assert_eq!(answerer.open::<Open>(&message), Ok(asked));
-    let said = Verdict { flow: 9, answer: Answer::Refused(Reason::Backlog) };
+    let said = Verdict { flow: 9, answer: Answer::Refused(Refusal::Backlog) };
     assert_eq!(caller.open::<Verdict>(&answerer.seal(&said)), Ok(said));
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use slipway_fast::channel::{
-    Acceptor, Asked, ChannelError, Handshake, Heard, Hello, Key, Limits, Next, Nonce, Open, Pool, Reason,
+    Acceptor, Asked, ChannelError, Handshake, Heard, Hello, Key, Limits, Next, Nonce, Open, Pool, Refusal,
 };
 
 /// Longer than anything takes that comes at all.
@@ -117,7 +117,7 @@ fn a_stream_outlives_both_routers() {
 fn a_refusal_says_why() {
     let (_acceptor, address, asked) = answerer(Limits::default());
     let pool = pool(address);
-    for reason in Reason::ALL {
+    for reason in Refusal::ALL {
         let asking = pool.ask(ANSWERER, &question(1), LONG).unwrap();
         asked.recv_timeout(LONG).unwrap().refuse(reason).unwrap();
         match asking.wait(Instant::now() + LONG) {

@@ -7,6 +7,7 @@ use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_protocol};
 use rustix::net::{AddressFamily, SocketAddrAny, getpeername, getsockname, ipproto};
 use serde::Serialize;
 use slipway_fast::note::{Notes, Path};
+use slipway_fast::places::Places;
 use slipway_fast::reason::Reason;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
@@ -71,22 +72,21 @@ pub(crate) fn explain(
         .filter(|router| router.router.host == lab.nodes[node].host)
         .flat_map(|router| router.status.iter().flat_map(|status| status.connections.native.keys().copied()))
         .collect();
-    Ok((node, sockets(lab, pid, &notes, &counted)))
+    Ok((node, sockets(&setup::places(lab), pid, &notes, &counted)))
 }
 
-fn sockets(lab: &Lab, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket> {
+fn sockets(places: &Places, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket> {
     let mut sockets = Vec::new();
     walk::sockets(pid, |found| {
-        sockets.extend(found.copy().and_then(|socket| look(lab, found.number, &socket, notes, counted)));
+        sockets.extend(found.copy().and_then(|socket| look(places, found.number, &socket, notes, counted)));
     });
     sockets.sort_by_key(|socket| socket.descriptor);
     sockets
 }
 
 /// `None` for a socket that is none of TCP, and never was.
-fn look(lab: &Lab, descriptor: i32, socket: &OwnedFd, notes: &Notes, counted: &[Reason]) -> Option<Socket> {
+fn look(places: &Places, descriptor: i32, socket: &OwnedFd, notes: &Notes, counted: &[Reason]) -> Option<Socket> {
     if let Ok(Some(note)) = notes.of(socket) {
-        let places = setup::places(lab);
         let host = |address: SocketAddr| places.of(address.ip().to_canonical()).map(|place| place.host);
         let beside = host(note.local) == host(note.peer);
         let (way, why) = match note.path {
@@ -109,14 +109,13 @@ fn look(lab: &Lab, descriptor: i32, socket: &OwnedFd, notes: &Notes, counted: &[
     let (way, why) = match peer {
         None if socket_acceptconn(socket) == Ok(true) => (Way::Listening, String::new()),
         None => (Way::Unconnected, String::new()),
-        Some(peer) => (Way::Native, reason(lab, local, peer, counted)),
+        Some(peer) => (Way::Native, reason(places, local, peer, counted)),
     };
     Some(Socket { descriptor, local, peer, way, why })
 }
 
 /// Why a connection is on the container network: known from its addresses, or one of what its router has counted.
-fn reason(lab: &Lab, local: Option<SocketAddr>, peer: SocketAddr, counted: &[Reason]) -> String {
-    let places = setup::places(lab);
+fn reason(places: &Places, local: Option<SocketAddr>, peer: SocketAddr, counted: &[Reason]) -> String {
     let place = |address: SocketAddr| places.of(address.ip().to_canonical());
     let (Some(there), Some(here)) = (place(peer), local.and_then(place)) else {
         return Reason::NotANode.to_string();

@@ -16,7 +16,7 @@ use rustix::net::{SocketFlags, accept_with};
 use super::handshake::Handshake;
 use super::line::{Greeting, Line};
 use super::session::length_of;
-use super::{Answer, ChannelError, Hello, Key, Nonce, Open, Reason, Session, Verdict};
+use super::{Answer, ChannelError, Hello, Key, Nonce, Open, Refusal, Session, Verdict};
 use crate::sync::{bell, ring, timespec};
 
 const BELL: u64 = 0;
@@ -82,7 +82,7 @@ impl Asked {
     ///
     /// # Errors
     /// When the caller is gone.
-    pub fn refuse(mut self, reason: Reason) -> Result<(), ChannelError> {
+    pub fn refuse(mut self, reason: Refusal) -> Result<(), ChannelError> {
         self.say(Answer::Refused(reason))
     }
 

@@ -42,7 +42,7 @@ pub struct Open {
     pub flow: u64,
     /// Where the client connects to: a node's address. Scope and flow label are not carried.
     pub server: SocketAddr,
-    /// Where it connects from. Whether a node of the caller's host has this address is for the answerer to check.
+    /// Where it connects from: an address of a node of the caller's host. Who has the lab's key is believed.
     pub client: SocketAddr,
 }
 
@@ -61,12 +61,12 @@ pub enum Answer {
     /// The stream belongs to the programs from the next byte on.
     Accepted,
     /// It does not, and the connection is closed.
-    Refused(Reason),
+    Refused(Refusal),
 }
 
 /// Why a router refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub enum Refusal {
     /// No program listens there: `ECONNREFUSED`.
     NobodyListens,
     /// A rule of the lab's policy.
@@ -83,7 +83,7 @@ pub enum Reason {
     Resources,
 }
 
-impl Reason {
+impl Refusal {
     /// All of them, in the order of their numbers in a message (from 1).
     pub const ALL: [Self; 7] = [
         Self::NobodyListens,
@@ -96,7 +96,7 @@ impl Reason {
     ];
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NobodyListens => "nobody listens there",
@@ -173,7 +173,7 @@ impl Body for Verdict {
         writer.put(self.flow.to_be_bytes());
         writer.put([match self.answer {
             Answer::Accepted => 0,
-            // In the order of `Reason::ALL`, as a test holds.
+            // In the order of `Refusal::ALL`, as a test holds.
             Answer::Refused(reason) => reason as u8 + 1,
         }]);
     }
@@ -184,7 +184,7 @@ impl Body for Verdict {
         let flow = u64::from_be_bytes(reader.take()?);
         let answer = match reader.take()? {
             [0] => Answer::Accepted,
-            [number] => Answer::Refused(*Reason::ALL.get(usize::from(number) - 1)?),
+            [number] => Answer::Refused(*Refusal::ALL.get(usize::from(number) - 1)?),
         };
         reader.end(Self { flow, answer })
     }
@@ -268,7 +268,7 @@ mod tests {
             Open { flow: 5, server: "10.64.0.2:80".parse().unwrap(), client: "[fd53::1]:40000".parse().unwrap() };
         again(&open);
         again(&Verdict { flow: 1, answer: Answer::Accepted });
-        for reason in Reason::ALL {
+        for reason in Refusal::ALL {
             again(&Verdict { flow: 1, answer: Answer::Refused(reason) });
         }
     }
@@ -277,7 +277,7 @@ mod tests {
     fn a_number_without_a_reason_means_nothing() {
         let mut bytes = [0; Verdict::LENGTH];
         Verdict { flow: 1, answer: Answer::Accepted }.write(&mut bytes);
-        *bytes.last_mut().unwrap() = u8::try_from(Reason::ALL.len()).unwrap() + 1;
+        *bytes.last_mut().unwrap() = u8::try_from(Refusal::ALL.len()).unwrap() + 1;
         assert_eq!(Verdict::read(&bytes), None);
     }
 

@@ -13,9 +13,9 @@ use rustix::net::{
 use super::Malformed;
 
 /// Longest message either way, bytes. Below what a socket's buffer takes by default (`net.core.wmem_default`).
-pub const LONGEST: usize = 128 * 1024;
+const LONGEST: usize = 128 * 1024;
 /// Most descriptors beside a message.
-pub const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.len() > LONGEST || with.len() > MOST {

@@ -81,7 +81,7 @@ impl Router {
             Err(reason) => reason,
         };
         if cut(end, path).is_ok() {
-            self.counts.revoked(reason, 1);
+            self.counts.revoked(reason);
         }
     }
 }

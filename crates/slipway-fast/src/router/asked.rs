@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Router, Unheard};
-use crate::channel::{Asked, Open, Reason as Refusal};
+use crate::channel::{Asked, Open, Refusal};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, REMOTE, Role};
 use crate::pending::{Connection, End};
