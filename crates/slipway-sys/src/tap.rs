@@ -89,7 +89,7 @@ impl Tap {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device's name has 1 to 15 bytes"));
         }
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         // Exclusive: a device that is there was not made by us.
         let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;

@@ -76,7 +76,7 @@ impl Netlink {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: the kernel reads and writes one `ifreq` and, for these commands, one `ethtool_value` at its data pointer;
