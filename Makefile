@@ -11,10 +11,10 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code audit doc bench man install clean
+.PHONY: help setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code check-aarch64 audit doc bench man install clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## install what building, running and testing need (Debian packages, only those missing)
 	scripts/setup.sh build run test
@@ -36,8 +36,8 @@ test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
 
 test-long: setup-bench ## run the tests of the fast path that `make test` leaves out: large programs, many connections
-	cargo test --package slipway --locked --test fast_faults --test servers --test upstream -- --ignored
-	cargo test --package slipway --locked --test programs -- --ignored large_examples
+	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test upstream -- --ignored
+	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
 	scripts/setup.sh vm
@@ -61,13 +61,18 @@ lint-code: doc ## the part of `lint` that needs nothing but the toolchain
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
+# Nothing is linked, so what dependencies have in C (zstd) need not be compiled, and no cross compiler is needed.
+check-aarch64: ## the clippy of `lint` for 64-bit ARM, whose call numbers and types differ
+	rustup target add aarch64-unknown-linux-gnu
+	CC_aarch64_unknown_linux_gnu=true AR_aarch64_unknown_linux_gnu=true \
+	  cargo clippy --workspace --all-targets --locked --target aarch64-unknown-linux-gnu -- -D warnings
+
 # Private items are documented too, so links to them lead somewhere.
 doc: ## build the documentation of the crates; warnings are errors
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --locked
 
 bench: setup-bench ## measure what docs/benchmarks.md records (an hour, on an idle machine)
 	cargo bench --package slipway --bench bench --locked
-	cargo test --package slipway --test programs --locked -- --ignored mpich_of_today
 
 man: build ## write the manual pages to target/man
 	$(SLIPWAY) man $(TARGET)/man

@@ -74,6 +74,7 @@ BENCH=(
   postgresql         # a real server, and pgbench
   memcached          # a real server
   libmemcached-tools # memcaslap, its load
+  prometheus         # promtool, which judges what Prometheus is given
 )
 
 # What `make test-vm` boots Debian's kernel with, which itself is downloaded, not installed.
@@ -97,7 +98,7 @@ FUZZ=(
 
 # Services that come with the packages above: package:unit.
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
-  postgresql:postgresql memcached:memcached)
+  postgresql:postgresql memcached:memcached prometheus:prometheus)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

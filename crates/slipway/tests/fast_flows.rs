@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::{Inventory, Lab, Place, as_before};
+use common::{Inventory, Lab, Place, as_before, told};
 use serde_json::{Value, json};
 
 /// A server on one host, clients on both.
@@ -428,4 +428,34 @@ fn numbers_are_there_for_prometheus() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&serving), rustix::process::Signal::INT)
         .expect("it serves");
     assert!(serving.wait().expect("it ends").success());
+}
+
+/// What Prometheus' own checker says of them: nothing.
+#[test]
+#[ignore = "promtool comes with all of Prometheus; `make test-long` installs it and runs this"]
+fn promtool_finds_nothing_to_complain_of() {
+    let place = Place::new();
+    let lab = place.up("checked", LAB);
+    let mut srv = serving(&lab, "srv");
+    let (mut a, mut b) = (Program::new(&lab, "a"), Program::new(&lab, "b"));
+    join(&mut a, &mut srv, "srv", "within");
+    join(&mut b, &mut srv, "srv", "across");
+    a.say("connect none srv 1");
+    // One that was ended, and one that is not fast.
+    place.run(["cut", &lab.name, "b"]);
+    place.run(["heal", &lab.name, "b"]);
+    place.run(["set", &lab.name, "b", "delay=1ms"]);
+    join(&mut b, &mut srv, "srv", "beneath");
+    let page = place.run(["fast", "metrics", &lab.name]);
+    for family in ["flows", "native_total", "node_connections_total", "refused_total", "revoked_total"] {
+        assert!(page.contains(&format!("\nslipway_fast_{family}{{")), "{family} is there: {page}");
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().unwrap_or_else(|error| panic!("promtool: {error}: install prometheus"));
+    let mut input = promtool.stdin.take().expect("piped");
+    input.write_all(page.as_bytes()).expect("it reads");
+    drop(input);
+    let output = promtool.wait_with_output().expect("it ends");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}\n{page}", told(&output));
 }

@@ -203,7 +203,7 @@ fn run_script(place: &Place, here: &Path, words: &[&str]) -> String {
 
 /// What Debian's MPICH cannot be held to: the example with a newer one, twenty times in a row, and then on the fast path.
 #[test]
-#[ignore = "fetches MPICH 5 from PyPI; `make bench` runs it"]
+#[ignore = "fetches MPICH 5 from PyPI; `make test-long` runs it"]
 fn mpich_of_today_exchanges_over_four_nodes() {
     let place = Place::new();
     let here = example(&place, "mpich", &["requirements.txt", "exchange.c"]);

@@ -132,14 +132,15 @@ impl<'a> Page<'a> {
 
     /// Who connects to whom.
     fn pairs(&mut self, routers: &'a [RouterReport]) {
-        let tallies = routers.iter().filter_map(|router| Some(&router.status.as_ref()?.connections.between));
+        let tallies =
+            routers.iter().filter_map(|router| Some((self.host(router), &router.status.as_ref()?.connections.between)));
         let mut samples = Vec::new();
-        for between in tallies.flatten() {
+        for (host, between) in tallies.flat_map(|(host, all)| all.iter().map(move |between| (host, between))) {
             let ends = [("client", self.node(between.client)), ("server", self.node(between.server))];
             let fast = [(Path::Pair, between.pair), (Path::Tcp, between.tcp)].into_iter();
             let fast = fast.filter(|(_, count)| *count > 0).map(|(path, count)| (path.word(), count));
             let native = between.native.iter().map(|(reason, count)| (reason.word(), *count));
-            samples.extend(fast.chain(native).map(|(way, count)| (vec![ends[0], ends[1], ("way", way)], count)));
+            samples.extend(fast.chain(native).map(|(way, count)| (vec![host, ends[0], ends[1], ("way", way)], count)));
         }
         self.counter(
             "slipway_fast_node_connections_total",
@@ -173,7 +174,28 @@ fn memory(pid: i32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Between, RouterState, Status};
     use super::*;
+
+    /// Prometheus refuses a page that has a sample twice, and each host may have more pairs of nodes than it counts one by one.
+    #[test]
+    fn pairs_of_nodes_without_names_are_those_of_a_host() {
+        let text = "hosts: 2\nnetworks: {net: fast}\nnodes: {n: {count: 2}}\n";
+        let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
+        let routers = (0..2).map(|host| RouterReport {
+            router: RouterState { host, pid: None, restarts: 0, trouble: None },
+            listeners: 0,
+            status: Some(Status {
+                connections: Tally { between: vec![Between { pair: 7, ..Between::default() }], ..Tally::default() },
+                ..Status::default()
+            }),
+        });
+        let page = metrics(&lab, &FastReport { routers: routers.collect() }, &[]);
+        for host in ["host1", "host2"] {
+            let labels = format!("host=\"{host}\",client=\"\",server=\"\",way=\"pair\"");
+            assert!(page.contains(&format!("{labels}}} 7\n")), "{page}");
+        }
+    }
 
     #[test]
     fn labels_are_escaped() {
