@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
 
 use crate::sync::{lock, whole};
@@ -58,6 +59,12 @@ impl Knocker {
     /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` or `ETIMEDOUT` where its queue is full.
     pub fn knock(&self, at: SocketAddr) -> Result<(), Errno> {
         rustix::net::connect(&self.socket, &at)
+    }
+
+    /// Says something, which nobody reads: a listener that defers (`TCP_DEFER_ACCEPT`) has heard nothing before.
+    pub fn speak(&self) {
+        // One that has ended meanwhile has nothing to say.
+        let _ = rustix::net::send(&self.socket, b"?", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Ends the knock, whether somebody has accepted it or not. Both ends are reset: nothing waits for late packets.

@@ -47,3 +47,10 @@ mod sync;
 pub mod tree;
 mod unix;
 pub mod walk;
+
+#[cfg(test)]
+extern crate self as slipway_fast;
+#[cfg(test)]
+#[allow(dead_code, reason = "each test file uses its own part")]
+#[path = "../tests/nodes/mod.rs"]
+mod nodes;

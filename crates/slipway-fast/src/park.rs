@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ use crate::router::{Router, Unheard};
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 
+/// Besides, marks the number of a flow whose client is waited for to say something.
+const WORD: u64 = 1 << 61;
 /// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
 const KNOCK: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
@@ -72,9 +75,13 @@ struct Park {
     deadline: Option<Instant>,
 }
 
-/// All of them.
+/// All of a node. It has a thread of its own: programs can hold theirs up, by a socket that closes slowly (`SO_LINGER`) or by leaving
+/// themselves no processor to take a descriptor on, and that holds up their node alone.
 #[derive(Debug)]
 pub struct Parker {
+    /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
+    pub accepting: Mutex<()>,
+    defers: AtomicBool,
     epoll: OwnedFd,
     /// Rung when there is a deadline that was not there.
     bell: OwnedFd,
@@ -102,7 +109,9 @@ impl Parker {
     /// # Errors
     /// As `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
-        let parker = Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, bell: bell()?, state: Mutex::default() };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let (accepting, defers, state) = Default::default();
+        let parker = Self { accepting, defers, epoll, bell: bell()?, state };
         parker.watch(&parker.bell, BELL, EventFlags::IN | EventFlags::ET)?;
         Ok(parker)
     }
@@ -189,6 +198,23 @@ impl Parker {
         self.watch(&knocker.socket, KNOCK | flow, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
+    /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
+    pub fn defer(&self) {
+        self.defers.store(true, Ordering::Relaxed);
+    }
+
+    /// Where some listeners defer, tells the router when the client of a connection has said something, or has ended; `end` is the
+    /// server's.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`.
+    pub fn mind_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
+        if self.defers.load(Ordering::Relaxed) {
+            self.watch(end, KNOCK | WORD | flow, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)?;
+        }
+        Ok(())
+    }
+
     /// No longer.
     pub fn mind_no_more(&self, knocker: &Knocker) {
         // One that was never minded is as good.
@@ -209,6 +235,7 @@ impl Parker {
                 match event.data.u64() {
                     BELL => {}
                     data if data & KNOCK == 0 => self.serve(router, data),
+                    data if data & WORD != 0 => router.spoke(data & !(KNOCK | WORD)),
                     data => router.unheard(data & !KNOCK),
                 }
             }
@@ -226,11 +253,9 @@ impl Parker {
         next.into_iter().chain(patrol).min()
     }
 
-    /// Drops what is kept for this node's programs.
-    pub fn drop_all_of(&self, node: usize) {
-        for queue in lock(&self.state).kept.values_mut() {
-            queue.retain(|kept| kept.node != node);
-        }
+    /// Drops what is kept for the node's programs.
+    pub fn drop_all(&self) {
+        lock(&self.state).kept.clear();
     }
 
     /// Has those knocked for that nobody came for.
@@ -287,5 +312,49 @@ impl Parker {
             // A caller that is gone needs no answer.
             let _ = tree.listener.answer(call.id, Err(Errno::AGAIN));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+    use crate::nodes::{CLIENT, Lab, SERVER};
+    use crate::note::Path;
+    use crate::pending::End;
+
+    /// A call of the node's waits; nothing else tells of it than that.
+    fn await_a_call(router: &Router, node: usize) {
+        let parker = router.parker(node).expect("it has programs");
+        while lock(&parker.state).parked.values().all(VecDeque::is_empty) {
+            thread::yield_now();
+        }
+    }
+
+    /// The connection that a node accepts is not there yet, and holds up who accepts it; the other node's programs accept others.
+    #[test]
+    fn a_node_holds_up_itself_alone() {
+        let lab = Lab::new();
+        let [near, far] = [(CLIENT, 81), (SERVER, 80)].map(|(ip, port)| SocketAddr::new(ip.into(), port));
+        let bound = |at| TcpListener::bind(at).expect("bound");
+        let accept = |listener: TcpListener| listener.accept().expect("accepted").1;
+        let [one, other] = [lab.client(move || bound(near)), lab.server(move || bound(far))];
+        let held_up = lab.server_runs(move || accept(other));
+        await_a_call(&lab.router, 1);
+        let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
+        let connection = Connection { end: End::Awaited, path: Some(Path::Pair), flow, client, server: far };
+        let knock = lab.router.announce(1, connection).expect("it listens").expect("it is knocked for");
+        let accepting = lab.client_runs(move || accept(one));
+        await_a_call(&lab.router, 0);
+        let native = lab.runs(1, false, move || TcpStream::connect(near).expect("connected"));
+        assert_eq!(accepting.join().expect("it ran").ip(), SERVER);
+        drop(native);
+        let (end, _) = UnixStream::pair().expect("a pair");
+        let came = |connection: &mut Connection| connection.end = End::There(end.into());
+        lab.router.pending.with(1, knock, flow, came);
+        assert_eq!(held_up.join().expect("it ran"), client);
     }
 }

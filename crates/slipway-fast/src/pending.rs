@@ -123,6 +123,14 @@ impl AllPending {
         lock(&self.all).iter().find(|(_, pending)| pending.connection.flow == flow).map(|(key, _)| *key)
     }
 
+    /// Has who knocks for the connection of this number say something.
+    pub fn speak(&self, flow: u64) {
+        let all = lock(&self.all);
+        if let Some(pending) = all.values().find(|pending| pending.connection.flow == flow) {
+            pending.knocker.speak();
+        }
+    }
+
     /// How many wait.
     pub fn count(&self) -> usize {
         lock(&self.all).len()

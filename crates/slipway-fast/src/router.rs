@@ -53,12 +53,10 @@ pub struct Router {
     pub(crate) notes: Notes,
     /// What happened so far.
     pub counts: Counts,
-    /// Calls that wait.
-    pub(crate) parker: Parker,
+    /// Calls that wait, by node.
+    parkers: Mutex<HashMap<usize, Arc<Parker>>>,
     /// Who mends epoll instances.
     pub(crate) registrar: Registrar,
-    /// Held while one thread accepts.
-    pub(crate) accepting: Mutex<()>,
     /// What sockets have on which nobody has set anything.
     pub(crate) defaults: Defaults,
     /// Which listener is where.
@@ -71,7 +69,7 @@ pub struct Router {
     /// Nodes that more was asked for, until it comes: a program that needs many must not have others asked at its pace.
     asked_for: Mutex<HashSet<usize>>,
     knockers: Knockers,
-    pending: AllPending,
+    pub(crate) pending: AllPending,
     /// The PID namespace of each node.
     namespaces: Mutex<HashMap<usize, u64>>,
     /// Nodes that have ended without a word.
@@ -112,9 +110,8 @@ impl Router {
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
             counts: Counts::default(),
-            parker: Parker::new()?,
+            parkers: Mutex::default(),
             registrar: Registrar::start()?,
-            accepting: Mutex::default(),
             defaults: Defaults::default(),
             doors: Doors::default(),
             asked_for: Mutex::default(),
@@ -128,11 +125,6 @@ impl Router {
             flows: AtomicU64::new(first_flow),
             ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
         });
-        let parking = Arc::clone(&router);
-        thread::Builder::new()
-            .name("parker".into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || parking.parker.run(&parking))?;
         let sharing = Arc::clone(&router);
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limits::run(&sharing))?;
         Ok(router)
@@ -144,7 +136,7 @@ impl Router {
     /// When the kernel has no threads or descriptors left.
     pub fn serve(self: &Arc<Self>, node: usize, listener: Listener) -> io::Result<()> {
         let router = Arc::clone(self);
-        let tree = Arc::new(Tree::new(node, listener)?);
+        let tree = Arc::new(Tree::new(node, listener, self.park_for(node)?)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
@@ -161,6 +153,25 @@ impl Router {
             }
         })?;
         Ok(())
+    }
+
+    /// Where calls of a node's programs wait; `None` before it has any.
+    pub(crate) fn parker(&self, node: usize) -> Option<Arc<Parker>> {
+        lock(&self.parkers).get(&node).cloned()
+    }
+
+    /// The same, with its thread. It stays when the node ends, which may start anew.
+    fn park_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<Parker>> {
+        let mut parkers = lock(&self.parkers);
+        if let Some(parker) = parkers.get(&node) {
+            return Ok(Arc::clone(parker));
+        }
+        let parker = Arc::new(Parker::new()?);
+        let (router, parking) = (Arc::clone(self), Arc::clone(&parker));
+        let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
+        waiting.spawn(move || parking.run(&router))?;
+        parkers.insert(node, Arc::clone(&parker));
+        Ok(parker)
     }
 
     /// Notes the PID namespace of a node's programs, by its inode.

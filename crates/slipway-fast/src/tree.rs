@@ -9,6 +9,7 @@ use slipway_sys::notify::{Caller, Listener};
 use crate::epolls::Epolls;
 use crate::interrupted::Interrupted;
 use crate::originals::Originals;
+use crate::park::Parker;
 use crate::sync::lock;
 
 /// So many threads are remembered, with a descriptor for each; then those that have ended are forgotten, or all.
@@ -21,6 +22,8 @@ pub struct Tree {
     pub node: usize,
     /// Where their calls come from, and are answered.
     pub listener: Listener,
+    /// Where their calls wait, with those of all programs of the node.
+    pub parker: Arc<Parker>,
     /// Their epoll instances.
     pub epolls: Mutex<Epolls>,
     /// Their calls that were interrupted.
@@ -35,10 +38,10 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new(node: usize, listener: Listener) -> io::Result<Self> {
+    pub fn new(node: usize, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
         let (epolls, interrupted, callers) = Default::default();
-        Ok(Self { node, listener, epolls, interrupted, originals, callers })
+        Ok(Self { node, listener, parker, epolls, interrupted, originals, callers })
     }
 
     /// The thread of this number.

@@ -17,14 +17,14 @@ use super::{Answer, Trapped};
 use crate::address::{canonical, shown, write};
 use crate::doors::Door;
 use crate::note::{Note, Path, Role, Written};
-use crate::park::{Kept, Offered};
+use crate::park::{Kept, Offered, Parker};
 use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::Router;
 use crate::sync::lock;
 
 const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
-const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
+pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
 
 /// What the program asked of the new descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
 
 /// Parks the call, unless there is a connection by now.
 fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option<Accepted>, Answer> {
-    let parker = &call.router.parker;
+    let parker = &call.tree.parker;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
     if let Some(kept) = parker.park(call, cookie, &listening.socket, patience)? {
         return Ok(kept.into());
@@ -175,12 +175,13 @@ fn inherit(
     let written = call.router.notes.on(&listening.socket)?;
     let is_tcp = listening.protocol == libc::IPPROTO_TCP;
     let changed = !is_tcp || written != Written::Nothing;
+    let by_packets = is_tcp && changed && goes_by_packets(&call.tree.parker, &listening.socket)?;
     if let Some(cookie) = listening.cookie
         && is_tcp
-        && call.router.parker.is_waited_at(cookie)
+        && call.tree.parker.is_waited_at(cookie)
         // Of those that share an address the kernel picks another each time.
         && !socket_reuseport(&listening.socket)?
-        && !(changed && goes_by_packets(&listening.socket)?)
+        && !by_packets
     {
         let door = Door { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
         call.router.doors.learn(call.node(), connection.server, door, since);
@@ -189,9 +190,14 @@ fn inherit(
     Ok(furnish(call.router, call.node(), like, end, note(connection, *path, ipv6))?)
 }
 
-/// Whether it depends on packets what a listener hears of: on what its clients say first, or on a filter.
-fn goes_by_packets(listening: &OwnedFd) -> Result<bool, Answer> {
-    Ok(sockopt::int(listening, DEFERS)? != 0 || sockopt::has_filter(listening)?)
+/// Whether it depends on packets what a listener hears of: on what its clients say first, which is remembered of its node, or on a
+/// filter.
+fn goes_by_packets(parker: &Parker, listening: &OwnedFd) -> Result<bool, Answer> {
+    let defers = sockopt::int(listening, DEFERS)? != 0;
+    if defers {
+        parker.defer();
+    }
+    Ok(defers || sockopt::has_filter(listening)?)
 }
 
 fn note(connection: &Connection, path: Path, ipv6: bool) -> Note {
@@ -203,7 +209,7 @@ fn note(connection: &Connection, path: Path, ipv6: bool) -> Note {
 /// Accepts without waiting, whether the listener blocks or not: it is the program's file, whose flags are the program's.
 fn first(call: &Trapped<'_>, listening: &OwnedFd) -> Result<Option<(OwnedFd, SocketAddrAny)>, Answer> {
     // Nobody else takes what this has seen: all who accept under the filter come here.
-    let _turn = lock(&call.router.accepting);
+    let _turn = lock(&call.tree.parker.accepting);
     if !is_readable(listening)? {
         return Ok(None);
     }
@@ -227,10 +233,11 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
 /// # Errors
 /// Gives the connection back where somebody has to knock for it.
 pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: Connection) -> Result<(), Connection> {
-    let Some((door, room)) = expected(router, node, &connection) else { return Err(connection) };
+    let Some(parker) = router.parker(node) else { return Err(connection) };
+    let Some((door, room)) = expected(router, &parker, node, &connection) else { return Err(connection) };
     let mut kept = Kept::new(node, door.ipv6, connection);
     loop {
-        match router.parker.offer(door.cookie, kept, room) {
+        match parker.offer(door.cookie, kept, room) {
             Offered::Kept => return Ok(()),
             Offered::Full(kept) => return Err(kept.connection),
             Offered::For(tree, call, connection) => {
@@ -251,7 +258,7 @@ pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: Connectio
 }
 
 /// The listener that a connection is for, and how many its queue has room for; the server's end is what it would accept then.
-fn expected(router: &Router, node: usize, connection: &Connection) -> Option<(Door, usize)> {
+fn expected(router: &Router, parker: &Parker, node: usize, connection: &Connection) -> Option<(Door, usize)> {
     let Connection { end: End::There(end), path: Some(path), .. } = connection else { return None };
     let door = router.doors.of(node, connection.server)?;
     let socket = door.tree.upgrade()?.caller(door.tid).and_then(|caller| caller.descriptor(door.number)).ok()?;
@@ -260,7 +267,7 @@ fn expected(router: &Router, node: usize, connection: &Connection) -> Option<(Do
     }
     let room = room(&socket)?;
     let changed = router.notes.on(&socket).ok()? != Written::Nothing;
-    if changed && goes_by_packets(&socket).ok()? {
+    if changed && goes_by_packets(parker, &socket).ok()? {
         return None;
     }
     let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use slipway_sys::sockopt::{self, Name};
 
+use super::accept::DEFERS;
 use super::{Answer, Trapped};
 use crate::address::write;
 use crate::note::{Note, Path, Written};
@@ -54,11 +55,15 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let name = asked(call);
     let mut note = match call.router.notes.on(&socket)? {
         Written::Note(note) => note,
-        Written::Nothing => {
-            call.router.notes.mark_changed(&socket)?;
+        own @ (Written::Nothing | Written::Changed) => {
+            if own == Written::Nothing {
+                call.router.notes.mark_changed(&socket)?;
+            }
+            if name == DEFERS {
+                call.tree.parker.defer();
+            }
             return Ok(Answer::GoOn);
         }
-        Written::Changed => return Ok(Answer::GoOn),
     };
     let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
     let bytes = call.read(3, len)?;

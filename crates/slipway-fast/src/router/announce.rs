@@ -1,10 +1,10 @@
 //! How servers hear of connections: by a call that waits for one, or by a knock at their listener.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 
@@ -98,7 +98,8 @@ impl Router {
         }
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
-            let minded = self.pending.with(node, knocker.address, flow, |_| self.parker.mind(&knocker, flow));
+            let minded =
+                self.pending.with(node, knocker.address, flow, |connection| self.mind(node, connection, &knocker));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
         match heard.map_err(|unheard| (unheard, self.withdraw(node, knocker.address, flow))) {
@@ -106,6 +107,27 @@ impl Router {
             // One that was heard late was heard nevertheless.
             _ => Ok(knocker.address),
         }
+    }
+
+    /// Hears of what becomes of a knock, and of its connection.
+    fn mind(&self, node: usize, connection: &Connection, knocker: &Knocker) -> io::Result<()> {
+        if let Some(parker) = self.parker(node) {
+            parker.mind(knocker, connection.flow)?;
+        }
+        self.mind_words(node, connection)
+    }
+
+    /// Hears of what its client says, where a listener may wait for that.
+    pub(super) fn mind_words(&self, node: usize, connection: &Connection) -> io::Result<()> {
+        match (&connection.end, self.parker(node)) {
+            (End::There(end), Some(parker)) => parker.mind_words(end, connection.flow),
+            _ => Ok(()),
+        }
+    }
+
+    /// The client of a connection that is knocked for has said something: so does who knocks.
+    pub(crate) fn spoke(&self, flow: u64) {
+        self.pending.speak(flow);
     }
 
     /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
@@ -130,7 +152,9 @@ impl Router {
 
     /// Ends a knock, and keeps who knocked for the next.
     pub(crate) fn rest(&self, node: usize, knocker: Arc<Knocker>) {
-        self.parker.mind_no_more(&knocker);
+        if let Some(parker) = self.parker(node) {
+            parker.mind_no_more(&knocker);
+        }
         knocker.rest();
         self.knockers.put(node, knocker);
     }
@@ -185,7 +209,9 @@ impl Router {
         if lock(&self.silent).remove(&node) {
             // Who knocked for them knocks no more: the node gets others.
             self.pending.drop_all_of(node);
-            self.parker.drop_all_of(node);
+            if let Some(parker) = self.parker(node) {
+                parker.drop_all();
+            }
         }
     }
 

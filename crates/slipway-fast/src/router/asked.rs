@@ -29,7 +29,11 @@ impl Router {
         if end.is_some() {
             self.counts.taken(Path::Tcp);
         }
-        self.pending.with(node, from, flow, |pending| pending.end = end.map_or(End::Gone, End::There));
+        self.pending.with(node, from, flow, |connection| {
+            connection.end = end.map_or(End::Gone, End::There);
+            // Where the kernel lacks something, a listener that defers hears of it later.
+            let _ = self.mind_words(node, connection);
+        });
     }
 
     fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr, Turn<'_>, Member), Refusal> {

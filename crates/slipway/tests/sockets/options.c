@@ -315,6 +315,37 @@ static void deferred(void) {
     say("it said \"%s\"", text);
 }
 
+// It hears of nobody who says nothing, however long; an end is said too.
+static void deferred_for_long(void) {
+    if (!serving) {
+        meet();
+        int fd = dial("server", 0);
+        meet();
+        meet();
+        if (write(fd, "hello", 5) != 5) die("write");
+        char byte;
+        outcome("read", read(fd, &byte, 1));
+        fd = dial("server", 0);
+        shutdown(fd, SHUT_WR);
+        outcome("read", read(fd, &byte, 1));
+        return;
+    }
+    int listener = bound("server", 0), seconds = 3600;
+    setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+    if (listen(listener, 4) < 0) die("listen");
+    meet();
+    meet();
+    say("a client that is silent: %s", ready(listener, POLLIN, 0));
+    meet();
+    for (int i = 0; i < 2; i++) {
+        say("a client: %s", ready(listener, POLLIN, -1));
+        int fd = opened("accept", accept(listener, NULL, NULL));
+        char text[8] = "";
+        outcome("read", recv(fd, text, sizeof text - 1, MSG_DONTWAIT));
+        close(fd);
+    }
+}
+
 static void unknown(void) {
     int fd = paired("server"), value = 1;
     socklen_t length;
@@ -382,6 +413,7 @@ const struct scenario options[] = {
     {"limits-hold", limits_hold},
     {"low-mark", low_mark},
     {"deferred", deferred},
+    {"deferred_for_long", deferred_for_long},
     {"unknown", unknown},
     {"misused", misused},
     {0},
