@@ -1,8 +1,8 @@
 //! What a lab's anchor and the router of one of its hosts say to each other: JSON over a socket pair that keeps messages whole,
 //! descriptors beside them (`unix(7)`, `SCM_RIGHTS`).
 //!
-//! The anchor orders, the router reports; neither waits for the other, but for a status. What is not one of these messages, of
-//! the right length, with the right number of descriptors, is refused as a whole.
+//! The anchor orders, the router reports. The anchor waits for the router where it asks for a status, or changes what is admitted.
+//! What is not one of these messages, of the right length, with the right number of descriptors, is refused as a whole.
 
 mod ends;
 mod wire;

@@ -31,9 +31,9 @@ pub struct Between {
     pub client: Option<usize>,
     /// Index of the node that it connected to; `None` where the address is none of a node on a fast network.
     pub server: Option<usize>,
-    /// Connections within the host that are on the fast path.
+    /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
-    /// Others that are.
+    /// Those that are of TCP.
     pub tcp: u64,
     /// Connections on the container network, by reason.
     pub native: BTreeMap<Reason, u64>,
@@ -42,9 +42,9 @@ pub struct Between {
 /// The numbers at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Connections within the host that are on the fast path.
+    /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
-    /// Connections to other hosts, or paced, that are on the fast path.
+    /// Those that are of TCP: to other hosts, or within this one where a rule holds them back or the network is exact.
     pub tcp: u64,
     /// Connections on the container network, by reason.
     pub native: BTreeMap<Reason, u64>,

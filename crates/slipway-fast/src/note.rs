@@ -79,7 +79,7 @@ pub struct Note {
     pub peer: SocketAddr,
     /// False until the program has asked how its non-blocking `connect(2)` went.
     pub told: bool,
-    /// What it set on TCP's level.
+    /// What it set on the levels of TCP and IP, or its listener had.
     pub options: Options,
 }
 

@@ -24,7 +24,7 @@ pub enum Reason {
     Asynchronous,
     /// The socket has a filter of its own for packets, of which there would be none, or the host's.
     Filtered,
-    /// A restart of the router, or too many of something: what is had in no other way is had slowly.
+    /// A router lacked something that only the fast path needs: descriptors, memory, sockets to knock with.
     Exhausted,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use slipway_sys::cgroup::{CgroupError, Controller, Hierarchy, Limits};
+use slipway_sys::process;
 
 /// The machine as it is and, where it mixes versions, as if version 2 were not there.
 fn hierarchies() -> Vec<Hierarchy> {
@@ -106,8 +107,8 @@ fn limits_reach_the_kernel() {
         let (_sleeper, pid) = Sleeper::start();
         node.add(pid).expect("joins, cpuset filled");
         if with(Controller::Cpuset) {
-            let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it runs");
-            assert!(status.lines().any(|line| line == "Cpus_allowed_list:\t0"), "{status}");
+            let allowed = process::status(pid.as_raw_nonzero().get(), "Cpus_allowed_list");
+            assert_eq!(allowed.expect("it runs"), "0");
         }
         let reopened = hierarchy.open_node(&name, "n1").expect("looked").expect("there");
         assert_eq!(reopened.pids().expect("listed"), [pid.as_raw_nonzero().get()]);

@@ -20,7 +20,7 @@ use slipway_lab::condition::{LinkConditions, Loss};
 use slipway_lab::units::{Fraction, Rate, Seconds};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::netlink::Offload;
-use slipway_sys::process::{end_with, reap, wait_for_end};
+use slipway_sys::process::{end_with, reap, status, wait_for_end};
 use slipway_sys::tap::VnetHeader;
 use slipway_wire::{Direction, Peer, PortStats, Spec, Wire, WireError};
 
@@ -230,9 +230,8 @@ fn hundreds_of_ports_with_hundreds_of_peers() {
         wire.stats().expect("answers").iter().map(|stats| stats.port).collect::<Vec<_>>(),
         (0..200).collect::<Vec<_>>()
     );
-    let status = std::fs::read_to_string(format!("/proc/{}/status", wire.pid().as_raw_nonzero())).expect("it runs");
-    let memory = status.lines().find(|line| line.starts_with("RssAnon")).expect("said");
-    println!("    200 ports, 500 peers each: {memory}");
+    let memory = status(wire.pid().as_raw_nonzero().get(), "RssAnon").expect("it runs");
+    println!("    200 ports, 500 peers each: {memory} of its own");
 
     // A frame from an IPv4 header on: the delay is that of its destination.
     let mut to_peer = frame(0)[..VnetHeader::LEN].to_vec();
@@ -272,16 +271,12 @@ fn what_is_impossible_is_refused() {
 
 fn the_process_is_confined() {
     let wire = start();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", wire.pid().as_raw_nonzero())).expect("it runs");
-    let value = |key: &str| {
-        let line = status.lines().find(|line| line.starts_with(key)).expect("said");
-        line.split_whitespace().nth(1).expect("a value").to_owned()
-    };
-    assert_eq!(value("Name:"), "slipway-wire");
-    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+    let value = |name: &str| status(wire.pid().as_raw_nonzero().get(), name).expect("it runs");
+    assert_eq!(value("Name"), "slipway-wire");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(value(set).trim_start_matches('0'), "", "{set}");
     }
-    assert_eq!((value("NoNewPrivs:").as_str(), value("Seccomp:").as_str()), ("1", "2"));
+    assert_eq!((value("NoNewPrivs").as_str(), value("Seccomp").as_str()), ("1", "2"));
     let open = std::fs::read_dir(format!("/proc/{}/fd", wire.pid().as_raw_nonzero())).expect("listed").count();
     assert_eq!(open, 6, "standard streams, control, epoll, timer");
     let pidfd = wire.pidfd().try_clone_to_owned().expect("a copy");

@@ -3,6 +3,7 @@
 //! A benchmark here compares ways of doing one thing, in turn, round after round, after a round that is not counted.
 //! Its figures go through the same statistics as `slipway compare`: median, bootstrap interval, ratio paired by round.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -101,6 +102,13 @@ pub(super) fn seconds(action: impl FnOnce()) -> f64 {
     let started = Instant::now();
     action();
     started.elapsed().as_secs_f64()
+}
+
+/// Proportional set size of a process, KiB (`proc_pid_smaps(5)`); 0 where it is gone.
+pub(super) fn pss(pid: impl Display) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Runs a program to its end; one that fails ends the benchmark with what it said.

@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Slipway, Way, arg, compare, less, run as program, seconds};
+use super::common::{Slipway, Way, arg, compare, less, pss, run as program, seconds};
 
 pub(super) fn run() {
     let slipway = Slipway::new();
@@ -89,7 +89,7 @@ fn entering(slipway: &Slipway) {
 fn memory(slipway: &Slipway) {
     let file = lab(slipway, 200);
     slipway.run(&["up", arg(&file)]);
-    let kib: u64 = processes_of_slipway().iter().map(|pid| pss(pid)).sum();
+    let kib: u64 = processes_of_slipway().iter().map(pss).sum();
     slipway.run(&["down", "bench200"]);
     println!(
         "### Memory of a lab of 200 nodes\n\nanchor and inits, proportional set size: {kib} KiB, {} KiB a node\n",
@@ -107,10 +107,4 @@ fn processes_of_slipway() -> Vec<String> {
         }
     }
     found
-}
-
-fn pss(pid: &str) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

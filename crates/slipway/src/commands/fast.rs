@@ -186,7 +186,7 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         return view::facts(&facts);
     };
     let Tally { pair, tcp, native, revoked, refused, between: _ } = &status.connections;
-    facts.push(("fast", format!("{pair} within the host, {tcp} to others")));
+    facts.push(("fast", format!("{pair} by pairs of sockets, {tcp} by TCP")));
     for (reason, count) in native {
         facts.push(("not fast", format!("{count}: {reason}")));
     }

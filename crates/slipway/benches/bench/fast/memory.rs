@@ -1,12 +1,11 @@
 //! The router itself: its memory, and whether it does anything where no connection is made.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use super::load::{MOUNTED, WORD};
 use super::site::{Plan, Site, ran, up};
-use crate::common::Slipway;
+use crate::common::{Slipway, pss};
 
 const ANSWER: u16 = 7003;
 const SWALLOW: u16 = 7004;
@@ -27,7 +26,8 @@ pub(crate) fn run() {
 
 fn column(site: &Site<'_>) -> Result<Vec<(&'static str, String)>, String> {
     let routers: Vec<i32> = site.running().state.routers.iter().filter_map(|router| router.pid).collect();
-    let memory = || routers.iter().map(|&pid| format!("{:.2}", pss(pid))).collect::<Vec<_>>().join(", ");
+    let memory =
+        || routers.iter().map(|&pid| format!("{:.2}", pss(pid) as f64 / 1024.0)).collect::<Vec<_>>().join(", ");
     let mut rows = vec![("memory at rest (MiB)", memory())];
     let answer = site.serve(&[MOUNTED, WORD, "answer", &ANSWER.to_string(), "8"], ANSWER)?;
     let swallow = site.serve(&[MOUNTED, WORD, "swallow", &SWALLOW.to_string()], SWALLOW)?;
@@ -56,11 +56,4 @@ fn column(site: &Site<'_>) -> Result<Vec<(&'static str, String)>, String> {
     rows.push(("processor time in five seconds of nothing (µs)", format!("{:.1}", (busy() - before) as f64 / 1e3)));
     drop((answer, swallow));
     Ok(rows)
-}
-
-/// Proportional set size, MiB.
-fn pss(pid: i32) -> f64 {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0
 }
