@@ -10,7 +10,8 @@
 //! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
 //! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
-//! - [`policy`]: who may talk to whom, how fast, and how often at once; [`loopback`]: connections that can be held to that.
+//! - [`unix`]: connections within a host. [`policy`]: who may talk to whom, how fast, and how often at once; [`loopback`]:
+//!   connections within a host that can be held to that.
 //! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
 //! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
 
@@ -45,7 +46,7 @@ pub mod setup;
 pub mod status;
 mod sync;
 pub mod tree;
-mod unix;
+pub mod unix;
 pub mod walk;
 
 #[cfg(test)]

@@ -91,9 +91,10 @@ fn look(places: &Places, descriptor: i32, socket: &OwnedFd, notes: &Notes, count
         let beside = host(note.local) == host(note.peer);
         let (way, why) = match note.path {
             Path::Pair => (Way::Pair, "both ends are on this host"),
-            Path::Tcp if beside => {
-                (Way::Tcp, "both ends are on this host; a rule holds it back, or the network is exact")
-            }
+            Path::Tcp if beside => (
+                Way::Tcp,
+                "both ends are on this host; a rule holds it back, or there are no pairs: the network is exact, or the kernel old",
+            ),
             Path::Tcp => (Way::Tcp, "the other end is on another host"),
         };
         let (local, peer) = (Some(note.local), Some(note.peer));

@@ -11,6 +11,7 @@ use slipway_fast::note::{self, Notes};
 use slipway_fast::places::{Place, Places};
 use slipway_fast::policy::Policy;
 use slipway_fast::setup::{PORT, RouterSetup};
+use slipway_fast::unix;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
@@ -40,7 +41,9 @@ impl Shared {
         let notes = Notes::new(SocketStorage::create("slipway_notes", note::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let policy = Policy::new(&lab.policy, lab.nodes.len());
-        Ok(Self { notes, key: Key::draw()?, number, places: places(lab), policy })
+        let places = places(lab);
+        let places = if unix::is_there() { places } else { places.with_exact(0..lab.networks.len()) };
+        Ok(Self { notes, key: Key::draw()?, number, places, policy })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {

@@ -1,6 +1,7 @@
 //! Networks of driver `fast`: what they need of this machine beside the container network beneath them, which another
 //! driver makes. The rest of them is in [`crate::fast`].
 
+use slipway_fast::unix;
 use slipway_lab::model::DriverKind;
 use slipway_sys::ns::in_first_user_namespace;
 
@@ -30,6 +31,12 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
         );
     }
     notes.push("TCP alone takes the fast path; all else is carried by what is beneath".to_owned());
+    if !unix::is_there() {
+        notes.push(
+            "its kernel is older than 6.16, so that connections within a host are ones of TCP over its loopback"
+                .to_owned(),
+        );
+    }
     Ok(Probed { driver: DriverKind::Fast, mechanism: format!("a fast path for TCP over {mechanism}"), notes })
 }
 
