@@ -10,8 +10,8 @@
 //! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
 //! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
-//! - [`unix`]: connections within a host. [`policy`]: who may talk to whom, how fast, and how often at once; [`loopback`]:
-//!   connections within a host that can be held to that.
+//! - [`policy`]: who may talk to whom, how fast, and how often at once; [`limits`]: what holds connections to that.
+//! - [`unix`], [`loopback`]: connections within a host, as fast as can be, and those that have packets to be paced.
 //! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
 //! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
 

@@ -99,7 +99,7 @@ impl Router {
         // Anywhere, so that numbers differ from those that a router before this one gave to connections that live.
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
-        // Of the two highest bits one is another host's, and one the parker's.
+        // The three highest bits are marks: of what another host asked for (`note::REMOTE`), and the parkers' own.
         let first_flow = u64::from_ne_bytes(begin) >> 3;
         let router = Arc::new(Self {
             host,

@@ -36,6 +36,8 @@ impl Router {
         });
     }
 
+    /// Announces what another router asks for. The server's node, where the knock comes from, the turn to be held until the new
+    /// end is counted, and what it counts as.
     fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr, Turn<'_>, Member), Refusal> {
         let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
         let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
