@@ -7,6 +7,7 @@ use slipway_sys::bpf::GuardedOptions;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use crate::personality::HEARD;
+use crate::timestamps;
 
 /// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
 const SECOND: u8 = 1;
@@ -78,9 +79,10 @@ const FASTOPEN: u32 = 0x2000_0000;
 #[must_use]
 pub fn filter(io_uring: bool) -> Filter {
     let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
-    for (call, names) in
-        [(libc::SYS_getsockopt, ASKED.to_vec()), (libc::SYS_setsockopt, [ASKED, SET, &HEARD, &FILTERS].concat())]
-    {
+    for (call, names) in [
+        (libc::SYS_getsockopt, ASKED.to_vec()),
+        (libc::SYS_setsockopt, [ASKED, SET, &HEARD, &FILTERS, &timestamps::NAMES].concat()),
+    ] {
         let levels = LEVELS.iter().map(|level| level.cast_unsigned()).collect();
         traps.push(notified(call, When::Argument { index: SECOND, mask: u32::MAX, values: levels }));
         traps.push(notified(call, When::Pair { level: libc::SOL_SOCKET, names }));
@@ -100,7 +102,7 @@ pub fn filter(io_uring: bool) -> Filter {
 /// call past the router, by putting such a socket in another's place meanwhile, gets nothing.
 #[must_use]
 pub fn guarded() -> GuardedOptions<'static> {
-    GuardedOptions { levels: LEVELS, names: &[ASKED, SET, &FILTERS] }
+    GuardedOptions { levels: LEVELS, names: &[ASKED, SET, &FILTERS, &timestamps::NAMES] }
 }
 
 fn notified(call: c_long, when: When) -> Trap {

@@ -45,6 +45,7 @@ pub mod run;
 pub mod setup;
 pub mod status;
 mod sync;
+mod timestamps;
 pub mod tree;
 pub mod unix;
 pub mod walk;

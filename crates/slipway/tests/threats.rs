@@ -163,6 +163,7 @@ eth0: the node's
 interfaces: the node's
 its file: socket:[...]
 {file}{more}
+of its packets: 0 and 0 bytes
 open it anew: ENXIO"
         );
         pretty(&hostile(&lab, node, "looks", 0), &expected, node);
@@ -247,6 +248,7 @@ names of the host: 0
 peers of the host: 0
 cookies of the host: 0
 processes of the host: 0
+of its packets: 0 bytes
 a descriptor from the server: {passed}
 it is what it was"
         );

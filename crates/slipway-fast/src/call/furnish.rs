@@ -7,6 +7,7 @@ use crate::defaults::Kind;
 use crate::note::{Note, Path, Written};
 use crate::personality::{Options, carry};
 use crate::router::Router;
+use crate::timestamps;
 
 /// A socket that a new one is to be like.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,7 @@ pub(super) fn furnish(
     written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket) };
     if written.path == Path::Tcp {
         written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
+        timestamps::carry(socket, new, changed)?;
     }
     router.notes.put(new, &written)?;
     // It has what it is to be like: a rule's priority comes after.

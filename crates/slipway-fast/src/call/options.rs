@@ -13,6 +13,7 @@ use super::{Answer, Trapped};
 use crate::address::write;
 use crate::note::{Note, Path, Written};
 use crate::personality::HEARD;
+use crate::timestamps;
 
 /// The longest value that is read from a program, bytes; options of TCP are shorter.
 const LONGEST: usize = 256;
@@ -76,6 +77,7 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
                 }
                 sockopt::set(&socket, name, &bytes)?;
             }
+            other if timestamps::NAMES.contains(&other) => timestamps::set(&socket, other, &bytes)?,
             // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
             name if HEARD.contains(&name) => return Ok(Answer::GoOn),
             // It marks packets, of which there are none; on the hosts' own network it is not the program's to say.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -161,6 +162,25 @@ static bool shows_strange_interfaces(int fd) {
     return false;
 }
 
+// Asks for the time of a packet by a message, or by an option. How much of the packet comes with it.
+static int shown_of_packets(int fd, bool by_message) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SO_TIMESTAMPING}};
+    int wanted = SOF_TIMESTAMPING_TX_SOFTWARE;
+    memcpy(CMSG_DATA(&control.header), &wanted, sizeof wanted);
+    struct iovec data = {"x", 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    if (!by_message) set(fd, SOL_SOCKET, SO_TIMESTAMPING, wanted | SOF_TIMESTAMPING_SOFTWARE);
+    // One of unix sockets takes no such message.
+    if (!by_message || sendmsg(fd, &message, MSG_NOSIGNAL) < 0) send(fd, "x", 1, MSG_NOSIGNAL);
+    char packet[2048];
+    read(fd, packet, 1);
+    ssize_t length = recv(fd, packet, sizeof packet, MSG_ERRQUEUE | MSG_DONTWAIT);
+    return length < 0 ? 0 : length;
+}
+
 // What it tells of the host.
 static void looks(void) {
     int fd = handed_out(), native = socket(AF_INET, SOCK_STREAM, 0);
@@ -184,6 +204,7 @@ static void looks(void) {
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
     FILE *info = fopen(path, "r");
     while (fgets(text, sizeof text, info)) *strchr(text, ':') = 0, printf("of its file: %s\n", text);
+    printf("of its packets: %d and %d bytes\n", shown_of_packets(fd, true), shown_of_packets(fd, false));
     tell("open it anew", open((snprintf(path, sizeof path, "/proc/self/fd/%d", fd), path), O_RDWR));
 }
 
@@ -327,6 +348,7 @@ static bool finds_process(void) {
     close(info), close(process);
     return !own;
 }
+static bool asks_for_packets(void) { return set(place, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_SOFTWARE), false; }
 static bool sees_packets(void) { return see_packets(place), false; }
 static int unix_socket(void) {
     static int count;
@@ -348,6 +370,8 @@ static void descriptors(void) {
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     printf("processes of the host: %d\n", race(fd, pair[0], finds_process));
     race(fd, socket(AF_INET, SOCK_STREAM, 0), sees_packets);
+    race(fd, socket(AF_INET, SOCK_STREAM, 0), asks_for_packets);
+    printf("of its packets: %d bytes\n", shown_of_packets(fd, true));
     // The server sends a descriptor when it is told to, and says whether it could.
     char word = 0;
     send(fd, "F", 1, 0), read(fd, &word, 1);
