@@ -195,7 +195,7 @@ fn what_others_made_stays() {
         }
         look > before
         "$SLIPWAY" up lab.yaml
-        "$SLIPWAY" exec "$LAB" n1 -- ping -q -c1 -W5 n2
+        "$SLIPWAY" exec "$LAB" n1 -- ping -q -c1 -W60 n2
         look > during
         "$SLIPWAY" down "$LAB"
         "$SLIPWAY" up lab.yaml
@@ -374,9 +374,11 @@ fn up_and_down_at_once_end_in_one_of_both() {
         place.run(["down", &name]);
         let is_up = up.wait().expect("waited for").success()
             && place.slipway(["ps", &name]).output().expect("started").status.success();
-        assert_eq!(is_up, Inventory::of(&place) != before, "round {round}: wholly there or not at all");
-        place.run(["down", &name]);
-        as_before(&place, &before, &format!("round {round}"));
+        if is_up {
+            assert_ne!(Inventory::of(&place), before, "round {round}: wholly there");
+            place.run(["down", &name]);
+        }
+        as_before(&place, &before, &format!("round {round}: not there at all"));
     }
 }
 
@@ -448,12 +450,12 @@ fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
         let others = || ["n1", "n3"].map(|node| lab.row(node)["pid"].clone());
         let (pids, address) = (others(), lab.row("n2")["addresses"].clone());
         let mut witness =
-            lab.program("n1", ["ping", "-q", "-i0.2", "-W1", "n3"]).stdout(Stdio::piped()).spawn().expect("started");
+            lab.program("n1", ["ping", "-n", "-i0.2", "n3"]).stdout(Stdio::piped()).spawn().expect("started");
 
         kill(&lab.row("n2")["pid"]);
         await_that("n2 is dead", || lab.row("n2")["status"] == "dead");
         assert_eq!(lab.row("n2")["pid"], serde_json::Value::Null);
-        await_that("nobody answers for it", || !lab.pings("n1", "n2"));
+        await_that("nobody answers for it", || lab.is_silent("n1", "n2"));
         assert_eq!(others(), pids, "{driver}: the others run on");
         place.fails(125, ["exec", &lab.name, "n2", "--", "true"]);
 
@@ -468,6 +470,11 @@ fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
         let mut said = String::new();
         std::io::Read::read_to_string(witness.stdout.as_mut().expect("piped"), &mut said).expect("read");
         witness.wait().expect("waited for");
-        assert!(said.contains(" 0% packet loss"), "{driver}: a bystander noticed: {said}");
+        // The last of them may still be on its way.
+        let answered: Vec<usize> = said
+            .lines()
+            .filter_map(|line| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse().ok())
+            .collect();
+        assert!(!answered.is_empty() && answered.iter().copied().eq(1..=answered.len()), "{driver}: a bystander noticed: {said}");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
-use common::{Inventory, Place, told};
+use common::{Inventory, Place, copy_program, told};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TWO: &str = "nodes: {n: {count: 2}}\n";
@@ -122,7 +122,7 @@ fn a_stopped_node_comes_back_with_its_links_and_files() {
     assert_eq!(lab.row("n2")["status"], "running");
     place.run(["stop", name, "n2", "--grace", "2s"]);
     assert_eq!(lab.row("n2")["status"], "stopped");
-    assert!(!lab.pings("n1", "n2"), "a stopped node is silent");
+    assert!(lab.is_silent("n1", "n2"), "a stopped node is silent");
     assert!(lab.pings("n1", "n3"), "the others are not");
     place.fails(125, ["exec", name, "n2", "--", "true"]);
 
@@ -218,7 +218,7 @@ fn a_saved_node_is_an_image() {
 fn a_saved_image_has_what_the_node_changed_and_nothing_of_the_labs() {
     let place = Place::new();
     std::fs::create_dir_all(place.path().join("root/bin")).expect("made");
-    std::fs::copy("/bin/busybox", place.path().join("root/bin/busybox")).expect("busybox-static is installed");
+    copy_program("/bin/busybox", &place.path().join("root/bin/busybox"));
     std::fs::write(place.path().join("data"), "secret").expect("written");
     let mounts = "mounts: [\"./data:/srv/file:ro\", \"./root:/srv/folder\"]";
     let text = format!(
@@ -299,7 +299,7 @@ fn for_everybody() -> (tempfile::TempDir, std::path::PathBuf) {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let folder = tempfile::Builder::new().permissions(open).tempdir().expect("made");
     let slipway = folder.path().join("slipway");
-    std::fs::copy(env!("CARGO_BIN_EXE_slipway"), &slipway).expect("copied");
+    copy_program(env!("CARGO_BIN_EXE_slipway"), &slipway);
     (folder, slipway)
 }
 

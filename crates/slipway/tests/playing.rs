@@ -121,8 +121,8 @@ fn random_scenarios_are_accounted_for_and_leave_nothing() {
     as_before(&place, &before, "after down");
 }
 
-/// Fifty cuts, one every 40 ms.
-const CUTS: &str = "events:\n  - {every: 40ms, times: 50, cut: n2, for: 20ms}\n  - {at: 10ms, freeze: n3}\n";
+/// A cut every 40 ms, for 10 s: long enough to be found in the midst of it.
+const CUTS: &str = "events:\n  - {every: 40ms, times: 250, cut: n2, for: 20ms}\n  - {at: 10ms, freeze: n3}\n";
 
 #[test]
 fn a_killed_player_is_resumed() {
@@ -163,7 +163,7 @@ fn a_killed_player_is_restored() {
     await_events(&place, 4);
     child.kill().expect("it can be killed");
     child.wait().expect("it has ended");
-    assert!(!lab.pings("n1", "n2"));
+    assert!(lab.is_silent("n1", "n2"));
 
     place.run(["restore", &lab.name]);
     assert!(lab.pings("n1", "n2"));
@@ -181,7 +181,7 @@ fn ctrl_c_ends_it_and_takes_changes_back() {
     scenario(&place, "long", "events:\n  - {at: 0s, cut: n2}\n  - {at: 1h, cut: n3}\n");
     let mut child = playing(&lab, "long.yaml", &[]);
     await_events(&place, 1);
-    assert!(!lab.pings("n1", "n2"));
+    assert!(lab.is_silent("n1", "n2"));
     signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     assert!(lab.pings("n1", "n2"));
@@ -194,7 +194,7 @@ fn ctrl_c_ends_it_and_takes_changes_back() {
 fn a_pause_holds_the_clock() {
     let place = Place::new();
     let lab = place.up("paused", FOUR);
-    scenario(&place, "later", "events:\n  - {at: 0s, cut: n2}\n  - {at: 2s, cut: n3}\n");
+    scenario(&place, "later", "events:\n  - {at: 0s, cut: n2}\n  - {at: 10s, cut: n3}\n");
     assert!(place.fails(4, ["pause", &lab.name]).contains("there is none"));
     let mut child = playing(&lab, "later.yaml", &[]);
     await_events(&place, 1);
@@ -223,7 +223,7 @@ fn it_plays_beside_a_job() {
         "--",
         "sh",
         "-c",
-        "echo begun; while ping -q -c1 -W1 n1 >/dev/null; do sleep 0.02; done; exit 3",
+        "echo begun; while ping -q -c1 -W2 n1 >/dev/null; do sleep 0.02; done; exit 3",
     ];
     let words = ["play", &lab.name, "cut.yaml", "--out", "log"].into_iter().chain(job);
     let output = place.slipway(words).output().expect("slipway can be started");
@@ -273,7 +273,7 @@ fn an_event_that_waited_for_the_anchor_says_so() {
 fn programs_that_events_run_are_logged_with_their_ends() {
     let place = Place::new();
     let lab = place.up("programs", FOUR);
-    let text = "length: 2s\nevents:\n  - {at: 0s, run: {nodes: n1, command: 'sh -c \"echo said; exit 7\"'}}\n  - {at: 0s, run: {nodes: n2, command: no-such}}\n  - {at: 0s, run: {nodes: n3, command: sleep 1000}}\n";
+    let text = "length: 10s\nevents:\n  - {at: 0s, run: {nodes: n1, command: 'sh -c \"echo said; exit 7\"'}}\n  - {at: 0s, run: {nodes: n2, command: no-such}}\n  - {at: 0s, run: {nodes: n3, command: sleep 1000}}\n";
     scenario(&place, "programs", text);
     place.run(["play", &lab.name, "programs.yaml", "--out", "log"]);
     let played = log(&place, "log");
@@ -292,7 +292,7 @@ fn programs_that_events_run_are_logged_with_their_ends() {
 fn a_node_that_dies_by_itself_is_in_the_log() {
     let place = Place::new();
     let lab = place.up("dies", FOUR);
-    scenario(&place, "quiet", "length: 3s\nevents:\n  - {at: 0s, freeze: n1, for: 10ms}\n  - {at: 2500ms, kill: n2}\n");
+    scenario(&place, "quiet", "length: 11s\nevents:\n  - {at: 0s, freeze: n1, for: 10ms}\n  - {at: 10s, kill: n2}\n");
     let mut child = playing(&lab, "quiet.yaml", &[]);
     await_events(&place, 1);
     let init = lab.row("n2")["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -303,7 +303,7 @@ fn a_node_that_dies_by_itself_is_in_the_log() {
     let news: Vec<_> =
         played.lines.iter().filter_map(|line| if let Line::Node(news) = line { Some(news) } else { None }).collect();
     assert_eq!((news.len(), news[0].name.as_str(), news[0].change), (1, "n2", Change::Died), "{played:#?}");
-    assert!(news[0].at > 0 && news[0].at < 2_500_000_000, "{news:?}");
+    assert!(news[0].at > 0 && news[0].at < 10_000_000_000, "{news:?}");
     assert!(matches!(events(&played, "kill")[0], Outcome::Skipped { .. }));
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Lab, Place, await_that, told};
+use common::{Lab, Place, await_that, copy_program, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ impl Ran {
 
 /// `slipway run OPTIONS -- PROGRAM`, to be run.
 fn job(lab: &Lab<'_>, folder: &Path, options: &[&str], program: &[&str]) -> Command {
-    let mut command = lab.place.slipway(["--json", "run", &lab.name, "--timeout", "3min", "--out"]);
+    let mut command = lab.place.slipway(["--json", "run", &lab.name, "--timeout", "15min", "--out"]);
     command.arg(folder).args(options).arg("--").args(program);
     command
 }
@@ -184,7 +184,7 @@ fn example(place: &Place, name: &str, files: &[&str]) -> std::path::PathBuf {
     let here = place.path().join(name);
     std::fs::create_dir(&here).expect("made");
     for file in ["run.sh", "lab.yaml"].iter().chain(files) {
-        std::fs::copy(from.join(file), here.join(file)).expect("the example is there");
+        copy_program(&from.join(file), &here.join(file));
     }
     here
 }
@@ -406,7 +406,7 @@ fn a_static_go_program_is_an_image() {
 
 #[test]
 fn two_hundred_nodes_ping_their_neighbours() {
-    let ping = "i=${HOSTNAME#n}; exec ping -q -c1 -W5 n$((i % 200 + 1))";
+    let ping = "i=${HOSTNAME#n}; exec ping -q -c1 -W60 n$((i % 200 + 1))";
     for cluster in CLUSTERS {
         let place = Place::new();
         let lab = place.up("ring", &format!("{cluster}nodes: {{n: {{count: 200}}}}\n"));

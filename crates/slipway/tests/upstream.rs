@@ -5,12 +5,28 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::thread;
 
 use common::{Lab, Place, told};
 
 /// Tests, and what became of each.
 type Outcomes = BTreeMap<String, String>;
+
+/// Not compared, because they come out by chance.
+const BY_CHANCE: [&str; 7] = [
+    // Its first thread may close the client's socket while the other still asks it for its name, which takes longer on a
+    // fast network: `EBADF`.
+    "NetworkConnectionAttributesTest.testSourceAddress",
+    // Judge how late the machine is: half a second for a few calls, two for a second's wait.
+    "SelectorTestCase.test_timeout",
+    // A read of what was sent beforehand fails if it begins later than 100 ms after its deadline was set.
+    "TestUDPZeroByteBuffer",
+    "TestUnixgramLinuxAbstractLongName",
+    "TestReadUnixgramWithUnnamedSocket",
+    "TestUnixgramZeroBytePayload",
+    "TestUnixgramZeroByteBuffer",
+];
 
 /// A lab with a node on a fast network and one on a bridge; both find `prepare`'s files in `/opt/test`.
 fn lab(place: &Place, prepare: impl FnOnce(&Path)) -> Lab<'_> {
@@ -26,13 +42,16 @@ fn lab(place: &Place, prepare: impl FnOnce(&Path)) -> Lab<'_> {
 /// Runs the same on both nodes at once; `read` finds the tests in the lines that were printed.
 #[track_caller]
 fn come_out_alike(lab: &Lab<'_>, program: &[&str], read: impl Fn(&str) -> Option<(String, String)>) {
-    let [fast, slow] = ["fast", "slow"].map(|node| {
-        let words = ["timeout", "600"].iter().chain(program).copied();
-        let mut command = lab.program(node, words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started")
+    let run = |node| lab.program(node, ["timeout", "1800"].iter().chain(program).copied()).output();
+    let [fast, slow] = thread::scope(|scope| {
+        // Both are read at once: a program that waits to print may be late for what it tests.
+        let runs = ["fast", "slow"].map(|node| scope.spawn(move || run(node).expect("slipway can be started")));
+        runs.map(|run| run.join().expect("it was read"))
     });
-    let [fast, slow] = [fast, slow].map(|run| run.wait_with_output().expect("it ends"));
-    let outcomes = |text: &[u8]| String::from_utf8_lossy(text).lines().filter_map(&read).collect::<Outcomes>();
+    let outcomes = |text: &[u8]| -> Outcomes {
+        let all = String::from_utf8_lossy(text);
+        all.lines().filter_map(&read).filter(|(test, _)| !BY_CHANCE.iter().any(|other| test.ends_with(other))).collect()
+    };
     let [on_fast, on_slow] = [&fast, &slow].map(|output| outcomes(&output.stdout));
     assert!(on_slow.values().any(|outcome| outcome == "ok"), "{}", told(&slow));
     let differ: Vec<_> = on_slow
@@ -67,17 +86,13 @@ for name in sys.argv[1:]:
     unittest.defaultTestLoader.loadTestsFromName("test." + name).run(outcomes)
 "#;
 
-/// Its first thread may close the client's socket while the other still asks it for its name, which takes longer on a fast
-/// network: `EBADF` by chance.
-const RACES: &str = "NetworkConnectionAttributesTest.testSourceAddress";
-
 fn python(modules: &[&str]) {
     let place = Place::new();
     let lab = lab(&place, |folder| std::fs::write(folder.join("run.py"), PYTHON).expect("written"));
     let program = [&["/usr/bin/python3", "/opt/test/run.py"], modules].concat();
     come_out_alike(&lab, &program, |line| {
         let (test, outcome) = line.strip_prefix("test ")?.rsplit_once(' ')?;
-        (!test.ends_with(RACES)).then(|| (test.to_owned(), outcome.to_owned()))
+        Some((test.to_owned(), outcome.to_owned()))
     });
 }
 

@@ -17,7 +17,7 @@ impl Home {
     fn new() -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test becomes somebody else, which takes root: use sudo");
         let folder = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().expect("made");
-        std::fs::copy(env!("CARGO_BIN_EXE_slipway"), folder.path().join("slipway")).expect("copied");
+        common::copy_program(env!("CARGO_BIN_EXE_slipway"), &folder.path().join("slipway"));
         std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may give files away");
         Self(folder)
     }
@@ -63,9 +63,9 @@ fn a_lab_of_three_nodes() {
     let said = home.runs(
         r#"
         ./slipway up lab.yaml
-        ./slipway exec own n1 -- ping -q -c1 -W5 n2
-        ./slipway exec own n1 -- ping -q -c1 -W5 n3.over
-        ./slipway exec own n3 -- ping -q -c1 -W5 ip6-n1
+        ./slipway exec own n1 -- ping -q -c1 -W60 n2
+        ./slipway exec own n1 -- ping -q -c1 -W60 n3.over
+        ./slipway exec own n3 -- ping -q -c1 -W60 ip6-n1
         # A root of its own: what is deleted, replaced or made in one node is so there alone.
         ./slipway exec own n1 -- sh -c 'rm /etc/issue /usr/bin/env; rm -r /usr/share/doc; mkdir /usr/share/doc; echo x > /usr/share/doc/x; echo new > /etc/hello'
         ./slipway exec own n1 -- sh -c 'test ! -e /etc/issue; test ! -e /usr/bin/env; ls /usr/share/doc; cat /etc/hello'
@@ -77,7 +77,7 @@ fn a_lab_of_three_nodes() {
         ./slipway exec own n2 -- sh -c 'test "$(hostname)" = n2'
         ./slipway stop own n2
         ./slipway start own n2
-        ./slipway exec own n2 -- ping -q -c1 -W5 n1
+        ./slipway exec own n2 -- ping -q -c1 -W60 n1
         ./slipway run own --out ran -- hostname
         ./slipway run own --mpi openmpi --out mpi -- hostname
         ./slipway ps own
@@ -105,7 +105,7 @@ fn an_archive_is_an_image_there_too() {
         test $(./slipway exec own n1 -- sh -c 'busybox cat /etc/name') = box
         ./slipway exec own n1 -- busybox rm /etc/name
         ./slipway exec own n2 -- busybox test -e /etc/name
-        ./slipway exec own n1 -- busybox ping -q -c1 -W5 n2
+        ./slipway exec own n1 -- busybox ping -q -c1 -W60 n2
         ./slipway down own
         ",
     );

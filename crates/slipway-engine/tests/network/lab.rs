@@ -77,8 +77,14 @@ impl Up {
         text(&output.stdout)
     }
 
+    /// Whether the first packet is answered, however late a busy machine has it come.
     pub(super) fn ping(&self, from: usize, to: IpAddr) -> bool {
-        self.run(from, &format!("ping -n -c 1 -W 2 {to}")).status.success()
+        self.run(from, &format!("ping -n -c 1 -W 60 {to}")).status.success()
+    }
+
+    /// Whether nothing comes of a packet.
+    pub(super) fn is_silent(&self, from: usize, to: IpAddr) -> bool {
+        !self.run(from, &format!("ping -n -c 1 -W 1 {to}")).status.success()
     }
 
     /// Every node reaches every other on all networks that they share, at the first packet.

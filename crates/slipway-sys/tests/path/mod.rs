@@ -21,7 +21,7 @@ const FAR_6: &str = "fd53::2";
 const NEAR_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: Mac = [2, 0, 0, 0, 0, 2];
 /// After which a transfer that stands still fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Tells a packet that comes back from one that comes for the first time.
 const BACK: i32 = 0x51_1b;
 

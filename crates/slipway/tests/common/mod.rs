@@ -152,9 +152,18 @@ impl Lab<'_> {
         self.place.slipway(["exec", &self.name, node, "--"].into_iter().chain(program))
     }
 
-    /// Whether a ping from one node gets to an address.
+    /// Whether a ping from one node gets to an address: one packet, however late a busy machine has it come.
     pub fn pings(&self, from: &str, to: &str) -> bool {
-        let status = self.program(from, ["ping", "-q", "-c1", "-W1", to]).stdout(Stdio::null()).status();
+        self.is_answered(from, to, "-W60")
+    }
+
+    /// Whether nothing comes of a ping from one node to an address.
+    pub fn is_silent(&self, from: &str, to: &str) -> bool {
+        !self.is_answered(from, to, "-W1")
+    }
+
+    fn is_answered(&self, from: &str, to: &str, wait: &str) -> bool {
+        let status = self.program(from, ["ping", "-q", "-c1", wait, to]).stdout(Stdio::null()).status();
         status.expect("slipway can be started").success()
     }
 
@@ -201,6 +210,14 @@ impl Drop for Lab<'_> {
         // Down twice is fine.
         let _ = self.place.slipway(["down", &self.name]).output();
     }
+}
+
+/// Copies a program, to be executed. By another process: while this one writes a file, what other tests start inherits the
+/// descriptor for a moment, and a file that somebody may write to is not executed (`ETXTBSY`, execve(2)).
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let output = Command::new("cp").arg(from.as_ref()).arg(to).output().expect("cp (coreutils) is installed");
+    assert!(output.status.success(), "{}", told(&output));
 }
 
 /// What a program said, for a failure's message.

@@ -200,7 +200,7 @@ static void disconnected(void) {
     outcome("AF_UNSPEC, fresh", connect(fd, &nothing, sizeof nothing));
     outcome("connect", connected(fd, "server", 0));
     send_byte("send", fd, 'a');
-    outcome("AF_UNSPEC", connect(fd, &nothing, sizeof nothing));
+    if (outcome("AF_UNSPEC", connect(fd, &nothing, sizeof nothing)) < 0) die("disconnect");
     show_names("disconnected", fd);
     send_byte("send", fd, 'x');
     outcome("AF_UNSPEC again", connect(fd, &nothing, sizeof nothing));

@@ -145,7 +145,7 @@ static void with_an_address(void) {
         say("read \"%s\"", text);
     } else {
         struct address peer = at("server", 0), other = at("127.0.0.1", 1);
-        outcome("sendto the peer", sendto(fd, "ab", 2, 0, &peer.sa, peer.length));
+        if (outcome("sendto the peer", sendto(fd, "ab", 2, 0, &peer.sa, peer.length)) < 0) die("send");
         outcome("sendto another", sendto(fd, "c", 1, 0, &other.sa, other.length));
         struct iovec part = {"d", 1};
         struct msghdr message = {.msg_name = &other.sa, .msg_namelen = other.length, .msg_iov = &part, .msg_iovlen = 1};
@@ -292,7 +292,7 @@ static void full(void) {
     }
     fcntl(fd, F_SETFL, O_NONBLOCK);
     // Buffers may grow while it waits: full is what stays so.
-    for (int quiet = 0; quiet < 10;) {
+    for (int quiet = 0; quiet < 100;) {
         if (write(fd, block, BLOCK) > 0) quiet = 0;
         else usleep(10000), quiet++;
     }

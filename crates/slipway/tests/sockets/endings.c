@@ -43,7 +43,7 @@ static void shut_reading(void) {
     int fd = paired("server");
     if (serving) {
         meet();
-        outcome("send to one who has shut reading down", send(fd, "data", 4, MSG_NOSIGNAL));
+        if (outcome("send to one who has shut reading down", send(fd, "data", 4, MSG_NOSIGNAL)) < 0) die("send");
         meet();
         read_on(fd);
     } else {

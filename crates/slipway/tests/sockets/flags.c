@@ -202,7 +202,7 @@ static void over_the_connection(void) {
         say("a descriptor came: %s", got < 0 ? "no" : "yes");
     } else {
         int secret = open("/dev/null", O_RDONLY);
-        outcome("sendmsg with a descriptor", pass(fd, secret));
+        if (outcome("sendmsg with a descriptor", pass(fd, secret)) < 0) die("send");
     }
     meet();
 }

@@ -204,7 +204,7 @@ static void of_tcp(void) {
 
 static void of_structs(void) {
     struct linger linger = {.l_onoff = 1, .l_linger = 3};
-    struct timeval limit = {.tv_sec = 2, .tv_usec = 0};
+    struct timeval limit = {.tv_sec = 90, .tv_usec = 0}; // accept and connect keep to it too
     int fd = stream("server");
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -251,7 +251,7 @@ static void of_structs(void) {
 // Limits that were set before connect hold afterwards.
 static void limits_hold(void) {
     int fd = stream("server");
-    struct timeval limit = {.tv_usec = 100000};
+    struct timeval limit = {.tv_usec = 100000}, longer = {.tv_sec = 2}; // connect keeps to the latter too
     if (serving) {
         int listener = listening("server", 0);
         meet();
@@ -260,7 +260,7 @@ static void limits_hold(void) {
         return;
     }
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longer, sizeof longer);
     meet();
     if (connected(fd, "server", 0) < 0) die("connect");
     static char block[1 << 16];
@@ -304,7 +304,7 @@ static void deferred(void) {
         outcome("read", read(fd, &byte, 1));
         return;
     }
-    int listener = bound("server", 0), seconds = 1;
+    int listener = bound("server", 0), seconds = 31; // longer than the client takes to say it
     outcome("TCP_DEFER_ACCEPT", setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds));
     say("TCP_DEFER_ACCEPT: %d", number_of(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT));
     if (listen(listener, 4) < 0) die("listen");

@@ -65,7 +65,7 @@ static int handed_out(void) {
 static void show_alive(int fd) {
     char byte = 0;
     struct pollfd readable = {fd, POLLIN, 0};
-    bool alive = send(fd, "x", 1, MSG_NOSIGNAL) == 1 && poll(&readable, 1, 10000) == 1 && read(fd, &byte, 1) == 1;
+    bool alive = send(fd, "x", 1, MSG_NOSIGNAL) == 1 && poll(&readable, 1, 120000) == 1 && read(fd, &byte, 1) == 1;
     printf("it is %s\n", alive && byte == 'x' ? "what it was" : "no longer what it was");
 }
 
