@@ -46,7 +46,7 @@ pub enum Order<F = OwnedFd> {
         /// Whether another follows.
         more: bool,
     },
-    /// These nodes end without a word: what waits for their programs does not hear of it.
+    /// These nodes end without a word: what waits for their programs does not hear of it. Answered by [`Report::Heeded`].
     Silence {
         /// Indices in the lab.
         nodes: Vec<usize>,
@@ -73,7 +73,8 @@ pub enum Report {
     Ready,
     /// It ends, for this reason.
     Failed(String),
-    /// What is admitted has changed as it was ordered: nothing else is handed out any more, but for what is ended at once.
+    /// It is as it was ordered. Where what is admitted has changed, nothing else is handed out any more, but for what is ended at
+    /// once.
     Heeded,
     /// A node has had all its knockers out at once.
     MoreKnockers {

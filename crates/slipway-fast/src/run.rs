@@ -81,7 +81,12 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
                 control.report(&Report::Heeded)?;
             }
         }
-        Order::Silence { nodes } => nodes.into_iter().for_each(|node| router.silence(node)),
+        Order::Silence { nodes } => {
+            for node in nodes {
+                router.silence(node);
+            }
+            control.report(&Report::Heeded)?;
+        }
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
         Order::Status => control.status(&serde_json::to_string(&Status::of(router))?)?,

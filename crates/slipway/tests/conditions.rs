@@ -299,9 +299,8 @@ links:
 fn transfer(lab: &Lab<'_>, from: &str, to: &str, seconds: &str, meanwhile: impl FnOnce()) -> Value {
     // The one before it may not have ended yet.
     let listens = "ss -Hltn sport = 5201 | grep -q .";
-    let ready = format!(
-        "while {listens}; do sleep 0.05; done; iperf3 -s -1 -D && until {listens}; do sleep 0.05; done"
-    );
+    let ready =
+        format!("while {listens}; do sleep 0.05; done; iperf3 -s -1 -D && until {listens}; do sleep 0.05; done");
     lab.exec(to, ["sh", "-c", &ready]);
     let mut client = lab.program(from, ["iperf3", "-J", "-t", seconds, "-c", to]);
     let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started");

@@ -471,10 +471,11 @@ fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
         std::io::Read::read_to_string(witness.stdout.as_mut().expect("piped"), &mut said).expect("read");
         witness.wait().expect("waited for");
         // The last of them may still be on its way.
-        let answered: Vec<usize> = said
-            .lines()
-            .filter_map(|line| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse().ok())
-            .collect();
-        assert!(!answered.is_empty() && answered.iter().copied().eq(1..=answered.len()), "{driver}: a bystander noticed: {said}");
+        let answered: Vec<usize> =
+            said.lines().filter_map(|line| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse().ok()).collect();
+        assert!(
+            !answered.is_empty() && answered.iter().copied().eq(1..=answered.len()),
+            "{driver}: a bystander noticed: {said}"
+        );
     }
 }

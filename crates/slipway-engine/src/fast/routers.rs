@@ -238,7 +238,8 @@ impl Routers {
     /// Keeps sockets of these nodes, whose programs are stopped, so that nobody hears how they end.
     pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
         let Some(fast) = &mut self.fast else { return };
-        fast.order(|| Order::Silence { nodes: nodes.to_vec() });
+        // Before they end, or a router that is late would take it for the end of any program.
+        fast.have_heeded(near, || Order::Silence { nodes: nodes.to_vec() });
         for &node in nodes {
             if let Err(error) = fast.keep(near, node) {
                 let what = format!("could not keep sockets of {}: {error}", near.lab.nodes[node].name);

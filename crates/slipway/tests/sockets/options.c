@@ -304,7 +304,7 @@ static void deferred(void) {
         outcome("read", read(fd, &byte, 1));
         return;
     }
-    int listener = bound("server", 0), seconds = 31; // longer than the client takes to say it
+    int listener = bound("server", 0), seconds = 7; // longer than the client takes to say it
     outcome("TCP_DEFER_ACCEPT", setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds));
     say("TCP_DEFER_ACCEPT: %d", number_of(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT));
     if (listen(listener, 4) < 0) die("listen");

@@ -208,8 +208,8 @@ impl Fast {
         }
     }
 
-    /// Gives all routers an order that changes what is admitted, and waits until it holds everywhere. One that is being replaced
-    /// admits nothing; the next begins with it.
+    /// Gives all routers an order that they answer, and waits until it holds everywhere. One that is being replaced admits
+    /// nothing; the next begins with what is admitted now.
     pub(super) fn have_heeded(&mut self, near: &Near<'_>, order: impl Fn() -> Order) {
         self.have_all_heed(near, |process, aside| process.have_heeded(&order(), aside));
     }
