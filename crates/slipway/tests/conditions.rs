@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Inventory, Lab, Place, as_before, await_that, entries, told};
+use common::{Inventory, Lab, Place, await_that, entries, told};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use slipway_sys::process::wait_for_end;
