@@ -184,7 +184,7 @@ fn example(place: &Place, name: &str, files: &[&str]) -> std::path::PathBuf {
     let here = place.path().join(name);
     std::fs::create_dir(&here).expect("made");
     for file in ["run.sh", "lab.yaml"].iter().chain(files) {
-        copy_program(&from.join(file), &here.join(file));
+        copy_program(from.join(file), &here.join(file));
     }
     here
 }
