@@ -12,12 +12,7 @@ use common::{Lab, Place, await_that, told};
 const LABS: [(&str, u32); 4] = [("bridge", 1), ("vxlan", 2), ("fast", 1), ("fast", 2)];
 
 /// Two nodes, `server` and `client`, on each of [`LABS`] in turn; the server runs `command`, and listens on `ports`.
-fn with_a_server(
-    command: &[&str],
-    ports: impl Clone + IntoIterator<Item = u16>,
-    prepare: impl Fn(&Path),
-    talk: impl Fn(&Lab<'_>),
-) {
+fn with_a_server(command: &[&str], ports: &[u16], prepare: impl Fn(&Path), talk: impl Fn(&Lab<'_>)) {
     for (driver, hosts) in LABS {
         let place = Place::new();
         std::fs::create_dir(place.path().join("opt")).expect("made");
@@ -30,14 +25,14 @@ fn with_a_server(
         // Without a connection, so that the first one is the program's.
         await_that("the server listens", || {
             let sockets = lab.exec("server", ["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
-            let listens = |port: u16| {
+            let listens = |port: &u16| {
                 sockets.lines().any(|line| {
                     let mut words = line.split_whitespace().skip(1);
                     let own = words.next().is_some_and(|own| own.ends_with(&format!(":{port:04X}")));
                     own && words.nth(1) == Some("0A")
                 })
             };
-            ports.clone().into_iter().all(listens)
+            ports.iter().all(listens)
         });
         talk(&lab);
     }
@@ -87,7 +82,7 @@ asyncio.run(serve() if sys.argv[1] == "serve" else call_all())
 #[test]
 fn python_asyncio() {
     let write = |folder: &Path| std::fs::write(folder.join("echo.py"), PYTHON).expect("written");
-    with_a_server(&["/usr/bin/python3", "/opt/test/echo.py", "serve"], [7000], write, |lab| {
+    with_a_server(&["/usr/bin/python3", "/opt/test/echo.py", "serve"], &[7000], write, |lab| {
         assert_eq!(on_client(lab, "/usr/bin/python3 /opt/test/echo.py call"), "fifty echoes, one refusal\n");
     });
 }
@@ -164,7 +159,7 @@ fn a_static_go_program() {
         let output = output.unwrap_or_else(|error| panic!("go: {error}: install golang-go"));
         assert!(output.status.success(), "{}", told(&output));
     };
-    with_a_server(&["/opt/test/echo", "serve"], [7000], build, |lab| {
+    with_a_server(&["/opt/test/echo", "serve"], &[7000], build, |lab| {
         let said = on_client(lab, "/opt/test/echo call");
         assert!(said.starts_with("fifty echoes, dial tcp ") && said.contains("connection refused"), "{said}");
     });
@@ -179,7 +174,7 @@ fn nginx_and_curl() {
         std::fs::write(folder.join("nginx.conf"), CONFIGURATION).expect("written");
         std::fs::write(folder.join("large"), vec![b'x'; 5_000_000]).expect("written");
     };
-    with_a_server(&["nginx", "-c", "/opt/test/nginx.conf"], [80], write, |lab| {
+    with_a_server(&["nginx", "-c", "/opt/test/nginx.conf"], &[80], write, |lab| {
         let said = on_client(
             lab,
             "curl -sS --fail http://server/large | cmp - /opt/test/large
@@ -200,7 +195,7 @@ fn redis_and_its_own_benchmark() {
     let command = ["redis-server", "--bind", "*", "-::*", "--protected-mode", "no", "--save", "", "--dir", "/scratch"];
     with_a_server(
         &command,
-        [6379],
+        &[6379],
         |_| {},
         |lab| {
             let said = on_client(
@@ -219,14 +214,15 @@ fn redis_and_its_own_benchmark() {
 #[test]
 fn iperf3_both_ways() {
     const WAYS: [&str; 8] = ["", "-R", "--bidir", "-6 -P 4", "-Z", "-M 1000 -N -w 256K", "-B client", "-u -b 10M"];
+    const PORTS: [u16; 8] = [5201, 5202, 5203, 5204, 5205, 5206, 5207, 5208];
     // A server for each: one that has not yet heard that its client has ended refuses the next.
     let command = "for port in $(seq 5201 5207); do iperf3 -s -p $port & done; exec iperf3 -s -p 5208";
     with_a_server(
         &["sh", "-c", command],
-        5201..=5208,
+        &PORTS,
         |_| {},
         |lab| {
-            for (options, port) in WAYS.into_iter().zip(5201..) {
+            for (options, port) in WAYS.into_iter().zip(PORTS) {
                 let host = if options.contains("-6") { "ip6-server" } else { "server" };
                 let said = on_client(lab, &format!("iperf3 -c {host} -p {port} -n 8M {options}"));
                 assert!(said.contains("iperf Done."), "{options}: {said}");
@@ -240,7 +236,7 @@ fn socat_both_ways() {
     let command = ["socat", "TCP-LISTEN:7000,fork,reuseaddr", "SYSTEM:sha256sum"];
     with_a_server(
         &command,
-        [7000],
+        &[7000],
         |_| {},
         |lab| {
             let said = on_client(
@@ -284,7 +280,7 @@ if (cluster.isPrimary && process.argv[2] === 'serve') {
 #[test]
 fn node_js_with_workers() {
     let write = |folder: &Path| std::fs::write(folder.join("echo.js"), NODE).expect("written");
-    with_a_server(&["/usr/bin/node", "/opt/test/echo.js", "serve"], [7000], write, |lab| {
+    with_a_server(&["/usr/bin/node", "/opt/test/echo.js", "serve"], &[7000], write, |lab| {
         assert_eq!(on_client(lab, "/usr/bin/node /opt/test/echo.js call"), "fifty echoes, ECONNREFUSED\n");
     });
 }
@@ -377,7 +373,7 @@ fn java_with_a_selector() {
         assert!(output.status.success(), "{}", told(&output));
     };
     let java = ["/usr/bin/java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", "/opt/test", "Echo"];
-    with_a_server(&[&java[..], &["serve"]].concat(), [7000], compile, |lab| {
+    with_a_server(&[&java[..], &["serve"]].concat(), &[7000], compile, |lab| {
         let said = on_client(lab, &[&java[..], &["call"]].concat().join(" "));
         assert_eq!(said, "fifty echoes, Connection refused\n");
     });
