@@ -113,26 +113,34 @@ impl Trapped<'_> {
         if self.tree.listener.is_waiting(self.call.id) { Ok(found?) } else { Err(Answer::Done) }
     }
 
-    /// Who makes the call.
-    fn caller(&self) -> io::Result<Arc<Caller>> {
-        self.tree.caller(self.call.tid)
+    /// Who makes the call, and the first argument's file: to be [`confirmed`](Self::confirmed).
+    fn found(&self) -> io::Result<(Arc<Caller>, OwnedFd)> {
+        self.tree.found(self.call.tid, self.int(0))
     }
 
     /// The first argument's file.
     fn socket(&self) -> Result<OwnedFd, Answer> {
-        self.confirmed(self.caller().and_then(|caller| caller.descriptor(self.int(0))))
+        self.confirmed(self.found().map(|(_, socket)| socket))
     }
 
-    /// Reads an address, whose length is the argument after it.
-    fn address(&self, index: usize) -> Result<Vec<u8>, Answer> {
-        let len = usize::try_from(self.int(index + 1)).ok().filter(|len| *len <= LONGEST).ok_or(Errno::INVAL)?;
-        self.read(index, len)
+    /// Who makes the call, the first argument's file, and the address that argument `index` points to, whose length is the argument
+    /// after it.
+    fn socket_and_address(&self, index: usize) -> Result<(Arc<Caller>, OwnedFd, Vec<u8>), Answer> {
+        self.confirmed(self.found().and_then(|(caller, socket)| {
+            let len = usize::try_from(self.int(index + 1)).ok().filter(|len| *len <= LONGEST).ok_or(Errno::INVAL)?;
+            Ok((caller, socket, self.copied(index, len)?))
+        }))
     }
 
     /// Reads what argument `index` points to.
     fn read(&self, index: usize, len: usize) -> Result<Vec<u8>, Answer> {
+        self.confirmed(self.copied(index, len))
+    }
+
+    /// The same, to be [`confirmed`](Self::confirmed).
+    fn copied(&self, index: usize, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
-        self.confirmed(self.call.read(self.call.args[index], &mut bytes))?;
+        self.call.read(self.call.args[index], &mut bytes)?;
         Ok(bytes)
     }
 

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+use rustix::io::Errno;
 use slipway_sys::notify::{Caller, Listener};
 
 use crate::epolls::Epolls;
@@ -44,16 +46,30 @@ impl Tree {
         Ok(Self { node, listener, parker, epolls, interrupted, originals, callers })
     }
 
-    /// The thread of this number.
+    /// The thread of this number, and a copy of one of its descriptors.
     ///
     /// # Errors
-    /// As [`Caller::open`].
-    pub fn caller(&self, tid: i32) -> io::Result<Arc<Caller>> {
-        let mut callers = lock(&self.callers);
-        if let Some(caller) = callers.get(&tid).filter(|caller| caller.lives()) {
-            return Ok(Arc::clone(caller));
+    /// As [`Caller::open`] and [`Caller::descriptor`].
+    pub fn found(&self, tid: i32, number: i32) -> io::Result<(Arc<Caller>, OwnedFd)> {
+        let remembered = lock(&self.callers).get(&tid).cloned();
+        if let Some(caller) = remembered {
+            match caller.descriptor(number) {
+                // It has ended, and the number may be another's.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
+                found => return found.map(|socket| (caller, socket)),
+            }
         }
+        let caller = self.remember(tid)?;
+        let socket = caller.descriptor(number)?;
+        Ok((caller, socket))
+    }
+
+    fn remember(&self, tid: i32) -> io::Result<Arc<Caller>> {
         let caller = Arc::new(Caller::open(tid)?);
+        if !caller.keeps_its_number() {
+            return Ok(caller);
+        }
+        let mut callers = lock(&self.callers);
         if callers.len() >= REMEMBERED {
             callers.retain(|_, caller| caller.lives());
         }

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::system::uname;
 
-pub use caller::{Caller, Memory};
+pub use caller::{Caller, Descriptor, Memory};
 pub use kcmp::shares_descriptors;
 
 mod caller;

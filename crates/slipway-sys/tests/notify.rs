@@ -114,13 +114,13 @@ fn a_descriptor_is_replaced_where_it_is() {
     let at = number(call.args[0]);
     let theirs = caller.descriptor(at).expect("it is open");
     assert_eq!(rustix::net::sockopt::socket_domain(&theirs).expect("asks"), rustix::net::AddressFamily::INET);
-    assert!(caller.closes_on_exec(at).expect("reads"));
+    assert!(caller.describe(at).expect("reads").close_on_exec);
     assert_eq!(caller.descriptor(9999).expect_err("not open").raw_os_error(), Some(libc::EBADF));
-    assert_eq!(caller.closes_on_exec(9999).expect_err("not open").kind(), io::ErrorKind::NotFound);
+    assert_eq!(caller.describe(9999).expect_err("not open").kind(), io::ErrorKind::NotFound);
 
     let (ours, end) = UnixStream::pair().expect("a pair");
     assert_eq!(listener.install(call.id, end.as_fd(), Some(at), false).expect("installs"), at);
-    assert!(!caller.closes_on_exec(at).expect("reads"));
+    assert!(!caller.describe(at).expect("reads").close_on_exec);
     assert!(listener.is_waiting(call.id), "installing alone answers nothing");
     assert_eq!(listener.install(call.id, end.as_fd(), Some(at), true).expect("installs"), at);
     let beyond = listener.install(call.id, end.as_fd(), Some(i32::MAX), true).expect_err("beyond the limit");
@@ -451,11 +451,13 @@ socket.create_connection(('127.0.0.1', 9))
     assert!(listener.is_waiting(after.id));
     assert_eq!(address, [2, 0, 0, 10]);
     // Whoever keeps callers is told that this one is another, or reaches what is the new one's.
-    if caller.lives() {
-        let socket = reached.expect("it is the new program's");
-        let ours = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("reads");
-        let theirs = std::fs::read_link(format!("/proc/{}/fd/{}", after.tid, after.args[0])).expect("reads");
-        assert_eq!(ours, theirs);
+    match reached {
+        Ok(socket) => {
+            let ours = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("reads");
+            let theirs = std::fs::read_link(format!("/proc/{}/fd/{}", after.tid, after.args[0])).expect("reads");
+            assert_eq!(ours, theirs);
+        }
+        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESRCH)),
     }
     listener.answer(after.id, Err(Errno::CONNREFUSED)).expect("answers");
     child.wait().expect("ends");

@@ -261,7 +261,7 @@ pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: Connectio
 fn expected(router: &Router, parker: &Parker, node: usize, connection: &Connection) -> Option<(Door, usize)> {
     let Connection { end: End::There(end), path: Some(path), .. } = connection else { return None };
     let door = router.doors.of(node, connection.server)?;
-    let socket = door.tree.upgrade()?.caller(door.tid).and_then(|caller| caller.descriptor(door.number)).ok()?;
+    let (_, socket) = door.tree.upgrade()?.found(door.tid, door.number).ok()?;
     if socket_cookie(&socket).ok()? != door.cookie {
         return None;
     }

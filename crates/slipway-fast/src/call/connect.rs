@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use slipway_sys::notify::Caller;
+use slipway_sys::notify::{Caller, Descriptor};
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Like, furnish};
@@ -43,9 +44,9 @@ struct Wanted {
 }
 
 pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
-    let socket = call.socket()?;
+    let (caller, socket, address) = call.socket_and_address(1)?;
     let written = call.router.notes.on(&socket)?;
-    let address = Address::read(&call.address(1)?);
+    let address = Address::read(&address);
     if let Written::Note(note) = written {
         return again(call, &socket, note, address);
     }
@@ -59,7 +60,7 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
         Address::Other => return Ok(Answer::GoOn),
     };
     match wanted(call, socket, written, server) {
-        Ok(wanted) => take(call, wanted),
+        Ok(wanted) => take(call, &caller, wanted),
         Err(Some(reason)) => Ok(native(call, server, reason)),
         Err(None) => Ok(Answer::GoOn),
     }
@@ -122,7 +123,7 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     Ok(Wanted { socket, written, nonblocking, ipv6, client, server, at, admission })
 }
 
-fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
+fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answer, Answer> {
     let router = call.router;
     let is_here = wanted.at.host == router.host;
     let is_pair = is_here && wanted.admission.terms.hold(Path::Pair) && !router.places.is_exact(wanted.at.network);
@@ -135,13 +136,12 @@ fn take(call: &Trapped<'_>, wanted: Wanted) -> Result<Answer, Answer> {
     };
     match connected {
         Ok(Verdict::Accepted(ours)) => {
-            let replaced = replace(call, wanted.socket, &ours);
+            let replaced = replace(call, caller, wanted.socket, &ours);
             // Even where that failed half-way, some of the program's numbers may be of it by now.
             router.confirm(&wanted.admission, &ours, path);
             if !replaced? {
-                let caller = call.caller()?;
                 let own = caller.descriptor(call.int(0))?;
-                lock(&call.tree.interrupted).keep(call.call.tid, caller, own, wanted.server, ours);
+                lock(&call.tree.interrupted).keep(call.call.tid, Arc::clone(caller), own, wanted.server, ours);
                 return Ok(Answer::Done);
             }
             router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
@@ -221,25 +221,29 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
 
 /// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal
 /// interrupted the call first.
-fn replace(call: &Trapped<'_>, own: OwnedFd, ours: &OwnedFd) -> Result<bool, Answer> {
-    let inode = rustix::fs::fstat(&own)?.st_ino;
-    let caller = call.caller()?;
-    if !replace_at(call, &caller, call.int(0), ours)? {
+fn replace(call: &Trapped<'_>, caller: &Caller, own: OwnedFd, ours: &OwnedFd) -> Result<bool, Answer> {
+    let Descriptor { close_on_exec, inode } = caller.describe(call.int(0))?;
+    if !replace_at(call, caller, call.int(0), close_on_exec, ours)? {
         return Ok(false);
     }
     // Copies that were made before it was connected. Those of other processes are out of reach.
     if lock(&call.tree.originals).others_have(own)? {
         for number in originals::numbers(call.call.tid, inode)? {
-            replace_at(call, &caller, number, ours)?;
+            replace_at(call, caller, number, caller.describe(number)?.close_on_exec, ours)?;
         }
     }
     Ok(true)
 }
 
-fn replace_at(call: &Trapped<'_>, caller: &Caller, number: i32, ours: &OwnedFd) -> Result<bool, Answer> {
+fn replace_at(
+    call: &Trapped<'_>,
+    caller: &Caller,
+    number: i32,
+    close_on_exec: bool,
+    ours: &OwnedFd,
+) -> Result<bool, Answer> {
     let tid = call.call.tid;
     let entries = lock(&call.tree.epolls).entries(tid, caller, number)?;
-    let close_on_exec = caller.closes_on_exec(number)?;
     match call.tree.listener.install(call.call.id, ours.as_fd(), Some(number), close_on_exec) {
         Ok(_) => {}
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(false),

@@ -1,9 +1,10 @@
 //! What the maker of a call has: its descriptors and its memory.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut, Read as _};
+use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,6 +31,18 @@ pub struct Caller {
     /// Whether the pidfd is the thread's, and not its process's.
     of_thread: bool,
     identity: Option<u64>,
+    /// What `/proc` says of the descriptor that was last asked about, by its number: a program that connects again and again does
+    /// so by the same. Read anew each time; to open it takes as long as three readings.
+    asked: Mutex<Option<(i32, File)>>,
+}
+
+/// What is known of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptor {
+    /// It is closed on exec (`FD_CLOEXEC`, `fcntl(2)`).
+    pub close_on_exec: bool,
+    /// Of its file.
+    pub inode: u64,
 }
 
 impl Caller {
@@ -48,7 +61,7 @@ impl Caller {
             other => (other?, true),
         };
         let identity = identity(&pidfd);
-        Ok(Self { tid, pidfd, of_thread, identity })
+        Ok(Self { tid, pidfd, of_thread, identity, asked: Mutex::default() })
     }
 
     /// Whether it is still the thread of its number, or one that has exec'd a program in its place. Always false before Linux
@@ -71,19 +84,35 @@ impl Caller {
         Ok(pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
     }
 
-    /// Whether a descriptor of its is closed on exec (`FD_CLOEXEC`, `fcntl(2)`).
+    /// Whether it stays the one of its number for as long as that reaches anybody: once it has ended and another thread has been
+    /// given the number, [`descriptor`](Self::descriptor) fails with `ESRCH`. Not before Linux 6.9.
+    #[must_use]
+    pub fn keeps_its_number(&self) -> bool {
+        self.of_thread
+    }
+
+    /// What one of its descriptors is.
     ///
     /// # Errors
     /// `NotFound` where it has none of this number.
-    pub fn closes_on_exec(&self, number: i32) -> io::Result<bool> {
-        // "pos:", a number of 64 bits, "flags:" and its own come first (`seq_show`, `fs/proc/fd.c`).
+    pub fn describe(&self, number: i32) -> io::Result<Descriptor> {
+        // "pos:", "flags:", "mnt_id:" and "ino:", a number each, come first (`seq_show`, `fs/proc/fd.c`).
         let mut info = [0; 128];
-        let length = File::open(format!("/proc/{}/fdinfo/{number}", self.tid))?.read(&mut info)?;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match asked.take() {
+            Some((known, file)) if known == number => file,
+            _ => File::open(format!("/proc/{}/fdinfo/{number}", self.tid))?,
+        };
+        let length = file.read_at(&mut info, 0)?;
+        *asked = Some((number, file));
+        drop(asked);
         let info = String::from_utf8_lossy(&info[..length]);
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
-        let flags = flags.and_then(|flags| i32::from_str_radix(flags, 8).ok());
-        let flags = flags.ok_or_else(|| io::Error::other("a descriptor's /proc entry says nothing of its flags"))?;
-        Ok(flags & libc::O_CLOEXEC != 0)
+        let after = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let flags = after("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
+        let inode = after("ino:").and_then(|inode| inode.parse().ok());
+        let known = flags.zip(inode).map(|(flags, inode)| (flags & libc::O_CLOEXEC != 0, inode));
+        let (close_on_exec, inode) = known.ok_or_else(|| io::Error::other("a descriptor's /proc entry says too little"))?;
+        Ok(Descriptor { close_on_exec, inode })
     }
 
     /// Whether its epoll instance `epoll` waits for the file at its descriptor `number`, added under that number
