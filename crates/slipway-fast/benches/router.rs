@@ -10,6 +10,7 @@ mod nodes;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nodes::{Lab, SERVER};
@@ -17,8 +18,9 @@ use nodes::{Lab, SERVER};
 const ROUNDS: usize = 7;
 const TIME: Duration = Duration::from_millis(700);
 
-/// Its name, what the client does with each connection and how much that is, and what the server does.
-type Measure = (&'static str, fn(TcpStream) -> u64, fn(TcpStream));
+/// Its name, how many clients there are at once and as many threads that accept, what a client does with each connection and how
+/// much that is, and what the server does.
+type Measure = (&'static str, usize, fn(TcpStream) -> u64, fn(TcpStream));
 
 /// How the programs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,16 +39,20 @@ fn main() {
     let wanted = |at: usize, name: &str| asked.get(at).is_none_or(|asked| name.starts_with(asked.as_str()));
     let ways: Vec<Way> = Way::ALL.into_iter().filter(|way| wanted(1, &format!("{way:?}"))).collect();
     let lab = Lab::new();
-    let measures: [Measure; 3] =
-        [("connections/s", one, echo), ("round trips/s", round_trips, echo), ("Gbit/s", stream, swallow)];
+    let measures: [Measure; 4] = [
+        ("connections/s", 1, one, echo),
+        ("eight at once, connections/s", 8, one, echo),
+        ("round trips/s", 1, round_trips, echo),
+        ("Gbit/s", 1, stream, swallow),
+    ];
     println!("| | {} |", ways.iter().map(|way| format!("{way:?}")).collect::<Vec<_>>().join(" | "));
     // A port's old connections are in its way for a minute.
     let mut ports = 1000_u16..;
-    for (name, client, server) in measures.into_iter().filter(|(name, ..)| wanted(0, name)) {
+    for measured in measures.into_iter().filter(|(name, ..)| wanted(0, name)) {
         let mut found = vec![Vec::new(); ways.len()];
         for _ in 0..ROUNDS {
             for (way, found) in ways.iter().zip(&mut found) {
-                found.push(measure(&lab, *way, ports.next().unwrap_or_default(), client, server));
+                found.push(measure(&lab, *way, ports.next().unwrap_or_default(), measured));
             }
         }
         let medians: Vec<f64> = found
@@ -58,7 +64,7 @@ fn main() {
             .collect();
         let cells: Vec<String> =
             medians.iter().map(|median| format!("{median:.1} ({:.2}×)", median / medians[0])).collect();
-        println!("| {name} | {} |", cells.join(" | "));
+        println!("| {} | {} |", measured.0, cells.join(" | "));
     }
 }
 
@@ -66,12 +72,12 @@ impl Way {
     const ALL: [Self; 3] = [Self::Plain, Self::Native, Self::Fast];
 }
 
-fn measure(lab: &Lab, way: Way, port: u16, client: fn(TcpStream) -> u64, server: fn(TcpStream)) -> f64 {
+fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure) -> f64 {
     let to = SocketAddr::new(SERVER.into(), port);
     lab.router.condition(if way == Way::Native { [0].into() } else { [].into() });
     let filtered = way != Way::Plain;
     let listener = lab.runs(1, filtered, move || TcpListener::bind(to).expect("bound")).join().expect("it ran");
-    let accepting = lab.runs(1, filtered, move || {
+    let accept = move |listener: &TcpListener| {
         while let Ok((mut stream, _)) = listener.accept() {
             let mut first = [0];
             if stream.read(&mut first).expect("read") == 0 {
@@ -79,16 +85,26 @@ fn measure(lab: &Lab, way: Way, port: u16, client: fn(TcpStream) -> u64, server:
             }
             server(stream);
         }
+    };
+    let accepting = lab.runs(1, filtered, move || {
+        thread::scope(|scope| (0..clients).for_each(|_| drop(scope.spawn(|| accept(&listener)))));
     });
-    let done = lab.runs(0, filtered, move || {
+    let connect = move || {
         let (started, mut done) = (Instant::now(), 0);
         while started.elapsed() < TIME {
             let mut stream = TcpStream::connect(to).expect("connected");
             stream.write_all(b"x").expect("written");
             done += client(stream);
         }
-        let rate = done as f64 / started.elapsed().as_secs_f64();
-        drop(TcpStream::connect(to).expect("connected"));
+        done as f64 / started.elapsed().as_secs_f64()
+    };
+    let done = lab.runs(0, filtered, move || {
+        let rate = thread::scope(|scope| {
+            let connecting: Vec<_> = (0..clients).map(|_| scope.spawn(connect)).collect();
+            connecting.into_iter().map(|client| client.join().expect("it ran")).sum()
+        });
+        // One for each thread that accepts, which ends it.
+        (0..clients).for_each(|_| drop(TcpStream::connect(to).expect("connected")));
         rate
     });
     let rate = done.join().expect("it ran");

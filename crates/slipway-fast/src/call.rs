@@ -20,7 +20,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-pub(crate) use self::accept::hand_over;
+pub(crate) use self::accept::{Gift, hand_over};
 use crate::address::LONGEST;
 use crate::epolls::Epolls;
 use crate::router::Router;

@@ -325,6 +325,7 @@ mod tests {
     use crate::nodes::{CLIENT, Lab, SERVER};
     use crate::note::Path;
     use crate::pending::End;
+    use crate::router::Announced;
 
     /// A call of the node's waits; nothing else tells of it than that.
     fn await_a_call(router: &Router, node: usize) {
@@ -346,7 +347,7 @@ mod tests {
         await_a_call(&lab.router, 1);
         let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
         let connection = Connection { end: End::Awaited, path: Some(Path::Pair), flow, client, server: far };
-        let knock = lab.router.announce(1, connection).expect("it listens").expect("it is knocked for");
+        let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
         let accepting = lab.client_runs(move || accept(one));
         await_a_call(&lab.router, 0);
         let native = lab.runs(1, false, move || TcpStream::connect(near).expect("connected"));

@@ -18,7 +18,7 @@ use slipway_sys::notify::Listener;
 
 pub(crate) use self::admit::Admission;
 use self::announce::More;
-pub(crate) use self::announce::Unheard;
+pub(crate) use self::announce::{Announced, Unheard};
 use crate::call::Trapped;
 use crate::counts::Counts;
 use crate::defaults::Defaults;

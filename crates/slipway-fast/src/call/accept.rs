@@ -10,6 +10,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_acceptconn, socket_cookie, socket_reuseport, socket_timeout};
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Like, furnish};
@@ -20,8 +21,9 @@ use crate::note::{Note, Path, Role, Written};
 use crate::park::{Kept, Offered, Parker};
 use crate::pending::{Connection, End};
 use crate::personality::Options;
-use crate::router::Router;
+use crate::router::{Announced, Router};
 use crate::sync::lock;
+use crate::tree::Tree;
 
 const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
 pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
@@ -227,31 +229,44 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
     Ok(listening[0].revents().contains(PollFlags::IN))
 }
 
-/// Gives a connection to a call that waits for one, or keeps it for the next that will, where it is certain that the kernel would
-/// give it to the same listener.
+/// A connection for a call that waits for it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Gift {
+    tree: Arc<Tree>,
+    call: Call,
+    kept: Kept,
+}
+
+/// Finds a call that waits for a connection, or keeps it for the next that will, where it is certain that the kernel would give it
+/// to the same listener.
 ///
 /// # Errors
 /// Gives the connection back where somebody has to knock for it.
-pub(crate) fn hand_over(router: &Arc<Router>, node: usize, connection: Connection) -> Result<(), Connection> {
+pub(crate) fn hand_over(router: &Router, node: usize, connection: Connection) -> Result<Option<Gift>, Connection> {
     let Some(parker) = router.parker(node) else { return Err(connection) };
     let Some((door, room)) = expected(router, &parker, node, &connection) else { return Err(connection) };
-    let mut kept = Kept::new(node, door.ipv6, connection);
-    loop {
-        match parker.offer(door.cookie, kept, room) {
-            Offered::Kept => return Ok(()),
-            Offered::Full(kept) => return Err(kept.connection),
-            Offered::For(tree, call, connection) => {
-                kept = connection;
-                let call = Trapped { router, tree: &tree, call };
-                let End::There(end) = &kept.connection.end else { return Err(kept.connection) };
-                let (answer, given) = match give(&call, end, shown(kept.connection.client, door.ipv6)) {
-                    Ok(answer) => (answer, true),
-                    Err(NotGiven(answer)) => (answer, false),
-                };
-                call.answer(&answer);
-                if given {
-                    return Ok(());
-                }
+    match parker.offer(door.cookie, Kept::new(node, door.ipv6, connection), room) {
+        Offered::Kept => Ok(None),
+        Offered::Full(kept) => Err(kept.connection),
+        Offered::For(tree, call, kept) => Ok(Some(Gift { tree, call, kept })),
+    }
+}
+
+impl Gift {
+    /// Gives it. Where its call is gone, it is announced anew; where nobody hears of it any more, its client sees it end.
+    pub(crate) fn give(self, router: &Arc<Router>) {
+        let mut gift = self;
+        loop {
+            let Self { tree, call, kept: Kept { node, ipv6, connection, .. } } = gift;
+            let call = Trapped { router, tree: &tree, call };
+            let End::There(end) = &connection.end else { return };
+            let given = give(&call, end, shown(connection.client, ipv6));
+            let (Ok(answer) | Err(NotGiven(answer))) = &given;
+            call.answer(answer);
+            match given.map_err(|_| router.announce(node, connection)) {
+                Err(Ok(Announced::For(again))) => gift = again,
+                _ => return,
             }
         }
     }

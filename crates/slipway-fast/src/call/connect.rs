@@ -11,7 +11,7 @@ use slipway_sys::notify::{Caller, Descriptor};
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Like, furnish};
-use super::{Answer, Trapped};
+use super::{Answer, Gift, Trapped};
 use crate::address::{Address, canonical, shown};
 use crate::limits::Member;
 use crate::loopback;
@@ -22,7 +22,7 @@ use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::places::Place;
 use crate::reason::Reason;
-use crate::router::{Admission, Unheard};
+use crate::router::{Admission, Announced, Unheard};
 use crate::sync::lock;
 use crate::unix;
 
@@ -130,54 +130,73 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
     let path = if is_pair { Path::Pair } else { Path::Tcp };
     let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
     let connected = match kept {
-        Some(ours) => Ok(Verdict::Accepted(ours)),
+        Some(ours) => Ok((Verdict::Accepted(ours), None)),
         None if is_here => beside(call, &wanted, path),
-        None => beyond(call, &wanted),
+        None => beyond(call, &wanted).map(|verdict| (verdict, None)),
     };
-    match connected {
-        Ok(Verdict::Accepted(ours)) => {
-            let replaced = replace(call, caller, wanted.socket, &ours);
-            // Even where that failed half-way, some of the program's numbers may be of it by now.
-            router.confirm(&wanted.admission, &ours, path);
-            if !replaced? {
-                let own = caller.descriptor(call.int(0))?;
-                lock(&call.tree.interrupted).keep(call.call.tid, Arc::clone(caller), own, wanted.server, ours);
-                return Ok(Answer::Done);
-            }
-            router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
-            if wanted.nonblocking {
-                return Ok(Answer::Result(Err(Errno::INPROGRESS)));
-            }
-            // One that a signal interrupts now calls again, and has not been told.
-            if call.tree.listener.answer(call.call.id, Ok(0)).is_err()
-                && let Some(note) = router.notes.of(&ours)?
-            {
-                router.notes.put(&ours, &Note { told: false, ..note })?;
-            }
+    let Ok((verdict, gift)) = connected else {
+        // No descriptor, no memory: the program's own socket is there already.
+        return Ok(native(call, wanted.server, Reason::Exhausted));
+    };
+    match verdict {
+        Verdict::Accepted(ours) => {
+            let answer = hand_out(call, caller, wanted, ours, path).unwrap_or_else(|answer| answer);
+            let Some(gift) = gift else { return Ok(answer) };
+            // The server is woken when its client has what it writes to.
+            call.answer(&answer);
+            gift.give(router);
             Ok(Answer::Done)
         }
         // The container network would drop what asks for it, and say nothing.
-        Ok(Verdict::Refused) if !wanted.admission.terms.is_free() => {
+        Verdict::Refused if !wanted.admission.terms.is_free() => {
             router.counts.refused();
             Err(Errno::CONNREFUSED.into())
         }
         // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
-        Ok(Verdict::Refused) => {
+        Verdict::Refused => {
             router.counts.refused();
             Ok(Answer::GoOn)
         }
-        Ok(Verdict::Native(reason)) => Ok(native(call, wanted.server, reason)),
-        // No descriptor, no memory: the program's own socket is there already.
-        Err(_) => Ok(native(call, wanted.server, Reason::Exhausted)),
+        Verdict::Native(reason) => Ok(native(call, wanted.server, reason)),
     }
 }
 
-/// A server on this host: both ends are made here, and its own is announced.
-fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<Verdict> {
+/// Gives the client its end.
+fn hand_out(
+    call: &Trapped<'_>,
+    caller: &Arc<Caller>,
+    wanted: Wanted,
+    ours: OwnedFd,
+    path: Path,
+) -> Result<Answer, Answer> {
+    let router = call.router;
+    let replaced = replace(call, caller, wanted.socket, &ours);
+    // Even where that failed half-way, some of the program's numbers may be of it by now.
+    router.confirm(&wanted.admission, &ours, path);
+    if !replaced? {
+        let own = caller.descriptor(call.int(0))?;
+        lock(&call.tree.interrupted).keep(call.call.tid, Arc::clone(caller), own, wanted.server, ours);
+        return Ok(Answer::Done);
+    }
+    router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
+    if wanted.nonblocking {
+        return Ok(Answer::Result(Err(Errno::INPROGRESS)));
+    }
+    // One that a signal interrupts now calls again, and has not been told.
+    if call.tree.listener.answer(call.call.id, Ok(0)).is_err()
+        && let Some(note) = router.notes.of(&ours)?
+    {
+        router.notes.put(&ours, &Note { told: false, ..note })?;
+    }
+    Ok(Answer::Done)
+}
+
+/// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.
+fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Verdict, Option<Gift>)> {
     let router = call.router;
     let [client, server] = [wanted.client, wanted.server];
     let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
-    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok(Verdict::Refused) };
+    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok((Verdict::Refused, None)) };
     let flow = router.next_flow();
     let (ours, end) = match path {
         Path::Pair => unix::pair()?,
@@ -188,10 +207,11 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<Verdict
     equip(call, wanted, &ours, path, flow)?;
     let connection = Connection { end: End::There(end), path: Some(path), flow, client, server };
     Ok(match router.announce(wanted.at.node, connection) {
-        Ok(_) => Verdict::Accepted(ours),
-        Err(Unheard::Refused) => Verdict::Refused,
-        Err(Unheard::Full) => Verdict::Native(Reason::Backlog),
-        Err(Unheard::Failed) => Verdict::Native(Reason::Exhausted),
+        Ok(Announced::For(gift)) => (Verdict::Accepted(ours), Some(gift)),
+        Ok(Announced::Kept | Announced::Knocked(_)) => (Verdict::Accepted(ours), None),
+        Err(Unheard::Refused) => (Verdict::Refused, None),
+        Err(Unheard::Full) => (Verdict::Native(Reason::Backlog), None),
+        Err(Unheard::Failed) => (Verdict::Native(Reason::Exhausted), None),
     })
 }
 

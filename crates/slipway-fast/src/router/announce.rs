@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::Router;
 use crate::address::canonical;
-use crate::call::hand_over;
+use crate::call::{Gift, hand_over};
 use crate::knock::Knocker;
 use crate::note::Path;
 use crate::pending::{Connection, End, Pending};
@@ -40,6 +40,18 @@ impl From<Errno> for Unheard {
     }
 }
 
+/// How a server hears of a connection.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Announced {
+    /// A call of its waits, and is still to be given it.
+    For(Gift),
+    /// It comes for it by itself.
+    Kept,
+    /// By a knock from this address.
+    Knocked(SocketAddr),
+}
+
 /// Asks for more sockets to knock with.
 pub(super) struct More(pub(super) Box<dyn Fn(usize) + Send + Sync>);
 
@@ -56,18 +68,14 @@ impl Router {
         lock(&self.asked_for).remove(&node);
     }
 
-    /// Tells a server of a connection: gives it to a call that waits for one, or will, or knocks. It may be accepted before this
-    /// returns. Where the knock comes from, where there is one.
-    pub(crate) fn announce(
-        self: &Arc<Self>,
-        node: usize,
-        connection: Connection,
-    ) -> Result<Option<SocketAddr>, Unheard> {
+    /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
+    pub(crate) fn announce(&self, node: usize, connection: Connection) -> Result<Announced, Unheard> {
         match hand_over(self, node, connection) {
-            Ok(()) => Ok(None),
+            Ok(Some(gift)) => Ok(Announced::For(gift)),
+            Ok(None) => Ok(Announced::Kept),
             Err(connection) => {
                 let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
-                self.knock(node, connection, knocker).map(Some).map_err(|(unheard, _)| unheard)
+                self.knock(node, connection, knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
             }
         }
     }
@@ -171,7 +179,9 @@ impl Router {
         let [client, server] = [client, server].map(canonical);
         let connection = Connection { end: End::There(end), path, flow: self.next_flow(), client, server };
         // Where the queue is full meanwhile, its peer sees it end.
-        let _ = self.announce(node, connection);
+        if let Ok(Announced::For(gift)) = self.announce(node, connection) {
+            gift.give(self);
+        }
     }
 
     /// Takes a connection back; `None` where it has been accepted.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::{Router, Unheard};
+use super::{Announced, Router, Unheard};
 use crate::channel::{Asked, Open, Refusal};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, REMOTE, Role};
@@ -53,11 +53,11 @@ impl Router {
         let connection =
             Connection { end: End::Awaited, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
         match self.announce(at.node, connection) {
-            // One without an end is knocked for.
-            Ok(from) => Ok((at.node, from.ok_or(Refusal::Resources)?, turn, member)),
+            Ok(Announced::Knocked(from)) => Ok((at.node, from, turn, member)),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
-            Err(Unheard::Failed) => Err(Refusal::Resources),
+            // One without an end is knocked for.
+            Ok(Announced::For(_) | Announced::Kept) | Err(Unheard::Failed) => Err(Refusal::Resources),
         }
     }
 }

@@ -20,10 +20,10 @@ use crate::process::status;
 /// program, maybe a privileged one, take over its leader's. So [`super::Listener::is_waiting`] is asked after each of these
 /// and before what they gave is believed: a call that waits still has waited all the time, and its thread's number was no other's.
 ///
-/// It may be kept for the calls that its thread makes later, as long as it [`lives`](Self::lives). A pidfd is of a number that is
-/// given out (`struct pid`), and ends with it; while it lives nobody else has that number. A thread that takes the number over
-/// by `exec` keeps it alive, and is then the caller: it is the new one's descriptors that are reached. Its memory is another's
-/// than before, which is why nothing here keeps hold of memory; [`Memory`] is opened for one call.
+/// It may be kept for the calls that its thread makes later, where it [keeps its number](Self::keeps_its_number). A pidfd is of a
+/// number that is given out (`struct pid`), and reaches nobody once that has ended; until then nobody else has the number. A
+/// thread that takes it over by `exec` keeps it alive, and is then the caller: it is the new one's descriptors that are reached.
+/// Its memory is another's than before, which is why nothing here keeps hold of memory; [`Memory`] is opened for one call.
 #[derive(Debug)]
 pub struct Caller {
     tid: i32,
@@ -111,7 +111,8 @@ impl Caller {
         let flags = after("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
         let inode = after("ino:").and_then(|inode| inode.parse().ok());
         let known = flags.zip(inode).map(|(flags, inode)| (flags & libc::O_CLOEXEC != 0, inode));
-        let (close_on_exec, inode) = known.ok_or_else(|| io::Error::other("a descriptor's /proc entry says too little"))?;
+        let (close_on_exec, inode) =
+            known.ok_or_else(|| io::Error::other("a descriptor's /proc entry says too little"))?;
         Ok(Descriptor { close_on_exec, inode })
     }
 
