@@ -60,7 +60,8 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
             if own == Written::Nothing {
                 call.router.notes.mark_changed(&socket)?;
             }
-            if name == DEFERS {
+            // Some take it back first thing; what is not read here is seen at the first `accept`.
+            if name == DEFERS && call.read(3, 4).is_ok_and(|seconds| seconds != [0; 4]) {
                 call.tree.parker.defer();
             }
             return Ok(Answer::GoOn);
