@@ -8,6 +8,7 @@
 mod accept;
 mod connect;
 mod furnish;
+mod give;
 mod interfaces;
 mod listen;
 mod names;
@@ -20,7 +21,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-pub(crate) use self::accept::{Gift, hand_over};
+pub(crate) use self::accept::{Accepted, Gift, hand_over};
+pub(crate) use self::give::finish;
 use crate::address::LONGEST;
 use crate::epolls::Epolls;
 use crate::router::Router;

@@ -72,7 +72,8 @@ fn restricted(own: u32) -> Vec<Permit> {
     let ints = |values: &[i32]| values.iter().copied().map(int).collect::<Vec<_>>();
     let thread = int(libc::CLONE_THREAD | libc::CLONE_VM);
     let domains = ints(&[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
-    let flags = ints(&[libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL]);
+    let flags =
+        ints(&[libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_GET_SEALS]);
     vec![
         // No memory becomes code.
         Permit::only(libc::SYS_mmap, 2, int(libc::PROT_EXEC), &[0]),

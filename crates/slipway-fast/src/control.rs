@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
+use crate::ledger::Left;
 
 /// What an anchor orders.
 #[derive(Debug)]
@@ -21,10 +22,19 @@ pub enum Order<F = OwnedFd> {
     Listener {
         /// Index of the node in the lab.
         node: usize,
+        /// The number of this tree of programs, for every router the same.
+        tree: u64,
         /// The PID namespace that its programs are in, by its inode.
         namespace: u64,
         /// Of the filter that they run under.
         listener: F,
+    },
+    /// A connection that the router before this one had in hand.
+    Left {
+        /// What it is.
+        left: Left,
+        /// The server's end, and who knocks for it, if somebody does.
+        sockets: Vec<F>,
     },
     /// TCP sockets made in the node's network namespace, to knock at its listeners with.
     Knockers {
@@ -69,6 +79,11 @@ pub enum Order<F = OwnedFd> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
+    /// A process keeps its descriptors open, whatever becomes of it.
+    Kept {
+        /// The process's number.
+        by: i32,
+    },
     /// It runs, and is confined.
     Ready,
     /// It ends, for this reason.
@@ -114,7 +129,8 @@ impl From<Malformed> for io::Error {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Words {
-    Listener { node: usize, namespace: u64 },
+    Listener { node: usize, tree: u64, namespace: u64 },
+    Left(Left),
     Knockers { node: usize },
     Conditions { nodes: Vec<usize> },
     Policy { text: String, more: bool },
@@ -132,10 +148,11 @@ impl Order {
     pub fn read(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Result<Self, Malformed> {
         let count = descriptors.len();
         let order = match serde_json::from_slice(bytes)? {
-            Words::Listener { node, namespace } => {
+            Words::Listener { node, tree, namespace } => {
                 let listener = descriptors.pop().ok_or(Malformed::Descriptors(0))?;
-                Self::Listener { node, namespace, listener }
+                Self::Listener { node, tree, namespace, listener }
             }
+            Words::Left(left) => Self::Left { left, sockets: std::mem::take(&mut descriptors) },
             Words::Knockers { node } => Self::Knockers { node, sockets: std::mem::take(&mut descriptors) },
             Words::Conditions { nodes } => Self::Conditions { nodes },
             Words::Policy { text, more } => Self::Policy { text, more },
@@ -151,7 +168,10 @@ impl Order {
 impl<F: AsFd> Order<F> {
     fn words(&self) -> Words {
         match self {
-            Self::Listener { node, namespace, .. } => Words::Listener { node: *node, namespace: *namespace },
+            Self::Listener { node, tree, namespace, .. } => {
+                Words::Listener { node: *node, tree: *tree, namespace: *namespace }
+            }
+            Self::Left { left, .. } => Words::Left(*left),
             Self::Knockers { node, .. } => Words::Knockers { node: *node },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
             Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
@@ -165,7 +185,7 @@ impl<F: AsFd> Order<F> {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Self::Listener { listener, .. } => vec![listener.as_fd()],
-            Self::Knockers { sockets, .. } => sockets.iter().map(AsFd::as_fd).collect(),
+            Self::Left { sockets, .. } | Self::Knockers { sockets, .. } => sockets.iter().map(AsFd::as_fd).collect(),
             _ => Vec::new(),
         }
     }
@@ -187,6 +207,7 @@ mod tests {
 
     use super::wire::MOST;
     use super::*;
+    use crate::ledger::Given;
 
     fn null() -> OwnedFd {
         std::fs::File::open("/dev/null").expect("there").into()
@@ -196,12 +217,17 @@ mod tests {
     fn orders_arrive_with_their_descriptors() {
         let (anchor, router) = pair().expect("a pair");
         let null = null();
-        anchor.order(&Order::Listener { node: 7, namespace: 8, listener: null.as_fd() }).expect("sent");
+        anchor.order(&Order::Listener { node: 7, tree: 9, namespace: 8, listener: null.as_fd() }).expect("sent");
         anchor.order(&Order::Knockers { node: 7, sockets: vec![null.as_fd(); MOST] }).expect("sent");
+        let [client, server] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
+        let given = Some(Given { tree: 1, call: u64::MAX, tid: 2, told: true });
+        let in_hand = Left { node: 7, path: None, flow: u64::MAX, client, server, given };
+        anchor.order(&Order::Left { left: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
-        assert!(matches!(hear(), Order::Listener { node: 7, namespace: 8, .. }));
+        assert!(matches!(hear(), Order::Listener { node: 7, tree: 9, namespace: 8, .. }));
         assert!(matches!(hear(), Order::Knockers { node: 7, sockets } if sockets.len() == MOST));
+        assert!(matches!(hear(), Order::Left { left, sockets } if left == in_hand && sockets.len() == 2));
         assert!(matches!(hear(), Order::Conditions { nodes } if nodes.len() == 10_000));
         drop(anchor);
         assert!(router.hear().expect("heard").is_none());
@@ -226,8 +252,8 @@ mod tests {
     #[test]
     fn a_listener_needs_a_descriptor_and_others_take_none() {
         let read = |text: &str, count: usize| Order::read(text.as_bytes(), (0..count).map(|_| null()).collect());
-        assert!(matches!(read(r#"{"listener":{"node":1,"namespace":2}}"#, 0), Err(Malformed::Descriptors(0))));
-        assert!(matches!(read(r#"{"listener":{"node":1,"namespace":2}}"#, 2), Err(Malformed::Descriptors(2))));
+        assert!(matches!(read(r#"{"listener":{"node":1,"tree":3,"namespace":2}}"#, 0), Err(Malformed::Descriptors(0))));
+        assert!(matches!(read(r#"{"listener":{"node":1,"tree":3,"namespace":2}}"#, 2), Err(Malformed::Descriptors(2))));
         assert!(matches!(read(r#""status""#, 1), Err(Malformed::Descriptors(1))));
         assert!(read(r#"{"listener":{"node":-1,"namespace":2}}"#, 1).is_err());
     }

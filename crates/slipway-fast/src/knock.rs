@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
@@ -51,6 +52,20 @@ impl Knocker {
             }
         }
         Err(Errno::ADDRINUSE.into())
+    }
+
+    /// One that another router had, where its knock is still to be accepted.
+    ///
+    /// # Errors
+    /// `ENOTCONN` where it does not knock, or was accepted.
+    pub fn still_knocking(socket: OwnedFd) -> io::Result<Self> {
+        let mut knock = [PollFd::new(&socket, PollFlags::RDHUP)];
+        // Its other end was closed with the router that had accepted it.
+        if poll(&mut knock, Some(&Timespec::default()))? > 0 {
+            return Err(Errno::NOTCONN.into());
+        }
+        let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok(Self { socket, address })
     }
 
     /// Knocks at a listener of the node.

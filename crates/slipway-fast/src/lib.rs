@@ -28,6 +28,7 @@ pub mod filter;
 pub mod flows;
 pub mod interrupted;
 pub mod knock;
+pub mod ledger;
 mod limits;
 mod loopback;
 pub mod note;

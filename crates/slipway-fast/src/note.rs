@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::SocketStorage;
 
 use crate::personality::Options;
@@ -24,7 +24,7 @@ const CHANGED: u8 = 2;
 pub(crate) const REMOTE: u64 = 1 << 62;
 
 /// What data passes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Path {
     /// A pair of `unix(7)` sockets.

@@ -203,16 +203,20 @@ impl Parker {
         self.defers.store(true, Ordering::Relaxed);
     }
 
-    /// Where some listeners defer, tells the router when the client of a connection has said something, or has ended; `end` is the
-    /// server's.
+    /// Where some listeners defer, does as [`await_words`](Self::await_words).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mind_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
+        if self.defers.load(Ordering::Relaxed) { self.await_words(end, flow) } else { Ok(()) }
+    }
+
+    /// Tells the router when the client of a connection has said something, or has ended; `end` is the server's.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn mind_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
-        if self.defers.load(Ordering::Relaxed) {
-            self.watch(end, KNOCK | WORD | flow, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)?;
-        }
-        Ok(())
+    pub fn await_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
+        self.watch(end, KNOCK | WORD | flow, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// No longer.
@@ -324,7 +328,7 @@ mod tests {
     use super::*;
     use crate::nodes::{CLIENT, Lab, SERVER};
     use crate::note::Path;
-    use crate::pending::End;
+    use crate::pending::{End, Pending};
     use crate::router::Announced;
 
     /// A call of the node's waits; nothing else tells of it than that.
@@ -346,7 +350,8 @@ mod tests {
         let held_up = lab.server_runs(move || accept(other));
         await_a_call(&lab.router, 1);
         let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
-        let connection = Connection { end: End::Awaited, path: Some(Path::Pair), flow, client, server: far };
+        let (entry, path, number) = (None, Some(Path::Pair), None);
+        let connection = Connection { entry, end: End::Awaited, path, flow, client, server: far, number };
         let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
         let accepting = lab.client_runs(move || accept(one));
         await_a_call(&lab.router, 0);
@@ -354,7 +359,7 @@ mod tests {
         assert_eq!(accepting.join().expect("it ran").ip(), SERVER);
         drop(native);
         let (end, _) = UnixStream::pair().expect("a pair");
-        let came = |connection: &mut Connection| connection.end = End::There(end.into());
+        let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
         lab.router.pending.with(1, knock, flow, came);
         assert_eq!(held_up.join().expect("it ran"), client);
     }

@@ -6,12 +6,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::knock::Knocker;
+use crate::ledger::Entry;
 use crate::note::Path;
 use crate::sync::{lock, whole};
 
 /// A connection on its way to a server's program.
 #[derive(Debug)]
 pub struct Connection {
+    /// What is written of it for the next router. (Before the end: what is written is about what is open.)
+    pub entry: Option<Entry>,
     /// The server's end.
     pub end: End,
     /// What it is; `None` for a connection of the container network that its program had no descriptor for.
@@ -22,6 +25,8 @@ pub struct Connection {
     pub client: SocketAddr,
     /// What it asked for.
     pub server: SocketAddr,
+    /// By which its program has it already, where a call was interrupted before it was told so.
+    pub number: Option<i32>,
 }
 
 /// A connection that is announced by a knock.
@@ -33,6 +38,15 @@ pub struct Pending {
     pub since: u64,
     /// Who knocks for it.
     pub knocker: Arc<Knocker>,
+}
+
+impl Pending {
+    /// It is announced no more. Who knocked for it is free for others.
+    #[must_use]
+    pub fn heard(self) -> (Connection, Arc<Knocker>) {
+        self.connection.entry.iter().for_each(|entry| entry.knocked(None));
+        (self.connection, self.knocker)
+    }
 }
 
 /// The server's end of a connection that waits.
@@ -67,10 +81,10 @@ impl AllPending {
     ///
     /// # Errors
     /// Gives it back where there is no room.
-    pub fn add(&self, node: usize, pending: Pending) -> Result<(), Pending> {
+    pub fn add(&self, node: usize, pending: Pending) -> Result<(), Connection> {
         let mut all = lock(&self.all);
         if all.len() >= self.most {
-            return Err(pending);
+            return Err(pending.heard().0);
         }
         all.insert((node, pending.knocker.address), pending);
         Ok(())
@@ -87,16 +101,9 @@ impl AllPending {
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
-    pub fn with<T>(
-        &self,
-        node: usize,
-        from: SocketAddr,
-        flow: u64,
-        act: impl FnOnce(&mut Connection) -> T,
-    ) -> Option<T> {
+    pub fn with<T>(&self, node: usize, from: SocketAddr, flow: u64, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
         let mut all = lock(&self.all);
-        let connection = all.get_mut(&(node, from)).map(|pending| &mut pending.connection);
-        let done = connection.filter(|connection| connection.flow == flow).map(act);
+        let done = all.get_mut(&(node, from)).filter(|pending| pending.connection.flow == flow).map(act);
         drop(all);
         self.changed.notify_all();
         done

@@ -9,6 +9,7 @@ mod announce;
 mod asked;
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{io, thread};
@@ -19,17 +20,18 @@ use slipway_sys::notify::Listener;
 pub(crate) use self::admit::Admission;
 use self::announce::More;
 pub(crate) use self::announce::{Announced, Unheard};
-use crate::call::Trapped;
+use crate::call::{Trapped, finish};
 use crate::counts::Counts;
 use crate::defaults::Defaults;
 use crate::doors::Doors;
 use crate::epolls::Registrar;
 use crate::knock::Knockers;
+use crate::ledger::{Given, Ledger};
 use crate::limits::Limits;
 use crate::note::Notes;
 use crate::park::Parker;
 use crate::peers::Peers;
-use crate::pending::AllPending;
+use crate::pending::{AllPending, Connection};
 use crate::places::Places;
 use crate::policy::Policy;
 use crate::sync::lock;
@@ -63,6 +65,10 @@ pub struct Router {
     pub(crate) doors: Doors,
     /// The other hosts.
     pub(crate) peers: Peers,
+    /// What is in hand, for the next router.
+    pub(crate) ledger: Arc<Ledger>,
+    /// What the router before this one was giving to calls.
+    left: Mutex<Vec<(Given, Connection)>>,
     pub(crate) limits: Limits,
     policy: Mutex<Arc<Policy>>,
     more: More,
@@ -84,16 +90,18 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out.
+    /// A router with no programs, whose helper threads run. `ledger` is the file of one ([`crate::ledger`]); `more` is called with a
+    /// node whose knockers are all out.
     ///
     /// # Errors
-    /// When the kernel has no threads or epoll instances left.
+    /// When the kernel has no threads or epoll instances left, or the file is another.
     pub fn start(
         host: usize,
         places: Places,
         policy: Policy,
         notes: Notes,
         peers: Peers,
+        ledger: &OwnedFd,
         more: impl Fn(usize) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         // Anywhere, so that numbers differ from those that a router before this one gave to connections that live.
@@ -101,11 +109,14 @@ impl Router {
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
         // The three highest bits are marks: of what another host asked for (`note::REMOTE`), and the parkers' own.
         let first_flow = u64::from_ne_bytes(begin) >> 3;
+        let ledger = Ledger::open(ledger)?;
         let router = Arc::new(Self {
             host,
             places,
             notes,
             peers,
+            ledger,
+            left: Mutex::default(),
             limits: Limits::default(),
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
@@ -130,15 +141,17 @@ impl Router {
         Ok(router)
     }
 
-    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended.
+    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with what another router
+    /// was giving to them; `number` is the tree's, for all routers the same.
     ///
     /// # Errors
     /// When the kernel has no threads or descriptors left.
-    pub fn serve(self: &Arc<Self>, node: usize, listener: Listener) -> io::Result<()> {
+    pub fn serve(self: &Arc<Self>, node: usize, number: u64, listener: Listener) -> io::Result<()> {
         let router = Arc::clone(self);
-        let tree = Arc::new(Tree::new(node, listener, self.park_for(node)?)?);
+        let tree = Arc::new(Tree::new(node, number, listener, self.park_for(node)?)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
+        finish(&router, &tree, self.left_of(number));
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
             loop {

@@ -32,7 +32,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, policy, control } = setup;
+    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, ledger, policy, control } = setup;
     let control = Arc::new(control);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
     let asking = Arc::clone(&control);
@@ -40,7 +40,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         // An anchor that is gone ends the router soon.
         let _ = asking.report(&Report::MoreKnockers { node });
     };
-    let router = Router::start(host, places, policy, Notes::new(notes), Peers::new(pool), more)?;
+    let router = Router::start(host, places, policy, Notes::new(notes), Peers::new(pool), &ledger, more)?;
     let _acceptor = match accepts_at {
         None => None,
         Some(at) => {
@@ -60,9 +60,15 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
 /// `rules` is what has come of a policy so far.
 fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut String) -> io::Result<()> {
     match order {
-        Order::Listener { node, namespace, listener } => {
+        Order::Listener { node, tree, namespace, listener } => {
             router.lives_in(node, namespace);
-            router.serve(node, Listener::from(listener))?;
+            router.serve(node, tree, Listener::from(listener))?;
+        }
+        Order::Left { left, sockets } => {
+            let mut sockets = sockets.into_iter();
+            if let Some(end) = sockets.next() {
+                router.take_up(left, end, sockets.next())?;
+            }
         }
         Order::Knockers { node, sockets } => {
             for socket in sockets {

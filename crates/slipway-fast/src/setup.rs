@@ -1,6 +1,7 @@
 //! What a router is begun with. Everything else comes over its [control](crate::control) connection.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use slipway_sys::bpf::SocketStorage;
 
@@ -31,6 +32,8 @@ pub struct RouterSetup {
     pub accepts_at: Option<SocketAddr>,
     /// The other hosts of the lab, and where their routers accept.
     pub peers: Vec<(u32, SocketAddr)>,
+    /// Where it writes what it has in hand ([`crate::ledger`]). It outlives it.
+    pub ledger: OwnedFd,
     /// Who may talk to whom.
     pub policy: Policy,
     /// Its connection to the anchor.

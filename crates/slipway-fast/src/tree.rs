@@ -22,6 +22,8 @@ const REMEMBERED: usize = 64;
 pub struct Tree {
     /// The node.
     pub node: usize,
+    /// Its own number, which every router knows it by.
+    pub number: u64,
     /// Where their calls come from, and are answered.
     pub listener: Listener,
     /// Where their calls wait, with those of all programs of the node.
@@ -40,10 +42,10 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new(node: usize, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
+    pub fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
         let (epolls, interrupted, callers) = Default::default();
-        Ok(Self { node, listener, parker, epolls, interrupted, originals, callers })
+        Ok(Self { node, number, listener, parker, epolls, interrupted, originals, callers })
     }
 
     /// The thread of this number, and a copy of one of its descriptors.

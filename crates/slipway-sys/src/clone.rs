@@ -78,7 +78,7 @@ pub fn clone(proof: SingleThread, flags: CloneFlags) -> io::Result<Cloned> {
 /// # Errors
 /// As [`clone`]; `EACCES` where the caller may not move processes into the group.
 #[allow(unsafe_code)]
-pub fn clone_into(_proof: SingleThread, flags: CloneFlags, group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+pub fn clone_into(proof: SingleThread, flags: CloneFlags, group: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     let namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWNET
@@ -101,21 +101,40 @@ pub fn clone_into(_proof: SingleThread, flags: CloneFlags, group: Option<Borrowe
         cgroup,
         ..CloneArgs::default()
     };
+    match clone3(proof, &args)? {
+        None => Ok(Cloned::Child),
+        Some(pid) => {
+            // SAFETY: on success the kernel stored a new descriptor that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Cloned::Parent { pid, pidfd })
+        }
+    }
+}
+
+/// Clones this process as a sibling (`CLONE_PARENT`), which has its table of descriptors in common with it (`CLONE_FILES`) and
+/// nothing else: what is open stays open until both have ended. Gives the sibling's number, and `None` to the sibling, which must
+/// open and close nothing: it would open or close it for both.
+///
+/// # Errors
+/// As `clone3(2)`; `EINVAL` in the first process of a PID namespace.
+pub fn clone_beside(proof: SingleThread) -> io::Result<Option<Pid>> {
+    let flags = CloneFlags::CLONE_PARENT | CloneFlags::CLONE_FILES;
+    // Its parent is sent the signal that this process's is.
+    clone3(proof, &CloneArgs { flags: u64::from(flags.bits().cast_unsigned()), ..CloneArgs::default() })
+}
+
+/// `None` in the child.
+#[allow(unsafe_code)]
+fn clone3(_proof: SingleThread, args: &CloneArgs) -> io::Result<Option<Pid>> {
     // SAFETY: `args` is a valid clone_args of the size given and outlives the call; without CLONE_VM the child has its
     // own copy of the address space, so no memory is shared with the parent; one thread exists (`_proof`), so no lock is
     // left held by a thread that the child lacks.
-    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
-    match result {
+    match unsafe { libc::syscall(libc::SYS_clone3, &raw const *args, size_of::<CloneArgs>()) } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Cloned::Child),
+        0 => Ok(None),
         pid => {
-            // SAFETY: on success the kernel stored a new descriptor that nobody else owns.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            let pid = i32::try_from(pid)
-                .ok()
-                .and_then(Pid::from_raw)
-                .ok_or_else(|| io::Error::other("clone3 gave an impossible pid"))?;
-            Ok(Cloned::Parent { pid, pidfd })
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            pid.map(Some).ok_or_else(|| io::Error::other("clone3 gave an impossible pid"))
         }
     }
 }

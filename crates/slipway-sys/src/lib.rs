@@ -17,6 +17,7 @@ pub mod process;
 pub mod pty;
 pub mod sched;
 pub mod seccomp;
+pub mod shared;
 pub mod signals;
 pub mod sock_diag;
 pub mod sockopt;

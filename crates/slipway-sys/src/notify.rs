@@ -116,7 +116,9 @@ impl Listener {
     }
 
     /// Gives the caller a copy of `file`: at descriptor number `at`, in place of whatever is there, or at the lowest free one. The
-    /// call waits on. The number is given back.
+    /// call waits on. The number is given back. A caller that is interrupted before it is answered has the descriptor, and does not
+    /// know of it. (The kernel could give and answer in one step, `SECCOMP_ADDFD_FLAG_SEND`. It then counts the call as answered,
+    /// with 0, before the caller has taken the descriptor, and a supervisor that is killed meanwhile leaves it at that.)
     ///
     /// # Errors
     /// `ENOENT` where the caller is gone, `EMFILE` where it has no descriptor left, `EBADF` for a number beyond its limit.
@@ -126,14 +128,6 @@ impl Listener {
             None => (0, 0),
         };
         ioctl::add_descriptor(self.as_fd(), id, file, at, flags, close_on_exec)
-    }
-
-    /// Gives the caller a copy of `file` at the lowest free number and ends the call with that number, both or neither.
-    ///
-    /// # Errors
-    /// `ENOENT` where the caller is gone; `EMFILE` where it has no descriptor left: it waits on, for another answer.
-    pub fn install_as_answer(&self, id: u64, file: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<i32> {
-        ioctl::add_descriptor(self.as_fd(), id, file, 0, ioctl::SEND, close_on_exec)
     }
 }
 

@@ -176,7 +176,6 @@ fn streams_do_not_notice_that_routers_die() {
 /// A call that the old router had taken is made again, and one that comes meanwhile waits. Only what waited to be accepted,
 /// which is at most one connection of each caller, ends with the router.
 #[test]
-#[ignore = "one run of five: a router killed while the kernel puts a descriptor in leaves an `accept` that gives 0 (docs/adr/0011); `make test-long` runs it"]
 fn no_call_fails_while_routers_are_replaced() {
     let place = Place::new();
     let lab = lab(&place, "calls", "fast");
@@ -189,6 +188,24 @@ fn no_call_fails_while_routers_are_replaced() {
         let lost = caller.text().matches("before its time").count();
         assert!(lost <= 5, "{lost} connections ended");
     }
+}
+
+/// Connections that nobody has accepted when their routers are killed are accepted afterwards, with what was sent on them.
+#[test]
+fn who_waits_to_be_accepted_does_not_notice_that_routers_die() {
+    let place = Place::new();
+    let lab = lab(&place, "waiting", "fast");
+    let server = Talker::start(&lab, "srv", "exec python3 /opt/test/late.py 40", "it listens");
+    let clients = ["a", "b"]
+        .map(|node| Talker::start(&lab, node, "exec python3 /opt/test/together.py srv 20 6000", "all are connected"));
+    let waiting = || lab.routers().iter().filter_map(|router| router["status"]["waiting"].as_u64()).sum::<u64>();
+    assert_eq!(waiting(), 40, "they are on the fast path");
+    routers_die(&lab, 2, || assert_eq!(waiting(), 40));
+    lab.exec("srv", ["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 6001))"]);
+    for talker in clients.into_iter().chain([server]) {
+        assert_eq!(talker.ends(), "all are served");
+    }
+    assert_eq!(waiting(), 0);
 }
 
 #[test]

@@ -5,13 +5,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_getfd, pidfd_open,
+    pidfd_send_signal, waitid,
+};
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
+use slipway_fast::ledger;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::{Cloned, SingleThread, clone_into, close_all_but};
+use slipway_sys::clone::{Cloned, SingleThread, clone_beside, clone_into, close_all_but};
 use slipway_sys::{caps, process, sched};
 
 use super::setup::Shared;
@@ -26,6 +30,8 @@ const CAPABILITIES: CapabilitySet =
 pub(super) struct Process {
     pub(super) pid: Pid,
     pidfd: OwnedFd,
+    /// Keeps its descriptors open; `None` until it has said so.
+    keeper: Option<OwnedFd>,
     control: AnchorEnd,
 }
 
@@ -58,8 +64,9 @@ impl Process {
             }
             Cloned::Parent { pid, pidfd } => {
                 drop(theirs);
-                let started = Self { pid, pidfd, control: ours };
-                match started.control.hear() {
+                let control = ours.of(pidfd.try_clone()?);
+                let mut started = Self { pid, pidfd, keeper: None, control };
+                match started.hear_that_it_runs() {
                     Ok(Some(Report::Ready)) => Ok(started),
                     heard => {
                         let end = started.stop();
@@ -73,6 +80,14 @@ impl Process {
                 }
             }
         }
+    }
+
+    fn hear_that_it_runs(&mut self) -> io::Result<Option<Report>> {
+        let heard = self.control.hear()?;
+        let Some(Report::Kept { by }) = heard else { return Ok(heard) };
+        let keeper = Pid::from_raw(by).ok_or(io::ErrorKind::InvalidData)?;
+        self.keeper = Some(pidfd_open(keeper, PidfdFlags::empty())?);
+        self.control.hear()
     }
 
     /// Gives an order. One that cannot be given in time is the end of the router: it is stuck.
@@ -107,7 +122,22 @@ impl Process {
 
     /// Ends it, waits for its end, and says how that came: of one that was ending already, its own way.
     pub(super) fn stop(self) -> String {
+        self.leave(None).0
+    }
+
+    /// The same; and what it had in hand, as its `ledger` says, for the next.
+    pub(super) fn leave(self, ledger: Option<&OwnedFd>) -> (String, Vec<Order>) {
         self.kill();
+        let how = self.end();
+        let Some(keeper) = &self.keeper else { return (how, Vec::new()) };
+        let left = ledger.map_or_else(Vec::new, |ledger| left(keeper, ledger));
+        // What else the router had open is closed with this: its peers hear of its end.
+        let _ = pidfd_send_signal(keeper, Signal::KILL);
+        let _ = waitid(WaitId::PidFd(keeper.as_fd()), WaitIdOptions::EXITED);
+        (how, left)
+    }
+
+    fn end(&self) -> String {
         let pid = self.pid.as_raw_nonzero();
         match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
             Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
@@ -121,7 +151,18 @@ impl Process {
     }
 }
 
-/// Readable when it has reported something, or is gone.
+/// What a router left that has ended, taken from its keeper.
+fn left(keeper: &OwnedFd, ledger: &OwnedFd) -> Vec<Order> {
+    let copy = |number| pidfd_getfd(keeper, number, PidfdGetfdFlags::empty()).ok();
+    let found = ledger::take(ledger).unwrap_or_default().into_iter();
+    let order = |(left, end, knocker): (_, _, Option<_>)| {
+        let sockets = [Some(copy(end)?), knocker.and_then(copy)].into_iter().flatten().collect();
+        Some(Order::Left { left, sockets })
+    };
+    found.filter_map(order).collect()
+}
+
+/// Readable when it has reported something.
 impl AsFd for Process {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
@@ -135,8 +176,13 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedF
         .try_clone_to_owned()
         .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
     let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
-    let keep = [ground.lock, setup.control.as_fd(), setup.notes.as_fd(), control.as_fd(), anchor.as_fd()];
-    let confined = confine(ground, &keep, anchor);
+    let needed = [setup.control.as_fd(), setup.notes.as_fd(), setup.ledger.as_fd()];
+    let keep = [&needed[..], &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
+    let confined = limit(ground, &keep, anchor).and_then(|()| {
+        let by = keeper(ground.alone, anchor)?;
+        control.report(&Report::Kept { by })?;
+        slipway_fast::confine::confine()
+    });
     match confined.and_then(|()| slipway_fast::run::run(setup)) {
         Ok(()) => std::process::exit(0),
         Err(error) => {
@@ -147,8 +193,24 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedF
     }
 }
 
-/// Enters the host, and gives up all that a router does not need.
-fn confine(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io::Result<()> {
+/// Makes the process that keeps open what the router has open, until it is ended.
+fn keeper(alone: SingleThread, anchor: &OwnedFd) -> io::Result<i32> {
+    if let Some(pid) = clone_beside(alone)? {
+        return Ok(pid.as_raw_nonzero().get());
+    }
+    // It was made by the router, whose wish to end with the anchor it has not inherited.
+    let ready = process::end_with(anchor).and_then(|()| prctl::set_name(c"slipway-keeper").map_err(Into::into));
+    if ready.and_then(|()| slipway_fast::confine::confine()).is_ok() {
+        loop {
+            let _ = rustix::event::poll(&mut [], None);
+        }
+    }
+    // No destructor runs here: what it closed would be closed to the router.
+    std::process::exit(1)
+}
+
+/// Enters the host, and gives up all that a router does not need, but for calls that it does not make.
+fn limit(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io::Result<()> {
     process::end_with(anchor)?;
     // Nothing in a node may trace it or open its descriptors.
     prctl::set_dumpable(false)?;
@@ -164,6 +226,5 @@ fn confine(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io:
     let _ = sched::set_usual();
     caps::bound(CAPABILITIES)?;
     caps::limit(CAPABILITIES)?;
-    prctl::set_no_new_privs()?;
-    slipway_fast::confine::confine()
+    Ok(prctl::set_no_new_privs()?)
 }

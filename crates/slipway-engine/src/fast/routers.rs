@@ -40,6 +40,8 @@ struct Fast {
     seats: BTreeMap<usize, Seat>,
     /// Copies of all listeners under which programs run.
     held: Vec<Held>,
+    /// How many there have been.
+    trees: u64,
     /// Nodes whose links are under conditions.
     altered: BTreeSet<usize>,
     /// Connections may live that may not be any more, and could not be found: they are looked for again.
@@ -53,6 +55,8 @@ struct Fast {
 #[derive(Debug)]
 struct Held {
     node: usize,
+    /// Its own number.
+    tree: u64,
     listener: OwnedFd,
 }
 
@@ -109,6 +113,7 @@ impl Routers {
             shared,
             seats: BTreeMap::new(),
             held: Vec::new(),
+            trees: 0,
             altered: BTreeSet::new(),
             again: None,
             kept: BTreeMap::new(),
@@ -202,7 +207,8 @@ impl Routers {
         let fast = self.fast.as_mut().filter(|fast| fast.seats.contains_key(&model.host));
         let fast =
             fast.ok_or_else(|| format!("have a router hear programs of {}: it is on no fast network", model.name))?;
-        fast.held.push(Held { node, listener });
+        fast.trees += 1;
+        fast.held.push(Held { node, tree: fast.trees, listener });
         let at = fast.held.len() - 1;
         // One that cannot be told is being replaced, and the next is told.
         let _ = fast.introduce(near, model.host, at);

@@ -1,12 +1,13 @@
 //! From the lab to what its routers begin with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use slipway_fast::channel::{Hello, Key, VERSION};
 use slipway_fast::control::RouterEnd;
+use slipway_fast::ledger;
 use slipway_fast::note::{self, Notes};
 use slipway_fast::places::{Place, Places};
 use slipway_fast::policy::Policy;
@@ -20,6 +21,8 @@ use slipway_sys::bpf::SocketStorage;
 pub(super) struct Shared {
     /// Held by the anchor, so that what is written on sockets outlives whoever wrote it.
     pub(super) notes: Notes,
+    /// By host, what its router has in hand, for the next one.
+    pub(super) ledgers: BTreeMap<usize, OwnedFd>,
     key: Key,
     /// The lab's number among all whose routers might meet.
     number: u64,
@@ -36,14 +39,15 @@ pub(super) fn hosts(lab: &Lab) -> BTreeSet<usize> {
 
 impl Shared {
     /// # Errors
-    /// When the kernel makes no map for notes.
+    /// When the kernel makes no map for notes, or no files.
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
         let notes = Notes::new(SocketStorage::create("slipway_notes", note::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let policy = Policy::new(&lab.policy, lab.nodes.len());
         let places = places(lab);
         let places = if unix::is_there() { places } else { places.with_exact(0..lab.networks.len()) };
-        Ok(Self { notes, key: Key::draw()?, number, places, policy })
+        let ledgers = hosts(lab).into_iter().map(|host| Ok((host, ledger::file()?))).collect::<io::Result<_>>()?;
+        Ok(Self { notes, ledgers, key: Key::draw()?, number, places, policy })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {
@@ -55,6 +59,7 @@ impl Shared {
         let number = |host: usize| u32::try_from(host).map_err(io::Error::other);
         let at = |host: usize| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
         let others = hosts(lab).into_iter().filter(|&other| other != host);
+        let ledger = self.ledgers.get(&host).ok_or_else(|| io::Error::other("a host without a ledger"))?;
         let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
         Ok(RouterSetup {
             host,
@@ -64,6 +69,7 @@ impl Shared {
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
             accepts_at: at(host),
             peers: peers.collect::<io::Result<_>>()?,
+            ledger: ledger.try_clone()?,
             policy: self.policy.clone(),
             control,
         })

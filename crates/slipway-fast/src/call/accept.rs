@@ -2,11 +2,11 @@
 //! knocked for because the program comes to hear of it.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_acceptconn, socket_cookie, socket_reuseport, socket_timeout};
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
@@ -14,9 +14,11 @@ use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Like, furnish};
+use super::give::{NotGiven, give, wishes};
 use super::{Answer, Trapped};
-use crate::address::{canonical, shown, write};
+use crate::address::{canonical, shown};
 use crate::doors::Door;
+use crate::ledger::{Entry, Left};
 use crate::note::{Note, Path, Role, Written};
 use crate::park::{Kept, Offered, Parker};
 use crate::pending::{Connection, End};
@@ -27,13 +29,6 @@ use crate::tree::Tree;
 
 const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
 pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
-
-/// What the program asked of the new descriptor.
-#[derive(Debug, Clone, Copy)]
-struct Wishes {
-    nonblocking: bool,
-    close_on_exec: bool,
-}
 
 /// The socket that a call accepts from.
 struct Listening {
@@ -63,9 +58,9 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     // Before the program goes on: a listener that it closes next must be closed then.
     drop(listening);
     let Some(accepted) = accepted else { return Ok(Answer::Parked) };
-    let Accepted { end, path, client, server } = accepted;
-    give(call, &end, client).or_else(|NotGiven(answer)| {
-        call.router.put_back(call.node(), end, path, client, server);
+    let Accepted { entry, end, client, number, .. } = &accepted;
+    give(call, entry.as_ref(), end, *client, *number).or_else(|NotGiven { answer, number }| {
+        call.router.put_back(call.node(), Accepted { number, ..accepted });
         Ok(answer)
     })
 }
@@ -88,56 +83,26 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
     }
 }
 
-fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
-    let flags = if call.call.number == libc::SYS_accept4 { call.int(3) } else { 0 };
-    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
-        return Err(Errno::INVAL.into());
-    }
-    Ok(Wishes { nonblocking: flags & libc::SOCK_NONBLOCK != 0, close_on_exec: flags & libc::SOCK_CLOEXEC != 0 })
-}
-
 /// A connection on its way to the program.
-struct Accepted {
-    end: OwnedFd,
-    path: Option<Path>,
+pub(crate) struct Accepted {
+    /// As [`Connection::entry`].
+    pub(crate) entry: Option<Entry>,
+    pub(crate) end: OwnedFd,
+    pub(crate) path: Option<Path>,
     /// In the form of the program's socket.
-    client: SocketAddr,
-    server: SocketAddr,
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    /// As [`Connection::number`].
+    pub(crate) number: Option<i32>,
 }
 
 impl From<Kept> for Option<Accepted> {
     fn from(Kept { ipv6, connection, .. }: Kept) -> Self {
-        let Connection { end: End::There(end), path, client, server, .. } = connection else { return None };
+        let Connection { entry, end: End::There(end), path, client, server, number, .. } = connection else {
+            return None;
+        };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
-        Some(Accepted { end, path, client, server })
-    }
-}
-
-/// The program did not get it, so that it is still to be accepted; and what becomes of the call.
-struct NotGiven(Answer);
-
-/// Puts a connection into the program.
-fn give(call: &Trapped<'_>, end: &OwnedFd, client: SocketAddr) -> Result<Answer, NotGiven> {
-    let wishes = match wishes(call) {
-        Ok(wishes) => wishes,
-        Err(answer) => return Ok(answer),
-    };
-    if let Err(error) = fcntl_setfl(end, if wishes.nonblocking { OFlags::NONBLOCK } else { OFlags::empty() }) {
-        return Ok(error.into());
-    }
-    if call.call.args[1] != 0
-        && let Err(answer) = call.write(1, &write(client), false)
-    {
-        return if matches!(answer, Answer::Done) { Err(NotGiven(answer)) } else { Ok(answer) };
-    }
-    match call.tree.listener.install_as_answer(call.call.id, end.as_fd(), wishes.close_on_exec) {
-        Ok(_) => Ok(Answer::Done),
-        Err(error) => match Errno::from_io_error(&error) {
-            // Interrupted, it asks again; killed, its listener may be another's too.
-            Some(Errno::NOENT) => Err(NotGiven(Answer::Done)),
-            Some(Errno::MFILE) => Err(NotGiven(Errno::MFILE.into())),
-            _ => Ok(error.into()),
-        },
+        Some(Accepted { entry, end, path, client, server, number })
     }
 }
 
@@ -149,16 +114,21 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
         let peer = SocketAddr::try_from(peer).map_err(|_| Errno::IO)?;
         let Some(pending) = router.take_pending(call.node(), canonical(peer)) else {
             let server = SocketAddr::try_from(rustix::net::getsockname(&accepted)?).map_err(|_| Errno::IO)?;
-            return Ok(Some(Accepted { end: accepted, path: None, client: peer, server }));
+            let left = Left { node: call.node(), path: None, flow: 0, client: peer, server, given: None };
+            let entry = router.ledger.enter(&left, accepted.as_fd());
+            return Ok(Some(Accepted { entry, end: accepted, path: None, client: peer, server, number: None }));
         };
         let ipv6 = peer.is_ipv6();
-        let connection = pending.connection;
-        let made = inherit(call, listening, &accepted, ipv6, &connection, pending.since);
+        let since = pending.since;
+        let (connection, knocker) = pending.heard();
+        let made = inherit(call, listening, &accepted, ipv6, &connection, since);
         // Only now, so that the listener's queue counts it for as long as it is in it.
-        router.rest(call.node(), pending.knocker);
-        if let (Ok(()), Connection { end: End::There(end), path, client, server, .. }) = (made, connection) {
+        router.rest(call.node(), knocker);
+        if let (Ok(()), Connection { entry, end: End::There(end), path, client, server, number, .. }) =
+            (made, connection)
+        {
             let [client, server] = [client, server].map(|address| shown(address, ipv6));
-            return Ok(Some(Accepted { end, path, client, server }));
+            return Ok(Some(Accepted { entry, end, path, client, server, number }));
         }
         // Its client sees it end.
     }
@@ -258,14 +228,19 @@ impl Gift {
     pub(crate) fn give(self, router: &Arc<Router>) {
         let mut gift = self;
         loop {
-            let Self { tree, call, kept: Kept { node, ipv6, connection, .. } } = gift;
+            let Self { tree, call, kept: Kept { node, ipv6, mut connection, .. } } = gift;
             let call = Trapped { router, tree: &tree, call };
-            let End::There(end) = &connection.end else { return };
-            let given = give(&call, end, shown(connection.client, ipv6));
-            let (Ok(answer) | Err(NotGiven(answer))) = &given;
-            call.answer(answer);
-            match given.map_err(|_| router.announce(node, connection)) {
-                Err(Ok(Announced::For(again))) => gift = again,
+            let Connection { entry, end: End::There(end), client, number, .. } = &connection else { return };
+            match give(&call, entry.as_ref(), end, shown(*client, ipv6), *number) {
+                Ok(answer) => return call.answer(&answer),
+                Err(NotGiven { answer, number }) => {
+                    call.answer(&answer);
+                    // Written anew, as one that waits.
+                    (connection.entry, connection.number) = (None, number);
+                }
+            }
+            match router.announce(node, connection) {
+                Ok(Announced::For(again)) => gift = again,
                 _ => return,
             }
         }

@@ -205,7 +205,8 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Verdic
     router.count(&end, member, path)?;
     drop(turn);
     equip(call, wanted, &ours, path, flow)?;
-    let connection = Connection { end: End::There(end), path: Some(path), flow, client, server };
+    let connection =
+        Connection { entry: None, end: End::There(end), path: Some(path), flow, client, server, number: None };
     Ok(match router.announce(wanted.at.node, connection) {
         Ok(Announced::For(gift)) => (Verdict::Accepted(ours), Some(gift)),
         Ok(Announced::Kept | Announced::Knocked(_)) => (Verdict::Accepted(ours), None),

@@ -4,12 +4,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slipway_lab::policy::Rule;
 
 use super::wire::{receive, send};
 use super::{Malformed, Order, Report};
+use crate::sync::timespec;
 
 /// Text of a status in one report, bytes: as JSON a byte becomes six at most.
 const PIECE: usize = 16 * 1024;
@@ -26,20 +29,30 @@ pub fn pair() -> io::Result<(AnchorEnd, RouterEnd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE))?;
     set_socket_timeout(&ours, Timeout::Send, Some(PATIENCE))?;
-    Ok((AnchorEnd(ours), RouterEnd(theirs)))
+    Ok((AnchorEnd { socket: ours, router: None }, RouterEnd(theirs)))
 }
 
 /// The anchor's end. Nothing here takes longer than a router that works needs: then it is an error, `WouldBlock`.
 #[derive(Debug)]
-pub struct AnchorEnd(OwnedFd);
+pub struct AnchorEnd {
+    socket: OwnedFd,
+    router: Option<OwnedFd>,
+}
 
 impl AnchorEnd {
+    /// From now on this process, by its pidfd, is the router: it is gone when that has ended, even if another process has its end
+    /// open.
+    #[must_use]
+    pub fn of(self, router: OwnedFd) -> Self {
+        Self { router: Some(router), ..self }
+    }
+
     /// Gives an order. Copies of descriptors go over.
     ///
     /// # Errors
     /// As `sendmsg(2)`; `EPIPE` where the router is gone.
     pub fn order<F: AsFd>(&self, order: &Order<F>) -> io::Result<()> {
-        send(&self.0, &serde_json::to_vec(&order.words())?, &order.descriptors())
+        send(&self.socket, &serde_json::to_vec(&order.words())?, &order.descriptors())
     }
 
     /// Gives an order that changes what is admitted, and waits until it holds. What is reported meanwhile is given to `other`.
@@ -79,7 +92,15 @@ impl AnchorEnd {
     /// # Errors
     /// As `recvmsg(2)`; `InvalidData` for what is no report.
     pub fn hear(&self) -> io::Result<Option<Report>> {
-        Ok(receive(&self.0)?.map(|(bytes, _)| Report::read(&bytes)).transpose()?)
+        if let Some(router) = &self.router {
+            let mut waiting = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(router, PollFlags::IN)];
+            retry_on_intr(|| poll(&mut waiting, Some(&timespec(PATIENCE))))?;
+            // What it said before it ended comes first.
+            if waiting[0].revents().is_empty() {
+                return if waiting[1].revents().is_empty() { Err(Errno::AGAIN.into()) } else { Ok(None) };
+            }
+        }
+        Ok(receive(&self.socket)?.map(|(bytes, _)| Report::read(&bytes)).transpose()?)
     }
 
     /// Asks for the status, and waits for it: a JSON document. What is reported meanwhile is given to `other`.
@@ -106,7 +127,7 @@ impl AnchorEnd {
 
 impl AsFd for AnchorEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

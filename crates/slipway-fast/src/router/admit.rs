@@ -104,7 +104,9 @@ mod tests {
         let place = Place { node: 1, host: 0, network: 0 };
         let places = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
-        let router = Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), |_| {});
+        let ledger = crate::ledger::file().expect("a file");
+        let router =
+            Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), &ledger, |_| {});
         let router = router.expect("it starts");
         let admission = router.admits(0, place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

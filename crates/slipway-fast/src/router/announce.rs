@@ -1,7 +1,7 @@
 //! How servers hear of connections: by a call that waits for one, or by a knock at their listener.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -10,9 +10,11 @@ use rustix::io::Errno;
 
 use super::Router;
 use crate::address::canonical;
-use crate::call::{Gift, hand_over};
+use crate::call::{Accepted, Gift, hand_over};
 use crate::knock::Knocker;
-use crate::note::Path;
+use crate::ledger::{Given, Left};
+use crate::limits::Member;
+use crate::note::Role;
 use crate::pending::{Connection, End, Pending};
 use crate::sync::lock;
 
@@ -69,7 +71,8 @@ impl Router {
     }
 
     /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
-    pub(crate) fn announce(&self, node: usize, connection: Connection) -> Result<Announced, Unheard> {
+    pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, Unheard> {
+        self.write(node, &mut connection);
         match hand_over(self, node, connection) {
             Ok(Some(gift)) => Ok(Announced::For(gift)),
             Ok(None) => Ok(Announced::Kept),
@@ -99,15 +102,15 @@ impl Router {
         knocker: Arc<Knocker>,
     ) -> Result<SocketAddr, (Unheard, Connection)> {
         let (server, flow) = (connection.server, connection.flow);
-        let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(&knocker) };
-        if let Err(Pending { connection, .. }) = self.pending.add(node, pending) {
+        if let Err(connection) = self.pend(node, connection, &knocker) {
             self.rest(node, knocker);
             return Err((Unheard::Failed, connection));
         }
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
-            let minded =
-                self.pending.with(node, knocker.address, flow, |connection| self.mind(node, connection, &knocker));
+            let minded = self
+                .pending
+                .with(node, knocker.address, flow, |pending| self.mind(node, &pending.connection, &knocker));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
         match heard.map_err(|unheard| (unheard, self.withdraw(node, knocker.address, flow))) {
@@ -167,26 +170,81 @@ impl Router {
         self.knockers.put(node, knocker);
     }
 
-    /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it.
-    pub(crate) fn put_back(
-        self: &Arc<Self>,
-        node: usize,
-        end: OwnedFd,
-        path: Option<Path>,
-        client: SocketAddr,
-        server: SocketAddr,
-    ) {
-        let [client, server] = [client, server].map(canonical);
-        let connection = Connection { end: End::There(end), path, flow: self.next_flow(), client, server };
-        // Where the queue is full meanwhile, its peer sees it end.
+    /// Has a connection wait until it is accepted by this knock. Gives it back where there is no room.
+    fn pend(&self, node: usize, mut connection: Connection, knocker: &Arc<Knocker>) -> Result<(), Connection> {
+        self.write(node, &mut connection);
+        connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
+        let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(knocker) };
+        self.pending.add(node, pending)
+    }
+
+    /// Writes a connection down for the next router, once its end is here.
+    pub(super) fn write(&self, node: usize, connection: &mut Connection) {
+        let Connection { entry: entry @ None, end: End::There(end), path, flow, client, server, .. } = connection
+        else {
+            return;
+        };
+        let left = Left { node, path: *path, flow: *flow, client: *client, server: *server, given: None };
+        *entry = self.ledger.enter(&left, end.as_fd());
+    }
+
+    /// Goes on with a connection that the router before this one had in hand, by its server's end, and by who knocks for it.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`, and `getsockopt(2)` of a socket that is counted.
+    pub(crate) fn take_up(self: &Arc<Self>, left: Left, end: OwnedFd, knocker: Option<OwnedFd>) -> io::Result<()> {
+        let Left { node, path, flow, client, server, given } = left;
+        if let (Some(path), Some(at)) = (path, self.places.of(client.ip())) {
+            self.count(&end, Member { role: Role::Server, client: at.node, server: node, port: server.port() }, path)?;
+        }
+        let connection = Connection { entry: None, end: End::There(end), path, flow, client, server, number: None };
+        if let Some(given) = given {
+            lock(&self.left).push((given, connection));
+            return Ok(());
+        }
+        let Some(knocker) = knocker.and_then(|socket| Knocker::still_knocking(socket).ok()) else {
+            self.bring(node, connection);
+            return Ok(());
+        };
+        let (knocker, parker) = (Arc::new(knocker), self.park_for(node)?);
+        if self.pend(node, connection, &knocker).is_ok() {
+            parker.mind(&knocker, flow)?;
+            // Nobody knows yet whether its listener is one that defers.
+            let listen = |pending: &mut Pending| match &pending.connection.end {
+                End::There(end) => parker.await_words(end, flow),
+                End::Awaited | End::Gone => Ok(()),
+            };
+            self.pending.with(node, knocker.address, flow, listen).unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// What the router before this one was giving to programs of a tree.
+    pub(super) fn left_of(&self, tree: u64) -> Vec<(Given, Connection)> {
+        lock(&self.left).extract_if(.., |(given, _)| given.tree == tree).collect()
+    }
+
+    /// Tells a server of a connection whose client has it already. Where nobody listens, or the queue is full, it sees it end.
+    pub(crate) fn bring(self: &Arc<Self>, node: usize, connection: Connection) {
         if let Ok(Announced::For(gift)) = self.announce(node, connection) {
             gift.give(self);
         }
     }
 
+    /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it, or has not been told
+    /// of the one that it has.
+    pub(crate) fn put_back(self: &Arc<Self>, node: usize, accepted: Accepted) {
+        // Written anew, as one that waits.
+        let Accepted { entry: _, end, path, client, server, number } = accepted;
+        let [client, server] = [client, server].map(canonical);
+        let flow = self.next_flow();
+        let connection = Connection { entry: None, end: End::There(end), path, flow, client, server, number };
+        self.bring(node, connection);
+    }
+
     /// Takes a connection back; `None` where it has been accepted.
     fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Connection> {
-        let Pending { connection, knocker, .. } = self.pending.withdraw(node, from, flow)?;
+        let (connection, knocker) = self.pending.withdraw(node, from, flow)?.heard();
         self.rest(node, knocker);
         Some(connection)
     }

@@ -1,14 +1,14 @@
 //! What routers of other hosts ask for.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use super::{Announced, Router, Unheard};
 use crate::channel::{Asked, Open, Refusal};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, REMOTE, Role};
-use crate::pending::{Connection, End};
+use crate::pending::{Connection, End, Pending};
 use crate::reason::Reason;
 
 impl Router {
@@ -29,8 +29,10 @@ impl Router {
         if end.is_some() {
             self.counts.taken(Path::Tcp);
         }
-        self.pending.with(node, from, flow, |connection| {
+        self.pending.with(node, from, flow, |Pending { connection, knocker, .. }| {
             connection.end = end.map_or(End::Gone, End::There);
+            self.write(node, connection);
+            connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
             // Where the kernel lacks something, a listener that defers hears of it later.
             let _ = self.mind_words(node, connection);
         });
@@ -50,8 +52,8 @@ impl Router {
         let member = Member { role: Role::Server, client: client.node, server: at.node, port };
         let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
         let [client, server] = [open.client, open.server];
-        let connection =
-            Connection { end: End::Awaited, path: Some(Path::Tcp), flow: open.flow | REMOTE, client, server };
+        let (path, flow) = (Some(Path::Tcp), open.flow | REMOTE);
+        let connection = Connection { entry: None, end: End::Awaited, path, flow, client, server, number: None };
         match self.announce(at.node, connection) {
             Ok(Announced::Knocked(from)) => Ok((at.node, from, turn, member)),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),

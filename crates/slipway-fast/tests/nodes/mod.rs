@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use slipway_fast::filter::filter;
 use slipway_fast::knock::Knocker;
+use slipway_fast::ledger;
 use slipway_fast::note::{self, Notes};
 use slipway_fast::peers::Peers;
 use slipway_fast::places::Place;
@@ -51,8 +52,10 @@ impl Lab {
         let places = [CLIENT, SERVER].into_iter().enumerate();
         let places = places.map(|(node, ip)| (IpAddr::V4(ip), Place { node, host: 0, network: 0 })).collect();
         let storage = SocketStorage::create("notes", note::BYTES).expect("root may make a map");
-        let router = Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), |_| {})
-            .expect("it starts");
+        let ledger = ledger::file().expect("a file");
+        let router =
+            Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), &ledger, |_| {})
+                .expect("it starts");
         for _ in 0..KNOCKERS {
             let flags = SocketFlags::CLOEXEC;
             let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
@@ -102,7 +105,7 @@ impl Lab {
         });
         if filtered {
             // Its threads come from here, where there is no filter.
-            self.router.serve(node, listener.recv().expect("there is a listener")).expect("a thread");
+            self.router.serve(node, 0, listener.recv().expect("there is a listener")).expect("a thread");
             served.send(()).expect("it waits");
         }
         running

@@ -14,8 +14,6 @@ pub(super) const SYNC_WAKE_UP: u64 = 1;
 pub(super) const CONTINUE: u32 = 1;
 /// `SECCOMP_ADDFD_FLAG_SETFD`.
 pub(super) const SETFD: u32 = 1;
-/// `SECCOMP_ADDFD_FLAG_SEND`.
-pub(super) const SEND: u32 = 2;
 
 /// Waits for a call.
 pub(super) fn receive(listener: BorrowedFd<'_>) -> io::Result<Call> {

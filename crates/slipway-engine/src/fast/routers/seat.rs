@@ -15,7 +15,7 @@ use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::ns::with_net;
 
-use super::{Fast, Near};
+use super::{Fast, Held, Near};
 use crate::fast::process::{Ground, Process};
 use crate::fast::{RouterReport, RouterState};
 
@@ -33,6 +33,8 @@ const RAN_WELL: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     pub(super) process: Option<Process>,
+    /// What the one before it had in hand.
+    pub(super) left: Vec<Order>,
     /// Nodes that it has sockets of, to knock with.
     pub(super) knocking: BTreeSet<usize>,
     pub(super) group: Option<Group>,
@@ -76,11 +78,29 @@ impl Fast {
         seat.knocking.clear();
         let here: Vec<usize> =
             (0..self.held.len()).filter(|&at| near.lab.nodes[self.held[at].node].host == host).collect();
+        self.pass_on(near, host, &here)?;
         here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
         self.note(near.lab, host, &format!("runs as process {pid}"));
         self.recall(near, host, &here);
         for report in aside {
             self.take(near, host, report);
+        }
+        Ok(())
+    }
+
+    /// Passes on what the router before this one had in hand, before programs come for it.
+    fn pass_on(&mut self, near: &Near<'_>, host: usize, held: &[usize]) -> io::Result<()> {
+        let left = self.seats.get_mut(&host).map(|seat| std::mem::take(&mut seat.left)).unwrap_or_default();
+        for order in left {
+            let Order::Left { mut left, sockets } = order else { continue };
+            // A router writes of nodes of its host.
+            if near.lab.nodes.get(left.node).is_none_or(|node| node.host != host) {
+                continue;
+            }
+            // Calls of programs that have all ended are nobody's.
+            left.given = left.given.filter(|given| held.iter().any(|&at| self.held[at].tree == given.tree));
+            self.equip(near, host, left.node)?;
+            self.process(host).map_or(Ok(()), |process| process.order(&Order::Left { left, sockets }))?;
         }
         Ok(())
     }
@@ -107,7 +127,9 @@ impl Fast {
     /// A host's router is gone. Another comes at once, or after a while where this one did not last.
     pub(super) fn vacate(&mut self, lab: &Lab, host: usize, why: Option<&str>) {
         let Some(seat) = self.seats.get_mut(&host) else { return };
-        let end = seat.process.take().map_or_else(|| "none runs".to_owned(), Process::stop);
+        let ended = seat.process.take().map(|process| process.leave(self.shared.ledgers.get(&host)));
+        let (end, left) = ended.unwrap_or_else(|| ("none runs".to_owned(), Vec::new()));
+        seat.left.extend(left);
         let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
         let lasted = seat.began.take().is_some_and(|began| began.elapsed() >= RAN_WELL);
         let pause = if lasted { Duration::ZERO } else { seat.pause };
@@ -124,15 +146,18 @@ impl Fast {
 
     /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
     pub(super) fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
-        let node = self.held[at].node;
-        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
-        if seat.process.is_some() && seat.knocking.insert(node) {
-            self.give_knockers(near, host, node)?;
-        }
+        let Held { node, tree, .. } = self.held[at];
+        self.equip(near, host, node)?;
         let Some(process) = self.process(host) else { return Ok(()) };
         // Programs of a node that has ended need nobody to hear them.
         let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
-        process.order(&Order::Listener { node, namespace, listener: self.held[at].listener.as_fd() })
+        process.order(&Order::Listener { node, tree, namespace, listener: self.held[at].listener.as_fd() })
+    }
+
+    /// Gives a router sockets to knock with in a node, where it has had none.
+    fn equip(&mut self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
+        let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
+        if seat.process.is_some() && seat.knocking.insert(node) { self.give_knockers(near, host, node) } else { Ok(()) }
     }
 
     /// Gives a router sockets made within a node.
@@ -176,7 +201,11 @@ impl Fast {
                 self.vacate(near.lab, host, Some(&account));
                 true
             }
-            Report::MoreKnockers { .. } | Report::Heeded | Report::Ready | Report::Status { .. } => false,
+            Report::MoreKnockers { .. }
+            | Report::Kept { .. }
+            | Report::Heeded
+            | Report::Ready
+            | Report::Status { .. } => false,
         }
     }
 

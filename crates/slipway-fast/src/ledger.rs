@@ -1,0 +1,272 @@
+//! What a router has in hand, written where it outlives it: connections that wait to be accepted, and those that are being given to
+//! calls. Writing costs no system call: it is memory that the routers of a host map one after the other.
+//!
+//! The descriptors stay open when a router ends: a process beside it has its table in common with it (`clone_beside`). The anchor
+//! takes them there by their numbers, and the next router is told ([`Order::Left`](crate::control::Order::Left)).
+//!
+//! An `accept` is answered in two steps: the kernel has the caller take the descriptor, then the router tells its number. (In one,
+//! `SECCOMP_ADDFD_FLAG_SEND`, the kernel counts the call as answered before the caller has taken anything, and a router that is
+//! killed between leaves it with number 0: `seccomp_notify_addfd`, `kernel/seccomp.c`.) A router that is killed between the two
+//! leaves a program with a descriptor that it does not know of, and the next one tells it.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use slipway_sys::shared::Words;
+
+use crate::note::Path;
+use crate::sync::lock;
+
+/// Words of an entry, as many as two lines of a processor's cache.
+const WORDS: usize = 16;
+
+/// Most entries. What has no room ends with its router.
+const ENTRIES: usize = 4096;
+
+// Where things are in an entry. The stage is written last.
+const STAGE: usize = 0;
+const NODE: usize = 1;
+const PATH: usize = 2;
+const FLOW: usize = 3;
+const END: usize = 4;
+const KNOCKER: usize = 5;
+const CLIENT: usize = 6;
+const SERVER: usize = 9;
+const TREE: usize = 12;
+const CALL: usize = 13;
+const TID: usize = 14;
+
+// Stages.
+const EMPTY: u64 = 0;
+const WAITING: u64 = 1;
+const GIVEN: u64 = 2;
+const TOLD: u64 = 3;
+
+/// Marks what is not there: no number of a descriptor or path is as great.
+const NONE: u64 = u64::MAX;
+
+/// A connection that a router had in hand when it ended: the server's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Left {
+    /// Of the server.
+    pub node: usize,
+    /// What it is; `None` for a connection of the container network.
+    pub path: Option<Path>,
+    /// Its number.
+    pub flow: u64,
+    /// The client's virtual address.
+    pub client: SocketAddr,
+    /// What it asked for.
+    pub server: SocketAddr,
+    /// The call that it was being given to, if any.
+    pub given: Option<Given>,
+}
+
+/// A call that a connection is being given to. The caller may have the descriptor already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    /// The number of the tree that the caller is of.
+    pub tree: u64,
+    /// The call.
+    pub call: u64,
+    /// Who makes it.
+    pub tid: i32,
+    /// Whether the caller was just being told its number, or had been.
+    pub told: bool,
+}
+
+/// All that a router has in hand.
+#[derive(Debug)]
+pub struct Ledger {
+    words: Words,
+    free: Mutex<Vec<usize>>,
+}
+
+/// What is written of one connection, until this is dropped. To be dropped before its end is closed.
+#[derive(Debug)]
+pub struct Entry {
+    ledger: Arc<Ledger>,
+    at: usize,
+}
+
+/// What was left, and the numbers by which its router had it: of the server's end, and of who knocks for it.
+pub type Found = (Left, i32, Option<i32>);
+
+/// A file for a ledger, empty.
+///
+/// # Errors
+/// As `memfd_create(2)`.
+pub fn file() -> io::Result<OwnedFd> {
+    Words::file("slipway-ledger", ENTRIES * WORDS)
+}
+
+/// Takes all that is written in a ledger whose router has ended.
+///
+/// # Errors
+/// When the file is no ledger's, or cannot be mapped.
+pub fn take(file: &OwnedFd) -> io::Result<Vec<Found>> {
+    let words = Words::map(file)?;
+    let taken = words.chunks_exact(WORDS).filter_map(|entry| {
+        let stage = entry[STAGE].swap(EMPTY, Acquire);
+        (stage != EMPTY).then(|| read(entry, stage)).flatten()
+    });
+    Ok(taken.collect())
+}
+
+fn read(entry: &[AtomicU64], stage: u64) -> Option<Found> {
+    let word = |at: usize| entry[at].load(Relaxed);
+    let address = |at: usize| address([word(at), word(at + 1), word(at + 2)]);
+    let number = |at: usize| i32::try_from(word(at)).ok();
+    let path = match word(PATH) {
+        NONE => None,
+        0 => Some(Path::Pair),
+        _ => Some(Path::Tcp),
+    };
+    let told = stage == TOLD;
+    let given = match stage {
+        WAITING => None,
+        _ => Some(Given { tree: word(TREE), call: word(CALL), tid: number(TID)?, told }),
+    };
+    let node = usize::try_from(word(NODE)).ok()?;
+    let left = Left { node, path, flow: word(FLOW), client: address(CLIENT), server: address(SERVER), given };
+    Some((left, number(END)?, number(KNOCKER)))
+}
+
+fn words(address: SocketAddr) -> [u64; 3] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let [high, low] = [64, 0].map(|by| u64::try_from(ip.to_bits() >> by & u128::from(u64::MAX)).unwrap_or_default());
+    [high, low, u64::from(address.port()) | u64::from(address.is_ipv6()) << 16]
+}
+
+fn address([high, low, port]: [u64; 3]) -> SocketAddr {
+    let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+    let ip = if port >> 16 == 0 { ip.to_canonical() } else { ip.into() };
+    SocketAddr::new(ip, u16::try_from(port & 0xffff).unwrap_or_default())
+}
+
+impl Ledger {
+    /// The ledger in this file, empty from now on.
+    ///
+    /// # Errors
+    /// As [`take`].
+    pub fn open(file: &OwnedFd) -> io::Result<Arc<Self>> {
+        drop(take(file)?);
+        let free = Mutex::new((0..ENTRIES).rev().collect());
+        Ok(Arc::new(Self { words: Words::map(file)?, free }))
+    }
+
+    /// Writes down that a connection waits, whose end this is. `None` where there is no room.
+    pub fn enter(self: &Arc<Self>, left: &Left, end: BorrowedFd<'_>) -> Option<Entry> {
+        let at = lock(&self.free).pop()?;
+        let entry = Entry { ledger: Arc::clone(self), at };
+        let Left { node, path, flow, client, server, given: _ } = left;
+        let path = path.map_or(NONE, |path| u64::from(path == Path::Tcp));
+        let written = [*node as u64, path, *flow, number(end), NONE];
+        let written = [&written[..], &words(*client), &words(*server)].concat();
+        for (word, value) in entry.words()[NODE..].iter().zip(written) {
+            word.store(value, Relaxed);
+        }
+        entry.words()[STAGE].store(WAITING, Release);
+        Some(entry)
+    }
+}
+
+/// By which this process has it.
+fn number(descriptor: BorrowedFd<'_>) -> u64 {
+    u64::from(descriptor.as_raw_fd().unsigned_abs())
+}
+
+impl Entry {
+    fn words(&self) -> &[AtomicU64] {
+        &self.ledger.words[self.at * WORDS..][..WORDS]
+    }
+
+    /// Writes down who knocks for it, if somebody does.
+    pub fn knocked(&self, knocker: Option<BorrowedFd<'_>>) {
+        self.words()[KNOCKER].store(knocker.map_or(NONE, number), Release);
+    }
+
+    /// Writes down which call of which tree it is being given to.
+    pub fn give(&self, tree: u64, call: u64, tid: i32) {
+        let words = self.words();
+        for (at, value) in [(TREE, tree), (CALL, call), (TID, u64::from(tid.unsigned_abs()))] {
+            words[at].store(value, Relaxed);
+        }
+        words[STAGE].store(GIVEN, Release);
+    }
+
+    /// Writes down that the call is being answered.
+    pub fn tell(&self) {
+        self.words()[STAGE].store(TOLD, Release);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.words()[STAGE].store(EMPTY, Release);
+        lock(&self.ledger.free).push(self.at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    fn left(flow: u64, path: Option<Path>, client: &str, given: Option<Given>) -> Left {
+        let [client, server] = [client, "[fd53::2]:80"].map(|address| address.parse().expect("an address"));
+        Left { node: 7, path, flow, client, server, given }
+    }
+
+    #[test]
+    fn what_was_in_hand_is_found_as_it_was() {
+        let file = file().expect("a file");
+        let ledger = Ledger::open(&file).expect("opened");
+        let given = Given { tree: 1, call: u64::MAX, tid: 9, told: false };
+        let all = [
+            left(0, None, "10.64.0.1:1", None),
+            left(1, Some(Path::Pair), "10.64.0.1:65535", None),
+            left(u64::MAX, Some(Path::Tcp), "[::ffff:10.64.0.1]:2", Some(given)),
+            left(3, Some(Path::Pair), "[fd53::1]:3", Some(Given { told: true, ..given })),
+        ];
+        let entries: Vec<Entry> = all.iter().map(|left| ledger.enter(left, file.as_fd()).expect("room")).collect();
+        drop(ledger.enter(&all[0], file.as_fd()).expect("room"));
+        entries[0].knocked(Some(file.as_fd()));
+        entries[1].knocked(Some(file.as_fd()));
+        entries[1].knocked(None);
+        entries[2].give(1, u64::MAX, 9);
+        entries[3].give(1, u64::MAX, 9);
+        entries[3].tell();
+        // As when their process is killed.
+        entries.into_iter().for_each(std::mem::forget);
+        let own = file.as_raw_fd();
+        let found = take(&file).expect("there");
+        let expected: Vec<Found> =
+            all.into_iter().zip([Some(own), None, None, None]).map(|(left, knocker)| (left, own, knocker)).collect();
+        assert_eq!(found, expected);
+        assert!(take(&file).expect("there").is_empty(), "once");
+    }
+
+    #[test]
+    fn there_is_room_again_for_what_is_over() {
+        let file = file().expect("a file");
+        let ledger = Ledger::open(&file).expect("opened");
+        let one = left(0, None, "10.64.0.1:1", None);
+        for _ in 0..2 {
+            let all: Vec<Entry> = std::iter::from_fn(|| ledger.enter(&one, file.as_fd())).collect();
+            assert_eq!(all.len(), ENTRIES);
+        }
+        assert!(take(&file).expect("there").is_empty());
+    }
+}
