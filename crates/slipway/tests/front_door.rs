@@ -280,7 +280,7 @@ fn what_fails_half_way_is_undone() {
 fn ctrl_c_undoes_up() {
     let place = Place::new();
     let before = Inventory::of(&place);
-    let file = place.file("many", "nodes: {n: {count: 300}}\n");
+    let file = place.file("many", "nodes: {n: {count: 800}}\n");
     for (which, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut up = place.slipway(["up".as_ref(), file.as_os_str()]);
         let mut up = up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
