@@ -173,8 +173,8 @@ fn streams_do_not_notice_that_routers_die() {
     assert_eq!(number(&received()), number(&before).map(|count| count + 1));
 }
 
-/// A call that the old router had taken is made again, and one that comes meanwhile waits. Only what waited to be accepted,
-/// which is at most one connection of each caller, ends with the router.
+/// A call that the old router had taken is made again, and one that comes meanwhile waits. What may end with a router is a
+/// connection between hosts that it was about to write down: at most one of each caller.
 #[test]
 fn no_call_fails_while_routers_are_replaced() {
     let place = Place::new();
