@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::load::{MOUNTED, WORD};
-use super::site::{Plan, Site, ran, up};
+use super::site::{Plan, Site, processes, ran, up};
 use crate::common::{Slipway, pss};
 
 const ANSWER: u16 = 7003;
@@ -26,9 +26,14 @@ pub(crate) fn run() {
 
 fn column(site: &Site<'_>) -> Result<Vec<(&'static str, String)>, String> {
     let routers: Vec<i32> = site.running().state.routers.iter().filter_map(|router| router.pid).collect();
-    let memory =
-        || routers.iter().map(|&pid| format!("{:.2}", pss(pid) as f64 / 1024.0)).collect::<Vec<_>>().join(", ");
-    let mut rows = vec![("memory at rest (MiB)", memory())];
+    let of = |pids: &[i32]| {
+        pids.iter().map(|&pid| format!("{:.2}", pss(pid) as f64 / 1024.0)).collect::<Vec<_>>().join(", ")
+    };
+    let memory = || of(&routers);
+    let mut rows = vec![
+        ("memory at rest (MiB)", memory()),
+        ("of the process beside it, which keeps its descriptors (MiB)", of(&processes("slipway-keeper"))),
+    ];
     let answer = site.serve(&[MOUNTED, WORD, "answer", &ANSWER.to_string(), "8"], ANSWER)?;
     let swallow = site.serve(&[MOUNTED, WORD, "swallow", &SWALLOW.to_string()], SWALLOW)?;
     let (answers, swallows) = (format!("{}:{ANSWER}", site.pair.address), format!("{}:{SWALLOW}", site.pair.address));
