@@ -88,6 +88,11 @@ impl Trapped<'_> {
         answered.unwrap_or_else(|answer| answer)
     }
 
+    /// Serves and answers it, after those that its caller made before.
+    pub(crate) fn carry_out(&self) {
+        self.tree.in_turn(self.call.tid, || self.answer(&self.serve()));
+    }
+
     /// Gives the answer.
     pub fn answer(&self, answer: &Answer) {
         // A caller that is gone needs none.

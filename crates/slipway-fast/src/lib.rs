@@ -26,6 +26,7 @@ pub mod doors;
 pub mod epolls;
 pub mod filter;
 pub mod flows;
+mod helpers;
 pub mod interrupted;
 pub mod knock;
 pub mod ledger;

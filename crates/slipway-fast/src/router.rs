@@ -2,7 +2,8 @@
 //!
 //! There is a thread for every tree of programs, which sleeps in the kernel until one of them makes a call that is trapped, and
 //! then runs on that program's processor (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`): a call costs two switches and no wake-up of
-//! another core. Threads share little: what they know of sockets is written on the sockets.
+//! another core. Where more calls wait, helpers serve too. Threads share little: what they know of sockets is written on the
+//! sockets.
 
 mod admit;
 mod announce;
@@ -25,6 +26,7 @@ use crate::counts::Counts;
 use crate::defaults::Defaults;
 use crate::doors::Doors;
 use crate::epolls::Registrar;
+use crate::helpers::Helpers;
 use crate::knock::Knockers;
 use crate::ledger::{Given, Ledger};
 use crate::limits::Limits;
@@ -42,7 +44,7 @@ use crate::walk;
 const PORTS: std::ops::Range<u16> = 32768..61000;
 
 /// A thread that serves a tree of programs needs little.
-const STACK_BYTES: usize = 128 * 1024;
+pub(crate) const STACK_BYTES: usize = 128 * 1024;
 
 /// What the threads of a router share.
 #[derive(Debug)]
@@ -70,6 +72,7 @@ pub struct Router {
     /// What the router before this one was giving to calls.
     left: Mutex<Vec<(Given, Connection)>>,
     pub(crate) limits: Limits,
+    pub(crate) helpers: Helpers,
     policy: Mutex<Arc<Policy>>,
     more: More,
     /// Nodes that more was asked for, until it comes: a program that needs many must not have others asked at its pace.
@@ -118,6 +121,7 @@ impl Router {
             ledger,
             left: Mutex::default(),
             limits: Limits::default(),
+            helpers: Helpers::default(),
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
             counts: Counts::default(),
@@ -136,6 +140,7 @@ impl Router {
             flows: AtomicU64::new(first_flow),
             ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
         });
+        Helpers::start(&router)?;
         let sharing = Arc::clone(&router);
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limits::run(&sharing))?;
         Ok(router)
@@ -155,10 +160,12 @@ impl Router {
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
             loop {
-                match tree.listener.receive() {
-                    Ok(Some(call)) => {
-                        let call = Trapped { router: &router, tree: &tree, call };
-                        call.answer(&call.serve());
+                match tree.next() {
+                    Ok(Some((call, more))) => {
+                        if more {
+                            router.helpers.call(&tree);
+                        }
+                        Trapped { router: &router, tree: &tree, call }.carry_out();
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(None) | Err(_) => return,

@@ -1,18 +1,19 @@
 //! A tree of programs, all under one filter, and what is remembered of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::io::Errno;
-use slipway_sys::notify::{Caller, Listener};
+use slipway_sys::notify::{Call, Caller, Listener};
 
 use crate::epolls::Epolls;
 use crate::interrupted::Interrupted;
 use crate::originals::Originals;
 use crate::park::Parker;
-use crate::sync::lock;
+use crate::sync::{lock, whole};
 
 /// So many threads are remembered, with a descriptor for each; then those that have ended are forgotten, or all.
 const REMEMBERED: usize = 64;
@@ -34,7 +35,17 @@ pub struct Tree {
     pub interrupted: Mutex<Interrupted>,
     /// Their sockets that were replaced.
     pub(crate) originals: Mutex<Originals>,
+    /// Held while what is written on a socket of theirs is read and then written anew.
+    pub(crate) writing: Mutex<()>,
     callers: Mutex<HashMap<i32, Arc<Caller>>>,
+    /// Of waiting for a call, and of taking one.
+    turn: Mutex<()>,
+    /// Whether somebody helps, or is to.
+    is_helped: AtomicBool,
+    /// Threads whose calls are being served.
+    served: Mutex<HashSet<i32>>,
+    /// One is served no more.
+    done: Condvar,
 }
 
 impl Tree {
@@ -44,8 +55,59 @@ impl Tree {
     /// As `epoll_create1(2)`.
     pub fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
-        let (epolls, interrupted, callers) = Default::default();
-        Ok(Self { node, number, listener, parker, epolls, interrupted, originals, callers })
+        let (epolls, interrupted, writing, callers, turn, is_helped, served, done) = Default::default();
+        Ok(Self {
+            node,
+            number,
+            listener,
+            parker,
+            epolls,
+            interrupted,
+            originals,
+            writing,
+            callers,
+            turn,
+            is_helped,
+            served,
+            done,
+        })
+    }
+
+    /// Waits for a call, as [`Listener::receive`]; and whether there are more.
+    ///
+    /// # Errors
+    /// As [`Listener::receive`].
+    pub fn next(&self) -> io::Result<Option<(Call, bool)>> {
+        let _turn = lock(&self.turn);
+        Ok(self.listener.receive()?.map(|call| (call, self.listener.is_called())))
+    }
+
+    /// A call that waits, where nobody else is to take it.
+    pub(crate) fn another(&self) -> Option<Call> {
+        let _turn = self.turn.try_lock().ok()?;
+        if self.listener.is_called() { self.listener.receive().ok()? } else { None }
+    }
+
+    /// Does what is to be done for a call of this thread, when what was begun for an earlier one has been done: a call that a signal
+    /// interrupts is made again while it is still served.
+    pub(crate) fn in_turn(&self, tid: i32, serve: impl FnOnce()) {
+        let mut served = lock(&self.served);
+        while !served.insert(tid) {
+            served = whole(self.done.wait(served));
+        }
+        drop(served);
+        serve();
+        lock(&self.served).remove(&tid);
+        self.done.notify_all();
+    }
+
+    /// True once, until it has been [`helped`](Self::helped).
+    pub(crate) fn wants_help(&self) -> bool {
+        !self.is_helped.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn helped(&self) {
+        self.is_helped.store(false, Ordering::Relaxed);
     }
 
     /// The thread of this number, and a copy of one of its descriptors.

@@ -179,6 +179,31 @@ fn threads_connect_at_once() {
 }
 
 /// Whoever has waited in `accept` is expected to come again; one that polls instead hears of a connection all the same.
+/// Their calls may be served by two threads of the router's.
+#[test]
+fn what_threads_set_on_a_socket_at_once_stays() {
+    let lab = Lab::new();
+    let listener = lab.server(move || TcpListener::bind(server(90)).expect("bound"));
+    let stream = lab.client(move || TcpStream::connect(server(90)).expect("connected"));
+    let _other = lab.server(move || listener.accept().expect("accepted"));
+    lab.client(move || {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for hops in (1..=255).cycle().take(1000) {
+                    sockopt::set_ip_ttl(&stream, hops).expect("set");
+                    assert_eq!(sockopt::ip_ttl(&stream).expect("read"), hops);
+                }
+            });
+            scope.spawn(|| {
+                for probes in (1..=127).cycle().take(1000) {
+                    sockopt::set_tcp_keepcnt(&stream, probes).expect("set");
+                    assert_eq!(sockopt::tcp_keepcnt(&stream).expect("read"), probes);
+                }
+            });
+        });
+    });
+}
+
 #[test]
 fn a_server_that_polls_after_it_waited_hears_of_connections() {
     let lab = Lab::new();

@@ -81,6 +81,13 @@ impl Listener {
         }
     }
 
+    /// Whether a call waits to be received.
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        let mut listener = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut listener, Some(&Timespec::default())).is_ok() && listener[0].revents().contains(PollFlags::IN)
+    }
+
     /// Waits so long (`None`: for ever) for a call or for the end of the last task. True where there is nothing but the latter.
     fn is_abandoned(&self, patience: Option<&Timespec>) -> io::Result<bool> {
         let mut listener = [PollFd::new(&self.0, PollFlags::IN)];

@@ -48,7 +48,7 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let written = call.router.notes.on(&socket)?;
     let address = Address::read(&address);
     if let Written::Note(note) = written {
-        return again(call, &socket, note, address);
+        return again(call, &socket, &note, address);
     }
     let server = match address {
         Address::Ip(server) => server,
@@ -73,7 +73,7 @@ fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
 }
 
 /// A socket that is connected already.
-fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address) -> Result<Answer, Answer> {
+fn again(call: &Trapped<'_>, socket: &OwnedFd, note: &Note, address: Address) -> Result<Answer, Answer> {
     if address == Address::Unspecified {
         return Err(Errno::OPNOTSUPP.into());
     }
@@ -81,9 +81,17 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, mut note: Note, address: Address)
     if note.told && (note.role == Role::Server || call.router.made(note.flow)) {
         return Err(Errno::ISCONN.into());
     }
-    note.told = true;
-    call.router.notes.put(socket, &note)?;
+    tell(call, socket, true)?;
     Ok(Answer::Result(Ok(0)))
+}
+
+/// Writes on a client's end whether its program has been told of it.
+fn tell(call: &Trapped<'_>, end: &OwnedFd, told: bool) -> io::Result<()> {
+    let _turn = lock(&call.tree.writing);
+    match call.router.notes.of(end)? {
+        Some(note) => call.router.notes.put(end, &Note { told, ..note }),
+        None => Ok(()),
+    }
 }
 
 /// Whether a connection may take the fast path; otherwise why not, where that is worth counting: what the kernel refuses
@@ -183,10 +191,8 @@ fn hand_out(
         return Ok(Answer::Result(Err(Errno::INPROGRESS)));
     }
     // One that a signal interrupts now calls again, and has not been told.
-    if call.tree.listener.answer(call.call.id, Ok(0)).is_err()
-        && let Some(note) = router.notes.of(&ours)?
-    {
-        router.notes.put(&ours, &Note { told: false, ..note })?;
+    if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
+        tell(call, &ours, false)?;
     }
     Ok(Answer::Done)
 }

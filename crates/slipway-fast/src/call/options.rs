@@ -13,6 +13,7 @@ use super::{Answer, Trapped};
 use crate::address::write;
 use crate::note::{Note, Path, Written};
 use crate::personality::HEARD;
+use crate::sync::lock;
 use crate::timestamps;
 
 /// The longest value that is read from a program, bytes; options of TCP are shorter.
@@ -54,6 +55,7 @@ fn on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>) -> Result<Answer, Answer> 
 pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     let name = asked(call);
+    let _turn = lock(&call.tree.writing);
     let mut note = match call.router.notes.on(&socket)? {
         Written::Note(note) => note,
         own @ (Written::Nothing | Written::Changed) => {
