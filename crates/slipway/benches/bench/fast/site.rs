@@ -1,6 +1,8 @@
 //! A lab of two nodes that is measured: `n1` is the client, `n2` serves.
 
-use std::fs::{self, File};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::process::{Child, Output};
@@ -125,7 +127,7 @@ impl<'a> Site<'a> {
     /// work of the network's when there is much.
     pub(super) fn cpu(&self) -> Result<Duration, String> {
         let lab = self.group.usage().map_err(|error| error.to_string())?.cpu_ns;
-        let kernel: u64 = processes("ksoftirqd/").iter().map(|&pid| ran(pid)).sum();
+        let kernel: u64 = processes("ksoftirqd/").iter().flat_map(|&pid| ran(pid).into_values()).sum();
         Ok(Duration::from_nanos(lab + kernel))
     }
 
@@ -201,10 +203,13 @@ pub(super) fn processes(name: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Processor time of a process so far, ns: of all of its threads (`/proc/PID/schedstat` is of the first one alone;
+/// Processor time so far of each thread that a process has, ns (`/proc/PID/schedstat` is of the first one alone;
 /// `Documentation/scheduler/sched-stats.rst`).
-pub(super) fn ran(pid: i32) -> u64 {
+pub(super) fn ran(pid: i32) -> HashMap<OsString, u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let times = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
-    times.filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok()).sum()
+    let time = |thread: &DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    threads.filter_map(|thread| Some((thread.file_name(), time(&thread)?))).collect()
 }
