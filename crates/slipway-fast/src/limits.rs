@@ -89,9 +89,14 @@ impl Limits {
         self.changed.notify_all();
     }
 
+    /// The cookies of the ends that are counted.
+    fn counted(&self) -> HashSet<u64> {
+        lock(&self.ends).keys().copied().collect()
+    }
+
     /// Keeps shared rates even, for ever. Nothing is done while nobody shares one.
     pub(crate) fn run(router: &Arc<Router>) {
-        let mut before = Census::default();
+        let mut before = (HashSet::new(), Census::default());
         loop {
             let mut shared = lock(&router.limits.shared);
             while !*shared {
@@ -101,9 +106,10 @@ impl Limits {
             *shared = false;
             drop(shared);
             let members = router.members().unwrap_or_default();
-            let now = Census::of(&members);
+            // As many as before may be others.
+            let now = (router.limits.counted(), Census::of(&members));
             if now != before {
-                router.repace(&now);
+                router.repace(&now.1);
                 before = now;
             }
             if members.iter().any(|(_, terms)| terms.shares()) {

@@ -340,6 +340,13 @@ fn those_who_share_a_rate_have_even_parts() {
         client.say("(two.f.close(), two.c.close())");
         await_that("one alone has all", || rate(&mut client, "one") == 10_000_000);
         await_that("at the server's end too", || client.say("one.ask('options')[1]") == 10_000_000);
+
+        // Others take the place of two, so quickly that as many share as before.
+        client.say("globals().update(two=Talk())");
+        await_that("half again", || rate(&mut client, "one") == 5_000_000);
+        client.say("([(t.f.close(), t.c.close()) for t in (one, two)], globals().update(one=Talk(), two=Talk()))");
+        await_that("the first of them has half", || rate(&mut client, "one") == 5_000_000);
+        assert_eq!(rate(&mut client, "two"), 5_000_000);
     }
 }
 
