@@ -75,6 +75,15 @@ pub(crate) fn shown(address: SocketAddr, ipv6: bool) -> SocketAddr {
     }
 }
 
+/// An address as one of IPv6: mapped where it is not.
+#[must_use]
+pub(crate) fn mapped(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    }
+}
+
 /// The address itself, of IPv4 where it is mapped into IPv6.
 #[must_use]
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {

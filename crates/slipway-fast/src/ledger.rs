@@ -10,7 +10,7 @@
 //! leaves a program with a descriptor that it does not know of, and the next one tells it.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use slipway_sys::shared::Words;
 
+use crate::address::mapped;
 use crate::note::Path;
 use crate::sync::lock;
 
@@ -140,10 +141,7 @@ fn read(entry: &[AtomicU64], stage: u64) -> Option<Found> {
 }
 
 fn words(address: SocketAddr) -> [u64; 3] {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
+    let ip = mapped(address.ip());
     let [high, low] = [64, 0].map(|by| u64::try_from(ip.to_bits() >> by & u128::from(u64::MAX)).unwrap_or_default());
     [high, low, u64::from(address.port()) | u64::from(address.is_ipv6()) << 16]
 }

@@ -20,6 +20,7 @@ use slipway_sys::sockopt::{self, Name};
 
 use crate::flows::Flow;
 use crate::note::{Note, Path, Role};
+use crate::personality::{CONGESTION, CONGESTION_BYTES};
 use crate::policy::{Decision, Terms};
 use crate::router::Router;
 use crate::sync::{lock, whole};
@@ -29,7 +30,6 @@ use crate::walk;
 const OFTEN: Duration = Duration::from_millis(250);
 
 const MAX_PACING_RATE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
-const CONGESTION: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_CONGESTION };
 const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
 
 /// An end of a connection.
@@ -276,7 +276,7 @@ fn pace(end: impl AsFd, Rate(bits): Rate) -> io::Result<()> {
 /// Has an end send as fast as it may. BBR goes by the rate at which data arrives (`net/ipv4/tcp_bbr.c`), and on paths as short as
 /// those between hosts holds back a sender that is paced already, further each time: of 1 Gbit/s half was left.
 fn keep_up(end: impl AsFd) -> io::Result<()> {
-    let mut name = [0; 16];
+    let mut name = [0; CONGESTION_BYTES];
     let len = sockopt::get(&end, CONGESTION, &mut name)?;
     if !name[..len].starts_with(b"bbr") {
         return Ok(());

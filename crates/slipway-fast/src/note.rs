@@ -4,12 +4,13 @@
 //! it goes where the socket goes, ends when the socket ends, outlives the router, and no program can change it.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::SocketStorage;
 
+use crate::address::mapped;
 use crate::personality::Options;
 
 /// Bytes of a note.
@@ -125,10 +126,7 @@ impl Note {
 
 /// Both addresses of a connection have the form of its socket, so one flag says it of both.
 fn put(bytes: &mut [u8], address: SocketAddr) {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
+    let ip = mapped(address.ip());
     bytes[..16].copy_from_slice(&ip.octets());
     bytes[16..18].copy_from_slice(&address.port().to_ne_bytes());
 }

@@ -46,9 +46,9 @@ const SWITCHES: [Name; 6] = [
 const PAST: [(Name, i32, i32); 2] =
     [(tcp(libc::TCP_MAXSEG), 88, 32767), (tcp(libc::TCP_DEFER_ACCEPT), i32::MIN, i32::MAX)];
 
-const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
+pub(crate) const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
-const CONGESTION_BYTES: usize = 16;
+pub(crate) const CONGESTION_BYTES: usize = 16;
 
 /// What a segment holds on Ethernet, with time stamps: 1500 less 40 and 12.
 const SEGMENT: i32 = 1448;

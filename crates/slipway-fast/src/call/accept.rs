@@ -70,7 +70,7 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
     let parker = &call.tree.parker;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
     if let Some(kept) = parker.park(call, cookie, &listening.socket, patience)? {
-        return Ok(kept.into());
+        return Ok(Accepted::of(kept.connection, kept.ipv6));
     }
     // What came in between was told to nobody.
     if !is_readable(&listening.socket)? || !parker.take_back(call, cookie) {
@@ -78,7 +78,9 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
     }
     match next(call, listening)? {
         // Another acceptor was quicker.
-        None => Ok(parker.park(call, cookie, &listening.socket, patience)?.and_then(Into::into)),
+        None => Ok(parker
+            .park(call, cookie, &listening.socket, patience)?
+            .and_then(|kept| Accepted::of(kept.connection, kept.ipv6))),
         accepted => Ok(accepted),
     }
 }
@@ -96,13 +98,14 @@ pub(crate) struct Accepted {
     pub(crate) number: Option<i32>,
 }
 
-impl From<Kept> for Option<Accepted> {
-    fn from(Kept { ipv6, connection, .. }: Kept) -> Self {
+impl Accepted {
+    /// `None` where its end is not here.
+    fn of(connection: Connection, ipv6: bool) -> Option<Self> {
         let Connection { entry, end: End::There(end), path, client, server, number, .. } = connection else {
             return None;
         };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
-        Some(Accepted { entry, end, path, client, server, number })
+        Some(Self { entry, end, path, client, server, number })
     }
 }
 
@@ -124,11 +127,8 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
         let made = inherit(call, listening, &accepted, ipv6, &connection, since);
         // Only now, so that the listener's queue counts it for as long as it is in it.
         router.rest(call.node(), knocker);
-        if let (Ok(()), Connection { entry, end: End::There(end), path, client, server, number, .. }) =
-            (made, connection)
-        {
-            let [client, server] = [client, server].map(|address| shown(address, ipv6));
-            return Ok(Some(Accepted { entry, end, path, client, server, number }));
+        if let Some(accepted) = made.ok().and_then(|()| Accepted::of(connection, ipv6)) {
+            return Ok(Some(accepted));
         }
         // Its client sees it end.
     }
