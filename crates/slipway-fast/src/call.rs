@@ -80,7 +80,7 @@ impl Trapped<'_> {
             libc::SYS_ioctl => interfaces::ioctl(self),
             number => {
                 if Epolls::changes(number) {
-                    lock(&self.tree.epolls).forget();
+                    lock(&self.tree.epolls).forget(self.call.tid);
                 }
                 Ok(Answer::GoOn)
             }

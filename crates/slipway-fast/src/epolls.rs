@@ -4,19 +4,20 @@
 //! file at that number, the entry goes with the old file, and has to be made again: by the same number, with the same events
 //! and data. Which instances a program has is looked up once, until it makes another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{io, thread};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use slipway_sys::notify::Caller;
 use slipway_sys::process::descriptors_of_its_own;
 
 use crate::walk;
 
-/// So many threads' instances are remembered; then all are looked up again.
+/// So many threads' instances are remembered; then all are looked up again. And so many threads that make one.
 const REMEMBERED: usize = 1024;
 
 /// An entry of an epoll instance.
@@ -32,7 +33,12 @@ pub struct Entry {
 
 /// Which descriptors of a program are epoll instances.
 #[derive(Debug, Default)]
-pub struct Epolls(HashMap<u64, Vec<i32>>);
+pub struct Epolls {
+    /// By who was looked at ([`Caller::identity`]).
+    known: HashMap<u64, Vec<i32>>,
+    /// Threads that were let go on to make one, and may not have made it yet.
+    makers: BTreeSet<i32>,
+}
 
 impl Epolls {
     /// Whether a call makes an instance.
@@ -45,9 +51,14 @@ impl Epolls {
         number == libc::SYS_epoll_create1
     }
 
-    /// Looks them up again next time.
-    pub fn forget(&mut self) {
-        self.0.clear();
+    /// Looks them up again next time: this thread goes on to make one.
+    pub fn forget(&mut self, maker: i32) {
+        self.known.clear();
+        if self.makers.len() >= REMEMBERED {
+            // One of so many has most likely made it.
+            self.makers.pop_first();
+        }
+        self.makers.insert(maker);
     }
 
     /// The entries for the file at this number, in all instances of the program.
@@ -55,16 +66,16 @@ impl Epolls {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<Entry>> {
-        let known;
-        let epolls = match caller.identity().map(|identity| (identity, self.0.get(&identity).cloned())) {
+        let epolls = match caller.identity().map(|identity| (identity, self.known.get(&identity).cloned())) {
             Some((_, Some(epolls))) => epolls,
             Some((identity, None)) => {
-                if self.0.len() >= REMEMBERED {
-                    self.forget();
+                // Asked first: what is made from here on is forgotten again.
+                let all_made = self.all_made(tid);
+                let found = find(tid)?;
+                if all_made {
+                    self.remember(identity, &found);
                 }
-                known = find(tid)?;
-                self.0.insert(identity, known.clone());
-                known
+                found
             }
             None => find(tid)?,
         };
@@ -77,6 +88,37 @@ impl Epolls {
             }
         }
         Ok(entries)
+    }
+
+    fn remember(&mut self, identity: u64, found: &[i32]) {
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(identity, found.to_vec());
+    }
+
+    /// Whether all are made that were heard of. Who is let go on makes one when it is on a processor again, and others' calls are
+    /// served meanwhile.
+    fn all_made(&mut self, caller: i32) -> bool {
+        // Who makes another call is done with that one.
+        self.makers.remove(&caller);
+        while let Some(&maker) = self.makers.first() {
+            if may_be_making(maker) {
+                return false;
+            }
+            self.makers.remove(&maker);
+        }
+        true
+    }
+}
+
+/// Whether a thread may be in a call that makes an instance. The kernel does not say what one is in that runs, or is about to
+/// (`/proc/PID/syscall`, `proc_pid_syscall(5)`).
+fn may_be_making(tid: i32) -> bool {
+    match fs::read_to_string(format!("/proc/{tid}/syscall")) {
+        Ok(call) => call.split(' ').next().and_then(|number| number.parse().ok()).is_none_or(Epolls::changes),
+        // It has ended.
+        Err(error) => !matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)),
     }
 }
 
@@ -167,7 +209,43 @@ fn clear_of(file: OwnedFd, number: i32) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::filter::filter;
+
+    /// Others connect between the answer to who makes one and its making.
+    #[test]
+    fn one_that_is_made_after_others_were_looked_up_is_found() {
+        let (socket, _other) = UnixStream::pair().expect("a pair");
+        let number = socket.as_raw_fd();
+        let (say, said) = sync_channel(0);
+        let making = thread::spawn(move || {
+            say.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
+            let made = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an instance");
+            epoll::add(&made, &socket, EventData::new_u64(7), EventFlags::IN).expect("added");
+            (made, socket)
+        });
+        let listener = said.recv().expect("there is a listener");
+        let call = listener.receive().expect("heard").expect("it makes one");
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let caller = Caller::open(tid).expect("it is this thread");
+        let mut epolls = Epolls::default();
+        epolls.forget(call.tid);
+        assert_eq!(epolls.entries(tid, &caller, number).expect("looked up"), []);
+        listener.go_on(call.id).expect("it waits");
+        let (made, _socket) = making.join().expect("it ran");
+        let mut look = || {
+            let found = epolls.entries(tid, &caller, number).expect("looked up");
+            assert!(matches!(found[..], [Entry { epoll, data: 7, .. }] if epoll == made.as_raw_fd()), "{found:?}");
+            caller.identity().is_none() || !epolls.known.is_empty()
+        };
+        // Who made it may be ending still.
+        while !look() {
+            thread::yield_now();
+        }
+        assert!(look(), "they are remembered");
+    }
 
     #[test]
     fn a_line_of_the_kernels_is_read() {
