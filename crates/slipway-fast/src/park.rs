@@ -24,10 +24,10 @@ use crate::router::{Router, Unheard};
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 
-/// Besides, marks the number of a flow whose client is waited for to say something.
-const WORD: u64 = 1 << 61;
-/// Marks a flow's number among cookies, which count up from 1 (`net/core/sock_diag.c`) and never get so far.
-const KNOCK: u64 = 1 << 63;
+// What the parker's epoll instance tells of: a listener by its cookie, which count up from 1 (`net/core/sock_diag.c`), or, by its
+// number, which is counted too, a knock, marked as one whose end or whose client's word was waited for. No count gets as far as a mark.
+const ENDED: u64 = 1 << 62;
+const SPOKE: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
 
 /// How long a connection is kept for a call that is to come; a knock may be as much later.
@@ -194,8 +194,8 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn mind(&self, knocker: &Knocker, flow: u64) -> io::Result<()> {
-        self.watch(&knocker.socket, KNOCK | flow, EventFlags::RDHUP | EventFlags::ONESHOT)
+    pub fn mind(&self, knocker: &Knocker, knock: u64) -> io::Result<()> {
+        self.watch(&knocker.socket, ENDED | knock, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
@@ -207,16 +207,16 @@ impl Parker {
     ///
     /// # Errors
     /// As there.
-    pub fn mind_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
-        if self.defers.load(Ordering::Relaxed) { self.await_words(end, flow) } else { Ok(()) }
+    pub fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
+        if self.defers.load(Ordering::Relaxed) { self.await_words(end, knock) } else { Ok(()) }
     }
 
-    /// Tells the router when the client of a connection has said something, or has ended; `end` is the server's.
+    /// Tells the router when the client of a connection that is knocked for has said something, or has ended; `end` is the server's.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn await_words(&self, end: &OwnedFd, flow: u64) -> io::Result<()> {
-        self.watch(end, KNOCK | WORD | flow, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
+    pub fn await_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
+        self.watch(end, SPOKE | knock, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// No longer.
@@ -238,9 +238,9 @@ impl Parker {
             for event in &events[..ready] {
                 match event.data.u64() {
                     BELL => {}
-                    data if data & KNOCK == 0 => self.serve(router, data),
-                    data if data & WORD != 0 => router.spoke(data & !(KNOCK | WORD)),
-                    data => router.unheard(data & !KNOCK),
+                    data if data & SPOKE != 0 => router.spoke(data & !SPOKE),
+                    data if data & ENDED != 0 => router.unheard(data & !ENDED),
+                    cookie => self.serve(router, cookie),
                 }
             }
             self.expire();
@@ -360,7 +360,7 @@ mod tests {
         drop(native);
         let (end, _) = UnixStream::pair().expect("a pair");
         let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
-        lab.router.pending.with(1, knock, flow, came);
+        lab.router.pending.with(knock, came);
         assert_eq!(held_up.join().expect("it ran"), client);
     }
 }

@@ -29,6 +29,17 @@ pub struct Connection {
     pub number: Option<i32>,
 }
 
+/// Which knock announces a connection. One that is put back is announced again, and may be by the same knocker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Knock {
+    /// Of the server.
+    pub node: usize,
+    /// Where it comes from.
+    pub from: SocketAddr,
+    /// Knocks are counted, so that no other has this.
+    pub number: u64,
+}
+
 /// A connection that is announced by a knock.
 #[derive(Debug)]
 pub struct Pending {
@@ -63,83 +74,94 @@ pub enum End {
 /// All of a host, by the node of the server and the address that the knock comes from.
 #[derive(Debug)]
 pub struct AllPending {
-    all: Mutex<HashMap<Key, Pending>>,
+    state: Mutex<State>,
     changed: Condvar,
     most: usize,
 }
 
-type Key = (usize, SocketAddr);
+#[derive(Debug, Default)]
+struct State {
+    /// With the number of the knock.
+    all: HashMap<(usize, SocketAddr), (u64, Pending)>,
+    knocks: u64,
+}
 
 impl AllPending {
     /// With room for so many at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { all: Mutex::default(), changed: Condvar::default(), most }
+        Self { state: Mutex::default(), changed: Condvar::default(), most }
     }
 
     /// Adds one. It is there before its knock is, or the knock would be taken for a connection.
     ///
     /// # Errors
     /// Gives it back where there is no room.
-    pub fn add(&self, node: usize, pending: Pending) -> Result<(), Connection> {
-        let mut all = lock(&self.all);
-        if all.len() >= self.most {
+    pub fn add(&self, node: usize, pending: Pending) -> Result<Knock, Connection> {
+        let mut state = lock(&self.state);
+        if state.all.len() >= self.most {
             return Err(pending.heard().0);
         }
-        all.insert((node, pending.knocker.address), pending);
-        Ok(())
+        state.knocks += 1;
+        let knock = Knock { node, from: pending.knocker.address, number: state.knocks };
+        state.all.insert((node, knock.from), (knock.number, pending));
+        Ok(knock)
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
     pub fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
-        let mut all = lock(&self.all);
-        while matches!(all.get(&key)?.connection.end, End::Awaited) {
-            all = whole(self.changed.wait(all));
+        let mut state = lock(&self.state);
+        while matches!(state.all.get(&key)?.1.connection.end, End::Awaited) {
+            state = whole(self.changed.wait(state));
         }
-        all.remove(&key)
+        state.all.remove(&key).map(|(_, pending)| pending)
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
-    pub fn with<T>(&self, node: usize, from: SocketAddr, flow: u64, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
-        let mut all = lock(&self.all);
-        let done = all.get_mut(&(node, from)).filter(|pending| pending.connection.flow == flow).map(act);
-        drop(all);
+    pub fn with<T>(&self, knock: Knock, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+        let mut state = lock(&self.state);
+        let found = state.all.get_mut(&(knock.node, knock.from)).filter(|(number, _)| *number == knock.number);
+        let done = found.map(|(_, pending)| act(pending));
+        drop(state);
         self.changed.notify_all();
         done
     }
 
     /// Takes one back whose knock failed, or ended.
-    pub fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Pending> {
-        let mut all = lock(&self.all);
-        let is_it = all.get(&(node, from)).is_some_and(|pending| pending.connection.flow == flow);
-        let pending = if is_it { all.remove(&(node, from)) } else { None };
-        drop(all);
+    pub fn withdraw(&self, knock: Knock) -> Option<Pending> {
+        let mut state = lock(&self.state);
+        let key = (knock.node, knock.from);
+        let is_it = state.all.get(&key).is_some_and(|(number, _)| *number == knock.number);
+        let withdrawn = if is_it { state.all.remove(&key) } else { None };
+        drop(state);
         self.changed.notify_all();
-        pending
+        withdrawn.map(|(_, pending)| pending)
     }
 
     /// Drops all that wait for this node's programs.
     pub fn drop_all_of(&self, node: usize) {
-        lock(&self.all).retain(|(of, _), _| *of != node);
+        lock(&self.state).all.retain(|(of, _), _| *of != node);
         self.changed.notify_all();
     }
 
-    /// Where the connection of this number waits.
-    pub fn find(&self, flow: u64) -> Option<Key> {
-        lock(&self.all).iter().find(|(_, pending)| pending.connection.flow == flow).map(|(key, _)| *key)
+    /// The knock of this number.
+    pub fn find(&self, number: u64) -> Option<Knock> {
+        let state = lock(&self.state);
+        let found = state.all.iter().find(|(_, (its, _))| *its == number);
+        found.map(|(&(node, from), _)| Knock { node, from, number })
     }
 
-    /// Has who knocks for the connection of this number say something.
-    pub fn speak(&self, flow: u64) {
-        let all = lock(&self.all);
-        if let Some(pending) = all.values().find(|pending| pending.connection.flow == flow) {
+    /// Has who knocks this knock say something.
+    pub fn speak(&self, number: u64) {
+        let state = lock(&self.state);
+        if let Some((_, pending)) = state.all.values().find(|(its, _)| *its == number) {
             pending.knocker.speak();
         }
     }
 
     /// How many wait.
     pub fn count(&self) -> usize {
-        lock(&self.all).len()
+        lock(&self.state).all.len()
     }
 }

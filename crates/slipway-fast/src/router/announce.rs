@@ -15,7 +15,7 @@ use crate::knock::Knocker;
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
 use crate::note::Role;
-use crate::pending::{Connection, End, Pending};
+use crate::pending::{Connection, End, Knock, Pending};
 use crate::sync::lock;
 
 /// How long more sockets to knock with may take to come; usually it is a millisecond.
@@ -50,8 +50,8 @@ pub(crate) enum Announced {
     For(Gift),
     /// It comes for it by itself.
     Kept,
-    /// By a knock from this address.
-    Knocked(SocketAddr),
+    /// By this knock.
+    Knocked(Knock),
 }
 
 /// Asks for more sockets to knock with.
@@ -94,51 +94,52 @@ impl Router {
         }
     }
 
-    /// Knocks for a connection. Where the knock comes from.
+    /// Knocks for a connection.
     fn knock(
         &self,
         node: usize,
         connection: Connection,
         knocker: Arc<Knocker>,
-    ) -> Result<SocketAddr, (Unheard, Connection)> {
-        let (server, flow) = (connection.server, connection.flow);
-        if let Err(connection) = self.pend(node, connection, &knocker) {
-            self.rest(node, knocker);
-            return Err((Unheard::Failed, connection));
-        }
+    ) -> Result<Knock, (Unheard, Connection)> {
+        let server = connection.server;
+        let knock = match self.pend(node, connection, &knocker) {
+            Ok(knock) => knock,
+            Err(connection) => {
+                self.rest(node, knocker);
+                return Err((Unheard::Failed, connection));
+            }
+        };
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
-            let minded = self
-                .pending
-                .with(node, knocker.address, flow, |pending| self.mind(node, &pending.connection, &knocker));
+            let minded = self.pending.with(knock, |pending| self.mind(knock, &pending.connection, &knocker));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
-        match heard.map_err(|unheard| (unheard, self.withdraw(node, knocker.address, flow))) {
+        match heard.map_err(|unheard| (unheard, self.withdraw(knock))) {
             Err((unheard, Some(connection))) => Err((unheard, connection)),
             // One that was heard late was heard nevertheless.
-            _ => Ok(knocker.address),
+            _ => Ok(knock),
         }
     }
 
     /// Hears of what becomes of a knock, and of its connection.
-    fn mind(&self, node: usize, connection: &Connection, knocker: &Knocker) -> io::Result<()> {
-        if let Some(parker) = self.parker(node) {
-            parker.mind(knocker, connection.flow)?;
+    fn mind(&self, knock: Knock, connection: &Connection, knocker: &Knocker) -> io::Result<()> {
+        if let Some(parker) = self.parker(knock.node) {
+            parker.mind(knocker, knock.number)?;
         }
-        self.mind_words(node, connection)
+        self.mind_words(knock, connection)
     }
 
     /// Hears of what its client says, where a listener may wait for that.
-    pub(super) fn mind_words(&self, node: usize, connection: &Connection) -> io::Result<()> {
-        match (&connection.end, self.parker(node)) {
-            (End::There(end), Some(parker)) => parker.mind_words(end, connection.flow),
+    pub(super) fn mind_words(&self, knock: Knock, connection: &Connection) -> io::Result<()> {
+        match (&connection.end, self.parker(knock.node)) {
+            (End::There(end), Some(parker)) => parker.mind_words(end, knock.number),
             _ => Ok(()),
         }
     }
 
-    /// The client of a connection that is knocked for has said something: so does who knocks.
-    pub(crate) fn spoke(&self, flow: u64) {
-        self.pending.speak(flow);
+    /// The client of a connection has said something that this knock is for: so does who knocks.
+    pub(crate) fn spoke(&self, knock: u64) {
+        self.pending.speak(knock);
     }
 
     /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
@@ -171,7 +172,7 @@ impl Router {
     }
 
     /// Has a connection wait until it is accepted by this knock. Gives it back where there is no room.
-    fn pend(&self, node: usize, mut connection: Connection, knocker: &Arc<Knocker>) -> Result<(), Connection> {
+    fn pend(&self, node: usize, mut connection: Connection, knocker: &Arc<Knocker>) -> Result<Knock, Connection> {
         self.write(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
         let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(knocker) };
@@ -207,14 +208,14 @@ impl Router {
             return Ok(());
         };
         let (knocker, parker) = (Arc::new(knocker), self.park_for(node)?);
-        if self.pend(node, connection, &knocker).is_ok() {
-            parker.mind(&knocker, flow)?;
+        if let Ok(knock) = self.pend(node, connection, &knocker) {
+            parker.mind(&knocker, knock.number)?;
             // Nobody knows yet whether its listener is one that defers.
             let listen = |pending: &mut Pending| match &pending.connection.end {
-                End::There(end) => parker.await_words(end, flow),
+                End::There(end) => parker.await_words(end, knock.number),
                 End::Awaited | End::Gone => Ok(()),
             };
-            self.pending.with(node, knocker.address, flow, listen).unwrap_or(Ok(()))?;
+            self.pending.with(knock, listen).unwrap_or(Ok(()))?;
         }
         Ok(())
     }
@@ -243,9 +244,9 @@ impl Router {
     }
 
     /// Takes a connection back; `None` where it has been accepted.
-    fn withdraw(&self, node: usize, from: SocketAddr, flow: u64) -> Option<Connection> {
-        let (connection, knocker) = self.pending.withdraw(node, from, flow)?.heard();
-        self.rest(node, knocker);
+    fn withdraw(&self, knock: Knock) -> Option<Connection> {
+        let (connection, knocker) = self.pending.withdraw(knock)?.heard();
+        self.rest(knock.node, knocker);
         Some(connection)
     }
 
@@ -254,11 +255,11 @@ impl Router {
     }
 
     /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
-    pub(crate) fn unheard(&self, flow: u64) {
-        if let Some((node, from)) = self.pending.find(flow)
-            && !self.is_silent(node)
+    pub(crate) fn unheard(&self, knock: u64) {
+        if let Some(knock) = self.pending.find(knock)
+            && !self.is_silent(knock.node)
         {
-            self.withdraw(node, from, flow);
+            self.withdraw(knock);
         }
     }
 

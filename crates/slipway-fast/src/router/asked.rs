@@ -1,6 +1,5 @@
 //! What routers of other hosts ask for.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
@@ -8,14 +7,13 @@ use super::{Announced, Router, Unheard};
 use crate::channel::{Asked, Open, Refusal};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, REMOTE, Role};
-use crate::pending::{Connection, End, Pending};
+use crate::pending::{Connection, End, Knock, Pending};
 use crate::reason::Reason;
 
 impl Router {
     /// The router of another host asks for a server of this one.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
-        let flow = asked.open.flow | REMOTE;
-        let (node, from, turn, member) = match self.announce_for(&asked.open) {
+        let (knock, turn, member) = match self.announce_for(&asked.open) {
             Ok(announced) => announced,
             Err(refusal) => {
                 // A caller that is gone needs no answer.
@@ -29,18 +27,18 @@ impl Router {
         if end.is_some() {
             self.counts.taken(Path::Tcp);
         }
-        self.pending.with(node, from, flow, |Pending { connection, knocker, .. }| {
+        self.pending.with(knock, |Pending { connection, knocker, .. }| {
             connection.end = end.map_or(End::Gone, End::There);
-            self.write(node, connection);
+            self.write(knock.node, connection);
             connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
             // Where the kernel lacks something, a listener that defers hears of it later.
-            let _ = self.mind_words(node, connection);
+            let _ = self.mind_words(knock, connection);
         });
     }
 
-    /// Announces what another router asks for. The server's node, where the knock comes from, the turn to be held until the new
-    /// end is counted, and what it counts as.
-    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(usize, SocketAddr, Turn<'_>, Member), Refusal> {
+    /// Announces what another router asks for. Which knock that is, the turn to be held until the new end is counted, and what it
+    /// counts as.
+    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(Knock, Turn<'_>, Member), Refusal> {
         let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
         let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
@@ -55,7 +53,7 @@ impl Router {
         let (path, flow) = (Some(Path::Tcp), open.flow | REMOTE);
         let connection = Connection { entry: None, end: End::Awaited, path, flow, client, server, number: None };
         match self.announce(at.node, connection) {
-            Ok(Announced::Knocked(from)) => Ok((at.node, from, turn, member)),
+            Ok(Announced::Knocked(knock)) => Ok((knock, turn, member)),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
             // One without an end is knocked for.
