@@ -7,7 +7,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::{Inventory, Lab, Place, as_before, told};
+use common::{Inventory, Lab, Place, as_before, await_that, told};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// A server on one host, clients on both.
@@ -16,9 +17,10 @@ const LAB: &str = "hosts: 2\nnetworks: {net: fast}\nnodes:\n  srv: {host: host1}
 
 /// Does what it is told, line by line, and says how that went.
 const PROGRAM: &str = r"
-import errno, socket, sys
+import errno, resource, socket, sys
 listeners, sockets = {}, {}
 inside, outside = socket.socketpair()
+files = resource.RLIMIT_NOFILE
 def connected(data): return 'word' if data else 'end'
 def act(what, name, *rest):
     if what == 'listen': listeners[name] = socket.create_server(('', int(name)))
@@ -30,6 +32,7 @@ def act(what, name, *rest):
     elif what == 'hide':
         socket.send_fds(inside, [b'x'], [sockets[name].fileno()])
         sockets.pop(name).close()
+    elif what == 'limit': resource.setrlimit(files, (int(name), resource.getrlimit(files)[1]))
     elif what == 'show': sockets[name] = socket.socket(fileno=socket.recv_fds(outside, 1, 1)[1][0])
     return 'done'
 print('ready', flush=True)
@@ -113,6 +116,12 @@ fn connections(lab: &Lab<'_>) -> Vec<Value> {
 fn fast(lab: &Lab<'_>) -> u64 {
     let all = connections(lab);
     all.iter().map(|of| of["pair"].as_u64().expect("a number") + of["tcp"].as_u64().expect("a number")).sum()
+}
+
+/// The process of each host's router.
+fn routers(lab: &Lab<'_>) -> Vec<Pid> {
+    let number = |router: &Value| Pid::from_raw(i32::try_from(router["pid"].as_i64()?).ok()?);
+    lab.routers().iter().filter_map(number).collect()
 }
 
 /// What an end of TCP says that was cut, or whose other end was.
@@ -296,8 +305,7 @@ fn a_scenario_takes_its_nodes_off_beforehand() {
     join(&mut a, &mut srv, "srv", "during");
     assert_eq!(fast(&lab), count);
     passes(&mut b, &mut srv, "untouched");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&playing), rustix::process::Signal::INT)
-        .expect("it plays");
+    kill_process(Pid::from_child(&playing), Signal::INT).expect("it plays");
     playing.wait().expect("it ends");
     passes(&mut a, &mut srv, "during");
     join(&mut a, &mut srv, "srv", "after");
@@ -329,6 +337,36 @@ fn what_lives_is_listed_and_counted() {
         connections(&lab).iter().flat_map(|of| of["between"].as_array().expect("a list").clone()).collect();
     assert!(between.iter().any(|of| of["client"] == 2 && of["server"] == 0 && of["pair"] == 1), "{between:?}");
     assert!(between.iter().any(|of| of["client"] == 3 && of["server"] == 0 && of["tcp"] == 1), "{between:?}");
+}
+
+/// Its server had no descriptor left for it, by one router and by the next.
+#[test]
+fn a_connection_that_is_put_back_stays_one_and_the_same() {
+    let place = Place::new();
+    let lab = place.up("back", LAB);
+    let mut srv = serving(&lab, "srv");
+    let (mut a, mut b) = (Program::new(&lab, "a"), Program::new(&lab, "b"));
+    for (client, name) in [(&mut a, "within"), (&mut b, "across")] {
+        let accept = format!("accept {name} 5000");
+        client.does(&format!("connect {name} srv 5000"));
+        srv.does("limit 1");
+        assert_eq!(srv.say(&accept), "EMFILE");
+        let old = routers(&lab);
+        for &pid in &old {
+            kill_process(pid, Signal::KILL).expect("it runs");
+        }
+        await_that("the routers are replaced", || {
+            let now = routers(&lab);
+            now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
+        });
+        assert_eq!(srv.say(&accept), "EMFILE");
+        srv.does("limit 1000");
+        srv.does(&accept);
+        passes(client, &mut srv, name);
+    }
+    let answer = place.json(["fast", "status", "--flows", &lab.name]);
+    assert_eq!(answer["flows"].as_array().map(Vec::len), Some(2), "{answer}");
+    assert_eq!(place.json(["set", &lab.name, "srv", "delay=1ms"])["ended"], 2);
 }
 
 /// The text format, read strictly (<https://prometheus.io/docs/instrumenting/exposition_formats/>): every family with its help
@@ -425,8 +463,7 @@ fn numbers_are_there_for_prometheus() {
     drop(silent);
     place.run(["down", name]);
     assert!(fetch(at, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503 "));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&serving), rustix::process::Signal::INT)
-        .expect("it serves");
+    kill_process(Pid::from_child(&serving), Signal::INT).expect("it serves");
     assert!(serving.wait().expect("it ends").success());
 }
 

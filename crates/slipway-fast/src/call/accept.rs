@@ -91,6 +91,8 @@ pub(crate) struct Accepted {
     pub(crate) entry: Option<Entry>,
     pub(crate) end: OwnedFd,
     pub(crate) path: Option<Path>,
+    /// As [`Connection::flow`].
+    pub(crate) flow: u64,
     /// In the form of the program's socket.
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
@@ -101,11 +103,11 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// `None` where its end is not here.
     fn of(connection: Connection, ipv6: bool) -> Option<Self> {
-        let Connection { entry, end: End::There(end), path, client, server, number, .. } = connection else {
+        let Connection { entry, end: End::There(end), path, flow, client, server, number } = connection else {
             return None;
         };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
-        Some(Self { entry, end, path, client, server, number })
+        Some(Self { entry, end, path, flow, client, server, number })
     }
 }
 
@@ -119,7 +121,8 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
             let server = SocketAddr::try_from(rustix::net::getsockname(&accepted)?).map_err(|_| Errno::IO)?;
             let left = Left { node: call.node(), path: None, flow: 0, client: peer, server, given: None };
             let entry = router.ledger.enter(&left, accepted.as_fd());
-            return Ok(Some(Accepted { entry, end: accepted, path: None, client: peer, server, number: None }));
+            let (path, flow, number) = (left.path, left.flow, None);
+            return Ok(Some(Accepted { entry, end: accepted, path, flow, client: peer, server, number }));
         };
         let ipv6 = peer.is_ipv6();
         let since = pending.since;

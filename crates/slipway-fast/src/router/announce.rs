@@ -236,9 +236,8 @@ impl Router {
     /// of the one that it has.
     pub(crate) fn put_back(self: &Arc<Self>, node: usize, accepted: Accepted) {
         // Written anew, as one that waits.
-        let Accepted { entry: _, end, path, client, server, number } = accepted;
+        let Accepted { entry: _, end, path, flow, client, server, number } = accepted;
         let [client, server] = [client, server].map(canonical);
-        let flow = self.next_flow();
         let connection = Connection { entry: None, end: End::There(end), path, flow, client, server, number };
         self.bring(node, connection);
     }
