@@ -21,8 +21,19 @@ const VERSION: u8 = 1;
 /// The first byte on a socket of the program's own that is no more as it was made.
 const CHANGED: u8 = 2;
 
-/// Marks the numbers that other hosts' routers give to connections, so that they are none of the own.
-pub(crate) const REMOTE: u64 = 1 << 62;
+/// Marks a connection's number at the server's end where its client is on another host, whose router numbered it.
+const REMOTE: u64 = 1 << 62;
+
+/// Where a router begins to count connections: anywhere, so that numbers differ from those that a router before it gave to ones that
+/// live, and so far below the mark that counting never gets there.
+pub(crate) fn first_number(chance: u64) -> u64 {
+    chance >> 3
+}
+
+/// What the server's router calls a connection that the router of another host calls so.
+pub(crate) fn remote(number: u64) -> u64 {
+    number | REMOTE
+}
 
 /// What data passes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +83,7 @@ pub struct Note {
     pub path: Path,
     /// Which end it is.
     pub role: Role,
-    /// Both ends of a connection have this number, but for a mark at the server's where that is on another host.
+    /// Both ends of a connection have this number, but for a mark at the server's where they are on two hosts.
     pub flow: u64,
     /// What `getsockname(2)` says, in the form of the program's socket (mapped, where that is of IPv6).
     pub local: SocketAddr,

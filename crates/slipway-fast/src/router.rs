@@ -30,7 +30,7 @@ use crate::helpers::Helpers;
 use crate::knock::Knockers;
 use crate::ledger::{Given, Ledger};
 use crate::limits::Limits;
-use crate::note::Notes;
+use crate::note::{Notes, first_number};
 use crate::park::Parker;
 use crate::peers::Peers;
 use crate::pending::{AllPending, Connection};
@@ -107,11 +107,9 @@ impl Router {
         ledger: &OwnedFd,
         more: impl Fn(usize) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
-        // Anywhere, so that numbers differ from those that a router before this one gave to connections that live.
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
-        // The three highest bits are marks: of what another host asked for (`note::REMOTE`), and the parkers' own.
-        let first_flow = u64::from_ne_bytes(begin) >> 3;
+        let first_flow = first_number(u64::from_ne_bytes(begin));
         let ledger = Ledger::open(ledger)?;
         let router = Arc::new(Self {
             host,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Announced, Router, Unheard};
 use crate::channel::{Asked, Open, Refusal};
 use crate::limits::{Member, Turn};
-use crate::note::{Path, REMOTE, Role};
+use crate::note::{Path, Role, remote};
 use crate::pending::{Connection, End, Knock, Pending};
 use crate::reason::Reason;
 
@@ -50,7 +50,7 @@ impl Router {
         let member = Member { role: Role::Server, client: client.node, server: at.node, port };
         let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
         let [client, server] = [open.client, open.server];
-        let (path, flow) = (Some(Path::Tcp), open.flow | REMOTE);
+        let (path, flow) = (Some(Path::Tcp), remote(open.flow));
         let connection = Connection { entry: None, end: End::Awaited, path, flow, client, server, number: None };
         match self.announce(at.node, connection) {
             Ok(Announced::Knocked(knock)) => Ok((knock, turn, member)),
