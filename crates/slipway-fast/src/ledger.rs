@@ -1,5 +1,6 @@
 //! What a router has in hand, written where it outlives it: connections that wait to be accepted, and those that are being given to
-//! calls. Writing costs no system call: it is memory that the routers of a host map one after the other.
+//! calls; and which nodes have listeners that defer. Writing costs no system call: it is memory that the routers of a host map one
+//! after the other.
 //!
 //! The descriptors stay open when a router ends: a process beside it has its table in common with it (`clone_beside`). The anchor
 //! takes them there by their numbers, and the next router is told ([`Order::Left`](crate::control::Order::Left)).
@@ -26,8 +27,14 @@ use crate::sync::lock;
 /// Words of an entry, as many as two lines of a processor's cache.
 const WORDS: usize = 16;
 
+/// Bits of a word.
+const BITS: usize = u64::BITS as usize;
+
 /// Most entries. What has no room ends with its router.
 const ENTRIES: usize = 4096;
+
+/// Nodes of which it is written whether some of their listeners defer, a bit each, behind the entries: more than any lab has.
+const NODES: usize = 65536;
 
 // Where things are in an entry. The stage is written last.
 const STAGE: usize = 0;
@@ -105,7 +112,7 @@ pub type Found = (Left, i32, Option<i32>);
 /// # Errors
 /// As `memfd_create(2)`.
 pub fn file() -> io::Result<OwnedFd> {
-    Words::file("slipway-ledger", ENTRIES * WORDS)
+    Words::file("slipway-ledger", ENTRIES * WORDS + NODES / BITS)
 }
 
 /// Takes all that is written in a ledger whose router has ended.
@@ -114,7 +121,7 @@ pub fn file() -> io::Result<OwnedFd> {
 /// When the file is no ledger's, or cannot be mapped.
 pub fn take(file: &OwnedFd) -> io::Result<Vec<Found>> {
     let words = Words::map(file)?;
-    let taken = words.chunks_exact(WORDS).filter_map(|entry| {
+    let taken = words.chunks_exact(WORDS).take(ENTRIES).filter_map(|entry| {
         let stage = entry[STAGE].swap(EMPTY, Acquire);
         (stage != EMPTY).then(|| read(entry, stage)).flatten()
     });
@@ -153,7 +160,7 @@ fn address([high, low, port]: [u64; 3]) -> SocketAddr {
 }
 
 impl Ledger {
-    /// The ledger in this file, empty from now on.
+    /// The ledger in this file, without connections from now on.
     ///
     /// # Errors
     /// As [`take`].
@@ -176,6 +183,22 @@ impl Ledger {
         }
         entry.words()[STAGE].store(WAITING, Release);
         Some(entry)
+    }
+
+    /// Writes down that some listeners of a node defer (`TCP_DEFER_ACCEPT`), for all routers from this one on.
+    pub fn defer(&self, node: usize) {
+        if let Some((word, bit)) = self.deferring(node) {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Whether some listeners of a node defer, as far as this router or one before it has heard.
+    pub fn defers(&self, node: usize) -> bool {
+        self.deferring(node).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    }
+
+    fn deferring(&self, node: usize) -> Option<(&AtomicU64, u64)> {
+        Some((self.words.get(ENTRIES * WORDS + node / BITS)?, 1 << (node % BITS)))
     }
 }
 
@@ -266,5 +289,22 @@ mod tests {
             assert_eq!(all.len(), ENTRIES);
         }
         assert!(take(&file).expect("there").is_empty());
+    }
+
+    #[test]
+    fn who_defers_is_known_to_the_next() {
+        let file = file().expect("a file");
+        let ledger = Ledger::open(&file).expect("opened");
+        for node in [0, 64, NODES - 1, NODES, usize::MAX] {
+            ledger.defer(node);
+        }
+        drop(ledger);
+        let next = Ledger::open(&file).expect("opened");
+        let defer: Vec<usize> = (0..=NODES).filter(|&node| next.defers(node)).collect();
+        assert_eq!(defer, [0, 64, NODES - 1]);
+        let all: Vec<Entry> =
+            std::iter::from_fn(|| next.enter(&left(0, None, "10.64.0.1:1", None), file.as_fd())).collect();
+        assert_eq!(all.len(), ENTRIES);
+        assert!(!next.defers(1), "entries are elsewhere");
     }
 }

@@ -9,7 +9,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use slipway_sys::notify::Call;
 
 use crate::call::Trapped;
 use crate::knock::Knocker;
+use crate::ledger::Ledger;
 use crate::pending::Connection;
 use crate::router::{Router, Unheard};
 use crate::sync::{bell, lock, ring, timespec};
@@ -79,9 +79,10 @@ struct Park {
 /// themselves no processor to take a descriptor on, and that holds up their node alone.
 #[derive(Debug)]
 pub struct Parker {
+    node: usize,
+    ledger: Arc<Ledger>,
     /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
     pub accepting: Mutex<()>,
-    defers: AtomicBool,
     epoll: OwnedFd,
     /// Rung when there is a deadline that was not there.
     bell: OwnedFd,
@@ -104,14 +105,14 @@ struct State {
 }
 
 impl Parker {
-    /// With nothing parked.
+    /// Of this node, with nothing parked.
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(node: usize, ledger: Arc<Ledger>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let (accepting, defers, state) = Default::default();
-        let parker = Self { accepting, defers, epoll, bell: bell()?, state };
+        let (accepting, state) = Default::default();
+        let parker = Self { node, ledger, accepting, epoll, bell: bell()?, state };
         parker.watch(&parker.bell, BELL, EventFlags::IN | EventFlags::ET)?;
         Ok(parker)
     }
@@ -200,22 +201,18 @@ impl Parker {
 
     /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
     pub fn defer(&self) {
-        self.defers.store(true, Ordering::Relaxed);
+        self.ledger.defer(self.node);
     }
 
-    /// Where some listeners defer, does as [`await_words`](Self::await_words).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
-        if self.defers.load(Ordering::Relaxed) { self.await_words(end, knock) } else { Ok(()) }
-    }
-
-    /// Tells the router when the client of a connection that is knocked for has said something, or has ended; `end` is the server's.
+    /// Where some listeners defer, tells the router when the client of a connection that is knocked for has said something, or has
+    /// ended; `end` is the server's.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn await_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
+    pub fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
+        if !self.ledger.defers(self.node) {
+            return Ok(());
+        }
         self.watch(end, SPOKE | knock, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 

@@ -184,7 +184,7 @@ impl Router {
         if let Some(parker) = parkers.get(&node) {
             return Ok(Arc::clone(parker));
         }
-        let parker = Arc::new(Parker::new()?);
+        let parker = Arc::new(Parker::new(node, Arc::clone(&self.ledger))?);
         let (router, parking) = (Arc::clone(self), Arc::clone(&parker));
         let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
         waiting.spawn(move || parking.run(&router))?;

@@ -208,6 +208,19 @@ fn who_waits_to_be_accepted_does_not_notice_that_routers_die() {
     assert_eq!(waiting(), 0);
 }
 
+/// The routers that heard of its option are not those that serve it.
+#[test]
+fn a_listener_that_defers_hears_of_who_speaks_when_routers_have_died() {
+    for client in ["a", "b"] {
+        let place = Place::new();
+        let lab = lab(&place, "defers", "fast");
+        let _server = Talker::start(&lab, "srv", "exec python3 /opt/test/deferring.py", "it listens");
+        routers_die(&lab, 1, || {});
+        Talker::start(&lab, client, "exec python3 /opt/test/calls.py srv -1 6000", "a hundred calls");
+        assert!(lab.connections() >= 100, "they are on the fast path");
+    }
+}
+
 #[test]
 fn peers_of_a_killed_node_see_the_end() {
     for (network, client) in [("bridge", "a"), ("fast", "a"), ("fast", "b")] {

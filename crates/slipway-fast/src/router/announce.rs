@@ -207,15 +207,12 @@ impl Router {
             self.bring(node, connection);
             return Ok(());
         };
-        let (knocker, parker) = (Arc::new(knocker), self.park_for(node)?);
+        let knocker = Arc::new(knocker);
+        // It is to hear of what becomes of the knock, and its programs come later.
+        self.park_for(node)?;
         if let Ok(knock) = self.pend(node, connection, &knocker) {
-            parker.mind(&knocker, knock.number)?;
-            // Nobody knows yet whether its listener is one that defers.
-            let listen = |pending: &mut Pending| match &pending.connection.end {
-                End::There(end) => parker.await_words(end, knock.number),
-                End::Awaited | End::Gone => Ok(()),
-            };
-            self.pending.with(knock, listen).unwrap_or(Ok(()))?;
+            let mind = |pending: &mut Pending| self.mind(knock, &pending.connection, &knocker);
+            self.pending.with(knock, mind).unwrap_or(Ok(()))?;
         }
         Ok(())
     }
