@@ -72,9 +72,9 @@ impl Census {
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held")] Option<MutexGuard<'a, ()>>);
 
-/// What the threads of a router share about limits.
+/// Holds connections back: what the threads of a router share for that.
 #[derive(Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct Limiter {
     turn: Mutex<()>,
     /// Ends that are counted, by cookie; some may be gone.
     ends: Mutex<HashMap<u64, (Member, Path)>>,
@@ -83,7 +83,7 @@ pub(crate) struct Limits {
     changed: Condvar,
 }
 
-impl Limits {
+impl Limiter {
     fn share(&self) {
         *lock(&self.shared) = true;
         self.changed.notify_all();
@@ -98,22 +98,22 @@ impl Limits {
     pub(crate) fn run(router: &Arc<Router>) {
         let mut before = (HashSet::new(), Census::default());
         loop {
-            let mut shared = lock(&router.limits.shared);
+            let mut shared = lock(&router.limiter.shared);
             while !*shared {
-                shared = whole(router.limits.changed.wait(shared));
+                shared = whole(router.limiter.changed.wait(shared));
             }
             // Who comes from here on says so again.
             *shared = false;
             drop(shared);
             let members = router.members().unwrap_or_default();
             // As many as before may be others.
-            let now = (router.limits.counted(), Census::of(&members));
+            let now = (router.limiter.counted(), Census::of(&members));
             if now != before {
                 router.repace(&now.1);
                 before = now;
             }
             if members.iter().any(|(_, terms)| terms.shares()) {
-                router.limits.share();
+                router.limiter.share();
                 thread::sleep(OFTEN);
             }
         }
@@ -139,7 +139,7 @@ impl Router {
 
     /// All ends that are counted and that somebody has, with their terms.
     fn members(&self) -> io::Result<Vec<(Member, Terms)>> {
-        let mut ends = lock(&self.limits.ends);
+        let mut ends = lock(&self.limiter.ends);
         let mut live: HashSet<u64> = HashSet::new();
         if ends.values().any(|(_, path)| *path == Path::Tcp) {
             live.extend(tcp_sockets()?.iter().filter(|socket| socket.inode != 0).map(|socket| socket.cookie));
@@ -158,10 +158,10 @@ impl Router {
 
     fn count_end(&self, end: impl AsFd, member: Member, terms: &Terms, path: Path) -> io::Result<()> {
         if terms.connections.is_some() || terms.shares() {
-            lock(&self.limits.ends).insert(socket_cookie(&end)?, (member, path));
+            lock(&self.limiter.ends).insert(socket_cookie(&end)?, (member, path));
         }
         if terms.shares() {
-            self.limits.share();
+            self.limiter.share();
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Router {
     /// The turn to make one more connection to a server's node on this host; `None` where a rule allows no more.
     pub(crate) fn turn(&self, new: Member, terms: &Terms) -> io::Result<Option<Turn<'_>>> {
         let Some(most) = terms.connections else { return Ok(Some(Turn(None))) };
-        let turn = lock(&self.limits.turn);
+        let turn = lock(&self.limiter.turn);
         let is_one = |(member, of): &&(Member, Terms)| {
             (member.role, member.server, of.rule) == (new.role, new.server, terms.rule)
         };

@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Peers(Option<Pool>);
 
-/// What another router says.
+/// What becomes of a connection that a program asks for.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum Outcome {
     /// The client's end of the connection.
     Accepted(OwnedFd),
     /// As the overlay would refuse it.
@@ -39,16 +39,16 @@ impl Peers {
 
     /// Asks the router of a host for a server of its.
     #[must_use]
-    pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr) -> Verdict {
-        let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Verdict::Native(Reason::NoRouter) };
+    pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr) -> Outcome {
+        let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Outcome::Native(Reason::NoRouter) };
         match pool.open(host, &Open { flow, server, client }, PATIENCE) {
-            Ok(stream) => Verdict::Accepted(stream.into()),
-            Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Verdict::Refused,
-            Err(ChannelError::Refused(Refusal::Policy)) => Verdict::Native(Reason::Policy),
-            Err(ChannelError::Refused(Refusal::Backlog)) => Verdict::Native(Reason::Backlog),
-            Err(ChannelError::Refused(Refusal::NotServed)) => Verdict::Native(Reason::Conditions),
-            Err(ChannelError::Refused(_)) => Verdict::Native(Reason::Exhausted),
-            Err(_) => Verdict::Native(Reason::NoRouter),
+            Ok(stream) => Outcome::Accepted(stream.into()),
+            Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Outcome::Refused,
+            Err(ChannelError::Refused(Refusal::Policy)) => Outcome::Native(Reason::Policy),
+            Err(ChannelError::Refused(Refusal::Backlog)) => Outcome::Native(Reason::Backlog),
+            Err(ChannelError::Refused(Refusal::NotServed)) => Outcome::Native(Reason::Conditions),
+            Err(ChannelError::Refused(_)) => Outcome::Native(Reason::Exhausted),
+            Err(_) => Outcome::Native(Reason::NoRouter),
         }
     }
 

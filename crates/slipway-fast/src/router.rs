@@ -29,7 +29,7 @@ use crate::epolls::Registrar;
 use crate::helpers::Helpers;
 use crate::knock::Knockers;
 use crate::ledger::{Given, Ledger};
-use crate::limits::Limits;
+use crate::limits::Limiter;
 use crate::note::{Notes, first_number};
 use crate::park::Parker;
 use crate::peers::Peers;
@@ -71,7 +71,7 @@ pub struct Router {
     pub(crate) ledger: Arc<Ledger>,
     /// What the router before this one was giving to calls.
     left: Mutex<Vec<(Given, Connection)>>,
-    pub(crate) limits: Limits,
+    pub(crate) limiter: Limiter,
     pub(crate) helpers: Helpers,
     policy: Mutex<Arc<Policy>>,
     more: More,
@@ -118,7 +118,7 @@ impl Router {
             peers,
             ledger,
             left: Mutex::default(),
-            limits: Limits::default(),
+            limiter: Limiter::default(),
             helpers: Helpers::default(),
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
@@ -140,7 +140,7 @@ impl Router {
         });
         Helpers::start(&router)?;
         let sharing = Arc::clone(&router);
-        thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limits::run(&sharing))?;
+        thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limiter::run(&sharing))?;
         Ok(router)
     }
 

@@ -17,7 +17,7 @@ use crate::limits::Member;
 use crate::loopback;
 use crate::note::{Note, Path, Role, Written};
 use crate::originals;
-use crate::peers::Verdict;
+use crate::peers::Outcome;
 use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::places::Place;
@@ -138,16 +138,16 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
     let path = if is_pair { Path::Pair } else { Path::Tcp };
     let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
     let connected = match kept {
-        Some(ours) => Ok((Verdict::Accepted(ours), None)),
+        Some(ours) => Ok((Outcome::Accepted(ours), None)),
         None if is_here => beside(call, &wanted, path),
-        None => beyond(call, &wanted).map(|verdict| (verdict, None)),
+        None => beyond(call, &wanted).map(|outcome| (outcome, None)),
     };
-    let Ok((verdict, gift)) = connected else {
+    let Ok((outcome, gift)) = connected else {
         // No descriptor, no memory: the program's own socket is there already.
         return Ok(native(call, wanted.server, Reason::Exhausted));
     };
-    match verdict {
-        Verdict::Accepted(ours) => {
+    match outcome {
+        Outcome::Accepted(ours) => {
             let answer = hand_out(call, caller, wanted, ours, path).unwrap_or_else(|answer| answer);
             let Some(gift) = gift else { return Ok(answer) };
             // The server is woken when its client has what it writes to.
@@ -156,16 +156,16 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
             Ok(Answer::Done)
         }
         // The container network would drop what asks for it, and say nothing.
-        Verdict::Refused if !wanted.admission.terms.is_free() => {
+        Outcome::Refused if !wanted.admission.terms.is_free() => {
             router.counts.refused();
             Err(Errno::CONNREFUSED.into())
         }
         // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
-        Verdict::Refused => {
+        Outcome::Refused => {
             router.counts.refused();
             Ok(Answer::GoOn)
         }
-        Verdict::Native(reason) => Ok(native(call, wanted.server, reason)),
+        Outcome::Native(reason) => Ok(native(call, wanted.server, reason)),
     }
 }
 
@@ -198,11 +198,11 @@ fn hand_out(
 }
 
 /// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.
-fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Verdict, Option<Gift>)> {
+fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Gift>)> {
     let router = call.router;
     let [client, server] = [wanted.client, wanted.server];
     let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
-    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok((Verdict::Refused, None)) };
+    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok((Outcome::Refused, None)) };
     let flow = router.next_flow();
     let (ours, end) = match path {
         Path::Pair => unix::pair()?,
@@ -214,23 +214,23 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Verdic
     let connection =
         Connection { entry: None, end: End::There(end), path: Some(path), flow, client, server, number: None };
     Ok(match router.announce(wanted.at.node, connection) {
-        Ok(Announced::For(gift)) => (Verdict::Accepted(ours), Some(gift)),
-        Ok(Announced::Kept | Announced::Knocked(_)) => (Verdict::Accepted(ours), None),
-        Err(Unheard::Refused) => (Verdict::Refused, None),
-        Err(Unheard::Full) => (Verdict::Native(Reason::Backlog), None),
-        Err(Unheard::Failed) => (Verdict::Native(Reason::Exhausted), None),
+        Ok(Announced::For(gift)) => (Outcome::Accepted(ours), Some(gift)),
+        Ok(Announced::Kept | Announced::Knocked(_)) => (Outcome::Accepted(ours), None),
+        Err(Unheard::Refused) => (Outcome::Refused, None),
+        Err(Unheard::Full) => (Outcome::Native(Reason::Backlog), None),
+        Err(Unheard::Failed) => (Outcome::Native(Reason::Exhausted), None),
     })
 }
 
 /// A server on another host: a connection to its router, which becomes the program's.
-fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Verdict> {
+fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Outcome> {
     let router = call.router;
     let flow = router.next_flow();
-    let verdict = router.peers.open(wanted.at.host, flow, wanted.client, wanted.server);
-    if let Verdict::Accepted(ours) = &verdict {
+    let outcome = router.peers.open(wanted.at.host, flow, wanted.client, wanted.server);
+    if let Outcome::Accepted(ours) = &outcome {
         equip(call, wanted, ours, Path::Tcp, flow)?;
     }
-    Ok(verdict)
+    Ok(outcome)
 }
 
 /// Makes a new socket what the program's own was.
