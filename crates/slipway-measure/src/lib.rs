@@ -29,7 +29,7 @@
 //!
 //! let probe = Probe::builtin("ping").expect("a built-in probe");
 //! let steps = probe.steps("10.64.0.2".parse()?);
-//! assert_eq!(steps[0].client.join(" "), "ping -n -q -c 100 -i 0.01 10.64.0.2");
+//! assert_eq!(steps[0].client.join(" "), "ping -n -c 100 -w 31 -i 0.01 10.64.0.2");
 //!
 //! // The caller runs the step in a node, under each driver in turn, and hands over what it wrote.
 //! let stdout = b"100 packets transmitted, 100 received, 0% packet loss, time 1596ms

@@ -80,8 +80,7 @@ fn netpipe_measures_a_curve() {
 
 #[test]
 fn ping_measures_round_trips() {
-    // Ping waits for the last answer no longer than between two requests, or twice as long as the others took.
-    let samples = measure(&Probe::Ping(Ping { count: 3, interval_ms: 1000 }));
+    let samples = measure(&Probe::Ping(Ping { count: 3, interval_ms: 10 }));
     assert!(samples[0].value > 0.0);
     assert_eq!(samples.last().map(|s| (s.figure.as_str(), s.value)), Some(("ping loss", 0.0)));
 }

@@ -6,10 +6,14 @@ use super::{Output, ReadError, Sample, Step, argv, only};
 
 const PROGRAM: &str = "ping";
 
+/// Seconds that answers may take. Without `-w`, ping waits for the last no longer than twice what those before it took, or until it
+/// would send another (`__schedule_exit`, iputils), and where a machine is busy just then, counts it as lost.
+const PATIENCE: u32 = 30;
+
 /// ICMP round trip times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ping {
-    /// Echo requests (`-c`).
+    /// Answers that are waited for (`-c`, with `-w`): as many requests as that takes.
     pub count: u32,
     /// Milliseconds between requests (`-i`). Below 2 ms only root may.
     pub interval_ms: u32,
@@ -27,16 +31,25 @@ impl Ping {
     pub(super) fn steps(&self, server: IpAddr) -> Vec<Step> {
         let (count, server) = (self.count.to_string(), server.to_string());
         let interval = (f64::from(self.interval_ms) / 1000.0).to_string();
-        vec![Step { server: None, client: argv(&[PROGRAM, "-n", "-q", "-c", &count, "-i", &interval, &server]) }]
+        let deadline = self.count.saturating_mul(self.interval_ms).div_ceil(1000).saturating_add(PATIENCE).to_string();
+        let client = argv(&[PROGRAM, "-n", "-c", &count, "-w", &deadline, "-i", &interval, &server]);
+        vec![Step { server: None, client }]
     }
 
     #[allow(clippy::unused_self)] // one shape for all probes
     pub(super) fn read(&self, outputs: &[Output]) -> Result<Vec<Sample>, ReadError> {
         let output = only(PROGRAM, outputs)?;
-        let text = String::from_utf8_lossy(&output.succeeded(PROGRAM)?.stdout);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let times = text.lines().find_map(times);
+        // With fewer answers than it was to wait for it ends with 1, and says what it measured all the same.
+        let fewer = output.code == 1 && times.is_some();
+        if !fewer {
+            output.succeeded(PROGRAM)?;
+        }
         let missing = |what: &str| ReadError::Missing { program: PROGRAM.into(), what: what.into() };
-        let loss = text.lines().find_map(loss).ok_or_else(|| missing("a line like “0% packet loss”"))?;
-        let times = text.lines().find_map(times).ok_or_else(|| missing("a line like “rtt min/avg/max/mdev = …”"))?;
+        let said = text.lines().find_map(loss).ok_or_else(|| missing("a line like “0% packet loss”"))?;
+        let times = times.ok_or_else(|| missing("a line like “rtt min/avg/max/mdev = …”"))?;
+        let loss = if fewer { said } else { lost(&text).unwrap_or(said) };
         let sample = |figure: &str, unit: &str, headline: bool, value: f64| Sample {
             figure: figure.into(),
             unit: unit.into(),
@@ -83,6 +96,23 @@ fn loss(line: &str) -> Option<f64> {
     finite(before.rsplit([' ', ',']).next()?)
 }
 
+/// What was lost of the requests up to the last that was answered, percent. Those after it were under way when there were answers
+/// enough, and ping counts them as lost. `None` where answers are not numbered as iputils numbers them, from 1.
+fn lost(text: &str) -> Option<f64> {
+    let answers: Vec<u32> = text.lines().filter_map(answer).collect();
+    let (count, last) = (u32::try_from(answers.len()).ok()?, answers.into_iter().max()?);
+    // Numbers have 16 bits.
+    (count <= last).then(|| f64::from(last - count) / f64::from(last) * 100.0)
+}
+
+/// `64 bytes from 10.9.0.1: icmp_seq=1 ttl=64 time=0.042 ms`
+fn answer(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once(" icmp_seq=")?;
+    let (number, rest) = rest.split_once(' ')?;
+    let counts = rest.contains("time=") && !rest.contains("(DUP!)");
+    number.parse().ok().filter(|number| counts && *number > 0)
+}
+
 fn finite(word: &str) -> Option<f64> {
     word.trim().parse().ok().filter(|value: &f64| value.is_finite())
 }
@@ -92,6 +122,8 @@ mod tests {
     use super::super::tests::output;
     use super::*;
 
+    const FEW: &[u8] = include_bytes!("../../tests/fixtures/ping-few.txt");
+    const LATE: &[u8] = include_bytes!("../../tests/fixtures/ping-late.txt");
     const RUN: &[u8] = include_bytes!("../../tests/fixtures/ping.txt");
     const NO_REPLY: &[u8] = include_bytes!("../../tests/fixtures/ping-no-reply.txt");
 
@@ -99,7 +131,7 @@ mod tests {
     fn iputils_is_read() {
         let samples = Ping::default().read(&[output(RUN, b"", 0)]).unwrap();
         let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-        assert_eq!(values, [0.042, 0.005, 0.467, 0.044, 0.0]);
+        assert_eq!(values, [0.055, 0.034, 0.205, 0.019, 0.0]);
         assert_eq!(samples.iter().filter(|sample| sample.headline).count(), 1);
     }
 
@@ -109,6 +141,30 @@ mod tests {
         let values: Vec<f64> =
             Ping::default().read(&[output(text, b"", 0)]).unwrap().iter().map(|sample| sample.value).collect();
         assert_eq!(values, [20.2, 20.1, 20.3, 0.1, 0.0]);
+    }
+
+    fn loss_of(text: &[u8], code: i32) -> Vec<f64> {
+        let samples = Ping::default().read(&[output(text, b"", code)]).unwrap();
+        samples.iter().filter(|sample| sample.figure == "ping loss").map(|sample| sample.value).collect()
+    }
+
+    /// Fifty of 52 were answered, which took 45 ms; ping had sent 55 by then.
+    #[test]
+    fn what_is_under_way_at_the_end_is_not_lost() {
+        assert_eq!(loss_of(LATE, 0), [2.0 / 52.0 * 100.0]);
+        let doubled = String::from_utf8_lossy(LATE).replacen(
+            " ms\n",
+            " ms\n64 bytes from 10.64.0.2: icmp_seq=1 ttl=64 time=90.0 ms (DUP!)\n",
+            1,
+        );
+        assert_eq!(loss_of(doubled.as_bytes(), 0), [2.0 / 52.0 * 100.0]);
+    }
+
+    /// Two of ten, when the time was over.
+    #[test]
+    fn fewer_answers_than_were_waited_for_are_read() {
+        assert_eq!(loss_of(FEW, 1), [80.0]);
+        assert!(Ping::default().read(&[output(FEW, b"", 2)]).is_err());
     }
 
     #[test]
@@ -136,6 +192,6 @@ mod tests {
     #[test]
     fn the_interval_is_written_in_seconds() {
         let steps = Ping::default().steps("10.0.0.2".parse().unwrap());
-        assert_eq!(steps[0].client.join(" "), "ping -n -q -c 100 -i 0.01 10.0.0.2");
+        assert_eq!(steps[0].client.join(" "), "ping -n -c 100 -w 31 -i 0.01 10.0.0.2");
     }
 }
