@@ -18,7 +18,7 @@ const KEPT: [(Name, i32, i32); 18] = [
     (tcp(libc::TCP_KEEPINTVL), 1, 32767),
     (tcp(libc::TCP_KEEPCNT), 1, 127),
     (tcp(libc::TCP_USER_TIMEOUT), 0, i32::MAX),
-    (tcp(libc::TCP_QUICKACK), i32::MIN, i32::MAX),
+    (QUICKACK, i32::MIN, i32::MAX),
     (tcp(libc::TCP_NOTSENT_LOWAT), i32::MIN, i32::MAX),
     (tcp(libc::TCP_SYNCNT), 1, 127),
     (tcp(libc::TCP_LINGER2), i32::MIN, 120),
@@ -36,7 +36,7 @@ const KEPT: [(Name, i32, i32); 18] = [
 const SWITCHES: [Name; 6] = [
     tcp(libc::TCP_NODELAY),
     tcp(libc::TCP_CORK),
-    tcp(libc::TCP_QUICKACK),
+    QUICKACK,
     ip(libc::IP_RECVTOS),
     ipv6(libc::IPV6_RECVTCLASS),
     ipv6(libc::IPV6_V6ONLY),
@@ -46,6 +46,7 @@ const SWITCHES: [Name; 6] = [
 const PAST: [(Name, i32, i32); 2] =
     [(tcp(libc::TCP_MAXSEG), 88, 32767), (tcp(libc::TCP_DEFER_ACCEPT), i32::MIN, i32::MAX)];
 
+const QUICKACK: Name = tcp(libc::TCP_QUICKACK);
 pub(crate) const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
 pub(crate) const CONGESTION_BYTES: usize = 16;
@@ -94,7 +95,9 @@ impl Options {
     pub fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
         let to = to.as_fd();
         for ((wanted, has), (name, ..)) in self.kept.iter().zip(&has.kept).zip(KEPT) {
-            if wanted != has && sockopt::int(to, name).is_ok() {
+            // Whether it acknowledges at once changes by itself (`tcp(7)`), so what others have says nothing of this one: on a
+            // connection that routers have just talked over it would wait, and what comes next with it (RFC 896), 40 ms.
+            if name == QUICKACK || wanted != has && sockopt::int(to, name).is_ok() {
                 sockopt::set(to, name, &wanted.to_ne_bytes())?;
             }
         }

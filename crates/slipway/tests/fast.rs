@@ -177,3 +177,20 @@ fn what_is_under_conditions_is_not_fast() {
     connect(&lab, "a", "srv").expect("it listens");
     assert_eq!(taken(&lab).0, before.0 + 1);
 }
+
+/// Otherwise what a server says first could wait 40 ms for its client to acknowledge what routers said before (`tcp(7)`, RFC 896).
+#[test]
+fn a_connection_from_another_host_acknowledges_at_once_as_a_new_one_does() {
+    let place = Place::new();
+    let lab = lab(&place, "quick");
+    let calls = "
+import socket
+for _ in range(100):
+    with socket.create_connection(('srv', 5000)) as c:
+        assert c.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+        assert c.recv(5) == b'hello'
+";
+    let tcp = taken(&lab).1;
+    lab.exec("b", ["python3", "-c", calls]);
+    assert_eq!(taken(&lab).1, tcp + 100, "all are fast");
+}
