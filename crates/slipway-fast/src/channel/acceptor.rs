@@ -75,7 +75,7 @@ impl Asked {
     /// When the caller is gone.
     pub fn accept(mut self) -> Result<TcpStream, ChannelError> {
         self.say(Answer::Accepted)?;
-        Ok(self.line.release()?)
+        Ok(self.line.release())
     }
 
     /// Says no.
@@ -247,7 +247,7 @@ impl<F: FnMut(Asked)> Hall<F> {
                 }
                 self.strangers.pop_front();
             }
-            match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 // A connection that cannot be served is closed.
                 Ok(socket) => drop(self.greet(socket.into())),
                 // Somebody who hung up before being accepted, and other such errors of a connection (accept(2)).
@@ -263,7 +263,7 @@ impl<F: FnMut(Asked)> Hall<F> {
 
     fn greet(&mut self, stream: TcpStream) -> io::Result<()> {
         let handshake = Handshake::answer(self.key.clone(), self.us, Nonce::draw()?);
-        let greeting = Greeting::new(Line::over(stream)?, handshake, self.limits.handshake);
+        let greeting = Greeting::new(Line::over(stream), handshake, self.limits.handshake);
         watch(&self.poll, &greeting.line, self.next)?;
         self.strangers.push_back((self.next, greeting));
         self.next += 1;

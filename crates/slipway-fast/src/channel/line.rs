@@ -1,13 +1,19 @@
-//! A TCP connection between routers, until it is the programs'. Never blocks, and never reads beyond what is due.
+//! A TCP connection between routers, until it is the programs'. Nothing beyond what is due is read.
+//!
+//! Its options are those that every connection has at first, so that nothing is to be set back when a program waits for it. It need
+//! not wait: each call says so (`MSG_DONTWAIT`). And messages leave at once without `TCP_NODELAY`: each answers the one before, so
+//! none is on its way that Nagle's algorithm (RFC 896) could wait for.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
+};
 
 use super::handshake::{Handshake, Next};
 use super::session::LONGEST;
@@ -33,26 +39,25 @@ impl Line {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         match connect(&socket, &to) {
-            Ok(()) | Err(Errno::INPROGRESS) => Self::over(socket.into()),
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(Self::over(socket.into())),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Over a connection whose descriptor does not block.
-    pub(super) fn over(stream: TcpStream) -> io::Result<Self> {
-        // Messages are small and waited for.
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, heard: [0; LONGEST], length: 0 })
+    /// Over a connection whose descriptor blocks.
+    pub(super) fn over(stream: TcpStream) -> Self {
+        Self { stream, heard: [0; LONGEST], length: 0 }
     }
 
     /// What came of [`connect`](Self::connect).
     pub(super) fn connected(&self) -> io::Result<()> {
-        Ok(sockopt::socket_error(&self.stream)??)
+        sockopt::socket_error(&self.stream)??;
+        self.stream.set_nonblocking(false)
     }
 
     /// Sends a message. There is always room: only one is on its way at a time.
     pub(super) fn say(&self, message: &Message) -> Result<(), ChannelError> {
-        match (&self.stream).write(message) {
+        match send(&self.stream, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) if sent == message.len() => Ok(()),
             Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
             Err(error) => Err(lost(error)),
@@ -62,11 +67,11 @@ impl Line {
     /// The next message, which is `wanted` bytes long; `None` while it is not all there.
     pub(super) fn hear(&mut self, wanted: usize) -> Result<Option<&[u8]>, ChannelError> {
         while self.length < wanted {
-            match (&self.stream).read(&mut self.heard[self.length..wanted]) {
-                Ok(0) => return Err(ChannelError::Gone),
-                Ok(read) => self.length += read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            match recv(&self.stream, &mut self.heard[self.length..wanted], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(ChannelError::Gone),
+                Ok((read, _)) => self.length += read,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(lost(error)),
             }
         }
@@ -92,11 +97,9 @@ impl Line {
         }
     }
 
-    /// The connection for the programs, with options as every connection has them at first.
-    pub(super) fn release(self) -> io::Result<TcpStream> {
-        self.stream.set_nodelay(false)?;
-        self.stream.set_nonblocking(false)?;
-        Ok(self.stream)
+    /// The connection for the programs.
+    pub(super) fn release(self) -> TcpStream {
+        self.stream
     }
 }
 
@@ -107,10 +110,10 @@ impl AsFd for Line {
 }
 
 /// A reset is how a peer that was killed says that it is gone.
-fn lost(error: io::Error) -> ChannelError {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ChannelError::Gone,
-        _ => ChannelError::Io(error),
+fn lost(error: Errno) -> ChannelError {
+    match error {
+        Errno::CONNRESET | Errno::PIPE => ChannelError::Gone,
+        _ => ChannelError::Io(error.into()),
     }
 }
 

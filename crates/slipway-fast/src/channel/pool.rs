@@ -200,7 +200,7 @@ impl Asking {
             return Err(Breach::Turn.into());
         }
         match verdict.answer {
-            Answer::Accepted => Ok(Heard::Accepted(self.line.release()?)),
+            Answer::Accepted => Ok(Heard::Accepted(self.line.release())),
             Answer::Refused(reason) => Err(ChannelError::Refused(reason)),
         }
     }
