@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use slipway_sys::notify::Call;
 
 use crate::call::Trapped;
+use crate::channel::Asked;
 use crate::knock::Knocker;
 use crate::ledger::Ledger;
 use crate::pending::Connection;
@@ -35,6 +36,9 @@ const KEPT: Duration = Duration::from_millis(10);
 
 /// Most connections that are kept for one listener; each takes the router a descriptor.
 const MOST_KEPT: usize = 32;
+
+/// Most questions of other routers that wait for the thread of a node, each with a descriptor.
+const MOST_ASKED: usize = 32;
 
 /// A connection that is kept for a program that will come for it.
 #[derive(Debug)]
@@ -76,7 +80,8 @@ struct Park {
 }
 
 /// All of a node. It has a thread of its own: programs can hold theirs up, by a socket that closes slowly (`SO_LINGER`) or by leaving
-/// themselves no processor to take a descriptor on, and that holds up their node alone.
+/// themselves no processor to take a descriptor on, and that holds up their node alone. So whatever touches programs' descriptors
+/// for routers of other hosts is done here too.
 #[derive(Debug)]
 pub struct Parker {
     node: usize,
@@ -99,9 +104,19 @@ struct State {
     waited_at: HashSet<u64>,
     /// Connections that wait for calls.
     kept: HashMap<u64, VecDeque<Kept>>,
+    /// Other routers that wait for an answer.
+    asked: Vec<Asked>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
     patrols: bool,
     since: usize,
+}
+
+impl State {
+    fn has_room(&self, cookie: u64, room: usize) -> bool {
+        let is_parked = self.parked.get(&cookie).is_some_and(|parked| !parked.is_empty());
+        let kept = self.kept.get(&cookie).map_or(0, VecDeque::len);
+        is_parked || self.waited_at.contains(&cookie) && kept < room.min(MOST_KEPT)
+    }
 }
 
 impl Parker {
@@ -169,6 +184,11 @@ impl Parker {
         lock(&self.state).waited_at.contains(&cookie)
     }
 
+    /// Whether there is a call for a connection, or room to keep it, as [`offer`](Self::offer) will find if nobody else is quicker.
+    pub fn has_room(&self, cookie: u64, room: usize) -> bool {
+        lock(&self.state).has_room(cookie, room)
+    }
+
     /// Offers a connection to the call that waits longest at the socket with this cookie, and to those that will come, of which
     /// there are to be no more than `room`.
     pub fn offer(&self, cookie: u64, kept: Kept, room: usize) -> Offered {
@@ -176,19 +196,34 @@ impl Parker {
         if let Some(Park { tree, call, .. }) = state.parked.get_mut(&cookie).and_then(VecDeque::pop_front) {
             return Offered::For(tree, call, kept);
         }
-        if !state.waited_at.contains(&cookie) {
+        if !state.has_room(cookie, room) {
             return Offered::Full(kept);
         }
-        let queue = state.kept.entry(cookie).or_default();
-        if queue.len() >= room.min(MOST_KEPT) {
-            return Offered::Full(kept);
-        }
-        queue.push_back(kept);
+        state.kept.entry(cookie).or_default().push_back(kept);
         state.since += 1;
-        if !std::mem::replace(&mut state.patrols, true) {
+        let patrols = std::mem::replace(&mut state.patrols, true);
+        drop(state);
+        if !patrols {
             ring(&self.bell);
         }
         Offered::Kept
+    }
+
+    /// Has the node's thread answer another router; gives the question back where too many wait.
+    #[must_use]
+    pub fn ask(&self, asked: Asked) -> Option<Asked> {
+        let mut state = lock(&self.state);
+        if state.asked.len() >= MOST_ASKED {
+            return Some(asked);
+        }
+        state.asked.push(asked);
+        let is_first = state.asked.len() == 1;
+        drop(state);
+        // The thread takes all at once.
+        if is_first {
+            ring(&self.bell);
+        }
+        None
     }
 
     /// Tells the router should this knock end before it is accepted.
@@ -240,8 +275,17 @@ impl Parker {
                     cookie => self.serve(router, cookie),
                 }
             }
+            self.answer(router);
             self.expire();
             self.announce_late(router);
+        }
+    }
+
+    /// Answers other routers.
+    fn answer(&self, router: &Arc<Router>) {
+        let asked = std::mem::take(&mut lock(&self.state).asked);
+        for asked in asked {
+            router.answer(asked, Some(self));
         }
     }
 
@@ -317,47 +361,4 @@ impl Parker {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{SocketAddr, TcpListener, TcpStream};
-    use std::os::unix::net::UnixStream;
-    use std::thread;
-
-    use super::*;
-    use crate::nodes::{CLIENT, Lab, SERVER};
-    use crate::note::Path;
-    use crate::pending::{End, Pending};
-    use crate::router::Announced;
-
-    /// A call of the node's waits; nothing else tells of it than that.
-    fn await_a_call(router: &Router, node: usize) {
-        let parker = router.parker(node).expect("it has programs");
-        while lock(&parker.state).parked.values().all(VecDeque::is_empty) {
-            thread::yield_now();
-        }
-    }
-
-    /// The connection that a node accepts is not there yet, and holds up who accepts it; the other node's programs accept others.
-    #[test]
-    fn a_node_holds_up_itself_alone() {
-        let lab = Lab::new();
-        let [near, far] = [(CLIENT, 81), (SERVER, 80)].map(|(ip, port)| SocketAddr::new(ip.into(), port));
-        let bound = |at| TcpListener::bind(at).expect("bound");
-        let accept = |listener: TcpListener| listener.accept().expect("accepted").1;
-        let [one, other] = [lab.client(move || bound(near)), lab.server(move || bound(far))];
-        let held_up = lab.server_runs(move || accept(other));
-        await_a_call(&lab.router, 1);
-        let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
-        let (entry, path, number) = (None, Some(Path::Pair), None);
-        let connection = Connection { entry, end: End::Awaited, path, flow, client, server: far, number };
-        let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
-        let accepting = lab.client_runs(move || accept(one));
-        await_a_call(&lab.router, 0);
-        let native = lab.runs(1, false, move || TcpStream::connect(near).expect("connected"));
-        assert_eq!(accepting.join().expect("it ran").ip(), SERVER);
-        drop(native);
-        let (end, _) = UnixStream::pair().expect("a pair");
-        let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
-        lab.router.pending.with(knock, came);
-        assert_eq!(held_up.join().expect("it ran"), client);
-    }
-}
+mod tests;

@@ -178,6 +178,57 @@ fn what_is_under_conditions_is_not_fast() {
     assert_eq!(taken(&lab).0, before.0 + 1);
 }
 
+/// How a server begins: `s` listens at port 5001 of the node.
+const LISTENS: &str = "
+import select, socket
+def listen(): return socket.create_server(('', 5001), family=socket.AF_INET6, dualstack_ipv6=True)
+s = listen()
+print('it listens', flush=True)
+";
+
+/// A program of the node `srv` that goes on so, once it listens.
+fn serves(lab: &Lab<'_>, rest: &str) -> Child {
+    let mut command = lab.program("srv", ["python3", "-c", &format!("{LISTENS}{rest}")]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("it says so");
+    assert_eq!(line, "it listens\n");
+    child
+}
+
+/// Connections of TCP that the server's node has opened from outside: one for each knock, none for one of the fast path.
+fn knocks(lab: &Lab<'_>) -> u64 {
+    let text = lab.exec("srv", ["cat", "/proc/net/snmp"]);
+    let mut tcp = text.lines().filter_map(|line| line.strip_prefix("Tcp: ")).map(str::split_whitespace);
+    let [names, numbers] = [(); 2].map(|()| tcp.next().expect("two lines"));
+    let found = names.zip(numbers).find(|(name, _)| *name == "PassiveOpens");
+    found.and_then(|(_, number)| number.parse().ok()).expect("the kernel counts them")
+}
+
+/// It comes for each connection by itself. (Once a second a knock tells which listener the kernel picks.)
+#[test]
+fn who_waits_in_accept_is_not_knocked_for() {
+    const CALLS: u64 = 200;
+    let place = Place::new();
+    let lab = lab(&place, "waits");
+    let calls = format!(
+        "
+import socket
+for _ in range({CALLS}):
+    with socket.create_connection(('srv', 5000)) as c: assert c.recv(5) == b'hello'
+"
+    );
+    for node in ["a", "b"] {
+        let (knocked, (pair, tcp)) = (knocks(&lab), taken(&lab));
+        lab.exec(node, ["python3", "-c", &calls]);
+        let now = taken(&lab);
+        assert_eq!(now.0 + now.1, pair + tcp + CALLS, "{node}: all are fast");
+        let knocked = knocks(&lab) - knocked;
+        assert!(knocked < CALLS, "{node}: {knocked} knocks");
+    }
+}
+
 /// Otherwise what a server says first could wait 40 ms for its client to acknowledge what routers said before (`tcp(7)`, RFC 896).
 #[test]
 fn a_connection_from_another_host_acknowledges_at_once_as_a_new_one_does() {
@@ -193,4 +244,60 @@ for _ in range(100):
     let tcp = taken(&lab).1;
     lab.exec("b", ["python3", "-c", calls]);
     assert_eq!(taken(&lab).1, tcp + 100, "all are fast");
+}
+
+/// Nothing wakes it but a knock, which comes where it has not come for a connection.
+#[test]
+fn a_server_that_polls_after_it_waited_hears_of_another_host() {
+    let place = Place::new();
+    let lab = lab(&place, "polls");
+    let rest = "
+def serve():
+    with s.accept()[0] as c: c.sendall(b'hello')
+for _ in range(2): serve()
+for _ in range(3):
+    select.select([s], [], [])
+    serve()
+";
+    let mut server = serves(&lab, rest);
+    let tcp = taken(&lab).1;
+    let calls = "
+import socket
+for _ in range(5):
+    with socket.create_connection(('srv', 5001), timeout=60) as c: assert c.makefile().read() == 'hello'
+";
+    lab.exec("b", ["python3", "-c", calls]);
+    assert_eq!(taken(&lab).1, tcp + 5, "all are fast");
+    assert!(server.wait().expect("it ends").success());
+}
+
+/// Who comes at that moment is refused, or is connected and sees the end; nobody waits for ever.
+#[test]
+fn a_listener_that_closes_while_another_host_connects_leaves_nobody_waiting() {
+    let place = Place::new();
+    let lab = lab(&place, "closes");
+    let rest = "
+while True:
+    for last in False, False, True:
+        c = s.accept()[0]
+        c.sendall(b'hello')
+        if last: s.close()
+        c.close()
+    s = listen()
+";
+    let mut server = serves(&lab, rest);
+    let calls = "
+import socket, threading
+def call():
+    served = 0
+    while served < 100:
+        try:
+            with socket.create_connection(('srv', 5001), timeout=60) as c: served += c.recv(5) == b'hello'
+        except (ConnectionRefusedError, ConnectionResetError): pass
+    print('served', flush=True)
+for _ in range(2): threading.Thread(target=call).start()
+";
+    assert_eq!(lab.exec("b", ["python3", "-c", calls]), "served\nserved\n");
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
 }

@@ -211,21 +211,6 @@ pub(crate) struct Gift {
     kept: Kept,
 }
 
-/// Finds a call that waits for a connection, or keeps it for the next that will, where it is certain that the kernel would give it
-/// to the same listener.
-///
-/// # Errors
-/// Gives the connection back where somebody has to knock for it.
-pub(crate) fn hand_over(router: &Router, node: usize, connection: Connection) -> Result<Option<Gift>, Connection> {
-    let Some(parker) = router.parker(node) else { return Err(connection) };
-    let Some((door, room)) = expected(router, &parker, node, &connection) else { return Err(connection) };
-    match parker.offer(door.cookie, Kept::new(node, door.ipv6, connection), room) {
-        Offered::Kept => Ok(None),
-        Offered::Full(kept) => Err(kept.connection),
-        Offered::For(tree, call, kept) => Ok(Some(Gift { tree, call, kept })),
-    }
-}
-
 impl Gift {
     /// Gives it. Where its call is gone, it is announced anew; where nobody hears of it any more, its client sees it end.
     pub(crate) fn give(self, router: &Arc<Router>) {
@@ -250,10 +235,32 @@ impl Gift {
     }
 }
 
-/// The listener that a connection is for, and how many its queue has room for; the server's end is what it would accept then.
-fn expected(router: &Router, parker: &Parker, node: usize, connection: &Connection) -> Option<(Door, usize)> {
-    let Connection { end: End::There(end), path: Some(path), .. } = connection else { return None };
-    let door = router.doors.of(node, connection.server)?;
+/// A listener at which programs wait in `accept(2)` for connections.
+#[derive(Debug)]
+pub(crate) struct Expected<'a> {
+    parker: &'a Parker,
+    node: usize,
+    door: Door,
+    socket: OwnedFd,
+    /// How many its queue has room for.
+    room: usize,
+    /// As [`Like::changed`].
+    changed: bool,
+}
+
+/// The listener at which programs wait in `accept(2)` for connections to this address, as far as is remembered.
+pub(crate) fn awaited(router: &Router, parker: &Parker, node: usize, server: SocketAddr) -> Option<Door> {
+    router.doors.of(node, server).filter(|door| parker.is_waited_at(door.cookie))
+}
+
+/// The same, where it is certain that it is one still, that the kernel would give a connection to it, and that there is room.
+pub(crate) fn expected<'a>(
+    router: &Router,
+    parker: &'a Parker,
+    node: usize,
+    server: SocketAddr,
+) -> Option<Expected<'a>> {
+    let door = awaited(router, parker, node, server)?;
     let (_, socket) = door.tree.upgrade()?.found(door.tid, door.number).ok()?;
     if socket_cookie(&socket).ok()? != door.cookie {
         return None;
@@ -263,9 +270,27 @@ fn expected(router: &Router, parker: &Parker, node: usize, connection: &Connecti
     if changed && goes_by_packets(parker, &socket).ok()? {
         return None;
     }
-    let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };
-    furnish(router, node, like, end, note(connection, *path, door.ipv6)).ok()?;
-    Some((door, room))
+    parker.has_room(door.cookie, room).then_some(Expected { parker, node, door, socket, room, changed })
+}
+
+impl Expected<'_> {
+    /// Makes a connection what the listener would accept, and finds a call that waits for it, or keeps it for the next that will.
+    ///
+    /// # Errors
+    /// Gives the connection back where somebody has to knock for it.
+    pub(crate) fn hand_over(self, router: &Router, connection: Connection) -> Result<Announced, Connection> {
+        let Self { parker, node, door, socket, room, changed } = self;
+        let Connection { end: End::There(end), path: Some(path), .. } = &connection else { return Err(connection) };
+        let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };
+        if furnish(router, node, like, end, note(&connection, *path, door.ipv6)).is_err() {
+            return Err(connection);
+        }
+        match parker.offer(door.cookie, Kept::new(node, door.ipv6, connection), room) {
+            Offered::Kept => Ok(Announced::Kept),
+            Offered::Full(kept) => Err(kept.connection),
+            Offered::For(tree, call, kept) => Ok(Announced::For(Gift { tree, call, kept })),
+        }
+    }
 }
 
 /// How many connections a listener's queue has room for; `None` where it is none.

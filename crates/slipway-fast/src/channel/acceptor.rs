@@ -73,9 +73,18 @@ impl Asked {
     ///
     /// # Errors
     /// When the caller is gone.
-    pub fn accept(mut self) -> Result<TcpStream, ChannelError> {
+    pub fn accept(self) -> Result<TcpStream, ChannelError> {
+        self.accept_after(|_| ()).map(|(stream, ())| stream)
+    }
+
+    /// The same, after something has been done about the stream. What came of that is dropped before the stream is closed.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn accept_after<T>(mut self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> Result<(TcpStream, T), ChannelError> {
+        let came = act(self.line.as_fd());
         self.say(Answer::Accepted)?;
-        Ok(self.line.release())
+        Ok((self.line.release(), came))
     }
 
     /// Says no.

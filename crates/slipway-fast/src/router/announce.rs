@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::Router;
 use crate::address::canonical;
-use crate::call::{Accepted, Gift, hand_over};
+use crate::call::{Accepted, Expected, Gift, expected};
 use crate::knock::Knocker;
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
@@ -73,14 +73,27 @@ impl Router {
     /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, Unheard> {
         self.write(node, &mut connection);
-        match hand_over(self, node, connection) {
-            Ok(Some(gift)) => Ok(Announced::For(gift)),
-            Ok(None) => Ok(Announced::Kept),
-            Err(connection) => {
-                let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
-                self.knock(node, connection, knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
-            }
-        }
+        let parker = self.parker(node);
+        let expected = parker.as_ref().and_then(|parker| expected(self, parker, node, connection.server));
+        self.announce_to(expected, node, connection)
+    }
+
+    /// The same, where it has been looked who waits for it.
+    pub(super) fn announce_to(
+        &self,
+        expected: Option<Expected<'_>>,
+        node: usize,
+        connection: Connection,
+    ) -> Result<Announced, Unheard> {
+        let connection = match expected {
+            None => connection,
+            Some(expected) => match expected.hand_over(self, connection) {
+                Ok(announced) => return Ok(announced),
+                Err(connection) => connection,
+            },
+        };
+        let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
+        self.knock(node, connection, knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
     }
 
     /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
@@ -180,7 +193,7 @@ impl Router {
     }
 
     /// Writes a connection down for the next router, once its end is here.
-    pub(super) fn write(&self, node: usize, connection: &mut Connection) {
+    fn write(&self, node: usize, connection: &mut Connection) {
         let Connection { entry: entry @ None, end: End::There(end), path, flow, client, server, .. } = connection
         else {
             return;

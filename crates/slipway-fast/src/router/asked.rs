@@ -4,41 +4,79 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use super::{Announced, Router, Unheard};
+use crate::call::{awaited, expected};
 use crate::channel::{Asked, Open, Refusal};
+use crate::ledger::{Entry, Left};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, Role, remote};
+use crate::park::Parker;
 use crate::pending::{Connection, End, Knock, Pending};
 use crate::reason::Reason;
 
 impl Router {
-    /// The router of another host asks for a server of this one.
+    /// The router of another host asks for a server of this one. Called in the one thread that hears them all, which no program is
+    /// to hold up.
+    ///
+    /// Where programs wait in `accept(2)`, who answers looks at their listener and gives them what they wait for, and both can take
+    /// as long as they like: a copy of a descriptor to be closed (`SO_LINGER`), a thread without a processor to take one on. So that
+    /// is the thread of their node. Well-behaved ones lose nothing by it: it is the thread that a knock would wake. A knock has
+    /// nothing to do with descriptors of programs, and is made here, without another thread's being woken first.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
-        let (knock, turn, member) = match self.announce_for(&asked.open) {
-            Ok(announced) => announced,
-            Err(refusal) => {
-                // A caller that is gone needs no answer.
-                let _ = asked.refuse(refusal);
-                return;
-            }
-        };
-        let end = asked.accept().ok().map(OwnedFd::from);
-        let end = end.filter(|end| self.count(end, member, Path::Tcp).is_ok());
-        drop(turn);
-        if end.is_some() {
-            self.counts.taken(Path::Tcp);
-        }
-        self.pending.with(knock, |Pending { connection, knocker, .. }| {
-            connection.end = end.map_or(End::Gone, End::There);
-            self.write(knock.node, connection);
-            connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
-            // Where the kernel lacks something, a listener that defers hears of it later.
-            let _ = self.mind_words(knock, connection);
+        let server = asked.open.server;
+        let parker = self.places.of(server.ip()).and_then(|at| {
+            let parker = self.parker(at.node)?;
+            awaited(self, &parker, at.node, server).map(|_| parker)
         });
+        let asked = match parker {
+            Some(parker) => parker.ask(asked),
+            None => Some(asked),
+        };
+        if let Some(asked) = asked {
+            self.answer(asked, None);
+        }
     }
 
-    /// Announces what another router asks for. Which knock that is, the turn to be held until the new end is counted, and what it
-    /// counts as.
-    fn announce_for(self: &Arc<Self>, open: &Open) -> Result<(Knock, Turn<'_>, Member), Refusal> {
+    /// Answers another router. `parker` is the node's, in its thread.
+    pub(crate) fn answer(self: &Arc<Self>, asked: Asked, parker: Option<&Parker>) {
+        let (member, turn) = match self.may_ask(&asked.open) {
+            Ok(admitted) => admitted,
+            // A caller that is gone needs no answer.
+            Err(refusal) => return drop(asked.refuse(refusal)),
+        };
+        let Open { flow, client, server } = asked.open;
+        let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
+        let left = Left { node, path, flow, client, server, given: None };
+        let connection = |entry, end| Connection { entry, end, path, flow, client, server, number: None };
+        if let Some(expected) = parker.and_then(|parker| expected(self, parker, node, server)) {
+            // The yes comes first on the connection, then what its server says. Where nobody listens any more by then, its client
+            // sees it end.
+            let Some((entry, end)) = self.say_yes(asked, &left, member) else { return };
+            drop(turn);
+            if let Ok(Announced::For(gift)) = self.announce_to(Some(expected), node, connection(entry, End::There(end)))
+            {
+                gift.give(self);
+            }
+            return;
+        }
+        match self.knock_for(node, connection(None, End::Awaited)) {
+            Err(refusal) => drop(asked.refuse(refusal)),
+            Ok(knock) => {
+                let said = self.say_yes(asked, &left, member);
+                drop(turn);
+                self.pending.with(knock, |Pending { connection, knocker, .. }| {
+                    (connection.entry, connection.end) =
+                        said.map_or((None, End::Gone), |(entry, end)| (entry, End::There(end)));
+                    connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
+                    // Where the kernel lacks something, a listener that defers hears of it later.
+                    let _ = self.mind_words(knock, connection);
+                });
+            }
+        }
+    }
+
+    /// Whether a connection may be made that another router asks for: what its server's end counts as, and the turn to be held until
+    /// it is counted.
+    fn may_ask(&self, open: &Open) -> Result<(Member, Turn<'_>), Refusal> {
         let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
         let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
@@ -49,15 +87,26 @@ impl Router {
         })?;
         let member = Member { role: Role::Server, client: client.node, server: at.node, port };
         let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
-        let [client, server] = [open.client, open.server];
-        let (path, flow) = (Some(Path::Tcp), remote(open.flow));
-        let connection = Connection { entry: None, end: End::Awaited, path, flow, client, server, number: None };
-        match self.announce(at.node, connection) {
-            Ok(Announced::Knocked(knock)) => Ok((knock, turn, member)),
+        Ok((member, turn))
+    }
+
+    /// Knocks for a connection whose end is to come.
+    fn knock_for(&self, node: usize, connection: Connection) -> Result<Knock, Refusal> {
+        match self.announce_to(None, node, connection) {
+            Ok(Announced::Knocked(knock)) => Ok(knock),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
             // One without an end is knocked for.
             Ok(Announced::For(_) | Announced::Kept) | Err(Unheard::Failed) => Err(Refusal::Resources),
         }
+    }
+
+    /// Says yes, and counts the server's end. It is written down before that: what a client has been told of outlives this router. A
+    /// client that was not told, because the router ended in between, leaves its server a connection that ends.
+    fn say_yes(&self, asked: Asked, left: &Left, member: Member) -> Option<(Option<Entry>, OwnedFd)> {
+        let (end, entry) = asked.accept_after(|end| self.ledger.enter(left, end)).ok()?;
+        self.count(&end, member, Path::Tcp).ok()?;
+        self.counts.taken(Path::Tcp);
+        Some((entry, end.into()))
     }
 }

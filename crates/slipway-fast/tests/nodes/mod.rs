@@ -56,11 +56,13 @@ impl Lab {
         let router =
             Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), &ledger, |_| {})
                 .expect("it starts");
-        for _ in 0..KNOCKERS {
-            let flags = SocketFlags::CLOEXEC;
-            let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
-            let socket = with_net(nets[1].as_fd(), make).expect("enters").expect("a socket");
-            router.add_knocker(1, Knocker::new(socket, SERVER.into()).expect("bound"));
+        for (node, (net, ip)) in nets.iter().zip([CLIENT, SERVER]).enumerate() {
+            for _ in 0..KNOCKERS {
+                let flags = SocketFlags::CLOEXEC;
+                let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+                let socket = with_net(net.as_fd(), make).expect("enters").expect("a socket");
+                router.add_knocker(node, Knocker::new(socket, ip.into()).expect("bound"));
+            }
         }
         Self { router, nets }
     }

@@ -1,0 +1,109 @@
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+use crate::channel::{Acceptor, Heard, Hello, Key, Limits, Open, Pool};
+use crate::nodes::{CLIENT, Lab, SERVER};
+use crate::note::Path;
+use crate::pending::{End, Pending};
+use crate::router::Announced;
+
+/// So many calls of the node's wait; nothing else tells of it than that.
+fn await_calls(router: &Router, node: usize, count: usize) {
+    let parker = router.parker(node).expect("it has programs");
+    while lock(&parker.state).parked.values().map(VecDeque::len).sum::<usize>() < count {
+        thread::yield_now();
+    }
+}
+
+fn bound(at: SocketAddr) -> TcpListener {
+    TcpListener::bind(at).expect("bound")
+}
+
+fn accept(listener: &TcpListener) -> SocketAddr {
+    listener.accept().expect("accepted").1
+}
+
+/// Has a listener of the second node hear of a connection whose end is not there yet: who accepts it waits for that. Gives what ends
+/// the waiting, and who is accepted then.
+fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
+    let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
+    let (entry, path, number) = (None, Some(Path::Pair), None);
+    let connection = Connection { entry, end: End::Awaited, path, flow, client, server: at, number };
+    let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
+    let end_it = move || {
+        let (end, _) = UnixStream::pair().expect("a pair");
+        let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
+        lab.router.pending.with(knock, came);
+    };
+    (end_it, client)
+}
+
+/// The connection that a node accepts is not there yet, and holds up who accepts it; the other node's programs accept others.
+#[test]
+fn a_node_holds_up_itself_alone() {
+    let lab = Lab::new();
+    let [near, far] = [(CLIENT, 81), (SERVER, 80)].map(|(ip, port)| SocketAddr::new(ip.into(), port));
+    let [one, other] = [lab.client(move || bound(near)), lab.server(move || bound(far))];
+    let held_up = lab.server_runs(move || accept(&other));
+    await_calls(&lab.router, 1, 1);
+    let (end_it, client) = hold_up(&lab, far);
+    let accepting = lab.client_runs(move || accept(&one));
+    await_calls(&lab.router, 0, 1);
+    let native = lab.runs(1, false, move || TcpStream::connect(near).expect("connected"));
+    assert_eq!(accepting.join().expect("it ran").ip(), SERVER);
+    drop(native);
+    end_it();
+    assert_eq!(held_up.join().expect("it ran"), client);
+}
+
+/// Another host asks for a server that waits in `accept` while its node's thread is held up, and then for one of the other node.
+#[test]
+fn a_node_that_is_held_up_holds_up_who_asks_for_it_alone() {
+    const LONG: Duration = Duration::from_mins(1);
+    let lab = Lab::new();
+    let at = |ip: Ipv4Addr, port| SocketAddr::new(ip.into(), port);
+    let [near, far, slow] = [at(CLIENT, 81), at(SERVER, 80), at(SERVER, 82)];
+    let own = lab.client(move || bound(near));
+    let [other, held_up] = [far, slow].map(|at| lab.server(move || bound(at)));
+
+    let key = || Key::take(&mut [1; 32]);
+    let [us, them] = [0, 1].map(|host| Hello::new(7, host));
+    let (listener, router) = (bound("127.0.0.1:0".parse().expect("an address")), Arc::clone(&lab.router));
+    let peers = [(0, listener.local_addr().expect("bound"))];
+    let _acceptor = Acceptor::start(listener, key(), us, Limits::default(), move |asked| router.asked(asked));
+    let pool = Pool::start(key(), them, peers, 4).expect("started");
+    let open = |flow, client, server| Open { flow, server, client: at(client, 1000) };
+
+    let (tell, told) = channel();
+    let twice = lab.server_runs(move || {
+        let first = accept(&other);
+        tell.send(()).expect("it is heard");
+        [first, accept(&other)]
+    });
+    await_calls(&lab.router, 1, 1);
+    let _knocked_for = pool.open(0, &open(1, CLIENT, far), LONG).expect("accepted");
+    told.recv().expect("accepted");
+    let held_up = lab.server_runs(move || accept(&held_up));
+    await_calls(&lab.router, 1, 2);
+    let (end_it, _) = hold_up(&lab, slow);
+
+    let asking = pool.ask(0, &open(2, CLIENT, far), LONG).expect("there is a connection");
+    let accepting = lab.client_runs(move || accept(&own));
+    await_calls(&lab.router, 0, 1);
+    let _answered = pool.open(0, &open(3, SERVER, near), LONG).expect("accepted");
+    assert_eq!(accepting.join().expect("it ran"), at(SERVER, 1000));
+    let heard = asking.hear().expect("nobody refuses");
+    // Otherwise it may have been knocked for.
+    let was_expected = lab.router.doors.of(1, far).is_some();
+    assert!(!was_expected || matches!(heard, Heard::Nothing(_)), "{heard:?}");
+    end_it();
+    held_up.join().expect("it ran");
+    let _its_turn = match heard {
+        Heard::Nothing(asking) => asking.wait(Instant::now() + LONG).expect("accepted"),
+        Heard::Accepted(stream) => stream,
+    };
+    assert_eq!(twice.join().expect("it ran"), [at(CLIENT, 1000); 2]);
+}
