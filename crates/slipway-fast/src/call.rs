@@ -31,7 +31,7 @@ use crate::tree::Tree;
 
 /// How a call ends.
 #[derive(Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// With this result.
     Result(Result<i64, Errno>),
     /// In the kernel, as if it had not been trapped.
@@ -56,19 +56,19 @@ impl From<io::Error> for Answer {
 
 /// A call, who makes it, and who serves it.
 #[derive(Debug, Clone, Copy)]
-pub struct Trapped<'a> {
+pub(crate) struct Trapped<'a> {
     /// Serves it.
-    pub router: &'a Arc<Router>,
+    pub(crate) router: &'a Arc<Router>,
     /// The programs that the caller is of.
-    pub tree: &'a Arc<Tree>,
+    pub(crate) tree: &'a Arc<Tree>,
     /// The call.
-    pub call: Call,
+    pub(crate) call: Call,
 }
 
 impl Trapped<'_> {
     /// Carries the call out.
     #[must_use]
-    pub fn serve(&self) -> Answer {
+    pub(crate) fn serve(&self) -> Answer {
         let answered = match self.call.number {
             libc::SYS_connect => connect::connect(self),
             libc::SYS_accept | libc::SYS_accept4 => accept::accept(self),
@@ -94,7 +94,7 @@ impl Trapped<'_> {
     }
 
     /// Gives the answer.
-    pub fn answer(&self, answer: &Answer) {
+    pub(crate) fn answer(&self, answer: &Answer) {
         // A caller that is gone needs none.
         let _ = match answer {
             Answer::Result(result) => self.tree.listener.answer(self.call.id, *result),
@@ -106,7 +106,7 @@ impl Trapped<'_> {
     /// An argument that is an `int`: the low half of its register.
     #[expect(clippy::cast_possible_truncation, reason = "that is what the kernel does with it")]
     #[must_use]
-    pub fn int(&self, index: usize) -> i32 {
+    pub(crate) fn int(&self, index: usize) -> i32 {
         (self.call.args[index] as u32).cast_signed()
     }
 

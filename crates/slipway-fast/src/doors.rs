@@ -19,22 +19,22 @@ const AGE: Duration = Duration::from_secs(1);
 
 /// A listener, and who accepts from it.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub(crate) struct Door {
     /// What to know it by (`SO_COOKIE`); no other socket will have it.
-    pub cookie: u64,
+    pub(crate) cookie: u64,
     /// Whether it is of IPv6.
-    pub ipv6: bool,
+    pub(crate) ipv6: bool,
     /// Programs that have it.
-    pub tree: Weak<Tree>,
+    pub(crate) tree: Weak<Tree>,
     /// A thread of theirs.
-    pub tid: i32,
+    pub(crate) tid: i32,
     /// By which number.
-    pub number: i32,
+    pub(crate) number: i32,
 }
 
 /// What was learned.
 #[derive(Debug, Default)]
-pub struct Doors(Mutex<State>);
+pub(crate) struct Doors(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -45,12 +45,12 @@ struct State {
 
 impl Doors {
     /// The moment before a knock.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         lock(&self.0).forgotten
     }
 
     /// A knock at this address, made after the moment `since`, came to this listener.
-    pub fn learn(&self, node: usize, at: SocketAddr, door: Door, since: u64) {
+    pub(crate) fn learn(&self, node: usize, at: SocketAddr, door: Door, since: u64) {
         let mut state = lock(&self.0);
         // With another listener since then it would perhaps have gone elsewhere.
         if state.forgotten == since {
@@ -59,7 +59,7 @@ impl Doors {
     }
 
     /// The listener for an address.
-    pub fn of(&self, node: usize, at: SocketAddr) -> Option<Door> {
+    pub(crate) fn of(&self, node: usize, at: SocketAddr) -> Option<Door> {
         let mut state = lock(&self.0);
         let (door, since) = state.known.get(&(node, at))?;
         if since.elapsed() < AGE {
@@ -70,7 +70,7 @@ impl Doors {
     }
 
     /// Forgets a node's: there is another listener, or the node has ended.
-    pub fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: usize) {
         let mut state = lock(&self.0);
         state.forgotten += 1;
         state.known.retain(|(of, _), _| *of != node);

@@ -22,18 +22,18 @@ const REMEMBERED: usize = 1024;
 
 /// An entry of an epoll instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The instance, as the program numbers it.
-    pub epoll: i32,
+    pub(crate) epoll: i32,
     /// What it waits for.
-    pub events: u32,
+    pub(crate) events: u32,
     /// What it is given when that happens.
-    pub data: u64,
+    pub(crate) data: u64,
 }
 
 /// Which descriptors of a program are epoll instances.
 #[derive(Debug, Default)]
-pub struct Epolls {
+pub(crate) struct Epolls {
     /// By who was looked at ([`Caller::identity`]).
     known: HashMap<u64, Vec<i32>>,
     /// Threads that were let go on to make one, and may not have made it yet.
@@ -43,7 +43,7 @@ pub struct Epolls {
 impl Epolls {
     /// Whether a call makes an instance.
     #[must_use]
-    pub fn changes(number: i64) -> bool {
+    pub(crate) fn changes(number: i64) -> bool {
         #[cfg(target_arch = "x86_64")]
         if number == libc::SYS_epoll_create {
             return true;
@@ -52,7 +52,7 @@ impl Epolls {
     }
 
     /// Looks them up again next time: this thread goes on to make one.
-    pub fn forget(&mut self, maker: i32) {
+    pub(crate) fn forget(&mut self, maker: i32) {
         self.known.clear();
         if self.makers.len() >= REMEMBERED {
             // One of so many has most likely made it.
@@ -65,7 +65,7 @@ impl Epolls {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<Entry>> {
         let epolls = match caller.identity().map(|identity| (identity, self.known.get(&identity).cloned())) {
             Some((_, Some(epolls))) => epolls,
             Some((identity, None)) => {
@@ -141,7 +141,7 @@ fn entry(line: &str, number: i32, epoll: i32) -> Option<Entry> {
 /// Adds entries to programs' epoll instances. An entry holds the number that the file has for whoever adds it, so this is
 /// done by a thread with descriptors of its own, where any number is free.
 #[derive(Debug)]
-pub struct Registrar(SyncSender<(Task, SyncSender<io::Result<()>>)>);
+pub(crate) struct Registrar(SyncSender<(Task, SyncSender<io::Result<()>>)>);
 
 #[derive(Debug)]
 struct Task {
@@ -155,7 +155,7 @@ impl Registrar {
     ///
     /// # Errors
     /// When there can be no more threads.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (tasks, inbox) = sync_channel(1);
         thread::Builder::new().name("registrar".into()).spawn(move || register_all(&inbox))?;
         Ok(Self(tasks))
@@ -165,7 +165,7 @@ impl Registrar {
     ///
     /// # Errors
     /// When the caller is gone or has closed it, or its number is beyond the router's own limit.
-    pub fn register(&self, tid: i32, number: i32, entries: Vec<Entry>) -> io::Result<()> {
+    pub(crate) fn register(&self, tid: i32, number: i32, entries: Vec<Entry>) -> io::Result<()> {
         let (answer, answers) = sync_channel(1);
         let gone = || io::Error::other("the thread that registers has ended");
         self.0.send((Task { tid, number, entries }, answer)).map_err(|_| gone())?;

@@ -25,11 +25,11 @@ struct Kept {
 
 /// All of a tree of programs, by the thread that is to call again.
 #[derive(Debug, Default)]
-pub struct Interrupted(HashMap<i32, Kept>);
+pub(crate) struct Interrupted(HashMap<i32, Kept>);
 
 impl Interrupted {
     /// Keeps a connection for the thread `tid`, to connect `socket` with. One that is being killed does not call again.
-    pub fn keep(&mut self, tid: i32, caller: Arc<Caller>, socket: impl AsFd, server: SocketAddr, ours: OwnedFd) {
+    pub(crate) fn keep(&mut self, tid: i32, caller: Arc<Caller>, socket: impl AsFd, server: SocketAddr, ours: OwnedFd) {
         if let Ok(cookie) = socket_cookie(socket)
             && !is_killed(tid)
         {
@@ -39,7 +39,7 @@ impl Interrupted {
 
     /// What was kept for this call, now that it is made again. What a thread leaves behind that has ended, or connects something
     /// else, ends.
-    pub fn take(&mut self, tid: i32, socket: impl AsFd, server: SocketAddr) -> Option<OwnedFd> {
+    pub(crate) fn take(&mut self, tid: i32, socket: impl AsFd, server: SocketAddr) -> Option<OwnedFd> {
         // As ever.
         if self.0.is_empty() {
             return None;

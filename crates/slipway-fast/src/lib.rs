@@ -16,28 +16,28 @@
 //! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
 
 mod address;
-pub mod call;
+mod call;
 pub mod channel;
 pub mod confine;
 pub mod control;
 pub mod counts;
 mod defaults;
-pub mod doors;
-pub mod epolls;
+mod doors;
+mod epolls;
 pub mod filter;
 pub mod flows;
 mod helpers;
-pub mod interrupted;
+mod interrupted;
 pub mod knock;
 pub mod ledger;
 mod limits;
 mod loopback;
 pub mod note;
 mod originals;
-pub mod park;
+mod park;
 pub mod peers;
-pub mod pending;
-pub mod personality;
+mod pending;
+mod personality;
 pub mod places;
 pub mod policy;
 pub mod reason;
@@ -48,7 +48,7 @@ pub mod setup;
 pub mod status;
 mod sync;
 mod timestamps;
-pub mod tree;
+mod tree;
 pub mod unix;
 pub mod walk;
 

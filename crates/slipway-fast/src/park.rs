@@ -42,27 +42,27 @@ const MOST_ASKED: usize = 32;
 
 /// A connection that is kept for a program that will come for it.
 #[derive(Debug)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// Of the server.
-    pub node: usize,
+    pub(crate) node: usize,
     /// Whether its listener is of IPv6.
-    pub ipv6: bool,
+    pub(crate) ipv6: bool,
     /// The connection, ready to be given.
-    pub connection: Connection,
+    pub(crate) connection: Connection,
     due: Instant,
 }
 
 impl Kept {
     /// From now on.
     #[must_use]
-    pub fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
+    pub(crate) fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
         Self { node, ipv6, connection, due: Instant::now() + KEPT }
     }
 }
 
 /// What becomes of a connection that is offered.
 #[derive(Debug)]
-pub enum Offered {
+pub(crate) enum Offered {
     /// It is this call's.
     For(Arc<Tree>, Call, Kept),
     /// It is kept.
@@ -83,11 +83,11 @@ struct Park {
 /// themselves no processor to take a descriptor on, and that holds up their node alone. So whatever touches programs' descriptors
 /// for routers of other hosts is done here too.
 #[derive(Debug)]
-pub struct Parker {
+pub(crate) struct Parker {
     node: usize,
     ledger: Arc<Ledger>,
     /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
-    pub accepting: Mutex<()>,
+    pub(crate) accepting: Mutex<()>,
     epoll: OwnedFd,
     /// Rung when there is a deadline that was not there.
     bell: OwnedFd,
@@ -124,7 +124,7 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new(node: usize, ledger: Arc<Ledger>) -> io::Result<Self> {
+    pub(crate) fn new(node: usize, ledger: Arc<Ledger>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let (accepting, state) = Default::default();
         let parker = Self { node, ledger, accepting, epoll, bell: bell()?, state };
@@ -146,7 +146,7 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn park(
+    pub(crate) fn park(
         &self,
         call: &Trapped<'_>,
         cookie: u64,
@@ -172,7 +172,7 @@ impl Parker {
     }
 
     /// Takes a call back that was parked; false where it has been served already.
-    pub fn take_back(&self, call: &Trapped<'_>, cookie: u64) -> bool {
+    pub(crate) fn take_back(&self, call: &Trapped<'_>, cookie: u64) -> bool {
         let mut state = lock(&self.state);
         let Some(parked) = state.parked.get_mut(&cookie) else { return false };
         let is_it = |park: &Park| park.call.id == call.call.id && Arc::ptr_eq(&park.tree, call.tree);
@@ -180,18 +180,18 @@ impl Parker {
     }
 
     /// Whether programs wait in `accept(2)` at the socket with this cookie.
-    pub fn is_waited_at(&self, cookie: u64) -> bool {
+    pub(crate) fn is_waited_at(&self, cookie: u64) -> bool {
         lock(&self.state).waited_at.contains(&cookie)
     }
 
     /// Whether there is a call for a connection, or room to keep it, as [`offer`](Self::offer) will find if nobody else is quicker.
-    pub fn has_room(&self, cookie: u64, room: usize) -> bool {
+    pub(crate) fn has_room(&self, cookie: u64, room: usize) -> bool {
         lock(&self.state).has_room(cookie, room)
     }
 
     /// Offers a connection to the call that waits longest at the socket with this cookie, and to those that will come, of which
     /// there are to be no more than `room`.
-    pub fn offer(&self, cookie: u64, kept: Kept, room: usize) -> Offered {
+    pub(crate) fn offer(&self, cookie: u64, kept: Kept, room: usize) -> Offered {
         let mut state = lock(&self.state);
         if let Some(Park { tree, call, .. }) = state.parked.get_mut(&cookie).and_then(VecDeque::pop_front) {
             return Offered::For(tree, call, kept);
@@ -211,7 +211,7 @@ impl Parker {
 
     /// Has the node's thread answer another router; gives the question back where too many wait.
     #[must_use]
-    pub fn ask(&self, asked: Asked) -> Option<Asked> {
+    pub(crate) fn ask(&self, asked: Asked) -> Option<Asked> {
         let mut state = lock(&self.state);
         if state.asked.len() >= MOST_ASKED {
             return Some(asked);
@@ -230,12 +230,12 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn mind(&self, knocker: &Knocker, knock: u64) -> io::Result<()> {
+    pub(crate) fn mind(&self, knocker: &Knocker, knock: u64) -> io::Result<()> {
         self.watch(&knocker.socket, ENDED | knock, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
-    pub fn defer(&self) {
+    pub(crate) fn defer(&self) {
         self.ledger.defer(self.node);
     }
 
@@ -244,7 +244,7 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
+    pub(crate) fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
         if !self.ledger.defers(self.node) {
             return Ok(());
         }
@@ -252,13 +252,13 @@ impl Parker {
     }
 
     /// No longer.
-    pub fn mind_no_more(&self, knocker: &Knocker) {
+    pub(crate) fn mind_no_more(&self, knocker: &Knocker) {
         // One that was never minded is as good.
         let _ = epoll::delete(&self.epoll, &knocker.socket);
     }
 
     /// Serves calls as their sockets become ready, for ever.
-    pub fn run(&self, router: &Arc<Router>) {
+    pub(crate) fn run(&self, router: &Arc<Router>) {
         let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
         loop {
             let wait = self.patience().map(timespec);
@@ -299,7 +299,7 @@ impl Parker {
     }
 
     /// Drops what is kept for the node's programs.
-    pub fn drop_all(&self) {
+    pub(crate) fn drop_all(&self) {
         lock(&self.state).kept.clear();
     }
 

@@ -12,49 +12,49 @@ use crate::sync::{lock, whole};
 
 /// A connection on its way to a server's program.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// What is written of it for the next router. (Before the end: what is written is about what is open.)
-    pub entry: Option<Entry>,
+    pub(crate) entry: Option<Entry>,
     /// The server's end.
-    pub end: End,
+    pub(crate) end: End,
     /// What it is; `None` for a connection of the container network that its program had no descriptor for.
-    pub path: Option<Path>,
+    pub(crate) path: Option<Path>,
     /// Its number.
-    pub flow: u64,
+    pub(crate) flow: u64,
     /// The client's virtual address.
-    pub client: SocketAddr,
+    pub(crate) client: SocketAddr,
     /// What it asked for.
-    pub server: SocketAddr,
+    pub(crate) server: SocketAddr,
     /// By which its program has it already, where a call was interrupted before it was told so.
-    pub number: Option<i32>,
+    pub(crate) number: Option<i32>,
 }
 
 /// Which knock announces a connection. One that is put back is announced again, and may be by the same knocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Knock {
+pub(crate) struct Knock {
     /// Of the server.
-    pub node: usize,
+    pub(crate) node: usize,
     /// Where it comes from.
-    pub from: SocketAddr,
+    pub(crate) from: SocketAddr,
     /// Knocks are counted, so that no other has this.
-    pub number: u64,
+    pub(crate) number: u64,
 }
 
 /// A connection that is announced by a knock.
 #[derive(Debug)]
-pub struct Pending {
+pub(crate) struct Pending {
     /// The connection.
-    pub connection: Connection,
+    pub(crate) connection: Connection,
     /// When it was announced ([`Doors::now`](crate::doors::Doors::now)).
-    pub since: u64,
+    pub(crate) since: u64,
     /// Who knocks for it.
-    pub knocker: Arc<Knocker>,
+    pub(crate) knocker: Arc<Knocker>,
 }
 
 impl Pending {
     /// It is announced no more. Who knocked for it is free for others.
     #[must_use]
-    pub fn heard(self) -> (Connection, Arc<Knocker>) {
+    pub(crate) fn heard(self) -> (Connection, Arc<Knocker>) {
         self.connection.entry.iter().for_each(|entry| entry.knocked(None));
         (self.connection, self.knocker)
     }
@@ -62,7 +62,7 @@ impl Pending {
 
 /// The server's end of a connection that waits.
 #[derive(Debug)]
-pub enum End {
+pub(crate) enum End {
     /// The other host's router is being told.
     Awaited,
     /// It is here.
@@ -73,7 +73,7 @@ pub enum End {
 
 /// All of a host, by the node of the server and the address that the knock comes from.
 #[derive(Debug)]
-pub struct AllPending {
+pub(crate) struct AllPending {
     state: Mutex<State>,
     changed: Condvar,
     most: usize,
@@ -89,7 +89,7 @@ struct State {
 impl AllPending {
     /// With room for so many at once.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::default(), most }
     }
 
@@ -97,7 +97,7 @@ impl AllPending {
     ///
     /// # Errors
     /// Gives it back where there is no room.
-    pub fn add(&self, node: usize, pending: Pending) -> Result<Knock, Connection> {
+    pub(crate) fn add(&self, node: usize, pending: Pending) -> Result<Knock, Connection> {
         let mut state = lock(&self.state);
         if state.all.len() >= self.most {
             return Err(pending.heard().0);
@@ -109,7 +109,7 @@ impl AllPending {
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
-    pub fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+    pub(crate) fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut state = lock(&self.state);
         while matches!(state.all.get(&key)?.1.connection.end, End::Awaited) {
@@ -119,7 +119,7 @@ impl AllPending {
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
-    pub fn with<T>(&self, knock: Knock, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, knock: Knock, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
         let mut state = lock(&self.state);
         let found = state.all.get_mut(&(knock.node, knock.from)).filter(|(number, _)| *number == knock.number);
         let done = found.map(|(_, pending)| act(pending));
@@ -129,7 +129,7 @@ impl AllPending {
     }
 
     /// Takes one back whose knock failed, or ended.
-    pub fn withdraw(&self, knock: Knock) -> Option<Pending> {
+    pub(crate) fn withdraw(&self, knock: Knock) -> Option<Pending> {
         let mut state = lock(&self.state);
         let key = (knock.node, knock.from);
         let is_it = state.all.get(&key).is_some_and(|(number, _)| *number == knock.number);
@@ -140,20 +140,20 @@ impl AllPending {
     }
 
     /// Drops all that wait for this node's programs.
-    pub fn drop_all_of(&self, node: usize) {
+    pub(crate) fn drop_all_of(&self, node: usize) {
         lock(&self.state).all.retain(|(of, _), _| *of != node);
         self.changed.notify_all();
     }
 
     /// The knock of this number.
-    pub fn find(&self, number: u64) -> Option<Knock> {
+    pub(crate) fn find(&self, number: u64) -> Option<Knock> {
         let state = lock(&self.state);
         let found = state.all.iter().find(|(_, (its, _))| *its == number);
         found.map(|(&(node, from), _)| Knock { node, from, number })
     }
 
     /// Has who knocks this knock say something.
-    pub fn speak(&self, number: u64) {
+    pub(crate) fn speak(&self, number: u64) {
         let state = lock(&self.state);
         if let Some((_, pending)) = state.all.values().find(|(its, _)| *its == number) {
             pending.knocker.speak();
@@ -161,7 +161,7 @@ impl AllPending {
     }
 
     /// How many wait.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         lock(&self.state).all.len()
     }
 }

@@ -76,7 +76,7 @@ pub struct Options {
 impl Options {
     /// As they are on a socket of TCP.
     #[must_use]
-    pub fn of(socket: impl AsFd) -> Self {
+    pub(crate) fn of(socket: impl AsFd) -> Self {
         let socket = socket.as_fd();
         let mut options = Self::default();
         for (value, (name, ..)) in options.kept.iter_mut().zip(KEPT) {
@@ -92,7 +92,7 @@ impl Options {
     ///
     /// # Errors
     /// As `setsockopt(2)`.
-    pub fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
+    pub(crate) fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
         let to = to.as_fd();
         for ((wanted, has), (name, ..)) in self.kept.iter().zip(&has.kept).zip(KEPT) {
             // Whether it acknowledges at once changes by itself (`tcp(7)`), so what others have says nothing of this one: on a
@@ -130,7 +130,7 @@ impl Options {
     ///
     /// # Errors
     /// `ENOPROTOOPT` for an option that there is not.
-    pub fn get(&self, name: Name, open: bool) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn get(&self, name: Name, open: bool) -> Result<Vec<u8>, Errno> {
         if let Some(at) = KEPT.iter().position(|(kept, ..)| *kept == name) {
             return Ok(self.kept[at].to_ne_bytes().to_vec());
         }
@@ -148,7 +148,7 @@ impl Options {
     /// # Errors
     /// `EINVAL` for a value that TCP refuses, `ENOPROTOOPT` for an option that there is not, `ENOENT` for congestion control
     /// other than the connection has: there is none to change.
-    pub fn set(&mut self, name: Name, value: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn set(&mut self, name: Name, value: &[u8]) -> Result<(), Errno> {
         if name == CONGESTION {
             let asked = value.split(|byte| *byte == 0).next().unwrap_or_default();
             let has = self.congestion.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -207,7 +207,7 @@ pub(crate) const HEARD: [i32; 6] =
 ///
 /// # Errors
 /// As `setsockopt(2)`.
-pub fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: bool) -> io::Result<()> {
+pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: bool) -> io::Result<()> {
     const NOTHING: [u8; 16] = [0; 16];
     let (from, to) = (from.as_fd(), to.as_fd());
     let heard = HEARD.into_iter().filter(|name| changed && !(accepted && *name == libc::SO_PRIORITY));

@@ -20,19 +20,19 @@ const REMEMBERED: usize = 64;
 
 /// Programs of a node that one listener hears.
 #[derive(Debug)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// The node.
-    pub node: usize,
+    pub(crate) node: usize,
     /// Its own number, which every router knows it by.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Where their calls come from, and are answered.
-    pub listener: Listener,
+    pub(crate) listener: Listener,
     /// Where their calls wait, with those of all programs of the node.
-    pub parker: Arc<Parker>,
+    pub(crate) parker: Arc<Parker>,
     /// Their epoll instances.
-    pub epolls: Mutex<Epolls>,
+    pub(crate) epolls: Mutex<Epolls>,
     /// Their calls that were interrupted.
-    pub interrupted: Mutex<Interrupted>,
+    pub(crate) interrupted: Mutex<Interrupted>,
     /// Their sockets that were replaced.
     pub(crate) originals: Mutex<Originals>,
     /// Held while what is written on a socket of theirs is read and then written anew.
@@ -53,7 +53,7 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
+    pub(crate) fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
         let (epolls, interrupted, writing, callers, turn, is_helped, served, done) = Default::default();
         Ok(Self {
@@ -77,7 +77,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Listener::receive`].
-    pub fn next(&self) -> io::Result<Option<(Call, bool)>> {
+    pub(crate) fn next(&self) -> io::Result<Option<(Call, bool)>> {
         let _turn = lock(&self.turn);
         Ok(self.listener.receive()?.map(|call| (call, self.listener.is_called())))
     }
@@ -114,7 +114,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Caller::open`] and [`Caller::descriptor`].
-    pub fn found(&self, tid: i32, number: i32) -> io::Result<(Arc<Caller>, OwnedFd)> {
+    pub(crate) fn found(&self, tid: i32, number: i32) -> io::Result<(Arc<Caller>, OwnedFd)> {
         let remembered = lock(&self.callers).get(&tid).cloned();
         if let Some(caller) = remembered {
             match caller.descriptor(number) {
