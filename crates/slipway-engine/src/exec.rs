@@ -30,6 +30,7 @@ use rustix::process::{
     pidfd_open, setrlimit, waitid,
 };
 use rustix::termios::Winsize;
+use slipway_fast::filter::{Leave, filter};
 use slipway_lab::model::{IoUring, Lab};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
@@ -37,6 +38,7 @@ use slipway_sys::process::ProcessId;
 
 use crate::anchor::control;
 use crate::confine::Confinement;
+use crate::fast::RouterState;
 use crate::lab::{LabError, Running};
 use crate::state::LabDir;
 use message::Message;
@@ -66,17 +68,19 @@ pub struct Fast {
     control: PathBuf,
     /// Index of the node.
     node: usize,
-    /// Whether its programs may use `io_uring`.
-    io_uring: bool,
+    /// What its programs' filter leaves.
+    leave: Leave,
 }
 
 impl Fast {
     /// `None` for a node that is on no fast network.
-    pub(crate) fn of(dir: &LabDir, lab: &Lab, node: usize) -> Option<Self> {
+    pub(crate) fn of(dir: &LabDir, lab: &Lab, routers: &[RouterState], node: usize) -> Option<Self> {
         let mut networks = lab.nodes[node].fast_networks(lab).peekable();
         networks.peek()?;
         let io_uring = networks.any(|network| network.io_uring == IoUring::Allow);
-        Some(Self { control: dir.control(), node, io_uring })
+        let mut routers = routers.iter().filter(|router| router.host == lab.nodes[node].host);
+        let options = routers.any(|router| router.free_options);
+        Some(Self { control: dir.control(), node, leave: Leave { io_uring, options } })
     }
 }
 
@@ -87,7 +91,7 @@ impl Entry {
     /// When the node does not run.
     pub fn to(lab: &Running, node: usize) -> Result<Self, LabError> {
         let model = &lab.lab.nodes[node];
-        let fast = Fast::of(lab.dir(), &lab.lab, node);
+        let fast = Fast::of(lab.dir(), &lab.lab, &lab.state.routers, node);
         Ok(Self {
             node: model.name.clone(),
             init: lab.init(node)?,
@@ -286,7 +290,7 @@ impl Launcher {
         let parent = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| fail("open itself")(error.into()))?;
         let target = within.or(entry.group.as_ref()).and_then(Group::clone_target);
 
-        let trap = entry.fast.as_ref().map(|fast| (slipway_fast::filter::filter(fast.io_uring), fast.io_uring));
+        let trap = entry.fast.as_ref().map(|fast| (filter(fast.leave), fast.leave.io_uring));
 
         setns(&init, CloneFlags::CLONE_NEWPID).map_err(|error| fail("enter the PID namespace")(error.into()))?;
         let cloned = clone_into(self.alone, CloneFlags::empty(), target);

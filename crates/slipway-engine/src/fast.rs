@@ -37,6 +37,9 @@ pub struct RouterState {
     pub restarts: u32,
     /// Why there was another before it, or why there is none now.
     pub trouble: Option<String>,
+    /// Whether the kernel itself takes the options of TCP that programs set most; otherwise each is a call of the router's.
+    #[serde(default)]
+    pub free_options: bool,
 }
 
 /// How a lab's fast path is.

@@ -212,7 +212,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::filter::filter;
+    use crate::filter::{Leave, filter};
 
     /// Others connect between the answer to who makes one and its making.
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         let number = socket.as_raw_fd();
         let (say, said) = sync_channel(0);
         let making = thread::spawn(move || {
-            say.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
+            say.send(filter(Leave::default()).attach_and_listen().expect("root may attach")).expect("somebody hears");
             let made = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an instance");
             epoll::add(&made, &socket, EventData::new_u64(7), EventFlags::IN).expect("added");
             (made, socket)

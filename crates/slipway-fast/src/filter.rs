@@ -2,11 +2,14 @@
 //!
 //! Reading, writing, waiting and closing are never among them: an established connection costs nothing.
 
+use std::os::fd::BorrowedFd;
+
 use libc::c_long;
-use slipway_sys::bpf::GuardedOptions;
+use slipway_sys::bpf::{FreeOption, FreeOptions, GuardedOptions, LoadError, SocketGuard, SocketStorage};
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
-use crate::personality::HEARD;
+use crate::note::OPTIONS;
+use crate::personality::{FREE, HEARD, free};
 use crate::timestamps;
 
 /// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
@@ -74,11 +77,23 @@ const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)
 /// Connects in passing. Programs do without it where the kernel cannot (`tcp(7)`).
 const FASTOPEN: u32 = 0x2000_0000;
 
-/// The filter that a program of a node on a fast network gets beside a default container's. `io_uring`: whether it may use
-/// that, past this filter.
+/// What differs from lab to lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Leave {
+    /// Programs may use `io_uring`, past this filter.
+    pub io_uring: bool,
+    /// The [`guard`] takes the options of TCP that are set most.
+    pub options: bool,
+}
+
+/// The filter that a program of a node on a fast network gets beside a default container's.
 #[must_use]
-pub fn filter(io_uring: bool) -> Filter {
+pub fn filter(leave: Leave) -> Filter {
     let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
+    if leave.options {
+        let when = When::Pair { level: libc::IPPROTO_TCP, names: FREE.to_vec() };
+        traps.push(Trap { call: libc::SYS_setsockopt, when, verdict: Verdict::Allow });
+    }
     for (call, names) in [
         (libc::SYS_getsockopt, ASKED.to_vec()),
         (libc::SYS_setsockopt, [ASKED, SET, &HEARD, &FILTERS, &timestamps::NAMES].concat()),
@@ -92,17 +107,24 @@ pub fn filter(io_uring: bool) -> Filter {
         let when = When::Argument { index, mask: FASTOPEN, values: vec![FASTOPEN] };
         traps.push(Trap { call, when, verdict: Verdict::Errno(libc::EOPNOTSUPP) });
     }
-    if !io_uring {
+    if !leave.io_uring {
         traps.push(Trap { call: libc::SYS_io_uring_setup, when: When::Always, verdict: Verdict::Errno(libc::EPERM) });
     }
     Filter::trap(&traps)
 }
 
-/// Options that a socket which was handed out lets nobody set but the router: those that it hears of. So a program that slips a
-/// call past the router, by putting such a socket in another's place meanwhile, gets nothing.
-#[must_use]
-pub fn guarded() -> GuardedOptions<'static> {
-    GuardedOptions { levels: LEVELS, names: &[ASKED, SET, &FILTERS, &timestamps::NAMES] }
+/// Guards what a router of the control group `group` hands out. Options of the levels that a pair answers in another way, and those
+/// that give away what a socket is, nobody sets but the router, which hears of them: so a program that slips a call past it, by putting
+/// such a socket in another's place meanwhile, gets nothing. With `notes`, those of TCP that are set most go to the kernel, or into the
+/// note, without it ([`Leave::options`]).
+///
+/// # Errors
+/// As [`SocketGuard::attach`].
+pub fn guard(group: BorrowedFd<'_>, notes: Option<&SocketStorage>) -> Result<SocketGuard, LoadError> {
+    let options: Vec<FreeOption> = free(OPTIONS).collect();
+    let free = notes.map(|storage| FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage });
+    let names: &[&[i32]] = &[ASKED, SET, &FILTERS, &timestamps::NAMES];
+    SocketGuard::attach(group, GuardedOptions { levels: LEVELS, names, free })
 }
 
 fn notified(call: c_long, when: When) -> Trap {

@@ -16,6 +16,9 @@ use crate::personality::Options;
 /// Bytes of a note.
 pub const BYTES: usize = 144;
 
+/// Where a note has its options.
+pub(crate) const OPTIONS: usize = 48;
+
 /// The first byte, so that storage that is all zero is no note.
 const VERSION: u8 = 1;
 /// The first byte on a socket of the program's own that is no more as it was made.
@@ -111,7 +114,7 @@ impl Note {
         bytes[4..12].copy_from_slice(&self.flow.to_ne_bytes());
         put(&mut bytes[12..30], self.local);
         put(&mut bytes[30..48], self.peer);
-        self.options.write(&mut bytes[48..]);
+        self.options.write(&mut bytes[OPTIONS..]);
         bytes
     }
 
@@ -130,7 +133,7 @@ impl Note {
             local: take(&bytes[12..30], ipv6)?,
             peer: take(&bytes[30..48], ipv6)?,
             told: bytes[3] & 1 == 1,
-            options: Options::read(&bytes[48..]),
+            options: Options::read(&bytes[OPTIONS..]),
         })
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use slipway_sys::bpf::{FreeNumber, FreeOption};
 use slipway_sys::sockopt::{self, Name};
 
 /// Numbers that are kept, and the least and the most that each may be (`do_tcp_setsockopt`, `net/ipv4/tcp.c`).
@@ -42,6 +43,11 @@ const SWITCHES: [Name; 6] = [
     ipv6(libc::IPV6_V6ONLY),
 ];
 
+/// Those of TCP that programs set on nearly every connection. Where the kernel itself can take them ([`free`]) the router does not
+/// hear of it.
+pub(crate) const FREE: [i32; 5] =
+    [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
+
 /// Those that change nothing once there is a connection: they are checked, and forgotten. 0 is always right.
 const PAST: [(Name, i32, i32); 2] =
     [(tcp(libc::TCP_MAXSEG), 88, 32767), (tcp(libc::TCP_DEFER_ACCEPT), i32::MIN, i32::MAX)];
@@ -66,6 +72,15 @@ const fn ipv6(name: i32) -> Name {
     Name { level: libc::IPPROTO_IPV6, name }
 }
 
+/// [`FREE`], and where in what is written of [`Options`] each is, from `at` on.
+pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
+    let places = (at..).step_by(4).zip(KEPT).filter(|(_, (name, ..))| FREE.map(tcp).contains(name));
+    places.map(|(at, (name, least, most))| {
+        let number = if SWITCHES.contains(&name) { FreeNumber::Switch } else { FreeNumber::Within(least, most) };
+        FreeOption { name: name.name, at: i16::try_from(at).expect("a note is short"), number }
+    })
+}
+
 /// What a program set, or would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
@@ -85,6 +100,17 @@ impl Options {
         }
         let _ = sockopt::get(socket, CONGESTION, &mut options.congestion);
         options
+    }
+
+    /// The same, but for those which programs set without the router's hearing of it: they are as on this socket of TCP.
+    #[must_use]
+    pub(crate) fn with_free_of(mut self, socket: impl AsFd) -> Self {
+        for (value, (name, ..)) in self.kept.iter_mut().zip(KEPT) {
+            if FREE.map(tcp).contains(&name) {
+                *value = sockopt::int(&socket, name).unwrap_or_default();
+            }
+        }
+        self
     }
 
     /// Sets them on a socket of TCP, as far as they are not what it `has`, and it knows them: hosts may talk by another

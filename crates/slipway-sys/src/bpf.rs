@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-pub use guard::{GuardedOptions, SocketGuard};
+pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
 pub use storage::SocketStorage;
 
 pub mod asm;
@@ -343,7 +343,7 @@ mod tests {
             Insn::Mov(asm::R4, Imm(1)),
             Insn::Call(Helper::SkbLoadBytes),
             Insn::JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-            Insn::LoadMap(R1, &denied),
+            Insn::LoadMap(R1, denied.as_fd()),
             Insn::Mov(R2, Of(R10)),
             Insn::Alu(AluOp::Add, R2, Imm(-1)),
             Insn::Call(Helper::MapLookupElem),

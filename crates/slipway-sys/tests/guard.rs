@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, connect_unspec, getpeername, getsockname, listen,
     sendto, socket, socketpair,
 };
-use slipway_sys::bpf::{GuardedOptions, SocketGuard};
+use slipway_sys::bpf::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard, SocketStorage};
 use slipway_sys::sockopt::{self, Name};
 
 /// A group of the test's own.
@@ -65,7 +65,7 @@ fn tcp(family: AddressFamily) -> OwnedFd {
 const ANY: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
 const OPTIONS: GuardedOptions<'_> =
-    GuardedOptions { levels: &[libc::IPPROTO_TCP], names: &[&[libc::SO_MARK], &[libc::SO_PRIORITY]] };
+    GuardedOptions { levels: &[libc::IPPROTO_TCP], names: &[&[libc::SO_MARK], &[libc::SO_PRIORITY]], free: None };
 
 fn set(socket: impl AsFd, level: i32, name: i32) -> io::Result<()> {
     sockopt::set(socket, Name { level, name }, &1_i32.to_ne_bytes())
@@ -149,8 +149,49 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     drop(guard);
     connect(&before[1], &addresses[1]).expect("unguarded");
 
+    free_options(&group, folder.as_fd());
+
     let nowhere =
         SocketGuard::attach(File::open("/").expect("opens").as_fd(), OPTIONS).expect_err("no group").to_string();
     let bad = io::Error::from_raw_os_error(libc::EBADF).to_string();
     assert!(nowhere.contains(&bad) && nowhere.starts_with("attach BPF program socket_guard"), "{nowhere}");
+}
+
+/// Some options of a level that is guarded are not. A pair's are written down.
+fn free_options(group: &Group, folder: BorrowedFd<'_>) {
+    let storage = SocketStorage::create("test", 16).expect("root may");
+    let options = [
+        FreeOption { name: libc::TCP_NODELAY, at: 4, number: FreeNumber::Switch },
+        FreeOption { name: libc::TCP_KEEPIDLE, at: 12, number: FreeNumber::Within(1, 32767) },
+    ];
+    let free = FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage: &storage };
+    let _guard = SocketGuard::attach(folder, GuardedOptions { free: Some(free), ..OPTIONS }).expect("Linux 5.18");
+    group.enter();
+    let tcp = tcp(AddressFamily::INET);
+    let (known, unknown) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).expect("a pair");
+    group.leave();
+    storage.set(known.as_fd(), &[9; 16]).expect("set");
+
+    let set = |socket: &OwnedFd, name, value: &[u8]| {
+        let set = sockopt::set(socket, Name { level: libc::IPPROTO_TCP, name }, value);
+        set.map_err(|error| error.raw_os_error().unwrap_or_default())
+    };
+    let int = |value: i32| value.to_ne_bytes();
+    assert_eq!(set(&known, libc::TCP_NODELAY, &int(-5)), Ok(()));
+    assert_eq!(set(&known, libc::TCP_KEEPIDLE, &int(32767)), Ok(()));
+    for wrong in [int(0), int(32768), int(-1)] {
+        assert_eq!(set(&known, libc::TCP_KEEPIDLE, &wrong), Err(libc::EINVAL));
+    }
+    assert_eq!(set(&known, libc::TCP_NODELAY, &[1; 3]), Err(libc::EINVAL));
+    assert_eq!(set(&known, libc::TCP_MAXSEG, &int(1000)), Err(libc::EPERM));
+    let value = [[9; 4], int(1), [9; 4], int(32767)].concat();
+    assert_eq!(storage.get(known.as_fd()).expect("read"), Some(value));
+    assert_eq!(set(&unknown, libc::TCP_NODELAY, &int(1)), Err(libc::EPERM));
+
+    assert_eq!(set(&tcp, libc::TCP_NODELAY, &int(1)), Ok(()));
+    let name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_NODELAY };
+    assert_eq!(sockopt::int(&tcp, name).expect("read"), 1, "the kernel has it");
+    assert_eq!(set(&tcp, libc::TCP_KEEPIDLE, &int(0)), Err(libc::EINVAL));
+    assert_eq!(set(&tcp, libc::TCP_MAXSEG, &int(1000)), Err(libc::EPERM));
 }

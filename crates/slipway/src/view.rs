@@ -89,7 +89,7 @@ pub(crate) fn scenario(status: &Status) -> String {
 
 /// The router of a host of a lab.
 pub(crate) fn router(lab: &Lab, router: &RouterState) -> String {
-    let RouterState { host, pid, restarts, trouble } = router;
+    let RouterState { host, pid, restarts, trouble, .. } = router;
     let process = pid.map_or_else(|| "none; programs' calls wait for one".to_owned(), |pid| format!("process {pid}"));
     let before = match trouble {
         Some(trouble) => format!(" ({} before it; the last {trouble})", count(*restarts, "other")),

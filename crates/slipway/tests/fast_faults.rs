@@ -4,8 +4,9 @@
 mod common;
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use common::{Lab, Place, await_that, told};
 use rustix::process::{Pid, Signal, kill_process};
@@ -218,6 +219,36 @@ fn a_listener_that_defers_hears_of_who_speaks_when_routers_have_died() {
         Talker::start(&lab, client, "exec python3 /opt/test/calls.py srv -1 6000", "a hundred calls");
         assert!(lab.connections() >= 100, "they are on the fast path");
     }
+}
+
+/// The kernel takes them by itself: no call waits for a router, which is stopped here.
+#[test]
+fn what_is_set_on_every_connection_is_no_call_of_the_routers() {
+    let place = Place::new();
+    let lab = lab(&place, "options", "fast");
+    assert!(lab.routers().iter().all(|router| router["free_options"] == true), "{:?}", lab.routers());
+    let said = place.path().join("said");
+    // Within a host, and between two.
+    for node in ["a", "b"] {
+        let mut command = lab.program(node, ["python3", "/opt/test/options.py", "srv"]);
+        let file = File::create(&said).expect("made");
+        let mut child = command.stdin(Stdio::piped()).stdout(file).spawn().expect("slipway can be started");
+        let says = |words: &str| await_that(words, || fs::read_to_string(&said).expect("it is there").ends_with(words));
+        let mut go_on = || child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it reads");
+        // Asked while they are stopped, their anchor would replace them.
+        let routers = routers(&lab);
+        let all = |signal| routers.iter().for_each(|pid| kill_process(*pid, signal).expect("it runs"));
+        says("connected\n");
+        all(Signal::STOP);
+        go_on();
+        says("set\n");
+        all(Signal::CONT);
+        go_on();
+        says("kept\n");
+        assert!(child.wait().expect("it ends").success());
+    }
+    // Between hosts both routers count it.
+    assert_eq!(lab.connections(), 3);
 }
 
 #[test]

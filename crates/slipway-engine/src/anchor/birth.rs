@@ -180,7 +180,7 @@ impl Nodes {
         let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
-        let fast = Fast::of(&blueprint.dir, &blueprint.lab, index);
+        let fast = Fast::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index);
         let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone(), fast };
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
         let Self { launcher, routers, fabric, slots, state, .. } = self;

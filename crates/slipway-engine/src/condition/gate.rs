@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd as _;
 
 use slipway_lab::scenario::Direction;
 use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Size, skb};
@@ -114,7 +115,7 @@ impl Gates {
         let mut code = vec![
             Mov(R6, Of(R1)),
             Store(Size::Word, R10, key, Imm(gate.cast_signed())),
-            LoadMap(R1, &self.entries),
+            LoadMap(R1, self.entries.as_fd()),
             Mov(R2, Of(R10)),
             Alu(AluOp::Add, R2, Imm(key.into())),
             Call(Helper::MapLookupElem),
@@ -143,7 +144,7 @@ impl Gates {
             Mov(R1, Of(R6)),
             Call(Helper::SkbLoadBytes),
             JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-            LoadMap(R1, &self.sides),
+            LoadMap(R1, self.sides.as_fd()),
             Mov(R2, Of(R10)),
             Alu(AluOp::Add, R2, Imm(key.into())),
             Call(Helper::MapLookupElem),

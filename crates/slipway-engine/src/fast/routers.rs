@@ -14,10 +14,10 @@ use nix::sys::wait::WaitStatus;
 use slipway_fast::control::Order;
 use slipway_fast::filter;
 use slipway_fast::policy::Policy;
+use slipway_fast::unix;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
-use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
 
@@ -119,11 +119,14 @@ impl Routers {
             kept: BTreeMap::new(),
             log,
         };
+        // A kernel that has pairs has all that the guard needs to write on them.
+        let is_paired = unix::is_there();
         for host in hosts {
             // No name of a node begins so.
             let group = group(&format!("_router.{}", host + 1))?;
             let guard = group.as_ref().and_then(Group::clone_target);
-            let guard = guard.map(|folder| SocketGuard::attach(folder, filter::guarded())).transpose();
+            let notes = is_paired.then(|| fast.shared.notes.storage());
+            let guard = guard.map(|folder| filter::guard(folder, notes)).transpose();
             let guard = guard.map_err(|error| format!("guard sockets of the fast path: {error}"))?;
             if guard.is_none() {
                 fast.note(
@@ -132,7 +135,8 @@ impl Routers {
                     "has no control group of version 2: sockets that it hands out are guarded by itself alone",
                 );
             }
-            fast.seats.insert(host, Seat { group, _guard: guard, ..Seat::default() });
+            let free_options = guard.is_some() && is_paired;
+            fast.seats.insert(host, Seat { group, _guard: guard, free_options, ..Seat::default() });
             fast.fill(near, host).map_err(says(&format!("start the router of {}", lab.hosts[host].name)))?;
         }
         Ok(Self { fast: Some(fast) })

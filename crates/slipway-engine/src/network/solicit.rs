@@ -86,7 +86,7 @@ fn code(macs: &Map) -> Vec<Insn<'_>> {
         Insn::Store(Size::Double, R10, key, Of(R4)),
         Insn::Load(Size::Double, R4, R2, TARGET + 8),
         Insn::Store(Size::Double, R10, key + 8, Of(R4)),
-        Insn::LoadMap(R1, macs),
+        Insn::LoadMap(R1, macs.as_fd()),
         Insn::Mov(R2, Of(R10)),
         Insn::Alu(AluOp::Add, R2, Imm(key.into())),
         Insn::Call(Helper::MapLookupElem),

@@ -38,7 +38,7 @@ pub(super) fn furnish(
     let Like { socket, ipv6, accepted, changed } = like;
     carry(socket, new, accepted, changed)?;
     let kind = if accepted { Kind::Accepted { node, ipv6 } } else { Kind::New { node, ipv6 } };
-    written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket) };
+    written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket).with_free_of(socket) };
     if written.path == Path::Tcp {
         written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
         timestamps::carry(socket, new, changed)?;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use slipway_fast::filter::filter;
+use slipway_fast::filter::{Leave, filter};
 use slipway_fast::knock::Knocker;
 use slipway_fast::ledger;
 use slipway_fast::note::{self, Notes};
@@ -100,7 +100,9 @@ impl Lab {
         let running = thread::spawn(move || {
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
             if filtered {
-                listeners.send(filter(false).attach_and_listen().expect("root may attach")).expect("somebody hears");
+                listeners
+                    .send(filter(Leave::default()).attach_and_listen().expect("root may attach"))
+                    .expect("somebody hears");
                 serving.recv().expect("it is served");
             }
             program()

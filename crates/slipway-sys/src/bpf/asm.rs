@@ -18,9 +18,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd};
-
-use super::Map;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +153,10 @@ pub enum Helper {
     SockOpsCbFlagsSet = 59,
     /// () → the number of the version 2 control group that the current process is in.
     GetCurrentCgroupId = 80,
+    /// (storage, socket, 0, flags: 0) → address of the socket's value, or 0 where it has none.
+    SkStorageGet = 107,
+    /// (error number, negative) → 0. What a call that the program refuses fails with, other than `EPERM`. Linux 5.18.
+    SetRetval = 187,
 }
 
 /// An instruction, or a place to jump to.
@@ -168,8 +170,8 @@ pub enum Insn<'a> {
     Load(Size, Reg, Reg, i16),
     /// Memory at (register + offset) = operand.
     Store(Size, Reg, i16, Operand),
-    /// Register = the map, for calls.
-    LoadMap(Reg, &'a Map),
+    /// Register = the map or storage, for calls.
+    LoadMap(Reg, BorrowedFd<'a>),
     /// On to the label.
     Jump(&'a str),
     /// On to the label if (register cond operand).
@@ -264,7 +266,7 @@ fn encode(insn: &Insn<'_>, labels: &HashMap<&str, usize>, code: &mut Vec<Encoded
             code.push(pack(STX | MODE_MEM | size.code(), to, from, offset, 0));
         }
         Insn::LoadMap(to, map) => {
-            code.push(pack(LD | Size::Double.code(), to, PSEUDO_MAP_FD, 0, map.as_fd().as_raw_fd()));
+            code.push(pack(LD | Size::Double.code(), to, PSEUDO_MAP_FD, 0, map.as_raw_fd()));
             code.push(0);
         }
         Insn::Jump(label) => code.push(pack(JMP | JA, R0, R0, offset_to(label)?, 0)),

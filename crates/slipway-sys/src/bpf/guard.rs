@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Size};
-use super::{Kind, LoadError, Program, call};
+use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Size};
+use super::{Kind, LoadError, Program, SocketStorage, call};
 
 const NAME: &str = "socket_guard";
 
@@ -30,6 +30,41 @@ pub struct GuardedOptions<'a> {
     pub levels: &'a [i32],
     /// These names of `SOL_SOCKET`.
     pub names: &'a [&'a [i32]],
+    /// But for these.
+    pub free: Option<FreeOptions<'a>>,
+}
+
+/// Options that anybody may set, though all others of their level are guarded. A socket of IPv4 or IPv6 gets them from the kernel. One
+/// of another family, of whose level they are none, has a value in `storage`, in which they are written down; one without a value
+/// is refused (`EPERM`). Needs Linux 5.18.
+#[derive(Debug, Clone, Copy)]
+pub struct FreeOptions<'a> {
+    /// E.g. `IPPROTO_TCP`.
+    pub level: i32,
+    /// Each of them.
+    pub options: &'a [FreeOption],
+    /// Where they are written down.
+    pub storage: &'a SocketStorage,
+}
+
+/// An option that is a number, a C `int`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeOption {
+    /// E.g. `TCP_NODELAY`.
+    pub name: i32,
+    /// Where its number is in the value: a multiple of four, bytes.
+    pub at: i16,
+    /// What it may be.
+    pub number: FreeNumber,
+}
+
+/// What a number may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeNumber {
+    /// Anything; 1 is written down for what is not 0.
+    Switch,
+    /// None but these, the least of which is no less than 0. `EINVAL` otherwise.
+    Within(i32, i32),
 }
 
 impl SocketGuard {
@@ -63,6 +98,13 @@ fn number(group: BorrowedFd<'_>) -> Result<u64, LoadError> {
 
 /// Where `struct bpf_sockopt` has an option's level and name, words (`include/uapi/linux/bpf.h`).
 const SOCKOPT: [i16; 2] = [24, 28];
+/// The socket, and where its value begins and ends: addresses.
+const SOCKET: i16 = 0;
+const VALUE: [i16; 2] = [8, 16];
+/// The value's length, a word. -1: the kernel has nothing to do any more.
+const LENGTH: i16 = 32;
+/// Where `struct bpf_sock` has the family, a word.
+const FAMILY: i16 = 4;
 /// Where `struct bpf_sock_addr` has an address of IPv4 and its port, words.
 const IP4: [i16; 2] = [4, 24];
 /// The same of IPv6.
@@ -149,15 +191,77 @@ fn deafen() -> Vec<Insn<'static>> {
 }
 
 /// Yes, unless it is another process than one of the group, and the option one of these.
-fn refuse_options(group: u64, options: GuardedOptions<'_>) -> Vec<Insn<'static>> {
+fn refuse_options(group: u64, options: GuardedOptions<'_>) -> Vec<Insn<'_>> {
     let [level, name] = SOCKOPT;
-    let mut program = vec![Insn::Load(Size::Word, R6, R1, level), Insn::Load(Size::Word, R7, R1, name)];
+    let mut program = vec![
+        Insn::Mov(R8, Operand::Of(R1)),
+        Insn::Load(Size::Word, R6, R1, level),
+        Insn::Load(Size::Word, R7, R1, name),
+    ];
     program.extend(if_in_group(group, "yes"));
+    program.extend(options.free.iter().flat_map(write_down));
     let refused = |argument, value: &i32| Insn::JumpIf(Cond::Eq, argument, Operand::Imm(*value), "no");
     program.extend(options.levels.iter().map(|level| refused(R6, level)));
     program.push(Insn::JumpIf(Cond::Ne, R6, Operand::Imm(libc::SOL_SOCKET), "yes"));
     program.extend(options.names.iter().copied().flatten().map(|name| refused(R7, name)));
     program.extend(end("yes", 1));
     program.extend(end("no", 0));
+    program
+}
+
+/// One of these options is left to the kernel, or written down here, where it has a value for it; others go on from here. The level
+/// is in R6, the name in R7, the context in R8.
+fn write_down<'a>(free: &FreeOptions<'a>) -> Vec<Insn<'a>> {
+    let mut program = vec![Insn::JumpIf(Cond::Ne, R6, Operand::Imm(free.level), "others")];
+    for FreeOption { name, at, number } in free.options {
+        let (is_switch, least, most) = match number {
+            FreeNumber::Switch => (1, 0, -1),
+            FreeNumber::Within(least, most) => (0, *least, *most),
+        };
+        let known = [(R3, i32::from(*at)), (R4, least), (R5, most), (R9, is_switch)];
+        program.extend(known.map(|(register, number)| Insn::Mov(register, Operand::Imm(number))));
+        program.push(Insn::JumpIf(Cond::Eq, R7, Operand::Imm(*name), "free"));
+    }
+    let [start, stop] = VALUE;
+    program.extend([
+        Insn::Jump("others"),
+        Insn::Label("free"),
+        Insn::Load(Size::Double, R2, R8, SOCKET),
+        Insn::Load(Size::Word, R2, R2, FAMILY),
+        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(libc::AF_INET), "yes"),
+        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(libc::AF_INET6), "yes"),
+        // The kernel has room for 16 bytes, however few there are (`sockopt_alloc_buf`, `kernel/bpf/cgroup.c`).
+        Insn::Load(Size::Word, R1, R8, LENGTH),
+        Insn::JumpIf(Cond::Lt, R1, Operand::Imm(4), "invalid"),
+        Insn::Load(Size::Double, R1, R8, start),
+        Insn::Load(Size::Double, R2, R8, stop),
+        Insn::Mov(R0, Operand::Of(R1)),
+        Insn::Alu(AluOp::Add, R0, Operand::Imm(4)),
+        Insn::JumpIf(Cond::Gt, R0, Operand::Of(R2), "invalid"),
+        Insn::Load(Size::Word, R6, R1, 0),
+        Insn::JumpIf(Cond::Lt, R6, Operand::Of(R4), "invalid"),
+        Insn::JumpIf(Cond::Gt, R6, Operand::Of(R5), "invalid"),
+        Insn::JumpIf(Cond::Eq, R9, Operand::Imm(0), "number"),
+        Insn::JumpIf(Cond::Eq, R6, Operand::Imm(0), "number"),
+        Insn::Mov(R6, Operand::Imm(1)),
+        Insn::Label("number"),
+        Insn::Mov(R7, Operand::Of(R3)),
+        Insn::LoadMap(R1, free.storage.as_fd()),
+        Insn::Load(Size::Double, R2, R8, SOCKET),
+        Insn::Mov(R3, Operand::Imm(0)),
+        Insn::Mov(R4, Operand::Imm(0)),
+        Insn::Call(Helper::SkStorageGet),
+        Insn::JumpIf(Cond::Eq, R0, Operand::Imm(0), "no"),
+        Insn::Alu(AluOp::Add, R0, Operand::Of(R7)),
+        Insn::Store(Size::Word, R0, 0, Operand::Of(R6)),
+        Insn::Mov(R1, Operand::Imm(-1)),
+        Insn::Store(Size::Word, R8, LENGTH, Operand::Of(R1)),
+        Insn::Jump("yes"),
+        Insn::Label("invalid"),
+        Insn::Mov(R1, Operand::Imm(-libc::EINVAL)),
+        Insn::Call(Helper::SetRetval),
+        Insn::Jump("no"),
+        Insn::Label("others"),
+    ]);
     program
 }

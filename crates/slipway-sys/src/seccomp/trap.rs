@@ -46,6 +46,8 @@ pub enum Verdict {
     Notify,
     /// It fails with this error number.
     Errno(i32),
+    /// It is made, whatever traps that come later say.
+    Allow,
 }
 
 impl Trap {
@@ -59,6 +61,7 @@ impl Trap {
         let verdict = match self.verdict {
             Verdict::Notify => bpf::Verdict::Notify,
             Verdict::Errno(errno) => bpf::Verdict::Errno(errno),
+            Verdict::Allow => bpf::Verdict::Allow,
         };
         Case { tests: self.when.tests(), verdict }
     }

@@ -40,6 +40,8 @@ pub(super) struct Seat {
     pub(super) group: Option<Group>,
     /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
     pub(super) _guard: Option<SocketGuard>,
+    /// As [`RouterState::free_options`].
+    pub(super) free_options: bool,
     pub(super) began: Option<Instant>,
     /// When the next is made, where there is none.
     pub(super) due: Option<Instant>,
@@ -57,6 +59,7 @@ impl Seat {
             pid: self.process.as_ref().map(|process| process.pid.as_raw_nonzero().get()),
             restarts: self.restarts,
             trouble: self.trouble.clone(),
+            free_options: self.free_options,
         }
     }
 }

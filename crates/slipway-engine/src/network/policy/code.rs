@@ -12,6 +12,8 @@
 
 mod rules;
 
+use std::os::fd::AsFd as _;
+
 use slipway_sys::bpf::TC_ACT_SHOT;
 use slipway_sys::bpf::asm::{
     AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Reg, Size, skb,
@@ -175,7 +177,7 @@ fn read(code: &mut Vec<Insn<'_>>, to: i16, bytes: i32) {
 /// R0 = address of the value of what lies on the stack.
 fn look_up<'a>(code: &mut Vec<Insn<'a>>, map: &'a slipway_sys::bpf::Map, key: i16) {
     code.extend([
-        LoadMap(R1, map),
+        LoadMap(R1, map.as_fd()),
         Mov(R2, Of(R10)),
         Alu(AluOp::Add, R2, Imm(key.into())),
         Call(Helper::MapLookupElem),
@@ -329,7 +331,7 @@ fn remember<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
     code.extend([
         Call(Helper::KtimeGetNs),
         Store(Size::Double, R10, TIME, Of(R0)),
-        LoadMap(R1, &table.flows),
+        LoadMap(R1, table.flows.as_fd()),
         Mov(R2, Of(R10)),
         Alu(AluOp::Add, R2, Imm(FLOW_AT.into())),
         Mov(R3, Of(R10)),
