@@ -2,14 +2,23 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use slipway_fast::channel::{Body, Breach, Handshake, Hello, Key, LONGEST, Next, Nonce, Open, Session, Verdict};
+use std::collections::BTreeSet;
+
+use slipway_fast::channel::{
+    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Session, Talk, Verdict,
+};
 
 slipway_fuzz::target!(|bytes: &[u8]| {
     body::<Hello>(bytes);
     body::<Open>(bytes);
     body::<Verdict>(bytes);
+    body::<Join>(bytes);
     let Some((first, mut rest)) = bytes.split_first() else { return };
-    if first % 2 == 0 { handshake(&mut rest) } else { session(&mut rest) }
+    match first % 3 {
+        0 => handshake(&mut rest),
+        1 => joins(&mut rest),
+        _ => talk(&mut rest),
+    }
 });
 
 /// What is done to a message on its way.
@@ -88,9 +97,37 @@ fn handshake(input: &mut &[u8]) {
     assert!(them == hello(1) && last_heard == *last);
 }
 
-/// A session whose messages are tampered with.
-fn session(input: &mut &[u8]) {
+/// A session whose connections come in another order, again, not at all, or as something else.
+fn joins(input: &mut &[u8]) {
     let (mut caller, mut answerer) = sessions();
+    let mut said: Vec<Message> = Vec::new();
+    let mut admitted = BTreeSet::new();
+    while let Some(which) = byte(input) {
+        // A new one, or one of the last.
+        let back = usize::from(which) % 16;
+        if back == 0 || back > said.len() {
+            said.push(caller.join().1);
+        }
+        let number = said.len() - back.clamp(1, said.len());
+        let Some(step) = Step::take(input) else { return };
+        let message = match step {
+            Step::Drop => continue,
+            Step::Reflect => {
+                assert_eq!(caller.admit(&said[number]).err(), Some(Breach::Forged));
+                continue;
+            }
+            step => apply(&step, &said[number]),
+        };
+        match answerer.admit(&message) {
+            Ok(_) => assert!(message == *said[number] && admitted.insert(number)),
+            Err(_) => assert!(message != *said[number] || admitted.contains(&number)),
+        }
+    }
+}
+
+/// A connection whose messages are tampered with.
+fn talk(input: &mut &[u8]) {
+    let (mut caller, mut answerer) = talks();
     let mut said = Vec::new();
     let mut heard = Vec::new();
     for flow in 0..16 {
@@ -134,6 +171,13 @@ fn apply(step: &Step<'_>, message: &[u8]) -> Vec<u8> {
         Step::Pass | Step::Reflect => {}
     }
     message
+}
+
+fn talks() -> (Talk, Talk) {
+    let (mut caller, mut answerer) = sessions();
+    let (ours, join) = caller.join();
+    let Ok(theirs) = answerer.admit(&join) else { panic!("a join") };
+    (ours, theirs)
 }
 
 fn sessions() -> (Session, Session) {

@@ -1,55 +1,70 @@
 //! What routers of a lab say to each other, and the connections between hosts that they keep warm.
 //!
 //! A connection of the fast path across hosts is a TCP connection of the hosts' own network. It is made before it is
-//! needed: the caller's [`Pool`] connects to the other router's [`Acceptor`] and both prove that they are of the same lab;
-//! then it waits. A program's `connect` takes one that waits, says [`Open`] on it, and hears a [`Verdict`]; from there on
-//! the connection belongs to the programs.
+//! needed. The caller's [`Pool`] begins a [`Session`] with the other router's [`Acceptor`], on a connection that carries nothing
+//! else: both prove that they are of the same lab. Each further connection is said to be of that session by one message,
+//! which nobody answers; then it waits. A program's `connect` takes one that waits, says [`Open`] on it, and hears a
+//! [`Verdict`]; from there on the connection belongs to the programs.
 //!
-//! | | from | bytes |
-//! | --- | --- | --- |
-//! | greeting | caller | name and version of this protocol, a nonce |
-//! | answer | answerer | a nonce, proof that it has the lab's key, made of both nonces |
-//! | [`Hello`] | caller | who it is; the message's MAC is the caller's proof |
-//! | [`Hello`] | answerer | who it is |
-//! | [`Open`] | caller | which server is meant, for which client |
-//! | [`Verdict`] | answerer | accepted, or the reason why not |
+//! | | on | from | bytes |
+//! | --- | --- | --- | --- |
+//! | greeting | the session's connection | caller | name and version of this protocol, a nonce |
+//! | answer | | answerer | a nonce, proof that it has the lab's key, made of both nonces |
+//! | [`Hello`] | | caller | who it is; the message's MAC is the caller's proof |
+//! | [`Hello`] | | answerer | who it is |
+//! | [`Join`] | each further one | caller | which session it is of |
+//! | [`Open`] | | caller | which server is meant, for which client |
+//! | [`Verdict`] | | answerer | accepted, or the reason why not |
 //!
-//! Round trips: beforehand, in the background, one of TCP and two of the handshake; when a program connects, **one**, the
-//! last two lines above. An ordinary `connect` also takes one, so the fast path costs no more, provided that a connection
-//! is ready. A server that speaks first is heard half a round trip after the verdict, as over TCP.
+//! Round trips: once for two hosts, one of TCP and two of the handshake; for each connection beforehand, in the background, one
+//! of TCP; when a program connects, **one**, the last two lines above. An ordinary `connect` also takes one, so the fast path
+//! costs no more, provided that a connection is ready. A server that speaks first is heard half a round trip after the verdict,
+//! as over TCP.
+//!
+//! A session lasts as long as the connection that it was begun on, which ends with either router, or when the caller's kernel
+//! cannot reach the other host for half a minute. Then both close what waits of it, and the caller begins another. An answerer has
+//! one session with a host, the last that was begun, whatever it heard of the one before. What was asked for goes on.
 //!
 //! # What is kept from whom
 //!
-//! The lab's key is made by the anchor and known to its routers only. Both sides choose a fresh nonce; the keys of the two
-//! directions come of the lab's key and both nonces (HKDF-Expand, RFC 5869). Every message after the answer is
-//! `length (2) | counter (8) | body | HMAC-SHA-256 (32)`, with numbers big-endian, the MAC over all before it and the
-//! counter beginning at 0 in each direction. So a message that was changed, dropped, doubled, swapped with another, cut,
-//! sent back to its sender, or kept from another connection is refused ([`Breach`]), and the connection closed. A
-//! handshake that somebody passes back to where it came from, or on to another host, is refused because `Hello` names
-//! its host.
+//! The lab's key is made by the anchor and known to its routers only. Both sides of a handshake choose a fresh nonce; the keys
+//! of the session's two directions come of the lab's key and both nonces (HKDF-Expand, RFC 5869), and no others are made for
+//! its connections. Every message after the answer is
+//! `length (2) | connection (8) | counter (8) | body | HMAC-SHA-256 (32)`, with numbers big-endian, and the MAC over all before
+//! it. The caller numbers a session's connections, from 0, which is the one with the handshake, and never uses a number
+//! again; the counter begins at 0 in each direction of each connection. So a message that was changed, dropped, doubled,
+//! swapped with another, cut, sent back to its sender, or kept from another connection or session is refused ([`Breach`]), and
+//! the connection closed. A [`Join`] that was heard before is refused too: the answerer knows which numbers came, and takes those
+//! far behind the highest for used (RFC 4303, section 3.4.3). A handshake that somebody passes back to where it came from, or on
+//! to another host, is refused because `Hello` names its host; a connection, because another host has other keys.
+//!
 //! Every kind of message has one length, known before it is read: nothing is allocated for one, and nothing is read
-//! beyond it, because the bytes after a verdict are the programs'.
+//! beyond it, because the bytes after a verdict are the programs'. A connection's first message, greeting or [`Join`], has the
+//! same.
 //!
 //! Nothing is kept secret but the key, and what programs say to each other afterwards is protected by neither: the hosts'
 //! network carries it as it would carry theirs.
 
 mod acceptor;
 mod body;
+mod guest;
+mod hall;
 mod handshake;
 mod key;
 mod line;
 mod pool;
 mod refill;
 mod session;
+mod window;
 
 use std::io;
 
 pub use acceptor::{Acceptor, Asked, Limits};
-pub use body::{Answer, Body, Hello, Open, Refusal, VERSION, Verdict};
+pub use body::{Answer, Body, Hello, Join, Name, Open, Refusal, VERSION, Verdict};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, Nonce};
 pub use pool::{Asking, Heard, Pool};
-pub use session::{LONGEST, Message, Session};
+pub use session::{LONGEST, Message, Session, Talk};
 
 /// What no router of the lab would send to this one at this point. The connection that it came over is of no more use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -63,9 +78,12 @@ pub enum Breach {
     /// Its MAC is another: changed on its way, of another session, or by somebody who does not have the lab's key.
     #[error("a message that was not made with this session's key")]
     Forged,
-    /// An old message, or one before it is missing.
+    /// An old message, or one before it is missing, or a connection that was there before.
     #[error("a message out of turn")]
     Turn,
+    /// It names a session that there is not. Of a router whose session has just ended it is no breach, and of no more use.
+    #[error("a connection of a session that is over")]
+    Over,
     /// Made with the right key, and not what this router understands.
     #[error("a message that means nothing to this version")]
     Meaning,

@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use slipway_fast::channel::{
-    Answer, Body, Breach, Handshake, Hello, Key, LONGEST, Message, Next, Nonce, Open, Refusal, Session, Verdict,
+    Answer, Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Refusal, Session, Talk,
+    Verdict,
 };
 
 const CALLER: Hello = Hello { lab: 7, host: 0, version: slipway_fast::channel::VERSION };
@@ -46,6 +47,21 @@ fn shake(nonces: (u8, u8)) -> (Vec<Message>, Session, Session) {
     (vec![greeting, answer, hello, last], ours, theirs)
 }
 
+/// The further connections of a session, as many: the caller's and the answerer's side of each.
+fn talks(nonces: (u8, u8), count: usize) -> Vec<(Talk, Talk)> {
+    let (_, mut caller, mut answerer) = shake(nonces);
+    let talks = (0..count).map(|_| {
+        let (ours, join) = caller.join();
+        (ours, answerer.admit(&join).unwrap())
+    });
+    talks.collect()
+}
+
+/// Both sides of one.
+fn talk() -> (Talk, Talk) {
+    talks((1, 2), 1).remove(0)
+}
+
 fn address() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
 }
@@ -62,7 +78,12 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 #[test]
 fn two_routers_of_a_lab_understand_each_other() {
     let (messages, mut caller, mut answerer) = shake((1, 2));
-    assert!(messages.iter().all(|message| message.len() <= LONGEST));
+    assert_eq!(caller.name(), answerer.name());
+    let (mut caller, join) = caller.join();
+    let mut answerer = answerer.admit(&join).unwrap();
+    assert!(messages.iter().chain([&join]).all(|message| message.len() <= LONGEST));
+    // Read before it is known which of the two it is.
+    assert_eq!(join.len(), messages[0].len());
     let asked = Open { flow: 9, server: "10.64.0.2:80".parse().unwrap(), client: "10.64.0.1:4000".parse().unwrap() };
     let message = caller.seal(&asked);
     assert_eq!(message.len(), LONGEST);
@@ -117,10 +138,56 @@ fn a_handshake_replayed_is_refused() {
 }
 
 #[test]
+fn connections_join_in_any_order_each_once() {
+    let (_, mut caller, mut answerer) = shake((1, 2));
+    let mut calls: Vec<(Talk, Message)> = (0..3).map(|_| caller.join()).collect();
+    calls.reverse();
+    let mut answers: Vec<Talk> = calls.iter().map(|(_, join)| answerer.admit(join).unwrap()).collect();
+    for (_, join) in &calls {
+        assert_eq!(answerer.admit(join).unwrap_err(), Breach::Turn);
+    }
+    // Each goes on by itself.
+    for (flow, ((call, _), answer)) in (0..).zip(calls.iter_mut().zip(&mut answers)) {
+        let verdict = Verdict { flow, answer: Answer::Accepted };
+        assert_eq!(call.open::<Verdict>(&answer.seal(&verdict)), Ok(verdict));
+    }
+}
+
+#[test]
+fn one_that_is_late_by_thousands_is_refused() {
+    let (_, mut caller, mut answerer) = shake((1, 2));
+    let (_, late) = caller.join();
+    for _ in 0..10_000 {
+        answerer.admit(&caller.join().1).unwrap();
+    }
+    assert_eq!(answerer.admit(&late).unwrap_err(), Breach::Turn);
+}
+
+#[test]
+fn a_join_is_of_no_use_elsewhere() {
+    let (_, mut caller, _) = shake((1, 2));
+    let (_, join) = caller.join();
+    // Another session of the same two, whatever it is called; another direction; another host.
+    assert_eq!(shake((3, 2)).2.admit(&join).unwrap_err(), Breach::Forged);
+    assert_eq!(shake((1, 3)).2.admit(&join).unwrap_err(), Breach::Forged);
+    assert_eq!(caller.admit(&join).unwrap_err(), Breach::Forged);
+    let third = Hello { host: 2, ..ANSWERER };
+    let (caller, greeting) = Handshake::call(key(1), CALLER, 2, nonce(1));
+    let (answerer, answer) = more(Handshake::answer(key(1), third, nonce(4)).take(&greeting).unwrap());
+    let (_, hello) = more(caller.take(&answer).unwrap());
+    let (mut session, ..) = done(answerer.take(&hello).unwrap());
+    assert_eq!(session.admit(&join).unwrap_err(), Breach::Forged);
+    // As the first message of a handshake, and what a handshake says as a join.
+    assert_eq!(Handshake::answer(key(1), ANSWERER, nonce(5)).take(&join).unwrap_err(), Breach::Stranger);
+    assert!(session.admit(&greeting).is_err() && session.admit(&hello).is_err());
+}
+
+#[test]
 fn somebody_who_speaks_something_else_is_a_stranger() {
-    let get = b"GET / HTTP/1.1\r\nHost: slipway-router1\r\n\r\n";
+    let get = b"GET / HTTP/1.1\r\nHost: slipway-router1\r\nUser-Agent: curl/8.14.1\r\n\r\n";
     let answerer = Handshake::answer(key(1), ANSWERER, nonce(2));
-    assert_eq!(answerer.take(&get[..40]).unwrap_err(), Breach::Stranger);
+    let due = answerer.wants();
+    assert_eq!(answerer.take(&get[..due]).unwrap_err(), Breach::Stranger);
 }
 
 #[test]
@@ -131,7 +198,7 @@ fn keys_are_not_printed_and_are_wiped_where_they_came_from() {
     assert_eq!(key.bytes(), &[0xab; 32]);
     let (handshake, _) = Handshake::call(key.clone(), CALLER, 1, nonce(0xab));
     let (_, caller, _) = shake((1, 2));
-    for shown in [format!("{key:?}"), format!("{handshake:?}"), format!("{caller:?}")] {
+    for shown in [format!("{key:?}"), format!("{handshake:?}"), format!("{caller:?}"), format!("{:?}", talk().0)] {
         let shown = shown.to_lowercase();
         assert!(!shown.contains("171") && !shown.contains("0xab") && !shown.contains("abab"), "{shown}");
     }
@@ -154,8 +221,10 @@ enum Mishap {
     Lengthen(prop::sample::Index, u8),
     /// The sender's own messages come back to it.
     Reflect,
-    /// Messages of another connection between the same two.
+    /// Messages of another session of the same two.
     Elsewhere,
+    /// Messages of another connection of the session.
+    Beside,
 }
 
 fn mishap() -> impl Strategy<Value = Mishap> {
@@ -169,13 +238,14 @@ fn mishap() -> impl Strategy<Value = Mishap> {
         any::<(Index, u8)>().prop_map(|(which, byte)| Mishap::Lengthen(which, byte)),
         Just(Mishap::Reflect),
         Just(Mishap::Elsewhere),
+        Just(Mishap::Beside),
     ]
 }
 
 proptest! {
     #[test]
     fn only_what_was_said_is_heard(said in prop::collection::vec(open(), 1..8), mishap in mishap()) {
-        let (_, mut caller, mut answerer) = shake((1, 2));
+        let [(mut caller, mut answerer), (_, beside)] = <[_; 2]>::try_from(talks((1, 2), 2)).unwrap();
         let mut messages: Vec<Vec<u8>> = said.iter().map(|open| caller.seal(open).to_vec()).collect();
         let before = messages.clone();
         match &mishap {
@@ -190,7 +260,8 @@ proptest! {
             Mishap::Cut(which, at) => messages[which.index(before.len())].truncate(at.index(LONGEST)),
             Mishap::Lengthen(which, byte) => messages[which.index(before.len())].push(*byte),
             Mishap::Reflect => answerer = caller,
-            Mishap::Elsewhere => answerer = shake((1, 3)).2,
+            Mishap::Elsewhere => answerer = talks((1, 3), 1).remove(0).1,
+            Mishap::Beside => answerer = beside,
         }
         // As a router does: it hears no more after a breach.
         let mut heard = Vec::new();
@@ -204,6 +275,7 @@ proptest! {
         prop_assert_eq!(&heard[..], &said[..heard.len()]);
         match mishap {
             Mishap::Reflect | Mishap::Elsewhere => prop_assert!(heard.is_empty() && breach == Some(Breach::Forged)),
+            Mishap::Beside => prop_assert!(heard.is_empty() && breach == Some(Breach::Turn)),
             // The last message missing is seen only by what is then missing: the connection's end in its place.
             Mishap::Drop(which) if which.index(before.len()) + 1 == before.len() => prop_assert!(breach.is_none()),
             Mishap::Swap(a, b) if a.index(before.len()) == b.index(before.len()) => prop_assert!(breach.is_none()),
@@ -235,9 +307,22 @@ proptest! {
         prop_assert!(refused.is_err());
     }
 
+    /// And changes nothing: what was refused does not use a number up, nor make others old.
+    #[test]
+    fn a_join_with_any_bit_changed_is_refused(bit in any::<prop::sample::Index>()) {
+        let (_, mut caller, mut answerer) = shake((1, 2));
+        let (_, join) = caller.join();
+        let mut changed = join.to_vec();
+        let bit = bit.index(changed.len() * 8);
+        changed[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(matches!(answerer.admit(&changed), Err(Breach::Forged | Breach::Length)));
+        prop_assert!(answerer.admit(&join).is_ok());
+    }
+
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2 * LONGEST)) {
-        let (_, mut caller, mut answerer) = shake((1, 2));
+        prop_assert!(shake((1, 2)).2.admit(&noise).is_err());
+        let (mut caller, mut answerer) = talk();
         prop_assert!(answerer.open::<Open>(&noise).is_err());
         prop_assert!(caller.open::<Verdict>(&noise).is_err());
         prop_assert!(Handshake::answer(key(1), ANSWERER, nonce(1)).take(&noise).is_err());
@@ -246,7 +331,7 @@ proptest! {
 
     /// One spelling for each meaning, so that nothing unsaid hides in a body.
     #[test]
-    fn what_is_read_is_written_the_same(noise in prop::collection::vec(any::<u8>(), 0..LONGEST), kind in 1..4_u8) {
+    fn what_is_read_is_written_the_same(noise in prop::collection::vec(any::<u8>(), 0..LONGEST), kind in 1..5_u8) {
         fn again<B: Body>(bytes: &[u8]) -> bool {
             B::read(bytes).is_none_or(|body| {
                 let mut written = vec![0; B::LENGTH];
@@ -256,13 +341,15 @@ proptest! {
         }
         let mut noise = noise;
         if let Some(first) = noise.first_mut() { *first = kind; }
-        noise.resize(match kind { 1 => Hello::LENGTH, 2 => Open::LENGTH, _ => Verdict::LENGTH }, 0);
-        prop_assert!(again::<Hello>(&noise) && again::<Open>(&noise) && again::<Verdict>(&noise));
+        let lengths = [Hello::LENGTH, Open::LENGTH, Verdict::LENGTH, Join::LENGTH];
+        noise.resize(lengths[usize::from(kind) - 1], 0);
+        prop_assert!(again::<Hello>(&noise) && again::<Open>(&noise));
+        prop_assert!(again::<Verdict>(&noise) && again::<Join>(&noise));
     }
 
     #[test]
     fn a_message_of_another_kind_is_refused(open in open(), verdict in verdict()) {
-        let (_, mut caller, mut answerer) = shake((1, 2));
+        let (mut caller, mut answerer) = talk();
         prop_assert_eq!(answerer.open::<Verdict>(&caller.seal(&open)), Err(Breach::Length));
         prop_assert_eq!(caller.open::<Verdict>(&answerer.seal(&verdict)), Ok(verdict));
     }

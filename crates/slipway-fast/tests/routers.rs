@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use slipway_fast::channel::{
-    Acceptor, Asked, ChannelError, Handshake, Heard, Hello, Key, Limits, Next, Nonce, Open, Pool, Refusal,
+    Acceptor, Asked, ChannelError, Handshake, Heard, Hello, Key, Limits, Next, Nonce, Open, Pool, Refusal, Session,
+    Talk,
 };
 
 /// Longer than anything takes that comes at all.
@@ -43,11 +44,8 @@ fn pool(address: SocketAddr) -> Pool {
     Pool::start(key(), hello(CALLER), [(ANSWERER, address)], 4).unwrap()
 }
 
-/// A connection that a handshake was done on by hand, and that waits.
-fn by_hand(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let (mut handshake, greeting) = Handshake::call(key(), hello(CALLER), ANSWERER, Nonce::draw().unwrap());
-    stream.write_all(&greeting).unwrap();
+/// Does a handshake by hand, to its end.
+fn shake(mut stream: &TcpStream, mut handshake: Handshake) -> Session {
     loop {
         let mut message = vec![0; handshake.wants()];
         stream.read_exact(&mut message).unwrap();
@@ -56,9 +54,33 @@ fn by_hand(address: SocketAddr) -> TcpStream {
                 stream.write_all(&say).unwrap();
                 handshake = next;
             }
-            Next::Done(..) => return stream,
+            Next::Done(session, _, say) => {
+                stream.write_all(&say.map(|say| say.to_vec()).unwrap_or_default()).unwrap();
+                return session;
+            }
         }
     }
+}
+
+/// A session of a host that was begun by hand, and the connection that it lasts as long as.
+fn by_hand(host: u32, address: SocketAddr) -> (Session, TcpStream) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let (handshake, greeting) = Handshake::call(key(), hello(host), ANSWERER, Nonce::draw().unwrap());
+    stream.write_all(&greeting).unwrap();
+    (shake(&stream, handshake), stream)
+}
+
+/// Says something on a new connection.
+fn say(address: SocketAddr, message: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(message).unwrap();
+    stream
+}
+
+/// A further connection of a session.
+fn joined(session: &mut Session, address: SocketAddr) -> (Talk, TcpStream) {
+    let (talk, join) = session.join();
+    (talk, say(address, &join))
 }
 
 /// Waits until the other side has closed `stream`, by FIN or RST.
@@ -291,18 +313,121 @@ fn strangers_who_say_nothing_or_too_slowly_are_sent_away() {
 fn who_waits_too_many_times_loses_the_oldest() {
     let limits = Limits { waiting: 2, ..Limits::default() };
     let (_acceptor, address, _asked) = answerer(limits);
-    let waiting: Vec<TcpStream> = (0..3).map(|_| by_hand(address)).collect();
+    let (mut session, _standing) = by_hand(CALLER, address);
+    let waiting: Vec<TcpStream> = (0..3).map(|_| joined(&mut session, address).1).collect();
     closed(&waiting[0]);
 }
 
 #[test]
 fn a_question_that_is_none_ends_the_connection() {
     let (acceptor, address, asked) = answerer(Limits::default());
-    let mut stream = by_hand(address);
+    let (mut session, mut standing) = by_hand(CALLER, address);
+    let (_, mut stream) = joined(&mut session, address);
     stream.write_all(&[0; 512]).unwrap();
     closed(&stream);
     assert_eq!(acceptor.breaches(), 1);
+    // Nothing is said where the session was begun.
+    standing.write_all(&[0; 512]).unwrap();
+    closed(&standing);
+    assert_eq!(acceptor.breaches(), 2);
     assert!(asked.try_recv().is_err());
+}
+
+#[test]
+fn a_connection_that_joined_may_ask_at_once_and_one_that_joins_again_is_closed() {
+    let (acceptor, address, asked) = answerer(Limits::default());
+    let (mut session, _standing) = by_hand(CALLER, address);
+    let (mut talk, join) = session.join();
+    let question = question(1);
+    let _first = say(address, &[&join[..], &talk.seal(&question)[..]].concat());
+    let asked = asked.recv_timeout(LONG).unwrap();
+    assert_eq!((asked.host, asked.open), (CALLER, question));
+    closed(&say(address, &join));
+    assert_eq!(acceptor.breaches(), 1);
+    // Whoever replayed it has nothing to do with the one that was there before.
+    asked.accept().unwrap();
+}
+
+#[test]
+fn a_connection_of_another_session_is_closed() {
+    let (acceptor, address, _asked) = answerer(Limits::default());
+    let (other, elsewhere, _others) = answerer(Limits::default());
+    let (mut session, standing) = by_hand(CALLER, address);
+    let (_, stream) = joined(&mut session, address);
+    // Passed on to another router, which has a session with the same host.
+    let _session = by_hand(CALLER, elsewhere);
+    closed(&say(elsewhere, &session.join().1));
+    assert_eq!(other.breaches(), 1);
+    // Of a session in the place of which there is another: its host's router was begun anew, and this was not heard.
+    let _anew = by_hand(CALLER, address);
+    closed(&standing);
+    closed(&stream);
+    closed(&say(address, &session.join().1));
+    assert_eq!(acceptor.breaches(), 1);
+}
+
+#[test]
+fn what_waits_ends_with_its_session_at_the_answerer() {
+    let (acceptor, address, asked) = answerer(Limits::default());
+    let ((mut one, standing), (mut two, _other)) = (by_hand(CALLER, address), by_hand(2, address));
+    let ask = |session: &mut Session, flow| {
+        let (mut talk, mut stream) = joined(session, address);
+        stream.write_all(&talk.seal(&question(flow))).unwrap();
+        (asked.recv_timeout(LONG).unwrap(), stream)
+    };
+    let (_, waiting) = joined(&mut one, address);
+    let (kept, _asking) = ask(&mut one, 1);
+    drop(standing);
+    closed(&waiting);
+    closed(&say(address, &one.join().1));
+    assert_eq!(acceptor.breaches(), 1);
+    // What was asked for goes on, and so does another host's session.
+    kept.accept().unwrap();
+    let (asked, _asking) = ask(&mut two, 2);
+    assert_eq!((asked.host, asked.open), (2, question(2)));
+}
+
+#[test]
+fn what_waits_ends_with_its_session_at_the_caller() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pool = pool(listener.local_addr().unwrap());
+    let begun = || {
+        let standing = listener.accept().unwrap().0;
+        let session = shake(&standing, Handshake::answer(key(), hello(ANSWERER), Nonce::draw().unwrap()));
+        (session, standing)
+    };
+    let (_, standing) = begun();
+    let waiting: Vec<TcpStream> = (0..4).map(|_| listener.accept().unwrap().0).collect();
+    drop(standing);
+    for mut stream in waiting {
+        // After what it said at first.
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    assert_eq!(pool.standing()[0].ready, 0);
+    // It begins anew, by itself, and its numbers too.
+    let (mut session, _standing) = begun();
+    let mut stream = listener.accept().unwrap().0;
+    let mut join = vec![0; session.join().1.len()];
+    stream.read_exact(&mut join).unwrap();
+    session.admit(&join).unwrap();
+}
+
+#[test]
+fn a_flood_of_strangers_does_not_push_out_who_joined() {
+    let limits = Limits { strangers: 2, ..Limits::default() };
+    let (_acceptor, address, asked) = answerer(limits);
+    let (mut session, standing) = by_hand(CALLER, address);
+    let (mut talk, mut stream) = joined(&mut session, address);
+    let (_, other) = joined(&mut session, address);
+    let strangers: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
+    strangers[..4].iter().for_each(closed);
+    stream.write_all(&talk.seal(&question(1))).unwrap();
+    asked.recv_timeout(LONG).unwrap().accept().unwrap();
+    for stream in [&standing, &other] {
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(stream.peek(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of this protocol. Routers of a lab are one program, so others are refused.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of the longest body.
 pub(super) const LONGEST_BODY: usize = Open::LENGTH;
@@ -34,6 +34,16 @@ pub struct Hello {
     /// [`VERSION`].
     pub version: u16,
 }
+
+/// A further connection of a session: the first message on it, and all of its greeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Join {
+    /// The session's name.
+    pub session: Name,
+}
+
+/// What a session is called: the beginning of the nonce that its answerer drew. No secret.
+pub type Name = [u8; 8];
 
 /// A client asks for a server on the other host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +132,7 @@ impl Hello {
 const HELLO: u8 = 1;
 const OPEN: u8 = 2;
 const VERDICT: u8 = 3;
+const JOIN: u8 = 4;
 
 impl Body for Hello {
     const LENGTH: usize = 1 + 8 + 4 + 2;
@@ -141,6 +152,23 @@ impl Body for Hello {
         let host = u32::from_be_bytes(reader.take()?);
         let version = u16::from_be_bytes(reader.take()?);
         reader.end(Self { lab, host, version })
+    }
+}
+
+impl Body for Join {
+    const LENGTH: usize = 1 + size_of::<Name>();
+
+    fn write(&self, into: &mut [u8]) {
+        let mut writer = Writer(into);
+        writer.put([JOIN]);
+        writer.put(self.session);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        reader.kind(JOIN)?;
+        let session = reader.take()?;
+        reader.end(Self { session })
     }
 }
 
@@ -264,6 +292,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_shorter_or_longer() {
         again(&Hello::new(u64::MAX, 7));
+        again(&Join { session: *b"a name.." });
         let open =
             Open { flow: 5, server: "10.64.0.2:80".parse().unwrap(), client: "[fd53::1]:40000".parse().unwrap() };
         again(&open);

@@ -1,18 +1,20 @@
-//! How two routers show each other that they are of the same lab. No I/O: what came in goes to [`Handshake::take`], and
-//! what it gives back is to be sent.
+//! How two routers show each other that they are of the same lab, and begin a session. No I/O: what came in goes to
+//! [`Handshake::take`], and what it gives back is to be sent.
 
 use hmac::Mac;
 
 use super::Breach;
-use super::body::{Hello, VERSION};
-use super::key::{Key, Nonce, WIDTH};
-use super::session::{Message, Session, length_of};
+use super::body::{Hello, Join, Name, VERSION};
+use super::key::{Key, Keyed, Nonce, WIDTH};
+use super::session::{Message, Session, Talk, length_of};
 
-/// How a caller begins: what this is, and which version of it.
-const MAGIC: [u8; 8] = *b"slipway\x01";
-
-const GREETING: usize = MAGIC.len() + WIDTH;
+/// Bytes of the first message on a connection, whether it begins a session or [`Join`]s one: they are read before it is known
+/// which.
+pub(super) const FIRST: usize = length_of::<Join>();
 const ANSWER: usize = WIDTH + WIDTH;
+
+/// How a caller begins a session: what this is, and which version of it.
+const MAGIC: [u8; FIRST - WIDTH] = *b"slipway, between routers, 2";
 
 /// A handshake, between two messages.
 #[derive(Debug)]
@@ -26,11 +28,11 @@ enum Stage {
     /// Caller, has greeted.
     Greeted { key: Key, nonce: Nonce, host: u32 },
     /// Caller, has said who it is.
-    Introduced { session: Session, host: u32 },
+    Introduced { session: Session, talk: Talk, host: u32 },
     /// Answerer, before anything.
     Listening { key: Key, nonce: Nonce },
     /// Answerer, has shown that it has the key.
-    Answered { session: Session },
+    Answered { session: Session, talk: Talk },
 }
 
 /// What comes after a message.
@@ -61,7 +63,7 @@ impl Handshake {
     pub fn wants(&self) -> usize {
         match self.stage {
             Stage::Greeted { .. } => ANSWER,
-            Stage::Listening { .. } => GREETING,
+            Stage::Listening { .. } => FIRST,
             Stage::Introduced { .. } | Stage::Answered { .. } => length_of::<Hello>(),
         }
     }
@@ -84,30 +86,39 @@ impl Handshake {
                 let theirs = read_nonce(theirs)?;
                 let proof = key.proof((&theirs, &nonce)).finalize().into_bytes();
                 let (hears, says) = key.directions((&theirs, &nonce));
-                let session = Session::new(says, hears);
+                let (session, talk) = begin(&nonce, says, hears);
                 let answer = Message::of(&[&nonce.0, &proof]);
-                Ok(Next::More(Self { us, stage: Stage::Answered { session } }, answer))
+                Ok(Next::More(Self { us, stage: Stage::Answered { session, talk } }, answer))
             }
             Stage::Greeted { key, nonce, host } => {
                 let (theirs, proof) = message.split_at(WIDTH);
                 let theirs = read_nonce(theirs)?;
                 key.proof((&nonce, &theirs)).verify_slice(proof).map_err(|_| Breach::Forged)?;
                 let (says, hears) = key.directions((&nonce, &theirs));
-                let mut session = Session::new(says, hears);
-                let hello = session.seal(&us);
-                Ok(Next::More(Self { us, stage: Stage::Introduced { session, host } }, hello))
+                let (session, mut talk) = begin(&theirs, says, hears);
+                let hello = talk.seal(&us);
+                Ok(Next::More(Self { us, stage: Stage::Introduced { session, talk, host } }, hello))
             }
-            Stage::Introduced { mut session, host } => {
-                let hello = identify(us, session.open(message)?)?;
+            Stage::Introduced { session, mut talk, host } => {
+                let hello = identify(us, talk.open(message)?)?;
                 if hello.host == host { Ok(Next::Done(session, hello, None)) } else { Err(Breach::Identity) }
             }
-            Stage::Answered { mut session } => {
-                let hello = identify(us, session.open(message)?)?;
-                let ours = session.seal(&us);
+            Stage::Answered { session, mut talk } => {
+                let hello = identify(us, talk.open(message)?)?;
+                let ours = talk.seal(&us);
                 Ok(Next::Done(session, hello, Some(ours)))
             }
         }
     }
+}
+
+/// A session, and its connection on which the handshake goes on. The answerer will have to find it by its name, and gives it.
+fn begin(answerer: &Nonce, says: Keyed, hears: Keyed) -> (Session, Talk) {
+    let mut name = Name::default();
+    name.copy_from_slice(&answerer.0[..size_of::<Name>()]);
+    let session = Session::new(name, says, hears);
+    let talk = session.talk(0);
+    (session, talk)
 }
 
 /// The other side, provided that it is another host of the same lab.

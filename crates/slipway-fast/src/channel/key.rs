@@ -1,4 +1,4 @@
-//! The lab's key, and what is made of it for one connection.
+//! The lab's key, and what is made of it for one session.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub(super) const WIDTH: usize = 32;
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; WIDTH]>);
 
-/// A number used once: drawn afresh by each side of each connection.
+/// A number used once: drawn afresh by each side of each handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub(super) [u8; WIDTH]);
 

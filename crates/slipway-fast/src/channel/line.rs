@@ -2,7 +2,9 @@
 //!
 //! Its options are those that every connection has at first, so that nothing is to be set back when a program waits for it. It need
 //! not wait: each call says so (`MSG_DONTWAIT`). And messages leave at once without `TCP_NODELAY`: each answers the one before, so
-//! none is on its way that Nagle's algorithm (RFC 896) could wait for.
+//! none is on its way that Nagle's algorithm (RFC 896) could wait for. The one that does not, a question, comes behind its
+//! connection's first message, which the kernel acknowledges at once (`tcp_event_data_recv`, `net/ipv4/tcp_input.c`): only on a
+//! connection that has just been made it waits for the rest of a round trip.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +19,7 @@ use rustix::net::{
 
 use super::handshake::{Handshake, Next};
 use super::session::LONGEST;
-use super::{ChannelError, Hello, Message, Session};
+use super::{Breach, ChannelError, Hello, Message, Session};
 use crate::sync::timespec;
 
 /// Whatever says that the other side did something: spoke, closed its half, or is gone.
@@ -32,30 +34,36 @@ pub(super) struct Line {
     length: usize,
 }
 
+/// What came of a step of a handshake.
+pub(super) enum Shaken {
+    /// It goes on.
+    More(Handshake),
+    /// It is done: this is the other side.
+    Done(Session, Hello),
+}
+
 impl Line {
-    /// Begins to connect; the connection is there, or has failed, when it can be written to.
+    /// Begins to connect; the connection is there, or has failed, when it can be written to. What is said then fails as
+    /// connecting did.
     pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         match connect(&socket, &to) {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(Self::over(socket.into())),
-            Err(error) => Err(error.into()),
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
         }
+        let line = Self::over(socket.into());
+        line.stream.set_nonblocking(false)?;
+        Ok(line)
     }
 
-    /// Over a connection whose descriptor blocks.
+    /// Over a connection that is there.
     pub(super) fn over(stream: TcpStream) -> Self {
         Self { stream, heard: [0; LONGEST], length: 0 }
     }
 
-    /// What came of [`connect`](Self::connect).
-    pub(super) fn connected(&self) -> io::Result<()> {
-        sockopt::socket_error(&self.stream)??;
-        self.stream.set_nonblocking(false)
-    }
-
-    /// Sends a message. There is always room: only one is on its way at a time.
+    /// Sends a message. There is always room: only what was not read yet is on its way, two messages at most.
     pub(super) fn say(&self, message: &Message) -> Result<(), ChannelError> {
         match send(&self.stream, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) if sent == message.len() => Ok(()),
@@ -79,6 +87,27 @@ impl Line {
         Ok(Some(&self.heard[..wanted]))
     }
 
+    /// Goes on with a handshake, if the other side's message is there.
+    pub(super) fn shake(&mut self, handshake: Handshake) -> Result<Shaken, ChannelError> {
+        let Some(message) = self.hear(handshake.wants())? else { return Ok(Shaken::More(handshake)) };
+        let next = handshake.take(message)?;
+        self.answer(next)
+    }
+
+    /// Says what comes next in a handshake.
+    pub(super) fn answer(&self, next: Next) -> Result<Shaken, ChannelError> {
+        match next {
+            Next::More(handshake, message) => {
+                self.say(&message)?;
+                Ok(Shaken::More(handshake))
+            }
+            Next::Done(session, hello, message) => {
+                message.map_or(Ok(()), |message| self.say(&message))?;
+                Ok(Shaken::Done(session, hello))
+            }
+        }
+    }
+
     /// Whether the other side neither spoke out of turn nor went.
     pub(super) fn is_quiet(&self) -> bool {
         let mut this = [PollFd::new(&self.stream, SOMETHING)];
@@ -97,7 +126,21 @@ impl Line {
         }
     }
 
-    /// The connection for the programs.
+    /// Whether a connection stands on which nothing more is to be said.
+    pub(super) fn stands(&mut self) -> Result<(), ChannelError> {
+        self.hear(1)?.map_or(Ok(()), |_| Err(Breach::Turn.into()))
+    }
+
+    /// Has the kernel see whether the other side is there, which is not said by what carries nothing: for half a minute at
+    /// most it is not known that it cannot be reached.
+    pub(super) fn keep_alive(&self) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(&self.stream, Duration::from_secs(15))?;
+        sockopt::set_tcp_keepintvl(&self.stream, Duration::from_secs(5))?;
+        sockopt::set_tcp_keepcnt(&self.stream, 3)?;
+        Ok(sockopt::set_socket_keepalive(&self.stream, true)?)
+    }
+
+    /// The connection, for the programs.
     pub(super) fn release(self) -> TcpStream {
         self.stream
     }
@@ -114,42 +157,5 @@ fn lost(error: Errno) -> ChannelError {
     match error {
         Errno::CONNRESET | Errno::PIPE => ChannelError::Gone,
         _ => ChannelError::Io(error.into()),
-    }
-}
-
-/// A line whose ends do not know each other yet.
-#[derive(Debug)]
-pub(super) struct Greeting {
-    pub(super) line: Line,
-    handshake: Option<Handshake>,
-    pub(super) since: Instant,
-    pub(super) deadline: Instant,
-}
-
-impl Greeting {
-    pub(super) fn new(line: Line, handshake: Handshake, limit: Duration) -> Self {
-        let since = Instant::now();
-        Self { line, handshake: Some(handshake), since, deadline: since + limit }
-    }
-
-    /// Goes on as far as the other side's messages are there. Once it gave a session it is done.
-    pub(super) fn step(&mut self) -> Result<Option<(Session, Hello)>, ChannelError> {
-        while let Some(handshake) = self.handshake.take() {
-            let Some(message) = self.line.hear(handshake.wants())? else {
-                self.handshake = Some(handshake);
-                break;
-            };
-            match handshake.take(message)? {
-                Next::More(handshake, answer) => {
-                    self.handshake = Some(handshake);
-                    self.line.say(&answer)?;
-                }
-                Next::Done(session, hello, answer) => {
-                    answer.map_or(Ok(()), |answer| self.line.say(&answer))?;
-                    return Ok(Some((session, hello)));
-                }
-            }
-        }
-        Ok(None)
     }
 }

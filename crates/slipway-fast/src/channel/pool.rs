@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::line::Line;
 use super::refill::Refill;
 use super::session::length_of;
-use super::{Answer, Breach, ChannelError, Hello, Key, Open, Session, Verdict};
+use super::{Answer, Breach, ChannelError, Hello, Key, Open, Talk, Verdict};
 use crate::status;
 use crate::sync::{bell, lock, ring, whole};
 
@@ -21,7 +21,7 @@ use crate::sync::{bell, lock, ring, whole};
 const MOST: usize = 128;
 
 /// Keeps connections to other routers ready, in a thread of its own, which ends with it. It costs nothing while none is
-/// taken and none is lost.
+/// taken and no session ends.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -34,7 +34,6 @@ pub(super) struct Shared {
     pub(super) peers: BTreeMap<u32, Peer>,
     /// Connections kept ready for each peer.
     pub(super) wanted: usize,
-    pub(super) poll: OwnedFd,
     /// Rung when the thread is to look again.
     pub(super) bell: OwnedFd,
     pub(super) ending: AtomicBool,
@@ -55,15 +54,15 @@ pub(super) struct Stock {
     pub(super) ready: Vec<Ready>,
     /// Why the last attempt failed. `None` again once one succeeds.
     pub(super) trouble: Option<String>,
+    /// How many wait for a change: to wake nobody is a system call too.
+    askers: usize,
 }
 
-/// A connection whose ends know each other.
+/// A connection that belongs to a session.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// As the thread knows it.
-    pub(super) number: u64,
     pub(super) line: Line,
-    pub(super) session: Box<Session>,
+    pub(super) talk: Talk,
 }
 
 impl Peer {
@@ -73,8 +72,11 @@ impl Peer {
 
     /// Changes the stock and tells those who wait.
     pub(super) fn change(&self, change: impl FnOnce(&mut Stock)) {
-        change(&mut self.stock());
-        self.changed.notify_all();
+        let mut stock = self.stock();
+        change(&mut stock);
+        if stock.askers > 0 {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -94,7 +96,6 @@ impl Pool {
         let shared = Arc::new(Shared {
             peers: peers.into_iter().map(|(host, address)| (host, peer(address))).collect(),
             wanted: wanted.clamp(1, MOST),
-            poll: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
             bell: bell()?,
             ending: AtomicBool::new(false),
         });
@@ -109,9 +110,9 @@ impl Pool {
     /// `NotReady` when none is or becomes ready, at once where the last attempt to make one failed; `Gone` when the other
     /// router goes.
     pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<Asking, ChannelError> {
-        let Ready { line, mut session, .. } = self.take(host, Instant::now() + limit)?;
-        line.say(&session.seal(open))?;
-        Ok(Asking { flow: open.flow, line, session })
+        let Ready { line, mut talk } = self.take(host, Instant::now() + limit)?;
+        line.say(&talk.seal(open))?;
+        Ok(Asking { flow: open.flow, line, talk })
     }
 
     /// [`ask`](Self::ask)s, and waits for the verdict, all within `limit`.
@@ -139,8 +140,6 @@ impl Pool {
         let mut stock = peer.stock();
         loop {
             while let Some(ready) = stock.ready.pop() {
-                // From here on the thread does not hear of it.
-                let _ = rustix::event::epoll::delete(&self.shared.poll, &ready.line);
                 // Once, when half are gone, so that they are made many at a time; the thread looks again after each.
                 if stock.ready.len() == self.shared.wanted / 2 {
                     ring(&self.shared.bell);
@@ -156,7 +155,9 @@ impl Pool {
             if left.is_zero() {
                 return Err(not_ready("all are in use, and new ones are being made"));
             }
+            stock.askers += 1;
             stock = whole(peer.changed.wait_timeout(stock, left)).0;
+            stock.askers -= 1;
         }
     }
 }
@@ -176,7 +177,7 @@ impl Drop for Pool {
 pub struct Asking {
     flow: u64,
     line: Line,
-    session: Box<Session>,
+    talk: Talk,
 }
 
 /// What [`Asking::hear`] heard.
@@ -195,7 +196,7 @@ impl Asking {
     /// `Refused`, or whatever ended the connection.
     pub fn hear(mut self) -> Result<Heard, ChannelError> {
         let Some(message) = self.line.hear(length_of::<Verdict>())? else { return Ok(Heard::Nothing(self)) };
-        let verdict: Verdict = self.session.open(message)?;
+        let verdict: Verdict = self.talk.open(message)?;
         if verdict.flow != self.flow {
             return Err(Breach::Turn.into());
         }

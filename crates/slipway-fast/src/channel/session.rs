@@ -1,15 +1,17 @@
-//! Messages after the handshake: sealed by their sender, opened in turn by their receiver.
+//! Messages: sealed by their sender, opened in turn by their receiver.
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use hmac::Mac;
 
 use super::Breach;
-use super::body::{Body, LONGEST_BODY};
+use super::body::{Body, Join, LONGEST_BODY, Name};
 use super::key::{Keyed, WIDTH};
+use super::window::Window;
 
-const HEADER: usize = 2 + 8;
+const HEADER: usize = 2 + 8 + 8;
 
 /// Bytes of the longest message, handshake included.
 pub const LONGEST: usize = HEADER + LONGEST_BODY + WIDTH;
@@ -52,33 +54,95 @@ pub(super) const fn length_of<B: Body>() -> usize {
     HEADER + B::LENGTH + WIDTH
 }
 
-/// One side of a connection that has been shown to be the lab's. No I/O: bytes go in and come out.
-pub struct Session {
-    says: Direction,
-    hears: Direction,
+/// The session that the first message on a connection names, if it is a [`Join`] as far as that can be told without its key.
+pub(super) fn named(first: &[u8]) -> Option<Name> {
+    let body = first.get(HEADER..HEADER + Join::LENGTH)?;
+    Join::read(body).map(|join| join.session)
 }
 
-struct Direction {
-    key: Keyed,
-    /// Of the next message.
-    counter: u64,
+/// What one side knows of a handshake that was done: the keys of what it says and of what it hears.
+struct Keys {
+    says: Keyed,
+    hears: Keyed,
+}
+
+/// One side of what a handshake began: connections that are known to be the other router's by their first message. Its caller
+/// has each [`join`](Self::join), and its answerer [`admit`](Self::admit)s each once. No I/O: bytes go in and come out.
+pub struct Session {
+    name: Name,
+    keys: Arc<Keys>,
+    /// Of the next connection that the caller makes.
+    next: u64,
+    /// Those that the answerer knows.
+    known: Window,
 }
 
 impl Session {
-    pub(super) fn new(says: Keyed, hears: Keyed) -> Self {
-        let direction = |key| Direction { key, counter: 0 };
-        Self { says: direction(says), hears: direction(hears) }
+    pub(super) fn new(name: Name, says: Keyed, hears: Keyed) -> Self {
+        Self { name, keys: Arc::new(Keys { says, hears }), next: 1, known: Window::default() }
     }
 
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// The connection with a number: 0 is the one that the handshake is done on.
+    pub(super) fn talk(&self, number: u64) -> Talk {
+        Talk { keys: self.keys.clone(), number, said: 0, heard: 0 }
+    }
+
+    /// A further connection, and what is to be said on it first.
+    #[must_use]
+    pub fn join(&mut self) -> (Talk, Message) {
+        let mut talk = self.talk(self.next);
+        self.next += 1;
+        let join = talk.seal(&Join { session: self.name });
+        (talk, join)
+    }
+
+    /// The connection that this is the first message of.
+    ///
+    /// # Errors
+    /// For whatever is not its caller's greeting of a connection that was not there before.
+    pub fn admit(&mut self, join: &[u8]) -> Result<Talk, Breach> {
+        let number = join.get(2..).and_then(<[u8]>::first_chunk).ok_or(Breach::Length)?;
+        let mut talk = self.talk(u64::from_be_bytes(*number));
+        let Join { session } = talk.open(join)?;
+        if session != self.name {
+            return Err(Breach::Over);
+        }
+        if self.known.admit(talk.number) { Ok(talk) } else { Err(Breach::Turn) }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session ({} connections made)", self.next)
+    }
+}
+
+/// One side of one connection of a session.
+pub struct Talk {
+    keys: Arc<Keys>,
+    /// The connection's.
+    number: u64,
+    /// Messages.
+    said: u64,
+    heard: u64,
+}
+
+impl Talk {
     /// The next message to the other side.
     #[must_use]
     pub fn seal<B: Body>(&mut self, body: &B) -> Message {
         let mut room = [0; LONGEST_BODY];
         let room = &mut room[..B::LENGTH];
         body.write(room);
-        let header = header::<B>(self.says.counter);
-        self.says.counter += 1;
-        let mac = self.says.key.clone().chain_update(header).chain_update(&room).finalize().into_bytes();
+        let header = header::<B>(self.number, self.said);
+        self.said += 1;
+        let mac = self.keys.says.clone().chain_update(header).chain_update(&room).finalize().into_bytes();
         Message::of(&[&header, room, &mac])
     }
 
@@ -92,27 +156,29 @@ impl Session {
         }
         let (said, mac) = message.split_at(HEADER + B::LENGTH);
         let (head, body) = said.split_at(HEADER);
-        if head[..2] != header::<B>(0)[..2] {
+        let due = header::<B>(self.number, self.heard);
+        if head[..2] != due[..2] {
             return Err(Breach::Length);
         }
-        self.hears.key.clone().chain_update(said).verify_slice(mac).map_err(|_| Breach::Forged)?;
-        if head != header::<B>(self.hears.counter) {
+        self.keys.hears.clone().chain_update(said).verify_slice(mac).map_err(|_| Breach::Forged)?;
+        if head != due {
             return Err(Breach::Turn);
         }
-        self.hears.counter += 1;
+        self.heard += 1;
         B::read(body).ok_or(Breach::Meaning)
     }
 }
 
-fn header<B: Body>(counter: u64) -> [u8; HEADER] {
+fn header<B: Body>(number: u64, counter: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..2].copy_from_slice(&u16::try_from(B::LENGTH).expect("bodies are short").to_be_bytes());
-    header[2..].copy_from_slice(&counter.to_be_bytes());
+    header[2..10].copy_from_slice(&number.to_be_bytes());
+    header[10..].copy_from_slice(&counter.to_be_bytes());
     header
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for Talk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session ({} said, {} heard)", self.says.counter, self.hears.counter)
+        write!(f, "Talk {} ({} said, {} heard)", self.number, self.said, self.heard)
     }
 }
