@@ -21,7 +21,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-pub(crate) use self::accept::{Accepted, Expected, Gift, awaited, expected};
+pub(crate) use self::accept::{Accepted, Expected, Gift, expected};
 pub(crate) use self::give::finish;
 use crate::address::LONGEST;
 use crate::epolls::Epolls;

@@ -16,12 +16,11 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use slipway_sys::notify::Call;
 
-use crate::call::Trapped;
-use crate::channel::Asked;
+use crate::call::{Expected, Trapped};
 use crate::knock::Knocker;
 use crate::ledger::Ledger;
 use crate::pending::Connection;
-use crate::router::{Router, Unheard};
+use crate::router::{Announced, Router, Unheard};
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 
@@ -37,8 +36,8 @@ const KEPT: Duration = Duration::from_millis(10);
 /// Most connections that are kept for one listener; each takes the router a descriptor.
 const MOST_KEPT: usize = 32;
 
-/// Most questions of other routers that wait for the thread of a node, each with a descriptor.
-const MOST_ASKED: usize = 32;
+/// Most that waits for the thread of a node by [`Parker::entrust`] and [`Parker::close`], each with up to two descriptors.
+const MOST_ENTRUSTED: usize = 32;
 
 /// A connection that is kept for a program that will come for it.
 #[derive(Debug)]
@@ -80,8 +79,8 @@ struct Park {
 }
 
 /// All of a node. It has a thread of its own: programs can hold theirs up, by a socket that closes slowly (`SO_LINGER`) or by leaving
-/// themselves no processor to take a descriptor on, and that holds up their node alone. So whatever touches programs' descriptors
-/// for routers of other hosts is done here too.
+/// themselves no processor to take a descriptor on, and that holds up their node alone. So who is to be held up
+/// by no node leaves such things to it.
 #[derive(Debug)]
 pub(crate) struct Parker {
     node: usize,
@@ -104,8 +103,10 @@ struct State {
     waited_at: HashSet<u64>,
     /// Connections that wait for calls.
     kept: HashMap<u64, VecDeque<Kept>>,
-    /// Other routers that wait for an answer.
-    asked: Vec<Asked>,
+    /// Connections for the node's thread to hand over.
+    entrusted: Vec<(Expected, Connection)>,
+    /// Copies of programs' descriptors for it to close.
+    closing: Vec<OwnedFd>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
     patrols: bool,
     since: usize,
@@ -209,21 +210,31 @@ impl Parker {
         Offered::Kept
     }
 
-    /// Has the node's thread answer another router; gives the question back where too many wait.
-    #[must_use]
-    pub(crate) fn ask(&self, asked: Asked) -> Option<Asked> {
+    /// Whether the node's thread has time for more to be left to it.
+    pub(crate) fn has_time(&self) -> bool {
+        let state = lock(&self.state);
+        state.entrusted.len() + state.closing.len() < MOST_ENTRUSTED
+    }
+
+    /// Has the node's thread hand a connection over to who is expected to come for it.
+    pub(crate) fn entrust(&self, expected: Expected, connection: Connection) {
+        self.leave(|state| state.entrusted.push((expected, connection)));
+    }
+
+    /// Has the node's thread close a copy of a program's descriptor.
+    pub(crate) fn close(&self, copy: OwnedFd) {
+        self.leave(|state| state.closing.push(copy));
+    }
+
+    fn leave(&self, leave: impl FnOnce(&mut State)) {
         let mut state = lock(&self.state);
-        if state.asked.len() >= MOST_ASKED {
-            return Some(asked);
-        }
-        state.asked.push(asked);
-        let is_first = state.asked.len() == 1;
-        drop(state);
         // The thread takes all at once.
+        let is_first = state.entrusted.is_empty() && state.closing.is_empty();
+        leave(&mut state);
+        drop(state);
         if is_first {
             ring(&self.bell);
         }
-        None
     }
 
     /// Tells the router should this knock end before it is accepted.
@@ -275,17 +286,22 @@ impl Parker {
                     cookie => self.serve(router, cookie),
                 }
             }
-            self.answer(router);
+            self.do_entrusted(router);
             self.expire();
             self.announce_late(router);
         }
     }
 
-    /// Answers other routers.
-    fn answer(&self, router: &Arc<Router>) {
-        let asked = std::mem::take(&mut lock(&self.state).asked);
-        for asked in asked {
-            router.answer(asked, Some(self));
+    fn do_entrusted(&self, router: &Arc<Router>) {
+        let mut state = lock(&self.state);
+        let (entrusted, closing) = (std::mem::take(&mut state.entrusted), std::mem::take(&mut state.closing));
+        drop(state);
+        drop(closing);
+        for (expected, connection) in entrusted {
+            // Where nobody listens any more, its client sees it end.
+            if let Ok(Announced::For(gift)) = router.announce_to(Some(expected), self.node, connection) {
+                gift.give(router);
+            }
         }
     }
 

@@ -237,50 +237,49 @@ impl Gift {
 
 /// A listener at which programs wait in `accept(2)` for connections.
 #[derive(Debug)]
-pub(crate) struct Expected<'a> {
-    parker: &'a Parker,
+pub(crate) struct Expected {
     node: usize,
     door: Door,
     socket: OwnedFd,
     /// How many its queue has room for.
     room: usize,
-    /// As [`Like::changed`].
-    changed: bool,
 }
 
-/// The listener at which programs wait in `accept(2)` for connections to this address, as far as is remembered.
-pub(crate) fn awaited(router: &Router, parker: &Parker, node: usize, server: SocketAddr) -> Option<Door> {
-    router.doors.of(node, server).filter(|door| parker.is_waited_at(door.cookie))
-}
-
-/// The same, where it is certain that it is one still, that the kernel would give a connection to it, and that there is room.
-pub(crate) fn expected<'a>(
+/// The listener at which programs wait in `accept(2)` for connections to this address, where it is one still and there is room.
+///
+/// # Errors
+/// Where there is none, gives the copy that it took of a descriptor of theirs, if any, which can take long to close.
+pub(crate) fn expected(
     router: &Router,
-    parker: &'a Parker,
+    parker: &Parker,
     node: usize,
     server: SocketAddr,
-) -> Option<Expected<'a>> {
-    let door = awaited(router, parker, node, server)?;
-    let (_, socket) = door.tree.upgrade()?.found(door.tid, door.number).ok()?;
-    if socket_cookie(&socket).ok()? != door.cookie {
-        return None;
+) -> Result<Expected, Option<OwnedFd>> {
+    let door = router.doors.of(node, server).filter(|door| parker.is_waited_at(door.cookie)).ok_or(None)?;
+    let tree = door.tree.upgrade().ok_or(None)?;
+    let (_, socket) = tree.found(door.tid, door.number).map_err(|_| None)?;
+    let is_it = socket_cookie(&socket).is_ok_and(|cookie| cookie == door.cookie);
+    let room = if is_it { room(&socket) } else { None };
+    match room.filter(|room| parker.has_room(door.cookie, *room)) {
+        Some(room) => Ok(Expected { node, door, socket, room }),
+        None => Err(Some(socket)),
     }
-    let room = room(&socket)?;
-    let changed = router.notes.on(&socket).ok()? != Written::Nothing;
-    if changed && goes_by_packets(parker, &socket).ok()? {
-        return None;
-    }
-    parker.has_room(door.cookie, room).then_some(Expected { parker, node, door, socket, room, changed })
 }
 
-impl Expected<'_> {
+impl Expected {
     /// Makes a connection what the listener would accept, and finds a call that waits for it, or keeps it for the next that will.
     ///
     /// # Errors
     /// Gives the connection back where somebody has to knock for it.
     pub(crate) fn hand_over(self, router: &Router, connection: Connection) -> Result<Announced, Connection> {
-        let Self { parker, node, door, socket, room, changed } = self;
+        let Self { node, door, socket, room } = self;
         let Connection { end: End::There(end), path: Some(path), .. } = &connection else { return Err(connection) };
+        let Some(parker) = router.parker(node) else { return Err(connection) };
+        let Ok(written) = router.notes.on(&socket) else { return Err(connection) };
+        let changed = written != Written::Nothing;
+        if changed && goes_by_packets(&parker, &socket).unwrap_or(true) {
+            return Err(connection);
+        }
         let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };
         if furnish(router, node, like, end, note(&connection, *path, door.ipv6)).is_err() {
             return Err(connection);
@@ -290,6 +289,11 @@ impl Expected<'_> {
             Offered::Full(kept) => Err(kept.connection),
             Offered::For(tree, call, kept) => Ok(Announced::For(Gift { tree, call, kept })),
         }
+    }
+
+    /// The copy of the program's descriptor.
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.socket
     }
 }
 

@@ -74,14 +74,14 @@ impl Router {
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, Unheard> {
         self.write(node, &mut connection);
         let parker = self.parker(node);
-        let expected = parker.as_ref().and_then(|parker| expected(self, parker, node, connection.server));
+        let expected = parker.and_then(|parker| expected(self, &parker, node, connection.server).ok());
         self.announce_to(expected, node, connection)
     }
 
     /// The same, where it has been looked who waits for it.
-    pub(super) fn announce_to(
+    pub(crate) fn announce_to(
         &self,
-        expected: Option<Expected<'_>>,
+        expected: Option<Expected>,
         node: usize,
         connection: Connection,
     ) -> Result<Announced, Unheard> {

@@ -1,10 +1,11 @@
 //! What routers of other hosts ask for.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use super::{Announced, Router, Unheard};
-use crate::call::{awaited, expected};
+use crate::call::{Expected, expected};
 use crate::channel::{Asked, Open, Refusal};
 use crate::ledger::{Entry, Left};
 use crate::limits::{Member, Turn};
@@ -17,27 +18,10 @@ impl Router {
     /// The router of another host asks for a server of this one. Called in the one thread that hears them all, which no program is
     /// to hold up.
     ///
-    /// Where programs wait in `accept(2)`, who answers looks at their listener and gives them what they wait for, and both can take
-    /// as long as they like: a copy of a descriptor to be closed (`SO_LINGER`), a thread without a processor to take one on. So that
-    /// is the thread of their node. Well-behaved ones lose nothing by it: it is the thread that a knock would wake. A knock has
-    /// nothing to do with descriptors of programs, and is made here, without another thread's being woken first.
+    /// Where a server waits in `accept(2)`, its node's thread hands the connection over: a program takes a descriptor when it likes,
+    /// and a copy of its own, by which its listener is looked at here, can be long in closing (`SO_LINGER`). That costs no wake-up
+    /// that there would not be: a knock wakes the same thread. And the client does not wait for it, having heard yes.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
-        let server = asked.open.server;
-        let parker = self.places.of(server.ip()).and_then(|at| {
-            let parker = self.parker(at.node)?;
-            awaited(self, &parker, at.node, server).map(|_| parker)
-        });
-        let asked = match parker {
-            Some(parker) => parker.ask(asked),
-            None => Some(asked),
-        };
-        if let Some(asked) = asked {
-            self.answer(asked, None);
-        }
-    }
-
-    /// Answers another router. `parker` is the node's, in its thread.
-    pub(crate) fn answer(self: &Arc<Self>, asked: Asked, parker: Option<&Parker>) {
         let (member, turn) = match self.may_ask(&asked.open) {
             Ok(admitted) => admitted,
             // A caller that is gone needs no answer.
@@ -47,16 +31,12 @@ impl Router {
         let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
         let left = Left { node, path, flow, client, server, given: None };
         let connection = |entry, end| Connection { entry, end, path, flow, client, server, number: None };
-        if let Some(expected) = parker.and_then(|parker| expected(self, parker, node, server)) {
-            // The yes comes first on the connection, then what its server says. Where nobody listens any more by then, its client
-            // sees it end.
-            let Some((entry, end)) = self.say_yes(asked, &left, member) else { return };
-            drop(turn);
-            if let Ok(Announced::For(gift)) = self.announce_to(Some(expected), node, connection(entry, End::There(end)))
-            {
-                gift.give(self);
-            }
-            return;
+        if let Some((parker, expected)) = self.awaited(node, server) {
+            // The yes comes first on the connection, then what its server says.
+            return match self.say_yes(asked, &left, member) {
+                Some((entry, end)) => parker.entrust(expected, connection(entry, End::There(end))),
+                None => parker.close(expected.into_socket()),
+            };
         }
         match self.knock_for(node, connection(None, End::Awaited)) {
             Err(refusal) => drop(asked.refuse(refusal)),
@@ -70,6 +50,20 @@ impl Router {
                     // Where the kernel lacks something, a listener that defers hears of it later.
                     let _ = self.mind_words(knock, connection);
                 });
+            }
+        }
+    }
+
+    /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
+    fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<Parker>, Expected)> {
+        let parker = self.parker(node).filter(|parker| parker.has_time())?;
+        match expected(self, &parker, node, server) {
+            Ok(expected) => Some((parker, expected)),
+            Err(copy) => {
+                if let Some(copy) = copy {
+                    parker.close(copy);
+                }
+                None
             }
         }
     }
