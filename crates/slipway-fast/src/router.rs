@@ -38,6 +38,7 @@ use crate::places::Places;
 use crate::policy::Policy;
 use crate::sync::lock;
 use crate::tree::Tree;
+use crate::unix::Pairs;
 use crate::walk;
 
 /// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
@@ -63,6 +64,8 @@ pub struct Router {
     pub(crate) registrar: Registrar,
     /// What sockets have on which nobody has set anything.
     pub(crate) defaults: Defaults,
+    /// Where connections within the host come from.
+    pub(crate) pairs: Pairs,
     /// Which listener is where.
     pub(crate) doors: Doors,
     /// The other hosts.
@@ -126,6 +129,7 @@ impl Router {
             parkers: Mutex::default(),
             registrar: Registrar::start()?,
             defaults: Defaults::default(),
+            pairs: Pairs::default(),
             doors: Doors::default(),
             asked_for: Mutex::default(),
             knockers: Knockers::default(),

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair};
 use slipway_sys::sockopt::{self, Name};
 
 use crate::filter::SO_PASSRIGHTS;
+use crate::sync::lock;
 
 const PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: SO_PASSRIGHTS };
 
@@ -17,6 +20,11 @@ const SO_SNDBUFFORCE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDB
 /// iperf3 do, pass 34 Gbit/s on instead of the 17 with the usual 208 KiB; on one, 72 instead of 46. More is little more.
 const SEND_BUFFER: i32 = 300 * 1024;
 
+/// Those made after so many within a second have the usual buffers: many that are all full are more than a processor's cache holds,
+/// and then 512 pass 35 Gbit/s on together instead of 46.
+const FEW: u32 = 64;
+const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// Whether this kernel has what a pair needs to be fit for nodes: that no descriptors pass through it, from Linux 6.16 on.
 #[must_use]
 pub fn is_there() -> bool {
@@ -24,34 +32,83 @@ pub fn is_there() -> bool {
     end.is_ok_and(|end| sockopt::int(&end, PASSRIGHTS).is_ok())
 }
 
-/// Both ends of a new pair, fit for nodes: no descriptors pass through it, and each end holds what a program writes at a time and
-/// as much again.
-///
-/// # Errors
-/// As `socketpair(2)`; `ENOPROTOOPT` before Linux 6.16.
-pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    for end in [&one, &other] {
-        sockopt::set(end, PASSRIGHTS, &0_i32.to_ne_bytes())?;
-        // A pair says that it can be written to when three quarters of it are empty (`unix_writable`, `net/unix/af_unix.c`). With the
-        // usual size the reader waits by then, and each of the two for the other in turn.
-        sockopt::set(end, SO_SNDBUFFORCE, &SEND_BUFFER.to_ne_bytes())?;
+/// Makes pairs.
+#[derive(Debug)]
+pub(crate) struct Pairs(Mutex<Rush>);
+
+/// How many were made since when.
+#[derive(Debug)]
+struct Rush {
+    since: Instant,
+    made: u32,
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        Self(Mutex::new(Rush { since: Instant::now(), made: 0 }))
     }
-    Ok((one, other))
+}
+
+impl Pairs {
+    /// Both ends of a new pair, fit for nodes: no descriptors pass through it, and where there are few at once each end holds what a
+    /// program writes at a time and as much again.
+    ///
+    /// # Errors
+    /// As `socketpair(2)`; `ENOPROTOOPT` before Linux 6.16.
+    pub(crate) fn make(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let is_roomy = self.are_few();
+        for end in [&one, &other] {
+            sockopt::set(end, PASSRIGHTS, &0_i32.to_ne_bytes())?;
+            // A pair says that it can be written to when three quarters of it are empty (`unix_writable`, `net/unix/af_unix.c`). With
+            // the usual size the reader waits by then, and each of the two for the other in turn.
+            if is_roomy {
+                sockopt::set(end, SO_SNDBUFFORCE, &SEND_BUFFER.to_ne_bytes())?;
+            }
+        }
+        Ok((one, other))
+    }
+
+    /// Counts one more. When pairs end the router does not hear, so that it is how fast they come that tells of many.
+    fn are_few(&self) -> bool {
+        let mut rush = lock(&self.0);
+        if rush.since.elapsed() >= AT_ONCE {
+            *rush = Rush { since: Instant::now(), made: 0 };
+        }
+        rush.made += 1;
+        rush.made <= FEW
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SIZE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUF };
+
     #[test]
     fn an_end_of_a_pair_has_room_beyond_the_machines_limit_and_passes_no_descriptors() {
         assert!(is_there());
-        let (one, other) = pair().expect("these tests need root and Linux 6.16");
-        let size = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUF };
+        let (one, other) = Pairs::default().make().expect("these tests need root and Linux 6.16");
         for end in [one, other] {
-            assert_eq!(sockopt::int(&end, size).expect("read"), 2 * SEND_BUFFER);
+            assert_eq!(sockopt::int(&end, SIZE).expect("read"), 2 * SEND_BUFFER);
             assert_eq!(sockopt::int(&end, PASSRIGHTS).expect("read"), 0);
         }
+    }
+
+    #[test]
+    fn many_that_come_at_once_have_the_usual_room() {
+        let made = Rush { since: Instant::now() + AT_ONCE, made: FEW - 1 };
+        let pairs = Pairs(Mutex::new(made));
+        let sizes = || {
+            let (one, other) = pairs.make().expect("these tests need root and Linux 6.16");
+            [one, other].map(|end| sockopt::int(end, SIZE).expect("read"))
+        };
+        let (usual, _) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a pair");
+        let usual = sockopt::int(usual, SIZE).expect("read");
+        assert_eq!([sizes(), sizes()], [[2 * SEND_BUFFER; 2], [usual; 2]]);
+        lock(&pairs.0).since = Instant::now().checked_sub(AT_ONCE).expect("the machine has run for a second");
+        assert_eq!(sizes(), [2 * SEND_BUFFER; 2]);
     }
 }

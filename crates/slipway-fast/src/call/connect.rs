@@ -24,7 +24,6 @@ use crate::places::Place;
 use crate::reason::Reason;
 use crate::router::{Admission, Announced, Unheard};
 use crate::sync::lock;
-use crate::unix;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -205,7 +204,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcom
     let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok((Outcome::Refused, None)) };
     let flow = router.next_flow();
     let (ours, end) = match path {
-        Path::Pair => unix::pair()?,
+        Path::Pair => router.pairs.make()?,
         Path::Tcp => loopback::pair(flow)?,
     };
     router.count(&end, member, path)?;
