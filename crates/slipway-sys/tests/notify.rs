@@ -388,7 +388,7 @@ fn an_interrupted_caller_has_what_it_was_given_and_is_known_not_to_know() {
     let (_ours, end) = UnixStream::pair().expect("a pair");
     let (signals, signalled) = mpsc::channel::<i32>();
     let disturber = thread::spawn(move || signalled.into_iter().for_each(|tid| interrupt(tid, libc::SIGUSR2)));
-    let (mut told, mut untold) = (0, 0);
+    let (mut told, mut untold) = (0_usize, 0_usize);
     while let Some(call) = listener.receive().expect("receives") {
         signals.send(call.tid).expect("the disturber lives");
         let given = listener.install(call.id, end.as_fd(), None, true);
@@ -400,8 +400,11 @@ fn an_interrupted_caller_has_what_it_was_given_and_is_known_not_to_know() {
     drop(signals);
     let (results, left) = thread.join().expect("ends");
     disturber.join().expect("ends");
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), told);
-    assert_eq!(left, untold);
+    // A caller that a signal has woken goes on without an answer that comes before it has the filter's lock
+    // (`seccomp_do_user_notification`, `kernel/seccomp.c`), and nobody is told.
+    let heard = results.iter().filter(|result| result.is_ok()).count();
+    assert!(heard <= told, "nobody hears what was not said");
+    assert_eq!(left, untold + (told - heard));
     assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(Some(libc::EINTR)))));
 }
 
