@@ -107,22 +107,6 @@ impl Drop for Talker {
     }
 }
 
-/// The process of each host's router.
-#[track_caller]
-fn routers(lab: &Lab<'_>) -> Vec<Pid> {
-    let number = |router: &Value| Pid::from_raw(i32::try_from(router["pid"].as_i64()?).ok()?);
-    lab.routers().iter().filter_map(number).collect()
-}
-
-/// Waits until routers run, and others than these.
-#[track_caller]
-fn replaced(lab: &Lab<'_>, old: &[Pid]) {
-    await_that("the routers are replaced", || {
-        let now = routers(lab);
-        now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
-    });
-}
-
 /// What became of routers.
 #[track_caller]
 fn log(lab: &Lab<'_>) -> String {
@@ -134,11 +118,7 @@ fn log(lab: &Lab<'_>) -> String {
 #[track_caller]
 fn routers_die(lab: &Lab<'_>, times: usize, mut meanwhile: impl FnMut()) {
     for _ in 0..times {
-        let old = routers(lab);
-        for &pid in &old {
-            kill_process(pid, Signal::KILL).expect("it runs");
-        }
-        replaced(lab, &old);
+        lab.kill_routers();
         meanwhile();
     }
     let log = log(lab);
@@ -236,7 +216,7 @@ fn what_is_set_on_every_connection_is_no_call_of_the_routers() {
         let says = |words: &str| await_that(words, || fs::read_to_string(&said).expect("it is there").ends_with(words));
         let mut go_on = || child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it reads");
         // Asked while they are stopped, their anchor would replace them.
-        let routers = routers(&lab);
+        let routers = lab.router_processes();
         let all = |signal| routers.iter().for_each(|pid| kill_process(*pid, signal).expect("it runs"));
         says("connected\n");
         all(Signal::STOP);
@@ -284,7 +264,7 @@ fn a_cut_between_hosts_is_a_pause() {
     let mut stream = Talker::start(&lab, "b", "exec python3 /opt/test/stream.py srv", "the same came back");
     let mut beside = Talker::start(&lab, "a", "exec python3 /opt/test/stream.py srv", "the same came back");
     // The second host's router is in the host's network.
-    let host2 = routers(&lab)[1].as_raw_nonzero().to_string();
+    let host2 = lab.router_processes()[1].as_raw_nonzero().to_string();
     let set = |state| {
         let words = ["--target", &host2, "--net", "ip", "link", "set", "uplink", state];
         let output = Command::new("nsenter").args(words).output().expect("util-linux and iproute2 are installed");
@@ -338,7 +318,7 @@ fn a_router_with_few_descriptors_leaves_connections_to_the_network_beneath() {
     assert!(output.status.success(), "{}", told(&output));
     listens(&lab);
     for client in ["a", "b"] {
-        let (routers_before, before) = (routers(&lab), lab.connections());
+        let (routers_before, before) = (lab.router_processes(), lab.connections());
         // Nobody accepts.
         place.run(["freeze", &lab.name, "srv"]);
         let together = Talker::start(&lab, client, "exec python3 /opt/test/together.py srv 600", "all are connected");
@@ -350,7 +330,7 @@ fn a_router_with_few_descriptors_leaves_connections_to_the_network_beneath() {
         let before = lab.connections();
         lab.exec(client, ["python3", "/opt/test/calls.py", "srv", "10"]);
         assert!(lab.connections() >= before + 10, "{client}: there is room again");
-        assert_eq!(routers(&lab), routers_before, "{client}: they are the same ones");
+        assert_eq!(lab.router_processes(), routers_before, "{client}: they are the same ones");
     }
 }
 
@@ -360,12 +340,12 @@ fn a_router_without_memory_is_replaced() {
     let place = Place::new();
     let lab = lab(&place, "memory", "fast");
     let mut stream = Talker::start(&lab, "a", "exec python3 /opt/test/stream.py srv", "the same came back");
-    let old = routers(&lab);
+    let old = lab.router_processes();
     limit(old[0], "as", &(status(old[0], "VmSize:") * 1024).to_string());
     // Every tree of programs takes it a thread, and a thread takes memory.
     let callers: Vec<Talker> =
         (0..8).map(|_| Talker::start(&lab, "a", "exec python3 /opt/test/calls.py srv", "a hundred calls")).collect();
-    assert!(!routers(&lab).contains(&old[0]), "another does it");
+    assert!(!lab.router_processes().contains(&old[0]), "another does it");
     drop(callers);
     stream.goes_on();
 }
@@ -385,7 +365,7 @@ struct Held {
 
 impl Held {
     fn of(lab: &Lab<'_>) -> Self {
-        let routers = routers(lab);
+        let routers = lab.router_processes();
         let anchor = lab.place.json(["inspect", &lab.name])["state"]["anchor"]["pid"].clone();
         let pid = |value: &Value| Pid::from_raw(i32::try_from(value.as_i64().expect("a pid")).expect("small"));
         let nodes = ["srv", "a", "b"].map(|node| pid(&lab.row(node)["pid"]).expect("it runs"));
@@ -425,7 +405,7 @@ fn nothing_is_left(connections: usize) {
     };
     // What is kept ready is there by then.
     call(500);
-    let memory = || routers(&lab).iter().map(|&pid| status(pid, "RssAnon:")).collect::<Vec<_>>();
+    let memory = || lab.router_processes().iter().map(|&pid| status(pid, "RssAnon:")).collect::<Vec<_>>();
     let (held, used, made) = (Held::of(&lab), memory(), lab.connections());
     for part in 1..=4 {
         call(connections / 4);

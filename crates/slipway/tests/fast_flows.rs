@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::{Inventory, Lab, Place, as_before, await_that, told};
+use common::{Inventory, Lab, Place, as_before, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -116,12 +116,6 @@ fn connections(lab: &Lab<'_>) -> Vec<Value> {
 fn fast(lab: &Lab<'_>) -> u64 {
     let all = connections(lab);
     all.iter().map(|of| of["pair"].as_u64().expect("a number") + of["tcp"].as_u64().expect("a number")).sum()
-}
-
-/// The process of each host's router.
-fn routers(lab: &Lab<'_>) -> Vec<Pid> {
-    let number = |router: &Value| Pid::from_raw(i32::try_from(router["pid"].as_i64()?).ok()?);
-    lab.routers().iter().filter_map(number).collect()
 }
 
 /// What an end of TCP says that was cut, or whose other end was.
@@ -351,14 +345,7 @@ fn a_connection_that_is_put_back_stays_one_and_the_same() {
         client.does(&format!("connect {name} srv 5000"));
         srv.does("limit 1");
         assert_eq!(srv.say(&accept), "EMFILE");
-        let old = routers(&lab);
-        for &pid in &old {
-            kill_process(pid, Signal::KILL).expect("it runs");
-        }
-        await_that("the routers are replaced", || {
-            let now = routers(&lab);
-            now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
-        });
+        lab.kill_routers();
         assert_eq!(srv.say(&accept), "EMFILE");
         srv.does("limit 1000");
         srv.does(&accept);

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 pub use inventory::{Inventory, entries};
 
 /// How long a machine under load may take for what another process, or the kernel behind one, brings about.
@@ -189,6 +191,26 @@ impl Lab<'_> {
             return Vec::new();
         }
         self.place.json(["fast", "status", &self.name])["routers"].as_array().expect("routers are listed").clone()
+    }
+
+    /// The process of each host's router.
+    #[track_caller]
+    pub fn router_processes(&self) -> Vec<Pid> {
+        let number = |router: &serde_json::Value| Pid::from_raw(i32::try_from(router["pid"].as_i64()?).ok()?);
+        self.routers().iter().filter_map(number).collect()
+    }
+
+    /// Kills the routers of two hosts, and waits until others run.
+    #[track_caller]
+    pub fn kill_routers(&self) {
+        let old = self.router_processes();
+        for &pid in &old {
+            kill_process(pid, Signal::KILL).expect("it runs");
+        }
+        await_that("the routers are replaced", || {
+            let now = self.router_processes();
+            now.len() == 2 && now.iter().all(|pid| !old.contains(pid))
+        });
     }
 
     /// Connections on the fast path since its routers started.
