@@ -40,6 +40,9 @@ pub struct RouterState {
     /// Whether the kernel itself takes the options of TCP that programs set most; otherwise each is a call of the router's.
     #[serde(default)]
     pub free_options: bool,
+    /// Whether a program that a signal keeps from hearing of a connection is told again.
+    #[serde(default)]
+    pub told_again: bool,
 }
 
 /// How a lab's fast path is.

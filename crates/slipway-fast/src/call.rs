@@ -15,18 +15,20 @@ mod names;
 mod options;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-pub(crate) use self::accept::{Accepted, Expected, Gift, expected};
+use self::accept::Accepted;
+pub(crate) use self::accept::{Expected, Gift, expected};
 pub(crate) use self::give::finish;
 use crate::address::LONGEST;
 use crate::epolls::Epolls;
 use crate::router::Router;
 use crate::sync::lock;
+use crate::told::{Claim, Moment, Said};
 use crate::tree::Tree;
 
 /// How a call ends.
@@ -69,9 +71,19 @@ impl Trapped<'_> {
     /// Carries the call out.
     #[must_use]
     pub(crate) fn serve(&self) -> Answer {
-        let answered = match self.call.number {
-            libc::SYS_connect => connect::connect(self),
-            libc::SYS_accept | libc::SYS_accept4 => accept::accept(self),
+        self.unheard().and_then(|unheard| self.serve_who_did_not_hear(unheard)).unwrap_or_else(|answer| answer)
+    }
+
+    fn serve_who_did_not_hear(&self, unheard: Option<Said>) -> Result<Answer, Answer> {
+        match self.call.number {
+            libc::SYS_connect => return connect::connect(self, unheard),
+            libc::SYS_accept | libc::SYS_accept4 => return accept::accept(self, unheard),
+            _ => {}
+        }
+        if let Some(said) = unheard {
+            lock(&self.tree.told).keep(self.call.tid, said);
+        }
+        match self.call.number {
             libc::SYS_bind => listen::bind(self),
             libc::SYS_listen => listen::listen(self),
             libc::SYS_getsockname | libc::SYS_getpeername => names::name(self),
@@ -84,8 +96,7 @@ impl Trapped<'_> {
                 }
                 Ok(Answer::GoOn)
             }
-        };
-        answered.unwrap_or_else(|answer| answer)
+        }
     }
 
     /// Serves and answers it, after those that its caller made before.
@@ -128,6 +139,37 @@ impl Trapped<'_> {
     /// The first argument's file.
     fn socket(&self) -> Result<OwnedFd, Answer> {
         self.confirmed(self.found().map(|(_, socket)| socket))
+    }
+
+    /// What the caller was told before and did not hear.
+    fn unheard(&self) -> Result<Option<Said>, Answer> {
+        let tid = self.call.tid;
+        if lock(&self.tree.told).has_nothing_of(tid) {
+            return Ok(None);
+        }
+        let now = self.moment();
+        let is_waiting = self.tree.listener.is_waiting(self.call.id);
+        let mut told = lock(&self.tree.told);
+        if !is_waiting {
+            told.gone(tid);
+            return Err(Answer::Done);
+        }
+        // So that it was another call that was interrupted.
+        Ok(now.ok().and_then(|now| told.take_unheard(tid, now)))
+    }
+
+    /// What the caller is told next is to be told again if it does not hear it. `None` where that cannot be known.
+    fn about_to_tell(&self, said: Said) -> Option<Claim> {
+        self.router.interruptions.as_ref()?;
+        let now = self.moment().ok()?;
+        Some(lock(&self.tree.told).tell(self.call.tid, said, now))
+    }
+
+    fn moment(&self) -> io::Result<Moment> {
+        let caller = self.tree.caller(self.call.tid)?;
+        let counts = self.router.interruptions.as_ref().filter(|_| caller.keeps_its_number());
+        let interrupted = counts.map_or(Ok(0), |counts| counts.of(caller.as_fd()))?;
+        Ok(Moment { interrupted, missed: self.tree.missed() })
     }
 
     /// Who makes the call, the first argument's file, and the address that argument `index` points to, whose length is the argument

@@ -5,7 +5,9 @@
 use std::os::fd::BorrowedFd;
 
 use libc::c_long;
-use slipway_sys::bpf::{FreeOption, FreeOptions, GuardedOptions, LoadError, SocketGuard, SocketStorage};
+use slipway_sys::bpf::{
+    FreeOption, FreeOptions, GuardedOptions, Interruptions, LoadError, SocketGuard, SocketStorage, ThreadCounts,
+};
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use crate::note::OPTIONS;
@@ -29,6 +31,20 @@ const ALWAYS: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_create,
     libc::SYS_epoll_create1,
+];
+
+/// Those of them, and of those that are heard of now and then, whose interruptions are counted: none that the kernel interrupts by
+/// itself where it is not heard of.
+const COUNTED: [c_long; 9] = [
+    libc::SYS_connect,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
 ];
 
 /// Levels of socket options that a pair of Unix sockets, or a connection of the host's own network, would answer in another way.
@@ -125,6 +141,20 @@ pub fn guard(group: BorrowedFd<'_>, notes: Option<&SocketStorage>) -> Result<Soc
     let free = notes.map(|storage| FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage });
     let names: &[&[i32]] = &[ASKED, SET, &FILTERS, &timestamps::NAMES];
     SocketGuard::attach(group, GuardedOptions { levels: LEVELS, names, free })
+}
+
+/// Counts how often threads are interrupted while they wait for answers about sockets, so that what they did not hear can be told
+/// again: for all routers of a lab.
+///
+/// # Errors
+/// Why they cannot be counted, on one line; as [`Interruptions::count`].
+pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
+    let counts = ThreadCounts::create("slipway_signals").map_err(|error| error.to_string())?;
+    let counting = Interruptions::count(&COUNTED, &counts).map_err(|error| {
+        // What the verifier says follows.
+        error.to_string().lines().next().unwrap_or_default().to_owned()
+    })?;
+    Ok((counts, counting))
 }
 
 fn notified(call: c_long, when: When) -> Trap {

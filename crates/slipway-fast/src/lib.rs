@@ -48,6 +48,7 @@ pub mod setup;
 pub mod status;
 mod sync;
 mod timestamps;
+mod told;
 mod tree;
 pub mod unix;
 pub mod walk;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use rustix::process::{Resource, getrlimit};
+use slipway_sys::bpf::ThreadCounts;
 use slipway_sys::notify::Listener;
 
 pub(crate) use self::admit::Admission;
@@ -47,6 +48,17 @@ const PORTS: std::ops::Range<u16> = 32768..61000;
 /// A thread that serves a tree of programs needs little.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
 
+/// What outlives a router.
+#[derive(Debug)]
+pub struct Lasting {
+    /// What is written on sockets that were handed out.
+    pub notes: Notes,
+    /// Where it writes what it has in hand ([`crate::ledger`]).
+    pub ledger: OwnedFd,
+    /// How often the programs' threads were interrupted; `None` where nobody counts.
+    pub interruptions: Option<ThreadCounts>,
+}
+
 /// What the threads of a router share.
 #[derive(Debug)]
 pub struct Router {
@@ -56,6 +68,8 @@ pub struct Router {
     pub(crate) places: Places,
     /// What is written on sockets that were handed out.
     pub(crate) notes: Notes,
+    /// As [`Lasting::interruptions`].
+    pub(crate) interruptions: Option<ThreadCounts>,
     /// What happened so far.
     pub counts: Counts,
     /// Calls that wait, by node.
@@ -96,28 +110,28 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router with no programs, whose helper threads run. `ledger` is the file of one ([`crate::ledger`]); `more` is called with a
-    /// node whose knockers are all out.
+    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out.
     ///
     /// # Errors
-    /// When the kernel has no threads or epoll instances left, or the file is another.
+    /// When the kernel has no threads or epoll instances left, or the ledger is another file.
     pub fn start(
         host: usize,
         places: Places,
         policy: Policy,
-        notes: Notes,
+        lasting: Lasting,
         peers: Peers,
-        ledger: &OwnedFd,
         more: impl Fn(usize) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
         let first_flow = first_number(u64::from_ne_bytes(begin));
-        let ledger = Ledger::open(ledger)?;
+        let Lasting { notes, ledger, interruptions } = lasting;
+        let ledger = Ledger::open(&ledger)?;
         let router = Arc::new(Self {
             host,
             places,
             notes,
+            interruptions,
             peers,
             ledger,
             left: Mutex::default(),

@@ -14,7 +14,6 @@ use slipway_sys::notify::Listener;
 use crate::channel::{Acceptor, Limits, Pool};
 use crate::control::{Order, Report, RouterEnd};
 use crate::knock::Knocker;
-use crate::note::Notes;
 use crate::peers::{Peers, WARM};
 use crate::policy::Policy;
 use crate::router::Router;
@@ -32,7 +31,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, places, notes, key, hello, accepts_at, peers, ledger, policy, control } = setup;
+    let RouterSetup { host, places, lasting, key, hello, accepts_at, peers, policy, control } = setup;
     let control = Arc::new(control);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
     let asking = Arc::clone(&control);
@@ -40,7 +39,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         // An anchor that is gone ends the router soon.
         let _ = asking.report(&Report::MoreKnockers { node });
     };
-    let router = Router::start(host, places, policy, Notes::new(notes), Peers::new(pool), &ledger, more)?;
+    let router = Router::start(host, places, policy, lasting, Peers::new(pool), more)?;
     let _acceptor = match accepts_at {
         None => None,
         Some(at) => {

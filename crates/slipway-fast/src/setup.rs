@@ -1,14 +1,12 @@
 //! What a router is begun with. Everything else comes over its [control](crate::control) connection.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-
-use slipway_sys::bpf::SocketStorage;
 
 use crate::channel::{Hello, Key};
 use crate::control::RouterEnd;
 use crate::places::Places;
 use crate::policy::Policy;
+use crate::router::Lasting;
 
 /// Where routers accept each other, on their hosts' addresses of the underlay: one port, for each has a network namespace of
 /// its host's own. Not registered with IANA for anything.
@@ -22,8 +20,8 @@ pub struct RouterSetup {
     pub host: usize,
     /// Where every virtual address of the lab's fast networks lives.
     pub places: Places,
-    /// What routers wrote on sockets that they handed out. It outlives them.
-    pub notes: SocketStorage,
+    /// What outlives it.
+    pub lasting: Lasting,
     /// The lab's own key.
     pub key: Key,
     /// Who this router is to the others.
@@ -32,8 +30,6 @@ pub struct RouterSetup {
     pub accepts_at: Option<SocketAddr>,
     /// The other hosts of the lab, and where their routers accept.
     pub peers: Vec<(u32, SocketAddr)>,
-    /// Where it writes what it has in hand ([`crate::ledger`]). It outlives it.
-    pub ledger: OwnedFd,
     /// Who may talk to whom.
     pub policy: Policy,
     /// Its connection to the anchor.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::io::Errno;
@@ -14,6 +14,7 @@ use crate::interrupted::Interrupted;
 use crate::originals::Originals;
 use crate::park::Parker;
 use crate::sync::{lock, whole};
+use crate::told::Told;
 
 /// So many threads are remembered, with a descriptor for each; then those that have ended are forgotten, or all.
 const REMEMBERED: usize = 64;
@@ -38,8 +39,12 @@ pub(crate) struct Tree {
     /// Held while what is written on a socket of theirs is read and then written anew.
     pub(crate) writing: Mutex<()>,
     callers: Mutex<HashMap<i32, Arc<Caller>>>,
-    /// Of waiting for a call, and of taking one.
-    turn: Mutex<()>,
+    /// What their threads were told.
+    pub(crate) told: Mutex<Told>,
+    /// Of waiting for a call, and of taking one: the number of the one that was taken last.
+    turn: Mutex<Option<u64>>,
+    /// How many were gone before they were taken.
+    missed: AtomicU64,
     /// Whether somebody helps, or is to.
     is_helped: AtomicBool,
     /// Threads whose calls are being served.
@@ -55,7 +60,8 @@ impl Tree {
     /// As `epoll_create1(2)`.
     pub(crate) fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
-        let (epolls, interrupted, writing, callers, turn, is_helped, served, done) = Default::default();
+        let (epolls, interrupted, writing, callers, told, turn) = Default::default();
+        let (missed, is_helped, served, done) = Default::default();
         Ok(Self {
             node,
             number,
@@ -66,7 +72,9 @@ impl Tree {
             originals,
             writing,
             callers,
+            told,
             turn,
+            missed,
             is_helped,
             served,
             done,
@@ -78,14 +86,29 @@ impl Tree {
     /// # Errors
     /// As [`Listener::receive`].
     pub(crate) fn next(&self) -> io::Result<Option<(Call, bool)>> {
-        let _turn = lock(&self.turn);
-        Ok(self.listener.receive()?.map(|call| (call, self.listener.is_called())))
+        let mut last = lock(&self.turn);
+        let call = self.listener.receive()?;
+        Ok(call.map(|call| (self.taken(&mut last, call), self.listener.is_called())))
     }
 
     /// A call that waits, where nobody else is to take it.
     pub(crate) fn another(&self) -> Option<Call> {
-        let _turn = self.turn.try_lock().ok()?;
-        if self.listener.is_called() { self.listener.receive().ok()? } else { None }
+        let mut last = self.turn.try_lock().ok()?;
+        let call = if self.listener.is_called() { self.listener.receive().ok()? } else { None };
+        call.map(|call| self.taken(&mut last, call))
+    }
+
+    /// Calls are numbered as they are made, and taken in that order (`seccomp_next_notify_id`, `kernel/seccomp.c`).
+    fn taken(&self, last: &mut Option<u64>, call: Call) -> Call {
+        let between = last.map_or(0, |last| call.id.wrapping_sub(last).wrapping_sub(1));
+        self.missed.fetch_add(between, Ordering::Relaxed);
+        *last = Some(call.id);
+        call
+    }
+
+    /// How many calls so far were interrupted before somebody took them.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
     }
 
     /// Does what is to be done for a call of this thread, when what was begun for an earlier one has been done: a call that a signal
@@ -126,6 +149,15 @@ impl Tree {
         let caller = self.remember(tid)?;
         let socket = caller.descriptor(number)?;
         Ok((caller, socket))
+    }
+
+    /// The thread of this number, that makes a call.
+    ///
+    /// # Errors
+    /// As [`Caller::open`].
+    pub(crate) fn caller(&self, tid: i32) -> io::Result<Arc<Caller>> {
+        let remembered = lock(&self.callers).get(&tid).cloned();
+        remembered.map_or_else(|| self.remember(tid), Ok)
     }
 
     fn remember(&self, tid: i32) -> io::Result<Arc<Caller>> {

@@ -9,12 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
+pub use interruptions::{Interruptions, ThreadCounts};
 pub use storage::SocketStorage;
 
 pub mod asm;
 #[allow(unsafe_code)]
 mod call;
 mod guard;
+mod interruptions;
 mod storage;
 
 /// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
@@ -33,6 +35,8 @@ pub const TC_ACT_OK: i32 = 0;
 pub const TC_ACT_SHOT: i32 = 2;
 /// What [`asm::Helper::Redirect`] gives.
 pub const TC_ACT_REDIRECT: i32 = 7;
+/// For [`asm::Helper::TaskStorageGet`]: who has no value gets one, zero (`BPF_LOCAL_STORAGE_GET_F_CREATE`).
+pub const CREATE: i32 = 1;
 /// For [`asm::Helper::Redirect`]: the device receives the packet instead of sending it.
 pub const BPF_F_INGRESS: i32 = 1;
 
@@ -111,6 +115,8 @@ pub enum Kind {
     SetOption,
     /// To a control group, where a TCP socket of its gets another state.
     TcpState,
+    /// To a tracepoint of the kernel's.
+    Tracepoint,
 }
 
 impl Kind {
@@ -128,13 +134,14 @@ impl Kind {
             | Self::PeerName6 => 18,
             Self::TcpState => 13,
             Self::SetOption => 25,
+            Self::Tracepoint => 17,
         }
     }
 
     /// `enum bpf_attach_type`; 0 for programs that are not told apart by it.
     fn attach_type(self) -> u32 {
         match self {
-            Self::SchedCls => 0,
+            Self::SchedCls | Self::Tracepoint => 0,
             Self::TcpState => 3,
             Self::Bind4 => 8,
             Self::Bind6 => 9,

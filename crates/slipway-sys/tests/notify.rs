@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use rustix::io::Errno;
+use slipway_sys::bpf::{Interruptions, ThreadCounts};
 use slipway_sys::notify::{Call, Caller, Listener, Memory};
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
@@ -372,18 +373,23 @@ fn without_a_listener_calls_fail() {
     assert_eq!(thread.join().expect("ends"), Err(Some(libc::ENOSYS)));
 }
 
-/// Signals at any moment: whoever gives knows which descriptors callers have and were not told of.
+/// Signals at any moment: whoever gives knows which descriptors callers have and were not told of, or were told of and did not
+/// hear.
 #[test]
 fn an_interrupted_caller_has_what_it_was_given_and_is_known_not_to_know() {
     const CALLS: usize = 2_000;
-    let (listener, thread) = trapped(&[Trap::every(libc::SYS_accept4)], || {
+    let counts = ThreadCounts::create("test").expect("these tests need root, to make a BPF map");
+    let counting = Interruptions::count(&[libc::SYS_accept4], &counts).expect("the kernel counts");
+    let (listener, thread) = trapped(&[Trap::every(libc::SYS_accept4)], move || {
         // With descriptors of its own, so that they can be counted.
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).expect("copies the table");
         on_signal(libc::SIGUSR2, false);
         let count = || std::fs::read_dir("/proc/thread-self/fd").expect("reads").count();
         let before = count();
         let results: Vec<_> = (0..CALLS).map(|_| raw(libc::SYS_accept4, [0; 4]).map(owned).map(drop)).collect();
-        (results, count() - before)
+        let left = count() - before;
+        let this = Caller::open(rustix::thread::gettid().as_raw_nonzero().get()).expect("it is this thread");
+        (results, left, counts.of(this.as_fd()).expect("it lives"))
     });
     let (_ours, end) = UnixStream::pair().expect("a pair");
     let (signals, signalled) = mpsc::channel::<i32>();
@@ -398,7 +404,8 @@ fn an_interrupted_caller_has_what_it_was_given_and_is_known_not_to_know() {
         }
     }
     drop(signals);
-    let (results, left) = thread.join().expect("ends");
+    let (results, left, interrupted) = thread.join().expect("ends");
+    drop(counting);
     disturber.join().expect("ends");
     // A caller that a signal has woken goes on without an answer that comes before it has the filter's lock
     // (`seccomp_do_user_notification`, `kernel/seccomp.c`), and nobody is told.
@@ -406,6 +413,8 @@ fn an_interrupted_caller_has_what_it_was_given_and_is_known_not_to_know() {
     assert!(heard <= told, "nobody hears what was not said");
     assert_eq!(left, untold + (told - heard));
     assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(Some(libc::EINTR)))));
+    // But it is counted.
+    assert_eq!(interrupted, (results.len() - heard) as u64);
 }
 
 /// While a process's first thread waits, another one execs a program and takes over its number: that program, which may be a

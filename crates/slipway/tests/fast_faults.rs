@@ -231,6 +231,25 @@ fn what_is_set_on_every_connection_is_no_call_of_the_routers() {
     assert_eq!(lab.connections(), 3);
 }
 
+/// A program can hear of a connection, be interrupted before it does, or be interrupted before it is asked whether it did.
+#[test]
+fn signals_lose_no_connection_and_leave_no_descriptor() {
+    let place = Place::new();
+    let lab = lab(&place, "signalled", "fast");
+    assert!(lab.routers().iter().all(|router| router["told_again"] == true), "{:?}", lab.routers());
+    let _server = Talker::start(&lab, "srv", "exec python3 /opt/test/signalled.py", "it listens");
+    for client in ["a", "b"] {
+        let said = lab.exec(client, ["python3", "/opt/test/signalled.py", "srv", "100"]);
+        assert_eq!(said, "4 of four were served\n");
+    }
+    assert!(lab.connections() >= 800, "they are on the fast path");
+    // What a program does not know of it does not close.
+    await_that("all are closed", || {
+        let answer = place.json(["fast", "status", "--flows", &lab.name]);
+        answer["flows"].as_array().is_some_and(Vec::is_empty)
+    });
+}
+
 #[test]
 fn peers_of_a_killed_node_see_the_end() {
     for (network, client) in [("bridge", "a"), ("fast", "a"), ("fast", "b")] {

@@ -183,7 +183,7 @@ mod tests {
         let text = "hosts: 2\nnetworks: {net: fast}\nnodes: {n: {count: 2}}\n";
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
         let routers = (0..2).map(|host| RouterReport {
-            router: RouterState { host, pid: None, restarts: 0, trouble: None, free_options: true },
+            router: RouterState { host, pid: None, restarts: 0, trouble: None, free_options: true, told_again: true },
             listeners: 0,
             status: Some(Status {
                 connections: Tally { between: vec![Between { pair: 7, ..Between::default() }], ..Tally::default() },

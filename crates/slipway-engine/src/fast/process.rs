@@ -176,8 +176,10 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedF
         .try_clone_to_owned()
         .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
     let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
-    let needed = [setup.control.as_fd(), setup.notes.as_fd(), setup.ledger.as_fd()];
-    let keep = [&needed[..], &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
+    let lasting = &setup.lasting;
+    let needed = [setup.control.as_fd(), lasting.notes.storage().as_fd(), lasting.ledger.as_fd()];
+    let counts: Vec<BorrowedFd<'_>> = lasting.interruptions.iter().map(AsFd::as_fd).collect();
+    let keep = [&needed[..], &counts, &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
     let confined = limit(ground, &keep, anchor).and_then(|()| {
         let by = keeper(ground.alone, anchor)?;
         control.report(&Report::Kept { by })?;

@@ -136,7 +136,12 @@ impl Routers {
                 );
             }
             let free_options = guard.is_some() && is_paired;
-            fast.seats.insert(host, Seat { group, _guard: guard, free_options, ..Seat::default() });
+            let told_again = fast.shared.interruptions.is_ok();
+            if let Err(why) = &fast.shared.interruptions {
+                let lost = "a connection is lost where a signal keeps a program from hearing of it";
+                fast.note(lab, host, &format!("{lost}: {why}"));
+            }
+            fast.seats.insert(host, Seat { group, _guard: guard, free_options, told_again, ..Seat::default() });
             fast.fill(near, host).map_err(says(&format!("start the router of {}", lab.hosts[host].name)))?;
         }
         Ok(Self { fast: Some(fast) })

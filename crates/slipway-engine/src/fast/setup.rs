@@ -7,20 +7,24 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use slipway_fast::channel::{Hello, Key, VERSION};
 use slipway_fast::control::RouterEnd;
+use slipway_fast::filter;
 use slipway_fast::ledger;
 use slipway_fast::note::{self, Notes};
 use slipway_fast::places::{Place, Places};
 use slipway_fast::policy::Policy;
+use slipway_fast::router::Lasting;
 use slipway_fast::setup::{PORT, RouterSetup};
 use slipway_fast::unix;
 use slipway_lab::model::Lab;
-use slipway_sys::bpf::SocketStorage;
+use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
 /// What all routers of a lab have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Held by the anchor, so that what is written on sockets outlives whoever wrote it.
     pub(super) notes: Notes,
+    /// Of all threads, and what counts them; or why nothing does.
+    pub(super) interruptions: Result<(ThreadCounts, Interruptions), String>,
     /// By host, what its router has in hand, for the next one.
     pub(super) ledgers: BTreeMap<usize, OwnedFd>,
     key: Key,
@@ -47,11 +51,17 @@ impl Shared {
         let places = places(lab);
         let places = if unix::is_there() { places } else { places.with_exact(0..lab.networks.len()) };
         let ledgers = hosts(lab).into_iter().map(|host| Ok((host, ledger::file()?))).collect::<io::Result<_>>()?;
-        Ok(Self { notes, ledgers, key: Key::draw()?, number, places, policy })
+        let interruptions = filter::count_interruptions();
+        Ok(Self { notes, interruptions, ledgers, key: Key::draw()?, number, places, policy })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {
         self.notes.storage().as_fd().try_clone_to_owned()
+    }
+
+    fn counts(&self) -> io::Result<Option<ThreadCounts>> {
+        let counts = self.interruptions.as_ref().ok();
+        counts.map(|(counts, _)| counts.as_fd().try_clone_to_owned()?.try_into()).transpose()
     }
 
     /// What the router of a host begins with.
@@ -64,12 +74,15 @@ impl Shared {
         Ok(RouterSetup {
             host,
             places: self.places.clone(),
-            notes: self.notes()?.try_into()?,
+            lasting: Lasting {
+                notes: Notes::new(self.notes()?.try_into()?),
+                ledger: ledger.try_clone()?,
+                interruptions: self.counts()?,
+            },
             key: self.key.clone(),
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
             accepts_at: at(host),
             peers: peers.collect::<io::Result<_>>()?,
-            ledger: ledger.try_clone()?,
             policy: self.policy.clone(),
             control,
         })

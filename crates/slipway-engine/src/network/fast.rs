@@ -1,7 +1,7 @@
 //! Networks of driver `fast`: what they need of this machine beside the container network beneath them, which another
 //! driver makes. The rest of them is in [`crate::fast`].
 
-use slipway_fast::unix;
+use slipway_fast::{filter, unix};
 use slipway_lab::model::DriverKind;
 use slipway_sys::ns::in_first_user_namespace;
 
@@ -36,6 +36,9 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
             "its kernel is older than 6.16, so that connections within a host are ones of TCP over its loopback"
                 .to_owned(),
         );
+    }
+    if let Err(why) = filter::count_interruptions() {
+        notes.push(format!("a connection can be lost where a signal keeps a program from hearing of it: {why}"));
     }
     Ok(Probed { driver: DriverKind::Fast, mechanism: format!("a fast path for TCP over {mechanism}"), notes })
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_acceptconn, socket_cookie, socket_reuseport, socket_timeout};
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
@@ -25,6 +25,7 @@ use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::{Announced, Router};
 use crate::sync::lock;
+use crate::told::{Given, Said};
 use crate::tree::Tree;
 
 const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
@@ -38,7 +39,11 @@ struct Listening {
     cookie: Option<u64>,
 }
 
-pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
+pub(super) fn accept(call: &Trapped<'_>, unheard: Option<Said>) -> Result<Answer, Answer> {
+    if let Some(accepted) = unheard.and_then(|said| given_before(call, said)) {
+        // That the same number is another listener now takes a program that knows what it does.
+        return give_or_put_back(call, accepted);
+    }
     let socket = call.socket()?;
     wishes(call)?;
     let protocol = sockopt::int(&socket, PROTOCOL)?;
@@ -58,11 +63,35 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     // Before the program goes on: a listener that it closes next must be closed then.
     drop(listening);
     let Some(accepted) = accepted else { return Ok(Answer::Parked) };
-    let Accepted { entry, end, client, number, .. } = &accepted;
-    give(call, entry.as_ref(), end, *client, *number).or_else(|NotGiven { answer, number }| {
-        call.router.put_back(call.node(), Accepted { number, ..accepted });
+    give_or_put_back(call, accepted)
+}
+
+fn give_or_put_back(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer, Answer> {
+    give(call, &accepted).or_else(|NotGiven { answer, number }| {
+        call.router.bring(call.node(), accepted.anew(number));
         Ok(answer)
     })
+}
+
+/// A connection that the thread was given by its call before this one, and does not know of. One that it accepted elsewhere goes
+/// back there.
+fn given_before(call: &Trapped<'_>, said: Said) -> Option<Accepted> {
+    let Said::Accepted(Given { number, inode, listener, path, flow, client, server }) = said else { return None };
+    let (_, end) = call.tree.found(call.call.tid, number).ok()?;
+    if fstat(&end).ok()?.st_ino != inode {
+        return None;
+    }
+    let number = Some(number);
+    let accepted = Accepted { entry: None, end, path, flow, client, server, number };
+    if listener == call.int(0) {
+        let Accepted { end, path, flow, client, server, .. } = &accepted;
+        let [client, server] = [*client, *server].map(canonical);
+        let left = Left { node: call.node(), path: *path, flow: *flow, client, server, given: None };
+        let entry = call.router.ledger.enter(&left, end.as_fd());
+        return Some(Accepted { entry, ..accepted });
+    }
+    call.router.bring(call.node(), accepted.anew(number));
+    None
 }
 
 /// Parks the call, unless there is a connection by now.
@@ -108,6 +137,14 @@ impl Accepted {
         };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
         Some(Self { entry, end, path, flow, client, server, number })
+    }
+
+    /// To be accepted anew, and written down anew as one that waits: its program had no descriptor for it, or has not been told of the
+    /// one that it has, this `number`.
+    fn anew(self, number: Option<i32>) -> Connection {
+        let Self { entry: _, end, path, flow, client, server, number: _ } = self;
+        let [client, server] = [client, server].map(canonical);
+        Connection { entry: None, end: End::There(end), path, flow, client, server, number }
     }
 }
 
@@ -216,18 +253,17 @@ impl Gift {
     pub(crate) fn give(self, router: &Arc<Router>) {
         let mut gift = self;
         loop {
-            let Self { tree, call, kept: Kept { node, ipv6, mut connection, .. } } = gift;
+            let Self { tree, call, kept: Kept { node, ipv6, connection, .. } } = gift;
             let call = Trapped { router, tree: &tree, call };
-            let Connection { entry, end: End::There(end), client, number, .. } = &connection else { return };
-            match give(&call, entry.as_ref(), end, shown(*client, ipv6), *number) {
+            let Some(accepted) = Accepted::of(connection, ipv6) else { return };
+            let number = match give(&call, &accepted) {
                 Ok(answer) => return call.answer(&answer),
                 Err(NotGiven { answer, number }) => {
                     call.answer(&answer);
-                    // Written anew, as one that waits.
-                    (connection.entry, connection.number) = (None, number);
+                    number
                 }
-            }
-            match router.announce(node, connection) {
+            };
+            match router.announce(node, accepted.anew(number)) {
                 Ok(Announced::For(again)) => gift = again,
                 _ => return,
             }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use slipway_sys::notify::{Caller, Descriptor};
 use slipway_sys::sockopt::{self, Name};
@@ -24,6 +24,7 @@ use crate::places::Place;
 use crate::reason::Reason;
 use crate::router::{Admission, Announced, Unheard};
 use crate::sync::lock;
+use crate::told::Said;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -42,12 +43,12 @@ struct Wanted {
     admission: Admission,
 }
 
-pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
+pub(super) fn connect(call: &Trapped<'_>, unheard: Option<Said>) -> Result<Answer, Answer> {
     let (caller, socket, address) = call.socket_and_address(1)?;
     let written = call.router.notes.on(&socket)?;
     let address = Address::read(&address);
     if let Written::Note(note) = written {
-        return again(call, &socket, &note, address);
+        return again(call, &socket, &note, address, unheard);
     }
     let server = match address {
         Address::Ip(server) => server,
@@ -72,16 +73,33 @@ fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
 }
 
 /// A socket that is connected already.
-fn again(call: &Trapped<'_>, socket: &OwnedFd, note: &Note, address: Address) -> Result<Answer, Answer> {
+fn again(
+    call: &Trapped<'_>,
+    socket: &OwnedFd,
+    note: &Note,
+    address: Address,
+    unheard: Option<Said>,
+) -> Result<Answer, Answer> {
     if address == Address::Unspecified {
         return Err(Errno::OPNOTSUPP.into());
     }
+    let is_unheard = unheard.is_some() && unheard == Some(Said::Connected(fstat(socket)?.st_ino));
     // What a router before this one was about to say may never have been heard: its program calls again.
-    if note.told && (note.role == Role::Server || call.router.made(note.flow)) {
+    if note.told && !is_unheard && (note.role == Role::Server || call.router.made(note.flow)) {
         return Err(Errno::ISCONN.into());
     }
     tell(call, socket, true)?;
-    Ok(Answer::Result(Ok(0)))
+    connected(call, socket)
+}
+
+/// Tells the program that it is connected, and remembers that it may not have heard it.
+fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
+    call.about_to_tell(Said::Connected(fstat(end)?.st_ino));
+    // One that a signal interrupts now calls again, and has not been told.
+    if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
+        tell(call, end, false)?;
+    }
+    Ok(Answer::Done)
 }
 
 /// Writes on a client's end whether its program has been told of it.
@@ -189,11 +207,7 @@ fn hand_out(
     if wanted.nonblocking {
         return Ok(Answer::Result(Err(Errno::INPROGRESS)));
     }
-    // One that a signal interrupts now calls again, and has not been told.
-    if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
-        tell(call, &ours, false)?;
-    }
-    Ok(Answer::Done)
+    connected(call, &ours)
 }
 
 /// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.

@@ -2,19 +2,19 @@
 //! the router's end, leaves it with a descriptor that it does not know of; it is told when it calls again, or by the next router.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
-use super::{Answer, Trapped};
+use super::{Accepted, Answer, Trapped};
 use crate::address::write;
-use crate::ledger::{Entry, Given};
+use crate::ledger::Given;
 use crate::originals;
 use crate::pending::{Connection, End};
 use crate::router::Router;
+use crate::told::{self, Said};
 use crate::tree::Tree;
 
 /// What the program asked of the new descriptor.
@@ -40,20 +40,11 @@ pub(super) struct NotGiven {
     pub(super) number: Option<i32>,
 }
 
-impl NotGiven {
-    fn without(answer: Answer) -> Self {
-        Self { answer, number: None }
-    }
-}
-
 /// Puts a connection into the program, unless it has it already, by this `number`, and tells it.
-pub(super) fn give(
-    call: &Trapped<'_>,
-    entry: Option<&Entry>,
-    end: &OwnedFd,
-    client: SocketAddr,
-    number: Option<i32>,
-) -> Result<Answer, NotGiven> {
+pub(super) fn give(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, NotGiven> {
+    let Accepted { entry, end, client, number, .. } = accepted;
+    // Where it has it, it keeps it.
+    let not_given = |answer| NotGiven { answer, number: *number };
     let wishes = match wishes(call) {
         Ok(wishes) => wishes,
         Err(answer) => return Ok(answer),
@@ -62,24 +53,24 @@ pub(super) fn give(
         return Ok(error.into());
     }
     if call.call.args[1] != 0
-        && let Err(answer) = call.write(1, &write(client), false)
+        && let Err(answer) = call.write(1, &write(*client), false)
     {
-        return if matches!(answer, Answer::Done) { Err(NotGiven::without(answer)) } else { Ok(answer) };
+        return if matches!(answer, Answer::Done) { Err(not_given(answer)) } else { Ok(answer) };
     }
     if let Some(entry) = entry {
         entry.give(call.tree.number, call.call.id, call.call.tid);
     }
     let listener = &call.tree.listener;
-    let has = |number: &i32| has(call, *number, end).unwrap_or(false);
-    let number = match number.filter(has) {
+    let known = number.filter(|number| has(call, *number, end).unwrap_or(false));
+    let number = match known {
         Some(number) => number,
         None => match listener.install(call.call.id, end.as_fd(), None, wishes.close_on_exec) {
             Ok(number) => number,
             Err(error) => {
                 return match Errno::from_io_error(&error) {
                     // Interrupted, it asks again; killed, its listener may be another's too.
-                    Some(Errno::NOENT) => Err(NotGiven::without(Answer::Done)),
-                    Some(Errno::MFILE) => Err(NotGiven::without(Errno::MFILE.into())),
+                    Some(Errno::NOENT) => Err(not_given(Answer::Done)),
+                    Some(Errno::MFILE) => Err(not_given(Errno::MFILE.into())),
                     _ => Ok(error.into()),
                 };
             }
@@ -88,10 +79,20 @@ pub(super) fn give(
     if let Some(entry) = entry {
         entry.tell();
     }
+    let claim = said(call, accepted, number).and_then(|said| call.about_to_tell(said));
     match listener.answer(call.call.id, Ok(number.into())) {
-        Ok(()) => Ok(Answer::Done),
-        Err(_) => Err(NotGiven { answer: Answer::Done, number: Some(number) }),
+        // It is told by a later call.
+        Err(_) if claim.is_none_or(|claim| claim.take()) => {
+            Err(NotGiven { answer: Answer::Done, number: Some(number) })
+        }
+        _ => Ok(Answer::Done),
     }
+}
+
+fn said(call: &Trapped<'_>, accepted: &Accepted, number: i32) -> Option<Said> {
+    let &Accepted { ref end, path, flow, client, server, .. } = accepted;
+    let inode = fstat(end).ok()?.st_ino;
+    Some(Said::Accepted(told::Given { number, inode, listener: call.int(0), path, flow, client, server }))
 }
 
 /// Whether the caller has this socket by this number.

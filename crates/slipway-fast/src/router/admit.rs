@@ -97,6 +97,7 @@ mod tests {
     use super::*;
     use crate::note::{BYTES, Notes};
     use crate::peers::Peers;
+    use crate::router::Lasting;
 
     /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
     #[test]
@@ -105,8 +106,8 @@ mod tests {
         let places = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let ledger = crate::ledger::file().expect("a file");
-        let router =
-            Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), &ledger, |_| {});
+        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
+        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_| {});
         let router = router.expect("it starts");
         let admission = router.admits(0, place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

@@ -9,8 +9,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use super::Router;
-use crate::address::canonical;
-use crate::call::{Accepted, Expected, Gift, expected};
+use crate::call::{Expected, Gift, expected};
 use crate::knock::Knocker;
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
@@ -235,21 +234,12 @@ impl Router {
         lock(&self.left).extract_if(.., |(given, _)| given.tree == tree).collect()
     }
 
-    /// Tells a server of a connection whose client has it already. Where nobody listens, or the queue is full, it sees it end.
+    /// Tells a server of a connection whose client has it already, the first time or again. Where nobody listens, or the queue is full,
+    /// it sees it end.
     pub(crate) fn bring(self: &Arc<Self>, node: usize, connection: Connection) {
         if let Ok(Announced::For(gift)) = self.announce(node, connection) {
             gift.give(self);
         }
-    }
-
-    /// Puts a connection back into the queue that it was accepted from: its program had no descriptor for it, or has not been told
-    /// of the one that it has.
-    pub(crate) fn put_back(self: &Arc<Self>, node: usize, accepted: Accepted) {
-        // Written anew, as one that waits.
-        let Accepted { entry: _, end, path, flow, client, server, number } = accepted;
-        let [client, server] = [client, server].map(canonical);
-        let connection = Connection { entry: None, end: End::There(end), path, flow, client, server, number };
-        self.bring(node, connection);
     }
 
     /// Takes a connection back; `None` where it has been accepted.

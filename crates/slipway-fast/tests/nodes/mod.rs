@@ -15,7 +15,7 @@ use slipway_fast::note::{self, Notes};
 use slipway_fast::peers::Peers;
 use slipway_fast::places::Place;
 use slipway_fast::policy::Policy;
-use slipway_fast::router::Router;
+use slipway_fast::router::{Lasting, Router};
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
@@ -53,9 +53,9 @@ impl Lab {
         let places = places.map(|(node, ip)| (IpAddr::V4(ip), Place { node, host: 0, network: 0 })).collect();
         let storage = SocketStorage::create("notes", note::BYTES).expect("root may make a map");
         let ledger = ledger::file().expect("a file");
-        let router =
-            Router::start(0, places, Policy::default(), Notes::new(storage), Peers::new(None), &ledger, |_| {})
-                .expect("it starts");
+        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
+        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_| {});
+        let router = router.expect("it starts");
         for (node, (net, ip)) in nets.iter().zip([CLIENT, SERVER]).enumerate() {
             for _ in 0..KNOCKERS {
                 let flags = SocketFlags::CLOEXEC;

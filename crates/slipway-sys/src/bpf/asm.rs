@@ -155,6 +155,14 @@ pub enum Helper {
     GetCurrentCgroupId = 80,
     /// (storage, socket, 0, flags: 0) → address of the socket's value, or 0 where it has none.
     SkStorageGet = 107,
+    /// (address to copy to, bytes, address of the kernel's) → 0, or negative.
+    ProbeReadKernel = 113,
+    /// (storage, thread, 0, flags: [`super::CREATE`] or 0) → address of the thread's value, or 0 where it has none.
+    TaskStorageGet = 156,
+    /// () → the current thread, its `struct task_struct`.
+    GetCurrentTaskBtf = 158,
+    /// (thread) → its registers as they were in user space, its `struct pt_regs`. Linux 5.15.
+    TaskPtRegs = 175,
     /// (error number, negative) → 0. What a call that the program refuses fails with, other than `EPERM`. Linux 5.18.
     SetRetval = 187,
 }

@@ -1,5 +1,6 @@
 //! `bpf(2)` itself: the one place where addresses are handed to the kernel.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -15,6 +16,7 @@ const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const PROG_TEST_RUN: libc::c_int = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
 const LINK_CREATE: libc::c_int = 28;
 
@@ -99,6 +101,13 @@ struct LinkCreate {
     target_fd: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[repr(C)]
+struct RawTracepoint {
+    name: u64,
+    prog_fd: u32,
+    padding: u32,
 }
 
 #[repr(C)]
@@ -197,6 +206,14 @@ pub(super) fn link(program: BorrowedFd<'_>, target: BorrowedFd<'_>, attach_type:
     let mut attributes = LinkCreate { prog_fd, target_fd, attach_type, flags: 0 };
     // SAFETY: the attributes hold no addresses.
     unsafe { descriptor(LINK_CREATE, &mut attributes) }
+}
+
+/// Attaches a program to the tracepoint of this name as long as the descriptor that this gives is open.
+pub(super) fn trace(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<OwnedFd> {
+    let name = tracepoint.as_ptr().addr() as u64;
+    let mut attributes = RawTracepoint { name, prog_fd: program.as_raw_fd().cast_unsigned(), padding: 0 };
+    // SAFETY: the address is that of a text with its zero, which outlives the call.
+    unsafe { descriptor(RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 
 /// Runs a program once on `packet`; `context` is the start of its context, before and after. Gives what the program returned.

@@ -1,35 +1,35 @@
-//! Values that are kept on sockets.
+//! Values that are kept on the kernel's objects.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{call, found, object_name};
 
-/// `BPF_MAP_TYPE_SK_STORAGE` (`include/uapi/linux/bpf.h`).
-const SK_STORAGE: u32 = 24;
 /// `BPF_F_NO_PREALLOC`: this kind of map knows no other way.
 const NO_PREALLOC: u32 = 1;
 
-/// A value on each socket that was given one: whatever its family, it lives and is freed with the socket, not with a descriptor
-/// of it or a process (`net/core/bpf_sk_storage.c`). Only who holds the storage's descriptor can read or write it.
-///
-/// When the storage's last descriptor is closed, all its values are gone. Values are not passed on to accepted sockets.
+/// What has values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// `BPF_MAP_TYPE_SK_STORAGE` (`include/uapi/linux/bpf.h`). Named by a descriptor.
+    Sockets = 24,
+    /// `BPF_MAP_TYPE_TASK_STORAGE`. Named by a pidfd.
+    Threads = 29,
+}
+
+/// A value on each of the kernel's objects that was given one.
 #[derive(Debug)]
-pub struct SocketStorage {
+pub(super) struct Storage {
     descriptor: OwnedFd,
     bytes: usize,
 }
 
-impl SocketStorage {
-    /// Makes a storage of values of so many bytes. `name` shows in `bpftool map`: at most 15 letters, digits, `_` or `.`.
-    ///
-    /// # Errors
-    /// `EPERM` without `CAP_BPF`, `EINVAL` or `E2BIG` for a size that the kernel does not take (some 60 KiB is the most).
-    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
+impl Storage {
+    pub(super) fn create(of: Of, name: &str, bytes: usize) -> io::Result<Self> {
         let size = u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         let types = call::load_types(&types(size))?;
         let mut attributes = call::MapCreate {
-            map_type: SK_STORAGE,
+            map_type: of as u32,
             key_size: 4,
             value_size: size,
             map_flags: NO_PREALLOC,
@@ -42,10 +42,47 @@ impl SocketStorage {
         Ok(Self { descriptor: call::create_map(&mut attributes)?, bytes })
     }
 
+    /// `InvalidInput` where the descriptor is another map's.
+    pub(super) fn take_over(of: Of, descriptor: OwnedFd) -> io::Result<Self> {
+        let map = call::map_info(descriptor.as_fd())?;
+        if map.map_type != of as u32 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a BPF map that is no such storage"));
+        }
+        Ok(Self { descriptor, bytes: map.value_size as usize })
+    }
+
+    pub(super) fn get(&self, object: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
+        let mut value = vec![0; self.bytes];
+        Ok(found(call::lookup(self.as_fd(), &key(object), &mut value))?.then_some(value))
+    }
+}
+
+impl AsFd for Storage {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// A value on each socket that was given one: whatever its family, it lives and is freed with the socket, not with a descriptor
+/// of it or a process (`net/core/bpf_sk_storage.c`). Only who holds the storage's descriptor can read or write it.
+///
+/// When the storage's last descriptor is closed, all its values are gone. Values are not passed on to accepted sockets.
+#[derive(Debug)]
+pub struct SocketStorage(Storage);
+
+impl SocketStorage {
+    /// Makes a storage of values of so many bytes. `name` shows in `bpftool map`: at most 15 letters, digits, `_` or `.`.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `EINVAL` or `E2BIG` for a size that the kernel does not take (some 60 KiB is the most).
+    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
+        Storage::create(Of::Sockets, name, bytes).map(Self)
+    }
+
     /// Bytes of each value.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.0.bytes
     }
 
     /// The value on a socket.
@@ -53,8 +90,7 @@ impl SocketStorage {
     /// # Errors
     /// `ENOTSOCK` where it is none; before Linux 5.19 `EPERM` without `CAP_BPF`.
     pub fn get(&self, socket: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
-        let mut value = vec![0; self.bytes];
-        Ok(found(call::lookup(self.as_fd(), &key(socket), &mut value))?.then_some(value))
+        self.0.get(socket)
     }
 
     /// Sets the value on a socket, whatever it was. Who reads meanwhile sees the old value or the new.
@@ -63,7 +99,7 @@ impl SocketStorage {
     /// `InvalidInput` where the value has not the storage's size, `ENOTSOCK` where it is no socket, `ENOMEM` where the socket has
     /// no room left (`net.core.optmem_max`); before Linux 5.19 `EPERM` without `CAP_BPF`.
     pub fn set(&self, socket: BorrowedFd<'_>, value: &[u8]) -> io::Result<()> {
-        if value.len() != self.bytes {
+        if value.len() != self.bytes() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         call::update(self.as_fd(), &key(socket), value)
@@ -80,13 +116,13 @@ impl SocketStorage {
 
 impl AsFd for SocketStorage {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.0.as_fd()
     }
 }
 
 impl From<SocketStorage> for OwnedFd {
     fn from(storage: SocketStorage) -> Self {
-        storage.descriptor
+        storage.0.descriptor
     }
 }
 
@@ -95,17 +131,13 @@ impl TryFrom<OwnedFd> for SocketStorage {
 
     /// Takes over a storage that another process made and passed on; `InvalidInput` where it is none.
     fn try_from(descriptor: OwnedFd) -> io::Result<Self> {
-        let map = call::map_info(descriptor.as_fd())?;
-        if map.map_type != SK_STORAGE {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a BPF map that is no socket storage"));
-        }
-        Ok(Self { descriptor, bytes: map.value_size as usize })
+        Storage::take_over(Of::Sockets, descriptor).map(Self)
     }
 }
 
-/// A socket is named by a descriptor of it, a C `int`.
-fn key(socket: BorrowedFd<'_>) -> [u8; 4] {
-    socket.as_raw_fd().to_ne_bytes()
+/// An object is named by a descriptor of it, a C `int`.
+fn key(object: BorrowedFd<'_>) -> [u8; 4] {
+    object.as_raw_fd().to_ne_bytes()
 }
 
 // The types of [`types`], by where they stand there.
@@ -226,7 +258,7 @@ mod tests {
         let storage = storage();
         let (one, _other) = UnixStream::pair().expect("a pair");
         storage.set(one.as_fd(), &[1; 8]).expect("sets");
-        let copy = SocketStorage::try_from(storage.descriptor.try_clone().expect("copies")).expect("it is one");
+        let copy = SocketStorage::try_from(storage.0.descriptor.try_clone().expect("copies")).expect("it is one");
         drop(storage);
         // Who is given it needs no capability of its own.
         let seen = std::thread::spawn(move || {

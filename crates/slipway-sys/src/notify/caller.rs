@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
@@ -131,6 +131,13 @@ impl Caller {
     #[must_use]
     pub fn identity(&self) -> Option<u64> {
         self.identity
+    }
+}
+
+impl AsFd for Caller {
+    /// A pidfd: of the thread itself where it [keeps its number](Caller::keeps_its_number).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
     }
 }
 

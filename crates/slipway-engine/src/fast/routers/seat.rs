@@ -42,6 +42,8 @@ pub(super) struct Seat {
     pub(super) _guard: Option<SocketGuard>,
     /// As [`RouterState::free_options`].
     pub(super) free_options: bool,
+    /// As [`RouterState::told_again`].
+    pub(super) told_again: bool,
     pub(super) began: Option<Instant>,
     /// When the next is made, where there is none.
     pub(super) due: Option<Instant>,
@@ -60,6 +62,7 @@ impl Seat {
             restarts: self.restarts,
             trouble: self.trouble.clone(),
             free_options: self.free_options,
+            told_again: self.told_again,
         }
     }
 }
