@@ -40,7 +40,9 @@ pub enum Order<F = OwnedFd> {
     Knockers {
         /// Index of the node in the lab.
         node: usize,
-        /// As many of IPv4 as of IPv6, where the node has that.
+        /// Whether they are of IPv6.
+        ipv6: bool,
+        /// All that were asked for.
         sockets: Vec<F>,
     },
     /// The nodes whose links are under conditions from now on, and no others: what they connect stays on the container network.
@@ -91,10 +93,12 @@ pub enum Report {
     /// It is as it was ordered. Where what is admitted has changed, nothing else is handed out any more, but for what is ended at
     /// once.
     Heeded,
-    /// A node has had all its knockers out at once.
+    /// A node has had all its knockers of a family out at once.
     MoreKnockers {
         /// Index of the node in the lab.
         node: usize,
+        /// Whether they are of IPv6.
+        ipv6: bool,
     },
     /// How it is: a JSON document, or a piece of it.
     Status {
@@ -131,7 +135,7 @@ impl From<Malformed> for io::Error {
 enum Words {
     Listener { node: usize, tree: u64, namespace: u64 },
     Left(Left),
-    Knockers { node: usize },
+    Knockers { node: usize, ipv6: bool },
     Conditions { nodes: Vec<usize> },
     Policy { text: String, more: bool },
     Silence { nodes: Vec<usize> },
@@ -153,7 +157,7 @@ impl Order {
                 Self::Listener { node, tree, namespace, listener }
             }
             Words::Left(left) => Self::Left { left, sockets: std::mem::take(&mut descriptors) },
-            Words::Knockers { node } => Self::Knockers { node, sockets: std::mem::take(&mut descriptors) },
+            Words::Knockers { node, ipv6 } => Self::Knockers { node, ipv6, sockets: std::mem::take(&mut descriptors) },
             Words::Conditions { nodes } => Self::Conditions { nodes },
             Words::Policy { text, more } => Self::Policy { text, more },
             Words::Silence { nodes } => Self::Silence { nodes },
@@ -172,7 +176,7 @@ impl<F: AsFd> Order<F> {
                 Words::Listener { node: *node, tree: *tree, namespace: *namespace }
             }
             Self::Left { left, .. } => Words::Left(*left),
-            Self::Knockers { node, .. } => Words::Knockers { node: *node },
+            Self::Knockers { node, ipv6, .. } => Words::Knockers { node: *node, ipv6: *ipv6 },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
             Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
             Self::Silence { nodes } => Words::Silence { nodes: nodes.clone() },
@@ -218,7 +222,7 @@ mod tests {
         let (anchor, router) = pair().expect("a pair");
         let null = null();
         anchor.order(&Order::Listener { node: 7, tree: 9, namespace: 8, listener: null.as_fd() }).expect("sent");
-        anchor.order(&Order::Knockers { node: 7, sockets: vec![null.as_fd(); MOST] }).expect("sent");
+        anchor.order(&Order::Knockers { node: 7, ipv6: true, sockets: vec![null.as_fd(); MOST] }).expect("sent");
         let [client, server] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
         let given = Some(Given { tree: 1, call: u64::MAX, tid: 2, told: true });
         let in_hand = Left { node: 7, path: None, flow: u64::MAX, client, server, given };
@@ -226,7 +230,7 @@ mod tests {
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
         assert!(matches!(hear(), Order::Listener { node: 7, tree: 9, namespace: 8, .. }));
-        assert!(matches!(hear(), Order::Knockers { node: 7, sockets } if sockets.len() == MOST));
+        assert!(matches!(hear(), Order::Knockers { node: 7, ipv6: true, sockets } if sockets.len() == MOST));
         assert!(matches!(hear(), Order::Left { left, sockets } if left == in_hand && sockets.len() == 2));
         assert!(matches!(hear(), Order::Conditions { nodes } if nodes.len() == 10_000));
         drop(anchor);
@@ -240,12 +244,12 @@ mod tests {
         let expected = said.clone();
         let answering = std::thread::spawn(move || {
             assert!(matches!(router.hear().expect("heard"), Some(Order::Status)));
-            router.report(&Report::MoreKnockers { node: 3 }).expect("said");
+            router.report(&Report::MoreKnockers { node: 3, ipv6: false }).expect("said");
             router.status(&said).expect("said");
         });
         let mut aside = Vec::new();
         assert_eq!(anchor.status(|report| aside.push(report)).expect("answered"), expected);
-        assert_eq!(aside, [Report::MoreKnockers { node: 3 }]);
+        assert_eq!(aside, [Report::MoreKnockers { node: 3, ipv6: false }]);
         answering.join().expect("ended");
     }
 

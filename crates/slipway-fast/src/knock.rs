@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -90,66 +90,129 @@ impl Knocker {
 }
 
 /// The knockers of a host's nodes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Knockers {
-    resting: Mutex<Resting>,
-    /// One came while somebody waited.
+    rest: Mutex<Rest>,
+    /// Some came while somebody waited.
     came: Condvar,
+    /// How many rest at most when others come, of all nodes: each is a descriptor.
+    most: usize,
 }
 
 #[derive(Debug, Default)]
-struct Resting {
-    by_node: HashMap<usize, VecDeque<Arc<Knocker>>>,
+struct Rest {
+    /// By node, and whether they are of IPv6.
+    rooms: HashMap<(usize, bool), Room>,
     /// Threads that wait for one.
     waiting: usize,
 }
 
+#[derive(Debug, Default)]
+struct Room {
+    /// The one that rested longest is the first.
+    resting: VecDeque<Arc<Knocker>>,
+    asked: Asked,
+}
+
+/// Whether more have been asked for and are still to come. They come many at a time, so that who asked again before all of them are
+/// there would have many times as many as it needs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    #[default]
+    No,
+    Yes,
+    /// They did not come in time. Nobody waits for them any more.
+    InVain,
+}
+
 impl Knockers {
-    /// Adds one, or brings one back.
+    /// None, with room for so many.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { rest: Mutex::default(), came: Condvar::new(), most }
+    }
+
+    /// Adds what was asked for: all that come of it, if any.
+    pub fn add(&self, node: usize, ipv6: bool, knockers: Vec<Knocker>) {
+        self.change(|rest| {
+            let room = rest.room(node, ipv6);
+            room.asked = if knockers.is_empty() { Asked::InVain } else { Asked::No };
+            room.resting.extend(knockers.into_iter().map(Arc::new));
+            rest.trim(self.most);
+        });
+    }
+
+    /// Brings one back.
     pub fn put(&self, node: usize, knocker: Arc<Knocker>) {
-        let mut resting = lock(&self.resting);
-        resting.by_node.entry(node).or_default().push_back(knocker);
-        if resting.waiting > 0 {
+        self.change(|rest| rest.room(node, knocker.address.is_ipv6()).resting.push_back(knocker));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Rest)) {
+        let mut rest = lock(&self.rest);
+        change(&mut rest);
+        if rest.waiting > 0 {
             self.came.notify_all();
         }
     }
 
-    /// Takes one of this family; `None` where all are out.
-    pub fn take(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        lock(&self.resting).take(node, ipv6)
+    /// Takes one of this family. Where all are out, `None`, and `ask` asks for more, unless those are still to come that were asked for
+    /// before.
+    pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<Knocker>> {
+        let mut rest = lock(&self.rest);
+        let room = rest.room(node, ipv6);
+        let taken = room.resting.pop_front();
+        let asks = taken.is_none() && room.asked == Asked::No;
+        if asks {
+            room.asked = Asked::Yes;
+        }
+        drop(rest);
+        if asks {
+            ask();
+        }
+        taken
     }
 
-    /// The same, once one comes, or `None` when none has come for so long.
-    pub fn wait(&self, node: usize, ipv6: bool, patience: Duration) -> Option<Arc<Knocker>> {
-        let mut resting = lock(&self.resting);
-        resting.waiting += 1;
-        let all_out = |resting: &mut Resting| resting.at(node, ipv6).is_none();
-        let (mut resting, _) = whole(self.came.wait_timeout_while(resting, patience, all_out));
-        resting.waiting -= 1;
-        resting.take(node, ipv6)
+    /// Waits for those that were asked for. False where they do not come until then; from there on nobody is held up, until they do.
+    pub fn wait(&self, node: usize, ipv6: bool, until: Instant) -> bool {
+        let mut rest = lock(&self.rest);
+        rest.waiting += 1;
+        let to_come = |rest: &mut Rest| {
+            let room = rest.room(node, ipv6);
+            room.resting.is_empty() && room.asked == Asked::Yes
+        };
+        let patience = until.saturating_duration_since(Instant::now());
+        let (mut rest, waited) = whole(self.came.wait_timeout_while(rest, patience, to_come));
+        rest.waiting -= 1;
+        let room = rest.room(node, ipv6);
+        if waited.timed_out() {
+            room.asked = Asked::InVain;
+        }
+        room.asked != Asked::InVain
     }
 
     /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
     pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let resting = lock(&self.resting);
-        resting.by_node.get(&node)?.iter().find(|knocker| knocker.address.is_ipv6() == ipv6).cloned()
+        lock(&self.rest).rooms.get(&(node, ipv6))?.resting.front().cloned()
     }
 
     /// Drops those of a node that has ended.
     pub fn forget(&self, node: usize) {
-        lock(&self.resting).by_node.remove(&node);
+        lock(&self.rest).rooms.retain(|(of, _), _| *of != node);
     }
 }
 
-impl Resting {
-    fn at(&self, node: usize, ipv6: bool) -> Option<usize> {
-        self.by_node.get(&node)?.iter().position(|knocker| knocker.address.is_ipv6() == ipv6)
+impl Rest {
+    fn room(&mut self, node: usize, ipv6: bool) -> &mut Room {
+        self.rooms.entry((node, ipv6)).or_default()
     }
 
-    /// The one that rested longest comes first.
-    fn take(&mut self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let at = self.at(node, ipv6)?;
-        self.by_node.get_mut(&node)?.remove(at)
+    /// Drops those that are too many, where most are.
+    fn trim(&mut self, most: usize) {
+        let count: usize = self.rooms.values().map(|room| room.resting.len()).sum();
+        for _ in most..count {
+            let fullest = self.rooms.values_mut().max_by_key(|room| room.resting.len());
+            fullest.and_then(|room| room.resting.pop_front());
+        }
     }
 }
 
@@ -157,22 +220,83 @@ impl Resting {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn some(addresses: &[&str]) -> Vec<Knocker> {
+        let knocker = |address: &&str| {
+            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+            Knocker { socket: socket.expect("a socket"), address: address.parse().expect("an address") }
+        };
+        addresses.iter().map(knocker).collect()
+    }
+
+    /// What is taken, and whether more is to be asked for.
+    fn take(knockers: &Knockers, node: usize, ipv6: bool) -> (Option<u16>, bool) {
+        let mut asks = false;
+        let taken = knockers.take(node, ipv6, || asks = true);
+        (taken.map(|knocker| knocker.address.port()), asks)
+    }
+
     #[test]
     fn who_finds_none_gets_the_next_that_comes_of_its_family() {
-        let knockers = &Knockers::default();
-        let put = |address: &str| {
-            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
-            let address = address.parse().expect("an address");
-            knockers.put(1, Arc::new(Knocker { socket: socket.expect("a socket"), address }));
-        };
+        let knockers = &Knockers::new(8);
         let ports = std::thread::scope(|scope| {
-            let waiting =
-                [false, true].map(|ipv6| scope.spawn(move || knockers.wait(1, ipv6, Duration::from_secs(30))));
-            put("[::1]:6");
-            put("127.0.0.1:4");
-            waiting.map(|one| one.join().expect("it does not panic").expect("one came").address.port())
+            let waiting = [false, true].map(|ipv6| {
+                assert_eq!(take(knockers, 1, ipv6), (None, true));
+                scope.spawn(move || {
+                    assert!(knockers.wait(1, ipv6, Instant::now() + LONG));
+                    take(knockers, 1, ipv6)
+                })
+            });
+            knockers.add(1, true, some(&["[::1]:6"]));
+            knockers.add(1, false, some(&["127.0.0.1:4"]));
+            waiting.map(|one| one.join().expect("it does not panic"))
         });
-        assert_eq!(ports, [4, 6]);
-        assert!(knockers.wait(1, false, Duration::ZERO).is_none());
+        assert_eq!(ports, [(Some(4), false), (Some(6), false)]);
+    }
+
+    #[test]
+    fn more_are_asked_for_once_all_that_were_asked_for_are_there() {
+        let knockers = Knockers::new(8);
+        assert_eq!(take(&knockers, 1, false), (None, true));
+        assert_eq!(take(&knockers, 1, false), (None, false));
+        // Neither those of other nodes and families, nor one that comes back, are what was asked for.
+        knockers.add(1, true, some(&["[::1]:6"]));
+        knockers.add(2, false, some(&["127.0.0.1:2"]));
+        for back in some(&["127.0.0.1:3"]) {
+            knockers.put(1, Arc::new(back));
+        }
+        assert_eq!(take(&knockers, 1, false), (Some(3), false));
+        assert_eq!(take(&knockers, 1, false), (None, false));
+        knockers.add(1, false, some(&["127.0.0.1:4"]));
+        assert_eq!(take(&knockers, 1, false), (Some(4), false));
+        // Somebody else was quicker: who waits is to ask.
+        assert!(knockers.wait(1, false, Instant::now() + LONG));
+        assert_eq!(take(&knockers, 1, false), (None, true));
+    }
+
+    #[test]
+    fn nobody_waits_for_what_was_waited_for_in_vain() {
+        let knockers = Knockers::new(8);
+        for none_come in [|_: &Knockers| (), |knockers: &Knockers| knockers.add(1, false, Vec::new())] {
+            assert_eq!(take(&knockers, 1, false), (None, true));
+            none_come(&knockers);
+            assert!(!knockers.wait(1, false, Instant::now()));
+            assert!(!knockers.wait(1, false, Instant::now() + LONG));
+            assert_eq!(take(&knockers, 1, false), (None, false));
+            knockers.add(1, false, some(&["127.0.0.1:4"]));
+            assert!(knockers.wait(1, false, Instant::now() + LONG));
+            assert_eq!(take(&knockers, 1, false), (Some(4), false));
+        }
+    }
+
+    #[test]
+    fn who_has_most_gives_up_what_is_too_many() {
+        let knockers = Knockers::new(4);
+        knockers.add(1, false, some(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]));
+        knockers.add(2, false, some(&["127.0.0.1:5"]));
+        knockers.add(2, true, some(&["[::1]:6"]));
+        let left = |node, ipv6| std::iter::from_fn(|| take(&knockers, node, ipv6).0).collect::<Vec<_>>();
+        assert_eq!([left(1, false), left(2, false), left(2, true)], [vec![3, 4], vec![5], vec![6]]);
     }
 }

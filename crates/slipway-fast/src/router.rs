@@ -92,8 +92,6 @@ pub struct Router {
     pub(crate) helpers: Helpers,
     policy: Mutex<Arc<Policy>>,
     more: More,
-    /// Nodes that more was asked for, until it comes: a program that needs many must not have others asked at its pace.
-    asked_for: Mutex<HashSet<usize>>,
     knockers: Knockers,
     pub(crate) pending: AllPending,
     /// The PID namespace of each node.
@@ -110,7 +108,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out.
+    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out, of IPv4
+    /// or (`true`) of IPv6.
     ///
     /// # Errors
     /// When the kernel has no threads or epoll instances left, or the ledger is another file.
@@ -120,7 +119,7 @@ impl Router {
         policy: Policy,
         lasting: Lasting,
         peers: Peers,
-        more: impl Fn(usize) + Send + Sync + 'static,
+        more: impl Fn(usize, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
@@ -145,8 +144,7 @@ impl Router {
             defaults: Defaults::default(),
             pairs: Pairs::default(),
             doors: Doors::default(),
-            asked_for: Mutex::default(),
-            knockers: Knockers::default(),
+            knockers: Knockers::new(2 * most_pending()),
             pending: AllPending::new(most_pending()),
             namespaces: Mutex::default(),
             silent: Mutex::default(),
@@ -234,7 +232,6 @@ impl Router {
     pub fn forget(&self, node: usize) {
         self.knockers.forget(node);
         self.doors.forget(node);
-        lock(&self.asked_for).remove(&node);
         lock(&self.namespaces).remove(&node);
     }
 
@@ -253,8 +250,8 @@ impl Router {
     }
 }
 
-/// How many connections may wait to be accepted, of all nodes: each holds a descriptor of the router's, and up to two who knock,
-/// and enough must be left to serve calls with.
+/// How many connections may wait to be accepted, of all nodes: each holds a descriptor of the router's, and another who knocks. Twice
+/// as many who knock may rest. The other half is left to serve calls with.
 fn most_pending() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 8).unwrap_or(usize::MAX)

@@ -2,12 +2,9 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::{panic, process};
 
-use rustix::net::AddressFamily;
-use rustix::net::sockopt::socket_domain;
 use slipway_lab::policy::Rule;
 use slipway_sys::notify::Listener;
 
@@ -35,9 +32,9 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
     let control = Arc::new(control);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
     let asking = Arc::clone(&control);
-    let more = move |node| {
+    let more = move |node, ipv6| {
         // An anchor that is gone ends the router soon.
-        let _ = asking.report(&Report::MoreKnockers { node });
+        let _ = asking.report(&Report::MoreKnockers { node, ipv6 });
     };
     let router = Router::start(host, places, policy, lasting, Peers::new(pool), more)?;
     let _acceptor = match accepts_at {
@@ -69,10 +66,12 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
                 router.take_up(left, end, sockets.next())?;
             }
         }
-        Order::Knockers { node, sockets } => {
-            for socket in sockets {
-                add_knocker(router, node, socket)?;
-            }
+        Order::Knockers { node, ipv6, sockets } => {
+            // A node whose programs have taken all ports, or that ends, gets by with the knockers that it has: it is no reason to end
+            // for all others.
+            let ip = router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
+            let knockers = sockets.into_iter().filter_map(|socket| Knocker::new(socket, ip?).ok());
+            router.add_knockers(node, ipv6, knockers.collect());
         }
         Order::Conditions { nodes } => {
             router.condition(nodes.into_iter().collect());
@@ -95,17 +94,6 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
         Order::Status => control.status(&serde_json::to_string(&Status::of(router))?)?,
-    }
-    Ok(())
-}
-
-fn add_knocker(router: &Router, node: usize, socket: OwnedFd) -> io::Result<()> {
-    let ipv6 = socket_domain(&socket)? == AddressFamily::INET6;
-    // A node without an address of this family has no listeners to knock at. One whose programs have taken all ports, or that
-    // ends, gets by with the knockers that it has: it is no reason to end for all others.
-    let ip = router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
-    if let Some(knocker) = ip.and_then(|ip| Knocker::new(socket, ip).ok()) {
-        router.add_knocker(node, knocker);
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ mod tests {
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let ledger = crate::ledger::file().expect("a file");
         let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
-        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_| {});
+        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         let admission = router.admits(0, place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

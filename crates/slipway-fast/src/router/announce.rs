@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ pub(crate) enum Announced {
 }
 
 /// Asks for more sockets to knock with.
-pub(super) struct More(pub(super) Box<dyn Fn(usize) + Send + Sync>);
+pub(super) struct More(pub(super) Box<dyn Fn(usize, bool) + Send + Sync>);
 
 impl fmt::Debug for More {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,10 +63,9 @@ impl fmt::Debug for More {
 }
 
 impl Router {
-    /// Adds a socket to knock with, made in the node's namespace.
-    pub fn add_knocker(&self, node: usize, knocker: Knocker) {
-        self.knockers.put(node, Arc::new(knocker));
-        lock(&self.asked_for).remove(&node);
+    /// Adds sockets to knock with, of one family, made in the node's namespace: all that come of what was asked for.
+    pub fn add_knockers(&self, node: usize, ipv6: bool, knockers: Vec<Knocker>) {
+        self.knockers.add(node, ipv6, knockers);
     }
 
     /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
@@ -157,16 +156,19 @@ impl Router {
     /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
     /// anything is accepted has as many out at once.
     fn knocker(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        self.resting(node, ipv6).or_else(|| self.knockers.wait(node, ipv6, MORE_PATIENCE))
+        let until = Instant::now() + MORE_PATIENCE;
+        loop {
+            // Others may be quicker to take those that come.
+            match self.resting(node, ipv6) {
+                None if self.knockers.wait(node, ipv6, until) => {}
+                taken => return taken,
+            }
+        }
     }
 
     /// The same without waiting.
     fn resting(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        let knocker = self.knockers.take(node, ipv6);
-        if knocker.is_none() && lock(&self.asked_for).insert(node) {
-            (self.more.0)(node);
-        }
-        knocker
+        self.knockers.take(node, ipv6, || (self.more.0)(node, ipv6))
     }
 
     /// A socket that was made in the node, to be asked and not to be used.

@@ -54,15 +54,13 @@ impl Lab {
         let storage = SocketStorage::create("notes", note::BYTES).expect("root may make a map");
         let ledger = ledger::file().expect("a file");
         let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
-        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_| {});
+        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         for (node, (net, ip)) in nets.iter().zip([CLIENT, SERVER]).enumerate() {
-            for _ in 0..KNOCKERS {
-                let flags = SocketFlags::CLOEXEC;
-                let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
-                let socket = with_net(net.as_fd(), make).expect("enters").expect("a socket");
-                router.add_knocker(node, Knocker::new(socket, ip.into()).expect("bound"));
-            }
+            let make = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+            let socket = || with_net(net.as_fd(), make).expect("enters").expect("a socket");
+            let knockers = (0..KNOCKERS).map(|_| Knocker::new(socket(), ip.into()).expect("bound"));
+            router.add_knockers(node, false, knockers.collect());
         }
         Self { router, nets }
     }

@@ -19,7 +19,7 @@ use super::{Fast, Held, Near};
 use crate::fast::process::{Ground, Process};
 use crate::fast::{RouterReport, RouterState};
 
-/// Sockets to knock with that a node is given at a time, of each family: as many as connections wait to be accepted at once
+/// Sockets of a family to knock with that a node is given at a time: as many as connections wait to be accepted at once
 /// before more are asked for.
 const KNOCKERS: usize = 16;
 
@@ -163,19 +163,21 @@ impl Fast {
     /// Gives a router sockets to knock with in a node, where it has had none.
     fn equip(&mut self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
-        if seat.process.is_some() && seat.knocking.insert(node) { self.give_knockers(near, host, node) } else { Ok(()) }
+        if seat.process.is_none() || !seat.knocking.insert(node) {
+            return Ok(());
+        }
+        let has_ipv6 = near.lab.nodes[node].fast_networks(near.lab).any(|network| network.ipv6.is_some());
+        let families = if has_ipv6 { &[false, true][..] } else { &[false] };
+        families.iter().try_for_each(|&ipv6| self.give_knockers(near, host, node, ipv6))
     }
 
-    /// Gives a router sockets made within a node.
-    fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
-        let Some(process) = self.process(host) else { return Ok(()) };
-        let (Some(model), Some(net)) = (near.lab.nodes.get(node), (near.net)(node)) else { return Ok(()) };
-        let ipv6 = model.fast_networks(near.lab).any(|network| network.ipv6.is_some());
-        let families = [Some(AddressFamily::INET), ipv6.then_some(AddressFamily::INET6)];
-        let make = |family| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        let families = families.into_iter().flatten().flat_map(|family| std::iter::repeat_n(family, KNOCKERS));
-        let sockets = with_net(net, || families.map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
-        process.order(&Order::Knockers { node, sockets })
+    /// Gives a router sockets of a family that are made within a node.
+    fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize, ipv6: bool) -> io::Result<()> {
+        let (Some(process), Some(net)) = (self.process(host), (near.net)(node)) else { return Ok(()) };
+        let family = if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
+        let make = |_| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let sockets = with_net(net, || (0..KNOCKERS).map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
+        process.order(&Order::Knockers { node, ipv6, sockets })
     }
 
     /// Takes what a router says. True where it is gone.
@@ -197,8 +199,8 @@ impl Fast {
 
     fn take(&mut self, near: &Near<'_>, host: usize, report: Report) -> bool {
         match report {
-            Report::MoreKnockers { node } if near.lab.nodes.get(node).is_some_and(|node| node.host == host) => {
-                if let Err(error) = self.give_knockers(near, host, node) {
+            Report::MoreKnockers { node, ipv6 } if near.lab.nodes.get(node).is_some_and(|node| node.host == host) => {
+                if let Err(error) = self.give_knockers(near, host, node, ipv6) {
                     self.note(near.lab, host, &format!("could not be given sockets of a node: {error}"));
                 }
                 false
