@@ -20,6 +20,7 @@ mod call;
 pub mod channel;
 pub mod confine;
 pub mod control;
+mod copies;
 pub mod counts;
 mod defaults;
 mod doors;

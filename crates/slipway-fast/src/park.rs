@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use slipway_sys::notify::Call;
 
 use crate::call::{Expected, Trapped};
+use crate::copies::{Copies, Listener};
 use crate::knock::Knocker;
 use crate::ledger::Ledger;
 use crate::pending::Connection;
@@ -85,6 +86,8 @@ struct Park {
 pub(crate) struct Parker {
     node: usize,
     ledger: Arc<Ledger>,
+    /// Of its programs' listeners, taken while they are elsewhere.
+    pub(crate) copies: Arc<Copies>,
     /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
     pub(crate) accepting: Mutex<()>,
     epoll: OwnedFd,
@@ -106,7 +109,7 @@ struct State {
     /// Connections for the node's thread to hand over.
     entrusted: Vec<(Expected, Connection)>,
     /// Copies of programs' descriptors for it to close.
-    closing: Vec<OwnedFd>,
+    closing: Vec<Listener>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
     patrols: bool,
     since: usize,
@@ -127,8 +130,8 @@ impl Parker {
     /// As `epoll_create1(2)`.
     pub(crate) fn new(node: usize, ledger: Arc<Ledger>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let (accepting, state) = Default::default();
-        let parker = Self { node, ledger, accepting, epoll, bell: bell()?, state };
+        let (copies, accepting, state) = Default::default();
+        let parker = Self { node, ledger, copies, accepting, epoll, bell: bell()?, state };
         parker.watch(&parker.bell, BELL, EventFlags::IN | EventFlags::ET)?;
         Ok(parker)
     }
@@ -222,7 +225,7 @@ impl Parker {
     }
 
     /// Has the node's thread close a copy of a program's descriptor.
-    pub(crate) fn close(&self, copy: OwnedFd) {
+    pub(crate) fn close(&self, copy: Listener) {
         self.leave(|state| state.closing.push(copy));
     }
 

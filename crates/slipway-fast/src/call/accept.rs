@@ -17,6 +17,7 @@ use super::furnish::{Like, furnish};
 use super::give::{NotGiven, give, wishes};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown};
+use crate::copies::Listener;
 use crate::doors::Door;
 use crate::ledger::{Entry, Left};
 use crate::note::{Note, Path, Role, Written};
@@ -276,7 +277,7 @@ impl Gift {
 pub(crate) struct Expected {
     node: usize,
     door: Door,
-    socket: OwnedFd,
+    socket: Listener,
     /// How many its queue has room for.
     room: usize,
 }
@@ -290,11 +291,12 @@ pub(crate) fn expected(
     parker: &Parker,
     node: usize,
     server: SocketAddr,
-) -> Result<Expected, Option<OwnedFd>> {
+) -> Result<Expected, Option<Listener>> {
     let door = router.doors.of(node, server).filter(|door| parker.is_waited_at(door.cookie)).ok_or(None)?;
     let tree = door.tree.upgrade().ok_or(None)?;
-    let (_, socket) = tree.found(door.tid, door.number).map_err(|_| None)?;
-    let is_it = socket_cookie(&socket).is_ok_and(|cookie| cookie == door.cookie);
+    let held = parker.copies.hold();
+    let socket = tree.found(door.tid, door.number).map(|(_, socket)| held.by(socket)).map_err(|_| None)?;
+    let is_it = socket_cookie(&*socket).is_ok_and(|cookie| cookie == door.cookie);
     let room = if is_it { room(&socket) } else { None };
     match room.filter(|room| parker.has_room(door.cookie, *room)) {
         Some(room) => Ok(Expected { node, door, socket, room }),
@@ -311,7 +313,7 @@ impl Expected {
         let Self { node, door, socket, room } = self;
         let Connection { end: End::There(end), path: Some(path), .. } = &connection else { return Err(connection) };
         let Some(parker) = router.parker(node) else { return Err(connection) };
-        let Ok(written) = router.notes.on(&socket) else { return Err(connection) };
+        let Ok(written) = router.notes.on(&*socket) else { return Err(connection) };
         let changed = written != Written::Nothing;
         if changed && goes_by_packets(&parker, &socket).unwrap_or(true) {
             return Err(connection);
@@ -328,7 +330,7 @@ impl Expected {
     }
 
     /// The copy of the program's descriptor.
-    pub(crate) fn into_socket(self) -> OwnedFd {
+    pub(crate) fn into_socket(self) -> Listener {
         self.socket
     }
 }

@@ -1,15 +1,25 @@
 //! `bind(2)` and `listen(2)`: a socket that was handed out has its name, and cannot become a listener of the host.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
 use super::{Answer, Trapped};
 
+/// How long copies of listeners can take to be closed; usually it is less than a millisecond.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     // As TCP says of a socket that has a name. One of a pair could be given one of unix sockets.
-    if call.router.notes.of(&socket)?.is_some() { Err(Errno::INVAL.into()) } else { Ok(Answer::GoOn) }
+    if call.router.notes.of(&socket)?.is_some() {
+        return Err(Errno::INVAL.into());
+    }
+    // It may be the address of a listener that the program has closed.
+    call.tree.parker.copies.settle(PATIENCE);
+    Ok(Answer::GoOn)
 }
 
 pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
