@@ -25,6 +25,9 @@ const PORTS: std::ops::Range<u16> = 61000..65535;
 /// How long a listener whose queue is full may take to make room.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// When others are asked for in place of those that did not come.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// A socket within a node, bound for good to an address of its own. It can knock again and again.
 #[derive(Debug)]
 pub struct Knocker {
@@ -121,8 +124,14 @@ enum Asked {
     #[default]
     No,
     Yes,
-    /// They did not come in time. Nobody waits for them any more.
-    InVain,
+    /// They did not come in time. Nobody waits for them any more; from then on others are asked for.
+    InVain(Instant),
+}
+
+impl Asked {
+    fn in_vain() -> Self {
+        Self::InVain(Instant::now() + AGAIN)
+    }
 }
 
 impl Knockers {
@@ -136,7 +145,7 @@ impl Knockers {
     pub fn add(&self, node: usize, ipv6: bool, knockers: Vec<Knocker>) {
         self.change(|rest| {
             let room = rest.room(node, ipv6);
-            room.asked = if knockers.is_empty() { Asked::InVain } else { Asked::No };
+            room.asked = if knockers.is_empty() { Asked::in_vain() } else { Asked::No };
             room.resting.extend(knockers.into_iter().map(Arc::new));
             rest.trim(self.most);
         });
@@ -160,16 +169,17 @@ impl Knockers {
     pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<Knocker>> {
         let mut rest = lock(&self.rest);
         let room = rest.room(node, ipv6);
-        let taken = room.resting.pop_front();
-        let asks = taken.is_none() && room.asked == Asked::No;
-        if asks {
-            room.asked = Asked::Yes;
+        if let taken @ Some(_) = room.resting.pop_front() {
+            return taken;
         }
+        room.asked = match room.asked {
+            Asked::No => Asked::Yes,
+            Asked::InVain(until) if until <= Instant::now() => Asked::in_vain(),
+            Asked::Yes | Asked::InVain(_) => return None,
+        };
         drop(rest);
-        if asks {
-            ask();
-        }
-        taken
+        ask();
+        None
     }
 
     /// Waits for those that were asked for. False where they do not come until then; from there on nobody is held up, until they do.
@@ -185,9 +195,9 @@ impl Knockers {
         rest.waiting -= 1;
         let room = rest.room(node, ipv6);
         if waited.timed_out() {
-            room.asked = Asked::InVain;
+            room.asked = Asked::in_vain();
         }
-        room.asked != Asked::InVain
+        !matches!(room.asked, Asked::InVain(_))
     }
 
     /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
