@@ -71,19 +71,13 @@ impl Trapped<'_> {
     /// Carries the call out.
     #[must_use]
     pub(crate) fn serve(&self) -> Answer {
-        self.unheard().and_then(|unheard| self.serve_who_did_not_hear(unheard)).unwrap_or_else(|answer| answer)
+        self.settle().and_then(|()| self.act()).unwrap_or_else(|answer| answer)
     }
 
-    fn serve_who_did_not_hear(&self, unheard: Option<Said>) -> Result<Answer, Answer> {
+    fn act(&self) -> Result<Answer, Answer> {
         match self.call.number {
-            libc::SYS_connect => return connect::connect(self, unheard),
-            libc::SYS_accept | libc::SYS_accept4 => return accept::accept(self, unheard),
-            _ => {}
-        }
-        if let Some(said) = unheard {
-            lock(&self.tree.told).keep(self.call.tid, said);
-        }
-        match self.call.number {
+            libc::SYS_connect => connect::connect(self),
+            libc::SYS_accept | libc::SYS_accept4 => accept::accept(self),
             libc::SYS_bind => listen::bind(self),
             libc::SYS_listen => listen::listen(self),
             libc::SYS_getsockname | libc::SYS_getpeername => names::name(self),
@@ -141,21 +135,18 @@ impl Trapped<'_> {
         self.confirmed(self.found().map(|(_, socket)| socket))
     }
 
-    /// What the caller was told before and did not hear.
-    fn unheard(&self) -> Result<Option<Said>, Answer> {
-        let tid = self.call.tid;
-        if lock(&self.tree.told).has_nothing_of(tid) {
-            return Ok(None);
+    /// Finds out whether the caller heard what it was told last.
+    fn settle(&self) -> Result<(), Answer> {
+        if !lock(&self.tree.told).is_open(self.call.tid) {
+            return Ok(());
         }
-        let now = self.moment();
-        let is_waiting = self.tree.listener.is_waiting(self.call.id);
-        let mut told = lock(&self.tree.told);
-        if !is_waiting {
-            told.gone(tid);
+        let now = self.moment().ok();
+        // So that it was another call that was interrupted.
+        if !self.tree.listener.is_waiting(self.call.id) {
             return Err(Answer::Done);
         }
-        // So that it was another call that was interrupted.
-        Ok(now.ok().and_then(|now| told.take_unheard(tid, now)))
+        lock(&self.tree.told).settle(self.call.tid, now);
+        Ok(())
     }
 
     /// What the caller is told next is to be told again if it does not hear it. `None` where that cannot be known.

@@ -8,6 +8,7 @@ use libc::c_long;
 use slipway_sys::bpf::{
     FreeOption, FreeOptions, GuardedOptions, Interruptions, LoadError, SocketGuard, SocketStorage, ThreadCounts,
 };
+use slipway_sys::notify::Caller;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use crate::note::OPTIONS;
@@ -149,6 +150,10 @@ pub fn guard(group: BorrowedFd<'_>, notes: Option<&SocketStorage>) -> Result<Soc
 /// # Errors
 /// Why they cannot be counted, on one line; as [`Interruptions::count`].
 pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
+    let this = Caller::open(rustix::thread::gettid().as_raw_nonzero().get()).map_err(|error| error.to_string())?;
+    if !this.keeps_its_number() {
+        return Err("before Linux 6.9 a thread cannot be held by a pidfd".to_owned());
+    }
     let counts = ThreadCounts::create("slipway_signals").map_err(|error| error.to_string())?;
     let counting = Interruptions::count(&COUNTED, &counts).map_err(|error| {
         // What the verifier says follows.

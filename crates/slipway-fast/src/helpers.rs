@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 use std::{io, iter, thread};
 
 use crate::call::Trapped;
@@ -18,6 +19,8 @@ const MOST: usize = 7;
 
 /// So many calls are served before another tree has its turn.
 const AT_A_TIME: usize = 64;
+/// And for so long.
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// All of a router.
 #[derive(Debug, Default)]
@@ -56,7 +59,9 @@ impl Helpers {
                 }
             };
             drop(wanted);
-            for call in iter::from_fn(|| tree.another()).take(AT_A_TIME) {
+            let until = Instant::now() + LONGEST;
+            let next = || if Instant::now() < until { tree.another() } else { None };
+            for call in iter::from_fn(next).take(AT_A_TIME) {
                 Trapped { router, tree: &tree, call }.carry_out();
             }
             tree.helped();

@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use slipway_sys::notify::Call;
 
-use crate::call::{Expected, Trapped};
+use crate::call::{Expected, Trapped, expected};
 use crate::copies::{Copies, Listener};
 use crate::knock::Knocker;
 use crate::ledger::Ledger;
@@ -211,6 +212,14 @@ impl Parker {
             ring(&self.bell);
         }
         Offered::Kept
+    }
+
+    /// The listener at which programs wait in `accept(2)` for connections to this address. A copy of another one is left to the
+    /// node's thread to close.
+    pub(crate) fn expects(&self, router: &Router, server: SocketAddr) -> Option<Expected> {
+        expected(router, self, self.node, server)
+            .map_err(|copy| copy.into_iter().for_each(|copy| self.close(copy)))
+            .ok()
     }
 
     /// Whether the node's thread has time for more to be left to it.

@@ -4,8 +4,11 @@
 //! (`seccomp_do_user_notification`, `kernel/seccomp.c`), and the kernel does not say so: it makes its call again, or fails with
 //! `EINTR`, and has a connection that it does not know of. But its interruptions are counted ([`ThreadCounts`]). Those
 //! from that answer to its next call that is served are of the call that was answered, unless they are of calls in between: that
-//! were gone when they were to be served, or before they were taken, which leaves a gap in the calls' numbers. Whose calls those
-//! were is not known: where several threads of a tree are interrupted at once, it can be that one is not told again.
+//! were taken and are gone, or went before they were taken, which leaves a gap in the calls' numbers. Whose calls those were is
+//! not known: where several threads of a tree are interrupted at once, it can be that one is not told again.
+//!
+//! Threads go by their numbers here, and counts by themselves: where another thread than the first execs a program, it takes the first
+//! one's number and keeps its own count. What it inherits and accepts at once then, it could be given twice.
 //!
 //! [`ThreadCounts`]: slipway_sys::bpf::ThreadCounts
 
@@ -58,17 +61,30 @@ impl Claim {
     }
 }
 
-/// All of a tree of programs, by thread: until its next call is served.
+/// All of a tree of programs, by thread.
 #[derive(Debug, Default)]
-pub(crate) struct Told(HashMap<i32, Last>);
+pub(crate) struct Told {
+    /// What may have been heard, until the thread's next call is served.
+    last: HashMap<i32, Last>,
+    /// What was not heard, until the thread makes such a call again: its handler may make others first.
+    unheard: HashMap<i32, Unheard>,
+}
 
 /// What a thread was told last.
 #[derive(Debug)]
-enum Last {
-    /// It may have heard it.
-    Told { said: Said, claim: Claim, since: Moment, gone: u64 },
-    /// It did not.
-    Unheard(Said),
+struct Last {
+    said: Said,
+    claim: Claim,
+    since: Moment,
+    /// How many of the thread's calls have been taken since.
+    taken: u64,
+}
+
+#[derive(Debug, Default)]
+struct Unheard {
+    /// The inode of the socket.
+    connected: Option<u64>,
+    accepted: Option<Given>,
 }
 
 /// A moment in a thread's life.
@@ -81,47 +97,59 @@ pub(crate) struct Moment {
 }
 
 impl Told {
-    /// Whether nothing is known of a thread.
-    pub(crate) fn has_nothing_of(&self, tid: i32) -> bool {
-        !self.0.contains_key(&tid)
+    /// A call of a thread's is taken.
+    pub(crate) fn taken(&mut self, tid: i32) {
+        if let Some(last) = self.last.get_mut(&tid) {
+            last.taken += 1;
+        }
     }
 
-    /// A call of a thread's is served, that waits, at this moment. Gives what the thread was told before and did not hear.
-    pub(crate) fn take_unheard(&mut self, tid: i32, now: Moment) -> Option<Said> {
-        match self.0.remove(&tid)? {
-            Last::Unheard(said) => Some(said),
-            Last::Told { said, claim, since, gone } => {
-                let others = match said {
-                    // To be told so twice does no harm.
-                    Said::Connected(_) => gone,
-                    // To be given a connection twice does.
-                    Said::Accepted(_) => gone + (now.missed - since.missed),
-                };
-                let is_unheard = now.interrupted.saturating_sub(since.interrupted) > others;
-                (is_unheard && claim.take()).then_some(said)
+    /// Whether it is to be found out whether a thread heard what it was told last.
+    pub(crate) fn is_open(&self, tid: i32) -> bool {
+        self.last.contains_key(&tid)
+    }
+
+    /// A call of a thread's is served, that waits at this moment, if it is known: finds out whether the thread heard what it was told
+    /// last.
+    pub(crate) fn settle(&mut self, tid: i32, now: Option<Moment>) {
+        let Some((Last { said, claim, since, taken }, now)) = self.last.remove(&tid).zip(now) else { return };
+        // The last of those that were taken is this one.
+        let gone = taken.saturating_sub(1);
+        let others = match said {
+            // To be told so twice does no harm.
+            Said::Connected(_) => gone,
+            // To be given a connection twice does.
+            Said::Accepted(_) => gone + (now.missed - since.missed),
+        };
+        if now.interrupted.saturating_sub(since.interrupted) > others && claim.take() {
+            let unheard = self.unheard.entry(tid).or_default();
+            match said {
+                Said::Connected(inode) => unheard.connected = Some(inode),
+                Said::Accepted(given) => unheard.accepted = Some(given),
             }
         }
     }
 
-    /// What a thread did not hear is for a later call of its.
-    pub(crate) fn keep(&mut self, tid: i32, said: Said) {
-        self.0.insert(tid, Last::Unheard(said));
+    /// What a thread accepted and does not know of, for its next call to accept.
+    pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<Given> {
+        self.unheard.get_mut(&tid)?.accepted.take()
     }
 
-    /// A call of a thread's was gone when it was to be served.
-    pub(crate) fn gone(&mut self, tid: i32) {
-        if let Some(Last::Told { gone, .. }) = self.0.get_mut(&tid) {
-            *gone += 1;
-        }
+    /// Whether a thread did not hear that this socket is connected, for its next call to connect it.
+    pub(crate) fn take_connected(&mut self, tid: i32, inode: u64) -> bool {
+        self.unheard.get_mut(&tid).and_then(|unheard| unheard.connected.take_if(|its| *its == inode)).is_some()
     }
 
     /// A thread is about to be told this, and has a call that waits at this moment.
     pub(crate) fn tell(&mut self, tid: i32, said: Said, since: Moment) -> Claim {
-        if self.0.len() >= REMEMBERED {
-            self.0.clear();
+        if self.last.len() >= REMEMBERED {
+            self.last.clear();
+        }
+        if self.unheard.len() >= REMEMBERED {
+            self.unheard.clear();
         }
         let claim = Claim::default();
-        self.0.insert(tid, Last::Told { said, claim: claim.clone(), since, gone: 0 });
+        self.last.insert(tid, Last { said, claim: claim.clone(), since, taken: 0 });
         claim
     }
 }
@@ -147,15 +175,15 @@ mod tests {
         Missed,
     }
 
-    /// Whose call, whether what it is told is to be remembered, and what becomes of it.
+    /// Whose call, whether it is to accept, and what becomes of it.
     fn call() -> impl Strategy<Value = (bool, bool, Fate)> {
         let fates = vec![Fate::Heard, Fate::Unheard, Fate::Interrupted, Fate::Gone, Fate::Missed];
         (prop::bool::weighted(0.9), any::<bool>(), prop::sample::select(fates))
     }
 
-    fn accepted(number: i32) -> Said {
+    fn accepted(number: i32) -> Given {
         let [client, server] = [1, 2].map(|port| ([10, 64, 0, 1], port).into());
-        Said::Accepted(Given { number, inode: 0, listener: 3, path: None, flow: 0, client, server })
+        Given { number, inode: 0, listener: 3, path: None, flow: 0, client, server }
     }
 
     proptest! {
@@ -165,7 +193,7 @@ mod tests {
             let mut told = Told::default();
             let mut now = Moment { interrupted: 0, missed: 0 };
             let (mut unheard, mut is_hidden) = (None, false);
-            for (number, (is_its, is_once, fate)) in (0..).zip(calls) {
+            for (number, (is_its, accepts, fate)) in (0..).zip(calls) {
                 if !is_its {
                     now.missed += u64::from(fate == Fate::Missed);
                     is_hidden |= fate == Fate::Missed;
@@ -173,21 +201,18 @@ mod tests {
                 }
                 match fate {
                     Fate::Missed => now.missed += 1,
-                    Fate::Gone => told.gone(1),
+                    Fate::Gone => told.taken(1),
                     Fate::Heard | Fate::Unheard | Fate::Interrupted => {
-                        let found = told.take_unheard(1, now);
-                        prop_assert!(found == unheard || is_hidden && found.is_none(), "{:?} {:?}", found, unheard);
-                        (unheard, is_hidden) = (found, false);
-                        if is_once {
-                            unheard = None;
+                        told.taken(1);
+                        told.settle(1, Some(now));
+                        if accepts {
+                            let found = told.take_accepted(1);
+                            prop_assert!(found == unheard || is_hidden && found.is_none(), "{:?} {:?}", found, unheard);
+                            is_hidden = false;
                             if fate != Fate::Interrupted {
-                                told.tell(1, accepted(number), now);
+                                told.tell(1, Said::Accepted(accepted(number)), now);
                             }
-                        } else if let Some(said) = found {
-                            told.keep(1, said);
-                        }
-                        if is_once && fate == Fate::Unheard {
-                            unheard = Some(accepted(number));
+                            unheard = (fate == Fate::Unheard).then(|| accepted(number));
                         }
                     }
                 }
@@ -196,25 +221,56 @@ mod tests {
         }
     }
 
+    fn at(interrupted: u64, missed: u64) -> Moment {
+        Moment { interrupted, missed }
+    }
+
     #[test]
     fn who_knows_first_does_something_about_it() {
         let mut told = Told::default();
-        let at = |interrupted| Moment { interrupted, missed: 0 };
-        let claim = told.tell(1, Said::Connected(7), at(0));
+        let claim = told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
         assert!(claim.take(), "who said it knows that it was not heard");
-        assert_eq!(told.take_unheard(1, at(1)), None);
-        let claim = told.tell(1, Said::Connected(8), at(1));
-        assert_eq!(told.take_unheard(1, at(2)), Some(Said::Connected(8)));
+        told.settle(1, Some(at(1, 0)));
+        assert_eq!(told.take_accepted(1), None);
+        let claim = told.tell(1, Said::Accepted(accepted(8)), at(1, 0));
+        told.settle(1, Some(at(2, 0)));
+        assert_eq!(told.take_accepted(1), Some(accepted(8)));
         assert!(!claim.take());
+    }
+
+    #[test]
+    fn a_call_that_was_taken_and_is_gone_may_be_the_one_that_was_interrupted() {
+        let mut told = Told::default();
+        told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
+        told.taken(1);
+        told.taken(1);
+        told.settle(1, Some(at(1, 0)));
+        assert_eq!(told.take_accepted(1), None);
+    }
+
+    #[test]
+    fn what_was_not_heard_waits_for_a_call_of_its_kind() {
+        let mut told = Told::default();
+        told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
+        told.taken(1);
+        told.settle(1, Some(at(1, 0)));
+        // A handler connects meanwhile.
+        assert!(!told.take_connected(1, 5));
+        told.tell(1, Said::Connected(5), at(1, 0));
+        told.taken(1);
+        told.settle(1, Some(at(1, 0)));
+        assert_eq!(told.take_accepted(1), Some(accepted(7)));
     }
 
     #[test]
     fn where_it_is_not_certain_a_thread_is_told_twice_and_not_given_twice() {
         let mut told = Told::default();
-        let at = |interrupted| Moment { interrupted, missed: interrupted };
-        told.tell(1, Said::Connected(7), at(0));
-        assert_eq!(told.take_unheard(1, at(1)), Some(Said::Connected(7)));
-        told.tell(1, accepted(7), at(1));
-        assert_eq!(told.take_unheard(1, at(2)), None);
+        told.tell(1, Said::Connected(7), at(0, 0));
+        told.settle(1, Some(at(1, 1)));
+        assert!(!told.take_connected(1, 8));
+        assert!(told.take_connected(1, 7));
+        told.tell(1, Said::Accepted(accepted(7)), at(1, 1));
+        told.settle(1, Some(at(2, 2)));
+        assert_eq!(told.take_accepted(1), None);
     }
 }

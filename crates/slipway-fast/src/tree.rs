@@ -94,7 +94,7 @@ impl Tree {
     /// A call that waits, where nobody else is to take it.
     pub(crate) fn another(&self) -> Option<Call> {
         let mut last = self.turn.try_lock().ok()?;
-        let call = if self.listener.is_called() { self.listener.receive().ok()? } else { None };
+        let call = self.listener.try_receive().ok()?;
         call.map(|call| self.taken(&mut last, call))
     }
 
@@ -103,6 +103,7 @@ impl Tree {
         let between = last.map_or(0, |last| call.id.wrapping_sub(last).wrapping_sub(1));
         self.missed.fetch_add(between, Ordering::Relaxed);
         *last = Some(call.id);
+        lock(&self.told).taken(call.tid);
         call
     }
 
@@ -162,7 +163,7 @@ impl Tree {
 
     fn remember(&self, tid: i32) -> io::Result<Arc<Caller>> {
         let caller = Arc::new(Caller::open(tid)?);
-        if !caller.keeps_its_number() {
+        if !caller.keeps_its_number() || !caller.lives() {
             return Ok(caller);
         }
         let mut callers = lock(&self.callers);

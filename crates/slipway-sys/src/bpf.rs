@@ -71,7 +71,9 @@ pub enum LoadError {
         error: asm::AsmError,
     },
     /// The kernel does not take it.
-    #[error("load BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN){log}")]
+    #[error(
+        "load BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN, at a tracepoint CAP_PERFMON){log}"
+    )]
     Refused {
         /// The program.
         name: String,
@@ -81,7 +83,9 @@ pub enum LoadError {
         log: String,
     },
     /// The kernel does not attach it.
-    #[error("attach BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN, and Linux 5.7)")]
+    #[error(
+        "attach BPF program {name}: {error} (hint: this takes CAP_BPF and CAP_NET_ADMIN, at a tracepoint CAP_PERFMON, and Linux 5.7)"
+    )]
     Attach {
         /// The program.
         name: String,

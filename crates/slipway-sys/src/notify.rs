@@ -81,6 +81,20 @@ impl Listener {
         }
     }
 
+    /// Takes a call that waits, where one does and its caller is not gone before. Nobody else is to receive meanwhile.
+    ///
+    /// # Errors
+    /// As `ioctl(2)`.
+    pub fn try_receive(&self) -> io::Result<Option<Call>> {
+        if !self.is_called() {
+            return Ok(None);
+        }
+        match ioctl::receive(self.as_fd()) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
     /// Whether a call waits to be received.
     #[must_use]
     pub fn is_called(&self) -> bool {

@@ -26,10 +26,10 @@ use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::{Announced, Router};
 use crate::sync::lock;
-use crate::told::{Given, Said};
+use crate::told::Given;
 use crate::tree::Tree;
 
-const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
+pub(super) const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
 pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
 
 /// The socket that a call accepts from.
@@ -40,17 +40,16 @@ struct Listening {
     cookie: Option<u64>,
 }
 
-pub(super) fn accept(call: &Trapped<'_>, unheard: Option<Said>) -> Result<Answer, Answer> {
-    if let Some(accepted) = unheard.and_then(|said| given_before(call, said)) {
+pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
+    if let Some(accepted) = given_before(call) {
         // That the same number is another listener now takes a program that knows what it does.
         return give_or_put_back(call, accepted);
     }
     let socket = call.socket()?;
     wishes(call)?;
     let protocol = sockopt::int(&socket, PROTOCOL)?;
-    let is_ours = [libc::IPPROTO_TCP, libc::IPPROTO_MPTCP].contains(&protocol);
     // A socket that does not listen is refused by the kernel in its own words. One that was handed out never does.
-    if !is_ours || !socket_acceptconn(&socket)? {
+    if !is_ours(protocol) || !socket_acceptconn(&socket)? {
         return Ok(Answer::GoOn);
     }
     let blocks = !fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
@@ -67,6 +66,11 @@ pub(super) fn accept(call: &Trapped<'_>, unheard: Option<Said>) -> Result<Answer
     give_or_put_back(call, accepted)
 }
 
+/// Whether sockets of this protocol may be listeners of the fast path.
+pub(super) fn is_ours(protocol: i32) -> bool {
+    [libc::IPPROTO_TCP, libc::IPPROTO_MPTCP].contains(&protocol)
+}
+
 fn give_or_put_back(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer, Answer> {
     give(call, &accepted).or_else(|NotGiven { answer, number }| {
         call.router.bring(call.node(), accepted.anew(number));
@@ -74,25 +78,21 @@ fn give_or_put_back(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer, An
     })
 }
 
-/// A connection that the thread was given by its call before this one, and does not know of. One that it accepted elsewhere goes
-/// back there.
-fn given_before(call: &Trapped<'_>, said: Said) -> Option<Accepted> {
-    let Said::Accepted(Given { number, inode, listener, path, flow, client, server }) = said else { return None };
+/// A connection that the thread was given before, and does not know of. One that it accepted elsewhere goes back there.
+fn given_before(call: &Trapped<'_>) -> Option<Accepted> {
+    let Given { number, inode, listener, path, flow, client, server } =
+        lock(&call.tree.told).take_accepted(call.call.tid)?;
     let (_, end) = call.tree.found(call.call.tid, number).ok()?;
     if fstat(&end).ok()?.st_ino != inode {
         return None;
     }
-    let number = Some(number);
-    let accepted = Accepted { entry: None, end, path, flow, client, server, number };
-    if listener == call.int(0) {
-        let Accepted { end, path, flow, client, server, .. } = &accepted;
-        let [client, server] = [*client, *server].map(canonical);
-        let left = Left { node: call.node(), path: *path, flow: *flow, client, server, given: None };
-        let entry = call.router.ledger.enter(&left, end.as_fd());
-        return Some(Accepted { entry, ..accepted });
+    let mut connection = Accepted { entry: None, end, path, flow, client, server, number: None }.anew(Some(number));
+    if listener != call.int(0) {
+        call.router.bring(call.node(), connection);
+        return None;
     }
-    call.router.bring(call.node(), accepted.anew(number));
-    None
+    call.router.write(call.node(), &mut connection);
+    Accepted::of(connection, client.is_ipv6())
 }
 
 /// Parks the call, unless there is a connection by now.

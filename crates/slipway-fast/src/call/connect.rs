@@ -43,12 +43,12 @@ struct Wanted {
     admission: Admission,
 }
 
-pub(super) fn connect(call: &Trapped<'_>, unheard: Option<Said>) -> Result<Answer, Answer> {
+pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let (caller, socket, address) = call.socket_and_address(1)?;
     let written = call.router.notes.on(&socket)?;
     let address = Address::read(&address);
     if let Written::Note(note) = written {
-        return again(call, &socket, &note, address, unheard);
+        return again(call, &socket, &note, address);
     }
     let server = match address {
         Address::Ip(server) => server,
@@ -73,17 +73,11 @@ fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
 }
 
 /// A socket that is connected already.
-fn again(
-    call: &Trapped<'_>,
-    socket: &OwnedFd,
-    note: &Note,
-    address: Address,
-    unheard: Option<Said>,
-) -> Result<Answer, Answer> {
+fn again(call: &Trapped<'_>, socket: &OwnedFd, note: &Note, address: Address) -> Result<Answer, Answer> {
     if address == Address::Unspecified {
         return Err(Errno::OPNOTSUPP.into());
     }
-    let is_unheard = unheard.is_some() && unheard == Some(Said::Connected(fstat(socket)?.st_ino));
+    let is_unheard = lock(&call.tree.told).take_connected(call.call.tid, fstat(socket)?.st_ino);
     // What a router before this one was about to say may never have been heard: its program calls again.
     if note.told && !is_unheard && (note.role == Role::Server || call.router.made(note.flow)) {
         return Err(Errno::ISCONN.into());

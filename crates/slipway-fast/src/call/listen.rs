@@ -6,6 +6,9 @@ use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
 
+use slipway_sys::sockopt;
+
+use super::accept::{PROTOCOL, is_ours};
 use super::{Answer, Trapped};
 
 /// How long copies of listeners can take to be closed; usually it is less than a millisecond.
@@ -18,7 +21,9 @@ pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
         return Err(Errno::INVAL.into());
     }
     // It may be the address of a listener that the program has closed.
-    call.tree.parker.copies.settle(PATIENCE);
+    if is_ours(sockopt::int(&socket, PROTOCOL)?) {
+        call.tree.parker.copies.settle(PATIENCE);
+    }
     Ok(Answer::GoOn)
 }
 

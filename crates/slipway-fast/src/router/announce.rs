@@ -9,7 +9,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use super::Router;
-use crate::call::{Expected, Gift, expected};
+use crate::call::{Expected, Gift};
 use crate::knock::Knocker;
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
@@ -72,7 +72,7 @@ impl Router {
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, Unheard> {
         self.write(node, &mut connection);
         let parker = self.parker(node);
-        let expected = parker.and_then(|parker| expected(self, &parker, node, connection.server).ok());
+        let expected = parker.and_then(|parker| parker.expects(self, connection.server));
         self.announce_to(expected, node, connection)
     }
 
@@ -160,7 +160,8 @@ impl Router {
         loop {
             // Others may be quicker to take those that come.
             match self.resting(node, ipv6) {
-                None if self.knockers.wait(node, ipv6, until) => {}
+                // Those that were asked for now are for who comes next.
+                None if Instant::now() < until && self.knockers.wait(node, ipv6, until) => {}
                 taken => return taken,
             }
         }
@@ -194,7 +195,7 @@ impl Router {
     }
 
     /// Writes a connection down for the next router, once its end is here.
-    fn write(&self, node: usize, connection: &mut Connection) {
+    pub(crate) fn write(&self, node: usize, connection: &mut Connection) {
         let Connection { entry: entry @ None, end: End::There(end), path, flow, client, server, .. } = connection
         else {
             return;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use super::{Announced, Router, Unheard};
-use crate::call::{Expected, expected};
+use crate::call::Expected;
 use crate::channel::{Asked, Open, Refusal};
 use crate::ledger::{Entry, Left};
 use crate::limits::{Member, Turn};
@@ -57,15 +57,8 @@ impl Router {
     /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
     fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<Parker>, Expected)> {
         let parker = self.parker(node).filter(|parker| parker.has_time())?;
-        match expected(self, &parker, node, server) {
-            Ok(expected) => Some((parker, expected)),
-            Err(copy) => {
-                if let Some(copy) = copy {
-                    parker.close(copy);
-                }
-                None
-            }
-        }
+        let expected = parker.expects(self, server)?;
+        Some((parker, expected))
     }
 
     /// Whether a connection may be made that another router asks for: what its server's end counts as, and the turn to be held until

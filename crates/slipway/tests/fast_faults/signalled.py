@@ -4,6 +4,8 @@ signalled.py            serves: answers each client once, for ever
 signalled.py HOST N     in each of four processes, N times: connects, is answered, and disconnects
 """
 
+import collections
+
 import os
 import signal
 import socket
@@ -23,27 +25,38 @@ def serve():
     with socket.create_server(("", PORT), backlog=512) as server:
         print("it listens", flush=True)
         disturb(50e-6)
+        kept = collections.deque(maxlen=64)
         while True:
             client, _ = server.accept()
-            with client:
-                client.sendall(client.recv(1))
+            if client.fileno() in [other.fileno() for other in kept]:
+                sys.exit("a connection was given twice")
+            said = client.recv(1)
+            client.sendall(said)
+            if said == b".":
+                kept.clear()
+            else:
+                kept.append(client)
+            del client
 
 
-def call(host, times):
-    address = (socket.gethostbyname(host), PORT)
-    disturb(200e-6)
-    for _ in range(times):
-        with socket.socket() as server:
-            server.connect(address)
-            server.settimeout(30)
-            server.sendall(b"x")
-            server.recv(1)
+def call(address, word):
+    with socket.socket() as server:
+        server.connect(address)
+        server.settimeout(30)
+        server.sendall(word)
+        if server.recv(1) != word:
+            sys.exit("a connection ended")
 
 
 if len(sys.argv) == 1:
     serve()
+address = (socket.gethostbyname(sys.argv[1]), PORT)
 for _ in range(4):
     if os.fork() == 0:
-        call(sys.argv[1], int(sys.argv[2]))
+        disturb(200e-6)
+        for _ in range(int(sys.argv[2])):
+            call(address, b"x")
         os._exit(0)
-print(sum(os.wait()[1] == 0 for _ in range(4)), "of four were served", flush=True)
+served = sum(os.wait()[1] == 0 for _ in range(4))
+call(address, b".")
+print(served, "of four were served", flush=True)
