@@ -215,15 +215,18 @@ impl Parker {
     }
 
     /// The listener at which programs wait in `accept(2)` for connections to this address. A copy of another one is left to the
-    /// node's thread to close.
+    /// node's thread to close, so that none is taken while that has no time.
     pub(crate) fn expects(&self, router: &Router, server: SocketAddr) -> Option<Expected> {
+        if !self.has_time() {
+            return None;
+        }
         expected(router, self, self.node, server)
             .map_err(|copy| copy.into_iter().for_each(|copy| self.close(copy)))
             .ok()
     }
 
     /// Whether the node's thread has time for more to be left to it.
-    pub(crate) fn has_time(&self) -> bool {
+    fn has_time(&self) -> bool {
         let state = lock(&self.state);
         state.entrusted.len() + state.closing.len() < MOST_ENTRUSTED
     }

@@ -56,7 +56,7 @@ impl Router {
 
     /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
     fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<Parker>, Expected)> {
-        let parker = self.parker(node).filter(|parker| parker.has_time())?;
+        let parker = self.parker(node)?;
         let expected = parker.expects(self, server)?;
         Some((parker, expected))
     }
