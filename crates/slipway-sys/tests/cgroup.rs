@@ -108,7 +108,9 @@ fn limits_reach_the_kernel() {
         node.add(pid).expect("joins, cpuset filled");
         if with(Controller::Cpuset) {
             let allowed = process::status(pid.as_raw_nonzero().get(), "Cpus_allowed_list");
-            assert_eq!(allowed.expect("it runs"), "0");
+            let is_in = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero())).expect("it runs");
+            let cpus = ["cpuset.cpus", "cpuset.effective_cpus", "cpuset.cpus.effective"].map(read);
+            assert_eq!(allowed.expect("it runs"), "0", "{cpus:?}, it is in\n{is_in}");
         }
         let reopened = hierarchy.open_node(&name, "n1").expect("looked").expect("there");
         assert_eq!(reopened.pids().expect("listed"), [pid.as_raw_nonzero().get()]);
