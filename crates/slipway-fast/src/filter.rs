@@ -19,7 +19,7 @@ use crate::timestamps;
 const SECOND: u8 = 1;
 
 /// Calls that set connections up, and that ask what a socket is.
-const ALWAYS: &[c_long] = &[
+const SOCKETS: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -28,25 +28,17 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_listen,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
-    // Noted and carried out by the kernel, so that the router knows where a replaced socket may be registered.
+];
+
+/// Noted and carried out by the kernel, so that the router knows where a replaced socket may be registered.
+const EPOLLS: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_create,
     libc::SYS_epoll_create1,
 ];
 
-/// Those of them, and of those that are heard of now and then, whose interruptions are counted: none that the kernel interrupts by
-/// itself where it is not heard of.
-const COUNTED: [c_long; 9] = [
-    libc::SYS_connect,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-];
+/// Calls about a socket's options, which are heard of now and then.
+const OPTION_CALLS: &[c_long] = &[libc::SYS_getsockopt, libc::SYS_setsockopt];
 
 /// Levels of socket options that a pair of Unix sockets, or a connection of the host's own network, would answer in another way.
 const LEVELS: &[i32] = &[libc::IPPROTO_TCP, libc::IPPROTO_IP, libc::IPPROTO_IPV6];
@@ -106,7 +98,7 @@ pub struct Leave {
 /// The filter that a program of a node on a fast network gets beside a default container's.
 #[must_use]
 pub fn filter(leave: Leave) -> Filter {
-    let mut traps: Vec<Trap> = ALWAYS.iter().map(|&call| Trap::every(call)).collect();
+    let mut traps: Vec<Trap> = SOCKETS.iter().chain(EPOLLS).map(|&call| Trap::every(call)).collect();
     if leave.options {
         let when = When::Pair { level: libc::IPPROTO_TCP, names: FREE.to_vec() };
         traps.push(Trap { call: libc::SYS_setsockopt, when, verdict: Verdict::Allow });
@@ -155,7 +147,9 @@ pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
         return Err("before Linux 6.9 a thread cannot be held by a pidfd".to_owned());
     }
     let counts = ThreadCounts::create("slipway_signals").map_err(|error| error.to_string())?;
-    let counting = Interruptions::count(&COUNTED, &counts).map_err(|error| {
+    // None that the kernel interrupts by itself where it is not heard of.
+    let counted = [SOCKETS, OPTION_CALLS].concat();
+    let counting = Interruptions::count(&counted, &counts).map_err(|error| {
         // What the verifier says follows.
         error.to_string().lines().next().unwrap_or_default().to_owned()
     })?;
