@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part")]
 
+mod fails;
 mod inventory;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+pub use fails::Fault;
 pub use inventory::{Inventory, entries};
 
 /// How long a machine under load may take for what another process, or the kernel behind one, brings about.
