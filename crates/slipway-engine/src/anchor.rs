@@ -12,8 +12,10 @@ mod build;
 pub(crate) mod control;
 mod serve;
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use nix::sys::prctl;
@@ -83,16 +85,19 @@ pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader
 }
 
 fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> ! {
-    let outcome = settle().map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
+    let span = tracing::info_span!("anchor", lab = %blueprint.lab.name).entered();
+    let outcome = settle(&blueprint.dir).map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
         let mut running = build::build(alone, blueprint, &mut reporter)?;
         let listener =
             control::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
         reporter.say(&Report::Up)?;
         serve::serve(alone, blueprint, &mut running, &listener).map_err(|error| format!("wait: {error}"))
     });
+    drop(span);
     match outcome {
         Ok(()) => std::process::exit(0),
         Err(account) => {
+            tracing::error!("{account}");
             // A pipe that is gone is one reason to be here.
             let _ = reporter.say(&Report::Failed(account));
             std::process::exit(1)
@@ -100,9 +105,12 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
     }
 }
 
-/// Leaves the caller's session, terminal, working directory and signals behind.
-fn settle() -> io::Result<()> {
+/// Leaves the caller's session, terminal, working directory and signals behind. The lab's log becomes standard error, for
+/// the anchor and for those of its helpers that have no log of their own.
+fn settle(dir: &LabDir) -> io::Result<()> {
     detach()?;
+    let log = File::options().create(true).append(true).mode(0o600).open(dir.join("anchor.log"))?;
+    rustix::stdio::dup2_stderr(&log)?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     prctl::set_name(c"slipway-anchor")?;
     // Daemons that drivers start, and anything orphaned outside nodes, are reaped here.

@@ -96,6 +96,7 @@ pub type Progress<'a> = dyn FnMut(u64, Option<u64>) + 'a;
 ///
 /// # Errors
 /// All of [`CopyError`].
+#[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn out_of(
     launcher: &Launcher,
     entry: &Entry,
@@ -115,6 +116,7 @@ pub fn out_of(
 ///
 /// # Errors
 /// All of [`CopyError`].
+#[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn into(
     launcher: &Launcher,
     entry: &Entry,

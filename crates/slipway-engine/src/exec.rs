@@ -268,6 +268,7 @@ impl Launcher {
 
     /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node on a fast network (the anchor cannot
     /// ask itself), and for waiting until the link to the child has something to say: where that fails, the child is ended.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = %entry.node, program = ?program.argv.first()), err(level = "debug"))]
     pub(crate) fn spawn_heard(
         &self,
         entry: &Entry,

@@ -126,6 +126,7 @@ struct Place {
 ///
 /// # Errors
 /// When it cannot be started; then nothing of it runs.
+#[tracing::instrument(level = "info", skip_all, fields(lab = %lab.lab.name), err(level = "debug"))]
 pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_>)) -> Result<Outcome, JobError> {
     if job.nodes.is_empty() {
         return Err(JobError::Impossible("it names no nodes\nHint: leave `nodes` out to run on all".to_owned()));

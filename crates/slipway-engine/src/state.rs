@@ -10,6 +10,7 @@
 //!       conditions.json      how links are, written when somebody asks
 //!       fast.json            how the fast path is, the same
 //!       fast.log             what became of its routers
+//!       anchor.log           warnings of the anchor and of the wire, and what `SLIPWAY_LOG` asked for
 //!       control              the anchor's socket
 //!       scenario/            what is played on the lab, and its log
 //!       log/NODE.log         output of the node's own command

@@ -81,6 +81,7 @@ pub fn is_conditioned(links: &LinkReport, route: &Route) -> bool {
 ///
 /// # Errors
 /// When a node cannot be entered, the kernel refuses something, or `progress` breaks it off.
+#[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn verify(
     running: &Running,
     links: &LinkReport,

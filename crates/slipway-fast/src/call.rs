@@ -95,7 +95,13 @@ impl Trapped<'_> {
 
     /// Serves and answers it, after those that its caller made before.
     pub(crate) fn carry_out(&self) {
-        self.tree.in_turn(self.call.tid, || self.answer(&self.serve()));
+        let Call { number, tid, .. } = self.call;
+        let _span = tracing::debug_span!("call", node = self.node(), tid, number).entered();
+        self.tree.in_turn(tid, || {
+            let answer = self.serve();
+            tracing::debug!(?answer, "served");
+            self.answer(&answer);
+        });
     }
 
     /// Gives the answer.

@@ -54,6 +54,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
 }
 
 /// `rules` is what has come of a policy so far.
+#[tracing::instrument(level = "debug", skip_all, fields(?order))]
 fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut String) -> io::Result<()> {
     match order {
         Order::Listener { node, tree, namespace, listener } => {

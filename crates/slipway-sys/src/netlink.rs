@@ -116,7 +116,11 @@ impl Netlink {
     ///
     /// # Errors
     /// [`NetlinkError::Refused`] with every refused request.
+    #[tracing::instrument(level = "trace", name = "netlink", skip_all, fields(requests = requests.len()), err(level = "debug"))]
     pub fn run(&mut self, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
+        for request in requests {
+            tracing::trace!("{request}");
+        }
         let mut refused = Vec::new();
         let mut rest = requests;
         while !rest.is_empty() {

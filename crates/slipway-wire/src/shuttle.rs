@@ -162,7 +162,12 @@ impl<'a> Shuttle<'a> {
         let answer = match hear(self.control, &mut self.message) {
             Ok(None) => return Ok(false),
             Ok(Some((request, descriptor))) => {
-                self.obey(request, descriptor).unwrap_or_else(|error| Answer::Failed(error.to_string()))
+                let _span = tracing::debug_span!("wire").entered();
+                tracing::debug!(?request, "taken");
+                self.obey(request, descriptor).unwrap_or_else(|error| {
+                    tracing::warn!("refused: {error}");
+                    Answer::Failed(error.to_string())
+                })
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Answer::Failed(error.to_string()),
             Err(error) => return Err(error),

@@ -1,12 +1,13 @@
 //! From the process's arguments to a command, and from its outcome to an exit code.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use slipway_engine::state::StateRoot;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{FmtSpan, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::commands::{Command, GROUPS};
 use crate::context::{Context, Global};
@@ -96,19 +97,33 @@ fn groups(command: &clap::Command) -> String {
     text
 }
 
-/// Warnings always: whoever trusts a result should have seen them.
+/// Logs on standard error: warnings always, since whoever trusts a result should have seen them; more on request, with the
+/// duration of each span as it closes. A lab's processes inherit this, each with its own standard error.
 fn log(global: &Global) {
-    let filter = match (std::env::var("SLIPWAY_LOG"), global.verbose) {
-        (Ok(filter), _) => EnvFilter::new(filter),
-        (_, 0) => EnvFilter::new("warn"),
-        (_, 1) => EnvFilter::new("slipway=info,slipway_engine=info,slipway_sys=info,warn"),
-        (_, _) => EnvFilter::new("slipway=debug,slipway_engine=debug,slipway_sys=debug,info"),
-    };
+    let asked = std::env::var("SLIPWAY_LOG").ok().filter(|filter| !filter.is_empty());
+    let is_more = asked.is_some() || global.verbose > 0;
+    let usual = ["warn", "info", "debug"][usize::from(global.verbose.min(2))];
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(asked.as_deref().unwrap_or(usual)))
         .with_writer(std::io::stderr)
-        .with_ansi(global.colors() && std::io::stderr().is_terminal())
-        .without_time()
-        .with_target(false)
+        // The lab's processes write to files.
+        .with_ansi(false)
+        .with_target(is_more)
+        .with_timer(Clock { command: std::process::id(), in_command: is_more })
+        .with_span_events(if is_more { FmtSpan::CLOSE } else { FmtSpan::NONE })
         .init();
+}
+
+/// The time of day, which a plain warning of the command does without.
+struct Clock {
+    /// The command's process.
+    command: u32,
+    /// Whether the command itself writes times too.
+    in_command: bool,
+}
+
+impl FormatTime for Clock {
+    fn format_time(&self, to: &mut Writer<'_>) -> std::fmt::Result {
+        if self.in_command || std::process::id() != self.command { SystemTime.format_time(to) } else { Ok(()) }
+    }
 }

@@ -63,6 +63,7 @@ struct Unborn {
 
 impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
+    #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub(super) fn prepare(alone: SingleThread, blueprint: &Blueprint, state: State) -> Result<Self, String> {
         let lab = &blueprint.lab;
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
@@ -112,6 +113,7 @@ impl Nodes {
         outcome
     }
 
+    #[tracing::instrument(level = "debug", skip_all, fields(nodes = which.len()), err(level = "debug"))]
     fn bear(
         &mut self,
         alone: SingleThread,
@@ -165,6 +167,7 @@ impl Nodes {
     }
 
     /// Starts a program in a node, its output going to the lab's log folder.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = %blueprint.lab.nodes[index].name, program = ?program.argv.first()), err(level = "debug"))]
     fn start_program(
         &mut self,
         alone: SingleThread,
@@ -194,6 +197,7 @@ impl Nodes {
         started.map_err(|error| error.to_string())
     }
 
+    #[tracing::instrument(level = "debug", skip_all, fields(node = %blueprint.lab.nodes[index].name), err(level = "debug"))]
     fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
@@ -245,6 +249,7 @@ impl Nodes {
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.
+    #[tracing::instrument(level = "debug", skip_all, fields(nodes = unborn.len()), err(level = "debug"))]
     fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), String> {
         let mut fresh = Vec::new();
         for Unborn { index, link } in unborn {
@@ -450,6 +455,7 @@ impl Nodes {
     }
 
     /// Ends the inits of `which`, and so every process in their PID namespaces.
+    #[tracing::instrument(level = "debug", skip_all, fields(nodes = which.len()))]
     fn kill(&mut self, blueprint: &Blueprint, which: &[usize]) {
         for &index in which {
             if let Some(pidfd) = &self.slots[index].pidfd {
@@ -493,6 +499,7 @@ impl Nodes {
             return;
         }
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
+            tracing::info!(node = %blueprint.lab.nodes[index].name, ?status, "its init ended: the node is dead");
             self.slots[index].pidfd = None;
             self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
             // Its network outlives it, and the kernel in it would go on to answer pings. A link that cannot be silenced is

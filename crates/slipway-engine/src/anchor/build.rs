@@ -20,6 +20,7 @@ use crate::node::rootfs::{hide_machine, lies_on_the_machine};
 use crate::state::{LabDir, NodeState, NodeStatus, State};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
+#[tracing::instrument(level = "info", skip_all, fields(lab = %blueprint.lab.name), err(level = "debug"))]
 pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut Reporter) -> Result<Nodes, String> {
     let Blueprint { lab, dir, .. } = blueprint;
     let state = State {
@@ -48,6 +49,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
 
 /// A mount namespace of the lab's own, with what no other process of the machine sees: the tmpfs that nodes write to,
 /// and this program where nodes find it.
+#[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
 fn own_mounts(dir: &LabDir) -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("make the lab's mount namespace: {error}"))?;
     // By its path: what /proc/self/exe stands for belongs to the mount namespace just left.
@@ -64,6 +66,7 @@ fn own_mounts(dir: &LabDir) -> Result<(), String> {
     mount().map_err(|error| error.to_string())
 }
 
+#[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
 fn shared_files(lab: &Lab, dir: &LabDir) -> Result<(), String> {
     let resolv = "# Nodes find each other in /etc/hosts. Nothing outside the lab answers here.\n";
     for (name, text) in [("hosts", hosts(lab).as_str()), ("resolv.conf", resolv)] {

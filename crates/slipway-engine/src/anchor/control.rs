@@ -163,7 +163,14 @@ pub(crate) fn serve_one(
     let (answer, earlier) = match serde_json::from_slice::<Request>(&request) {
         Ok(request) => {
             let what = request.deed().to_owned();
+            let span = tracing::info_span!("request", what).entered();
+            tracing::trace!(?request, "taken");
             let answer = act(request, &mut descriptor).map(|count| ended = count);
+            match &answer {
+                Ok(()) => tracing::debug!(ended, "done"),
+                Err(account) => tracing::warn!("failed: {account}"),
+            }
+            drop(span);
             let answer = answer.map_or_else(Answer::Failed, |()| Answer::Done);
             (answer, before.replace(Deed { what, until: now() }))
         }

@@ -54,6 +54,7 @@ impl Interface {
 impl Links {
     /// Makes an interface what it is to be: what is needed and no more. First what packets are to pass through is made, then
     /// they are sent there, in one step, and then what they no longer pass is taken away.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = %around.lab.nodes[place.0].name, interface = %around.lab.nodes[place.0].interfaces[place.1].name), err(level = "debug"))]
     pub(super) fn make(&mut self, around: &Around<'_>, place: Place, plan: Plan) -> Result<(), String> {
         if plan.is_nothing() && !self.interfaces.contains_key(&place) {
             return Ok(());

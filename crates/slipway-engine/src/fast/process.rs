@@ -53,6 +53,7 @@ pub(super) struct Ground<'a> {
 
 impl Process {
     /// Makes a router, and waits until it runs.
+    #[tracing::instrument(level = "debug", skip_all, fields(host = %ground.lab.hosts[ground.host].name), err(level = "debug"))]
     pub(super) fn start(ground: Ground<'_>, shared: &Shared) -> io::Result<Self> {
         let (ours, theirs) = control::pair()?;
         let anchor = pidfd_open(getpid(), PidfdFlags::empty())?;

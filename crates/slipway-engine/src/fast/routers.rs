@@ -211,6 +211,7 @@ impl Routers {
     }
 
     /// Has calls of a node's programs heard by its host's router, now or, where that is being replaced, by the next.
+    #[tracing::instrument(level = "debug", skip_all, fields(node), err(level = "debug"))]
     pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), String> {
         let model = near.lab.nodes.get(node).ok_or_else(|| format!("find node number {node}: the lab has none"))?;
         let fast = self.fast.as_mut().filter(|fast| fast.seats.contains_key(&model.host));
@@ -317,6 +318,7 @@ impl Routers {
 impl Fast {
     /// Writes down what became of a router. A full disk is no reason to end the lab.
     fn note(&mut self, lab: &Lab, host: usize, what: &str) {
+        tracing::info!(host = %lab.hosts[host].name, "router {what}");
         let now = humantime::format_rfc3339_millis(SystemTime::now());
         let _ = writeln!(self.log, "{now} router of {}: {what}", lab.hosts[host].name);
     }

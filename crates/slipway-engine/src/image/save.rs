@@ -75,6 +75,7 @@ pub struct Saved {
 ///
 /// # Errors
 /// All of [`SaveError`]; then `out` is what it was before.
+#[tracing::instrument(level = "info", skip_all, fields(out = %out.display()), err(level = "debug"))]
 pub fn save(upper: BorrowedFd<'_>, without: &BTreeSet<PathBuf>, out: &Path) -> Result<Saved, SaveError> {
     let name = out.file_name().unwrap_or_default().as_bytes();
     let failed = |source| SaveError::Write { path: out.to_owned(), source };

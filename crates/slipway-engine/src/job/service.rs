@@ -198,6 +198,7 @@ pub(super) fn pid_namespace(pid: i32) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
 }
 
+#[tracing::instrument(level = "debug", skip_all)]
 fn start(
     host: &str,
     command: &str,

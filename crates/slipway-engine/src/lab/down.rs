@@ -44,6 +44,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Takes the lab `name` down. `None` where there was nothing of that name.
+#[tracing::instrument(level = "info", skip_all, fields(lab = name), err(level = "debug"))]
 pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> {
     if !leftovers(root)?.iter().any(|known| known == name) {
         return Ok(None);
@@ -82,6 +83,7 @@ pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
     Ok(names)
 }
 
+#[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
 fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
     let Ok(state) = dir.read_state() else { return Ok(false) };
     let failed = |error: io::Error| DownError(vec![format!("end the lab's anchor: {error}")]);

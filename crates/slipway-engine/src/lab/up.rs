@@ -93,6 +93,7 @@ pub enum Progress {
 ///
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
+#[tracing::instrument(level = "info", skip_all, fields(lab = %lab.name), err(level = "debug"))]
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
     let links = Links::new(read_matrices(lab)?);
     links.check(lab).map_err(UpError::Conditions)?;
@@ -105,6 +106,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
         clean(&dir).map_err(UpError::Leftover)?;
     }
     let scratch = scratch_of(&dir);
+    tracing::info!("the lab's anchor logs to {}", dir.join("anchor.log").display());
     let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, links, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {

@@ -38,6 +38,7 @@ impl Fabric {
     ///
     /// # Errors
     /// As [`plan`], before anything is made; or what the kernel refused. Nothing stays of a fabric that failed.
+    #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn build(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
         let mut mechanisms = plan(lab)?;
         let mut sites = Sites::create(lab, place)?;
@@ -66,6 +67,7 @@ impl Fabric {
     ///
     /// # Errors
     /// What the kernel refused; interfaces made by then go with their namespaces.
+    #[tracing::instrument(level = "debug", skip_all, fields(nodes = nodes.len()), err(level = "debug"))]
     pub fn attach(&mut self, lab: &Lab, nodes: &[NodeNet<'_>]) -> Result<(), NetworkError> {
         let mut by_network = BTreeMap::<usize, Vec<End<'_>>>::new();
         for &NodeNet { node, netns } in nodes {
@@ -88,6 +90,7 @@ impl Fabric {
     ///
     /// # Errors
     /// What the kernel refused. Where that is after the first, some nodes are held to the old rules and some to the new.
+    #[tracing::instrument(level = "debug", skip_all, fields(rules = rules.len()), err(level = "debug"))]
     pub fn set_policy(&mut self, lab: &Lab, rules: &[Rule]) -> Result<(), NetworkError> {
         // Programs that are there stay, and let all pass where nothing is held back any more.
         if self.policy.is_none() && !policy::holds_back(rules) {
@@ -120,6 +123,7 @@ impl Fabric {
     ///
     /// # Errors
     /// What the kernel refused.
+    #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
         for (number, network) in lab.networks.iter().enumerate() {
             if let Some(driver) = self.drivers.get_mut(&network.beneath()) {
@@ -135,6 +139,7 @@ impl Fabric {
     ///
     /// # Errors
     /// What the kernel refused.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = %lab.nodes[node].name, up), err(level = "debug"))]
     pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
             if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {

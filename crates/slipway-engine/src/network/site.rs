@@ -90,6 +90,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// Makes the hosts' namespaces, and joins them where there are several.
+    #[tracing::instrument(level = "debug", skip_all, fields(hosts = lab.hosts.len()), err(level = "debug"))]
     pub(super) fn create(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
         let here = || current_net().map_err(NetworkError::system("open this machine's network namespace"));
         let hosts = if lab.machine {

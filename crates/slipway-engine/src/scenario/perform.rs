@@ -131,6 +131,7 @@ pub struct Restored {
 ///
 /// # Errors
 /// When a scenario is being played, or something cannot be put back; what could be is.
+#[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError> {
     let folder = Folder::of(running.dir());
     let _claim = folder.claim()?;

@@ -255,6 +255,8 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             Decision::Act(act, note) => (act, note),
         };
         let begun = self.at();
+        tracing::info!(number, due_ns = event.due.0, begun_ns = begun, "event begins");
+        tracing::debug!(number, ?act);
         self.write(Line::Begun(BegunLine { number, at: begun }))?;
         self.effects.begin(number, &event.action, &act);
         let state = self.platform.begin(number, &act);
@@ -277,6 +279,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             Err(reason) => play::Outcome::Failed { reason },
         };
         let effect = if takes_its_time(&act) { begun } else { done };
+        tracing::info!(number, took_ns = done.saturating_sub(begun), ?outcome, "event ends");
         self.write_event(number, Some(begun), Some((done, effect)), outcome)
     }
 
