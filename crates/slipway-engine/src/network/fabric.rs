@@ -10,7 +10,7 @@ use slipway_lab::policy::Rule;
 use super::driver::{Driver, End, Mechanism, Port, driver, members, plan};
 use super::error::NetworkError;
 use super::policy::{self, Table};
-use super::site::Sites;
+use super::site::{Site, Sites};
 
 /// The hosts' namespaces and everything in them. Dropping it takes it all away, nodes' interfaces included.
 #[derive(Debug)]
@@ -61,6 +61,12 @@ impl Fabric {
     #[must_use]
     pub fn host_net(&self, host: usize) -> BorrowedFd<'_> {
         self.sites.hosts[host].net()
+    }
+
+    /// The namespace of a host's switches. `None` under `hosts: machine`, which has none.
+    #[must_use]
+    pub fn switch_net(&self, host: usize) -> Option<BorrowedFd<'_>> {
+        self.sites.switches.get(host).map(Site::net)
     }
 
     /// Makes the interfaces of nodes inside their namespaces, down. Many nodes at once cost least.
@@ -114,7 +120,7 @@ impl Fabric {
             let node = &lab.nodes[port.node];
             let says = NetworkError::system(format!("hold {} to the policy", node.name));
             let gate = table.gate(node.interfaces[port.slot].mac).map_err(std::io::Error::other).map_err(says)?;
-            self.sites.hosts[node.host].netlink.run(&gate.on(index)).map_err(NetworkError::of(&of.name))?;
+            self.sites.switches[node.host].netlink.run(&gate.on(index)).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())
     }

@@ -43,7 +43,8 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
     Ok(Probed { driver: DriverKind::Fast, mechanism: format!("a fast path for TCP over {mechanism}"), notes })
 }
 
-fn kernel() -> Option<(u32, u32)> {
+/// The first two numbers of the kernel that runs.
+pub(super) fn kernel() -> Option<(u32, u32)> {
     let uname = rustix::system::uname();
     let mut numbers = uname.release().to_str().ok()?.split(['.', '-', '+']).map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))

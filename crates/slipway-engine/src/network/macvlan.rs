@@ -91,7 +91,7 @@ impl Driver for Macvlan {
             self.nodes.insert(port.node, kept);
         }
         for (host, requests) in by_host {
-            let site = if of.parent.is_some() { &mut sites.machine } else { &mut sites.hosts[host] };
+            let site = if of.parent.is_some() { &mut sites.machine } else { &mut sites.switches[host] };
             site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())

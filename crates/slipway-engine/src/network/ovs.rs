@@ -70,7 +70,7 @@ impl Driver for Ovs {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(none) => {
                     let place = sites.place.join("ovs").join(&lab.hosts[host].name);
-                    none.insert(Daemons::start(sites.hosts[host].net(), &place)?)
+                    none.insert(Daemons::start(sites.switches[host].net(), &place)?)
                 }
             };
             daemons.vsctl(&[
@@ -105,7 +105,7 @@ impl Driver for Ovs {
             by_host.entry(lab.nodes[end.port.node].host).or_default().push(end);
         }
         for (host, ends) in by_host {
-            let site = &mut sites.hosts[host];
+            let site = &mut sites.switches[host];
             let mut requests = Vec::new();
             let mut names = Vec::new();
             for &&End { port, interface, netns } in &ends {
@@ -146,7 +146,7 @@ impl Driver for Ovs {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
         let host = lab.nodes[port.node].host;
         let change = SetLink { index, up: Some(up), ..SetLink::default() };
-        sites.hosts[host].netlink.run(&[Request::SetLink(change)])?;
+        sites.switches[host].netlink.run(&[Request::SetLink(change)])?;
         self.wait_for_links(host, sites, [port.name(lab)])
     }
 }
@@ -161,7 +161,7 @@ impl Ovs {
     ) -> Result<(), NetworkError> {
         let mut live = Vec::new();
         for name in ports {
-            if settle(&sites.hosts[host].netlink, &name)? {
+            if settle(&sites.switches[host].netlink, &name)? {
                 live.push(name);
             }
         }

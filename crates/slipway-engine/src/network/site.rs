@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use slipway_lab::model::Lab;
+use slipway_lab::model::{DriverKind, Lab, Underlay};
 use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
@@ -15,8 +15,20 @@ use super::error::NetworkError;
 pub(super) const LOOPBACK: u32 = 1;
 /// A host's device to the underlay.
 pub(super) const UPLINK: &str = "uplink";
+/// A host's device to the wire of tunnels.
+pub(super) const TUNNEL: &str = "tunnel";
 /// Devices of ours are numbered from here: above any that the kernel makes by itself in a new namespace.
 const FIRST_INDEX: u32 = 100;
+
+/// A host routes nothing, believes nobody who says that it should route otherwise, and answers for the addresses of the
+/// device that was asked at.
+const CLOSED: [(&str, &str); 5] = [
+    ("net/ipv4/ip_forward", "0"),
+    ("net/ipv4/conf/all/accept_redirects", "0"),
+    ("net/ipv4/conf/default/accept_redirects", "0"),
+    ("net/ipv4/conf/all/accept_source_route", "0"),
+    ("net/ipv4/conf/all/arp_ignore", "1"),
+];
 
 /// A network namespace that devices are made in.
 #[derive(Debug)]
@@ -33,6 +45,10 @@ impl Site {
         let net = create_net().map_err(NetworkError::system("make a network namespace"))?;
         let mut site = Self::enter(net)?;
         site.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        // A new namespace has the machine's own settings: one that forwards must not make hosts forward what nodes send.
+        for (name, value) in CLOSED {
+            site.sysctl(name, value)?;
+        }
         // Where the kernel passes bridged packets through iptables, a lab's packets would pay for it for nothing.
         for hook in ["iptables", "ip6tables", "arptables"] {
             let name = format!("net/bridge/bridge-nf-call-{hook}");
@@ -75,11 +91,27 @@ impl Site {
     }
 }
 
+/// Which of a host's namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// The host's own, with its addresses: routers of fast networks, nodes of driver `host`.
+    Host,
+    /// What nodes' interfaces lead to: bridges, switches, wires. It has no address, and no way to one: whatever a node sends
+    /// to a bridge's own Ethernet address, or to a group that bridges keep to themselves, ends here.
+    Switch,
+    /// The packets of tunnels, on a wire of their own between hosts, with the hosts' addresses.
+    Tunnel,
+}
+
 /// All namespaces of a lab but its nodes'.
 #[derive(Debug)]
 pub(super) struct Sites {
-    /// Indexed as the lab's hosts.
+    /// [`Room::Host`] of each host. Indexed as the lab's hosts.
     pub(super) hosts: Vec<Site>,
+    /// [`Room::Switch`] of each host; none under `hosts: machine`.
+    pub(super) switches: Vec<Site>,
+    /// [`Room::Tunnel`] of each host; none where no network has tunnels.
+    pub(super) tunnels: Vec<Site>,
     /// What lies between hosts, and where wires without a far end go. Made when first needed.
     between: Option<Site>,
     /// This machine's own.
@@ -93,14 +125,24 @@ impl Sites {
     #[tracing::instrument(level = "debug", skip_all, fields(hosts = lab.hosts.len()), err(level = "debug"))]
     pub(super) fn create(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
         let here = || current_net().map_err(NetworkError::system("open this machine's network namespace"));
-        let hosts = if lab.machine {
-            vec![Site::enter(here()?)?]
-        } else {
-            lab.hosts.iter().map(|_| Site::create()).collect::<Result<_, _>>()?
+        let make = |wanted: bool| -> Result<Vec<Site>, NetworkError> {
+            lab.hosts.iter().filter(|_| wanted).map(|_| Site::create()).collect()
         };
-        let mut sites = Self { hosts, between: None, machine: Site::enter(here()?)?, place: place.to_owned() };
-        if lab.underlay.is_some() {
-            sites.join_hosts(lab)?;
+        let hosts = if lab.machine { vec![Site::enter(here()?)?] } else { make(true)? };
+        let is_tunnelled = lab.networks.iter().any(|network| network.beneath() == DriverKind::Vxlan);
+        let mut sites = Self {
+            hosts,
+            switches: make(!lab.machine)?,
+            tunnels: make(lab.underlay.is_some() && is_tunnelled)?,
+            between: None,
+            machine: Site::enter(here()?)?,
+            place: place.to_owned(),
+        };
+        if let Some(underlay) = &lab.underlay {
+            sites.join_hosts(lab, underlay)?;
+            if is_tunnelled {
+                sites.lay(lab, underlay, Room::Tunnel, "tunnels", TUNNEL)?;
+            }
         }
         Ok(sites)
     }
@@ -114,35 +156,71 @@ impl Sites {
     }
 
     /// The underlay: one bridge between hosts, and `uplink` in each of them.
-    fn join_hosts(&mut self, lab: &Lab) -> Result<(), NetworkError> {
-        let Some(underlay) = &lab.underlay else { return Ok(()) };
-        let mtu = Some(underlay.mtu);
-        let between = self.between()?;
-        let bridge = between.index();
-        let link = NewLink { name: "underlay".to_owned(), index: Some(bridge), mtu, up: true, ..NewLink::default() };
-        between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
-        for (number, host) in lab.hosts.iter().enumerate() {
-            let uplink = self.wire(number, UPLINK, bridge, mtu)?;
-            let site = &mut self.hosts[number];
+    fn join_hosts(&mut self, lab: &Lab, underlay: &Underlay) -> Result<(), NetworkError> {
+        for site in &self.hosts {
             // Routers of fast networks connect to one address and port only, and ports would run out: a closed connection's is
             // taken again once its timestamps tell the two apart, not after a minute (`ip-sysctl.rst`).
             site.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
+        }
+        let uplinks = self.lay(lab, underlay, Room::Host, "underlay", UPLINK)?;
+        for ((host, site), index) in lab.hosts.iter().zip(&mut self.hosts).zip(uplinks) {
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_dad"), "0")?;
+            site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_ra"), "0")?;
+            site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_redirects"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/disable_ipv6"), "0")?;
-            let address = |address, prefix| Request::AddAddress { index: uplink, address, prefix, subnet_route: true };
-            let ipv4 = host.ipv4.map(|ipv4| address(ipv4.into(), underlay.ipv4.prefix_len()));
-            let ipv6 = host.ipv6.map(|ipv6| address(ipv6.into(), underlay.ipv6.prefix_len()));
+            let Some(address) = host.ipv6 else { continue };
+            let prefix = underlay.ipv6.prefix_len();
             let watch = site.watch_addresses()?;
-            site.netlink.run(&ipv4.into_iter().chain(ipv6).collect::<Vec<_>>())?;
-            watch.wait(host.ipv6.into_iter().collect())?;
+            site.netlink.run(&[Request::AddAddress { index, address: address.into(), prefix, subnet_route: true }])?;
+            watch.wait([address].into())?;
         }
         Ok(())
     }
 
+    /// A bridge between hosts, and in each of them a device to it, with the host's IPv4 address. Returns their indices.
+    fn lay(
+        &mut self,
+        lab: &Lab,
+        underlay: &Underlay,
+        room: Room,
+        bridge: &str,
+        name: &str,
+    ) -> Result<Vec<u32>, NetworkError> {
+        let mtu = Some(underlay.mtu);
+        let between = self.between()?;
+        let index = between.index();
+        let link = NewLink { name: bridge.to_owned(), index: Some(index), mtu, up: true, ..NewLink::default() };
+        between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
+        let mut laid = Vec::new();
+        for (number, host) in lab.hosts.iter().enumerate() {
+            let near = self.wire(room, number, name, index, mtu)?;
+            if let Some(address) = host.ipv4 {
+                let (address, prefix) = (address.into(), underlay.ipv4.prefix_len());
+                let request = Request::AddAddress { index: near, address, prefix, subnet_route: true };
+                let site = if room == Room::Host { &mut self.hosts[number] } else { &mut self.tunnels[number] };
+                site.netlink.run(&[request])?;
+            }
+            laid.push(near);
+        }
+        Ok(laid)
+    }
+
     /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index.
-    pub(super) fn wire(&mut self, host: usize, name: &str, bridge: u32, mtu: Option<u32>) -> Result<u32, NetworkError> {
+    pub(super) fn wire(
+        &mut self,
+        room: Room,
+        host: usize,
+        name: &str,
+        bridge: u32,
+        mtu: Option<u32>,
+    ) -> Result<u32, NetworkError> {
         self.between()?;
-        let (site, between) = (&mut self.hosts[host], self.between.as_mut().expect("made just above"));
+        let site = match room {
+            Room::Host => &mut self.hosts[host],
+            Room::Switch => &mut self.switches[host],
+            Room::Tunnel => &mut self.tunnels[host],
+        };
+        let between = self.between.as_mut().expect("made just above");
         let (near, far) = (site.index(), between.index());
         let far_name = format!("{name}.{}", host + 1);
         let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };

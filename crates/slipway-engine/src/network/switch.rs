@@ -3,6 +3,9 @@
 //! One bridge takes at most 1,023 ports (`BR_MAX_PORTS` in the kernel's bridge). A network with more nodes on a host has
 //! leaf bridges below a root bridge. Bridges stay down, and forward nothing, until the network is opened.
 //!
+//! A bridge is told which Ethernet addresses are behind each port. It learns no other, and drops what a node sends under
+//! one that is not its own.
+//!
 //! Where a network is too large for every node to know every other (see [`super::node`]), the bridge answers ARP itself
 //! from its own neighbour table, instead of asking every port, and neighbour solicitations go to their target alone
 //! ([`super::solicit`]).
@@ -14,12 +17,16 @@ use slipway_sys::netlink::{self, BridgePort, Forward, NewLink, Peer, Request, Se
 
 use super::driver::{End, Port, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off, try_in_scratch};
 use super::error::NetworkError;
+use super::fast::kernel;
 use super::node::knows_all;
 use super::site::Sites;
 use super::solicit::Solicit;
 
 /// Nodes on one bridge: the kernel's 1,023 ports, less some for what joins it to others.
 const LEAF_PORTS: usize = 1000;
+
+/// The first kernel whose bridges keep a port to the addresses behind it (`IFLA_BRPORT_LOCKED`).
+const KEEPS: (u32, u32) = (5, 18);
 
 /// All switches of a driver.
 #[derive(Debug, Default)]
@@ -53,6 +60,12 @@ pub(super) fn probe(driver: DriverKind) -> Result<(), Unsupported> {
     try_in_scratch(driver, "veth", &[Request::AddVeth(Veth { link: named("veth", 101), peer })])
 }
 
+/// What to know of bridges on this machine before trusting a measurement.
+pub(super) fn notes() -> Vec<String> {
+    let says = "its kernel is older than 5.18: a node can send under another node's Ethernet address".to_owned();
+    if kernel().is_some_and(|version| version >= KEEPS) { Vec::new() } else { vec![says] }
+}
+
 impl Switches {
     /// Makes the bridges of a network on each of its hosts. Returns them as `HOST: DEVICE`.
     pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
@@ -77,20 +90,16 @@ impl Switches {
         index: u32,
     ) -> Result<(), NetworkError> {
         let switch = &self.by_host[&(network, host)];
+        let answers = !knows_all(lab, network);
         let mut requests =
             vec![Request::SetLink(SetLink { index, master: Some(switch.bridges[0]), ..SetLink::default() })];
-        if !knows_all(lab, network) {
-            requests.push(answer(index));
-            for (_, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
-                requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
-                requests.extend(switch.up.iter().map(|&up| Request::AddForwarding {
-                    index: up,
-                    mac: interface.mac,
-                    to: Forward::Port,
-                }));
-            }
+        requests.push(keep(index, answers));
+        for (_, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
+            let leads = |index: u32| Request::AddForwarding { index, mac: interface.mac, to: Forward::Port };
+            requests.push(leads(index));
+            requests.extend(switch.up.iter().map(|&up| leads(up)));
         }
-        sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))
+        sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))
     }
 
     pub(super) fn attach(
@@ -107,17 +116,15 @@ impl Switches {
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
             let switch = &self.by_host[&(network, host)];
-            let index = sites.hosts[host].index();
+            let index = sites.switches[host].index();
             let master = Some(switch.bridges[switch.places[&port]]);
             let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
             let peer =
                 Peer { name: interface.name.clone(), mac: Some(interface.mac), mtu, net: Some(netns), index: None };
             let requests = by_host.entry(host).or_default();
             requests.push(Request::AddVeth(Veth { link, peer }));
-            if answers {
-                requests.push(answer(index));
-                requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
-            }
+            requests.push(keep(index, answers));
+            requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
             if solicit.is_some() || of.is_fast() {
                 requests.push(Request::AddClsact(index));
@@ -126,11 +133,11 @@ impl Switches {
             self.ports.insert(port, index);
         }
         for (host, requests) in by_host {
-            sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+            sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
         }
         if !of.offloads {
             for End { port, .. } in ends {
-                switch_offloads_off(&sites.hosts[lab.nodes[port.node].host].netlink, &port.name(lab))?;
+                switch_offloads_off(&sites.switches[lab.nodes[port.node].host].netlink, &port.name(lab))?;
             }
         }
         Ok(())
@@ -144,13 +151,13 @@ impl Switches {
     /// Sets the network's bridges up.
     pub(super) fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         for (host, port, _) in members(lab, network).filter(|(_, port, _)| self.ports.contains_key(port)) {
-            settle(&sites.hosts[host].netlink, &port.name(lab))?;
+            settle(&sites.switches[host].netlink, &port.name(lab))?;
         }
         for host in hosts_of(lab, network) {
             let bridges = &self.by_host[&(network, host)].bridges;
             let up = |&index: &u32| Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() });
             let requests: Vec<_> = bridges.iter().map(up).collect();
-            sites.hosts[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
+            sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
         }
         Ok(())
     }
@@ -163,7 +170,7 @@ impl Switches {
         up: bool,
     ) -> Result<(), NetworkError> {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
-        let netlink = &mut sites.hosts[lab.nodes[port.node].host].netlink;
+        let netlink = &mut sites.switches[lab.nodes[port.node].host].netlink;
         netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })])?;
         settle(netlink, &port.name(lab)).map(drop)
     }
@@ -179,7 +186,7 @@ impl Switch {
     ) -> Result<Self, NetworkError> {
         let local: Vec<_> = members(lab, network).filter(|&(there, ..)| there == host).collect();
         let leaves = local.len().div_ceil(LEAF_PORTS);
-        let site = &mut sites.hosts[host];
+        let site = &mut sites.switches[host];
         let mut switch = Self::default();
         let mtu = Some(mtu(lab, network));
         let mut requests = Vec::new();
@@ -250,6 +257,19 @@ impl Switch {
 fn bridge_mac(index: u32) -> netlink::Mac {
     let [a, b, c, d] = index.to_be_bytes();
     [0x02, 0xb0, a, b, c, d]
+}
+
+/// Frames come in by this port from the addresses that it is told are behind it, and from no other: the bridge learns nothing.
+/// It may answer ARP requests for them too.
+fn keep(index: u32, answers: bool) -> Request<'static> {
+    let answer_arp = answers.then_some(true);
+    Request::SetBridgePort(BridgePort {
+        index,
+        locked: Some(true),
+        learning: Some(false),
+        answer_arp,
+        ..BridgePort::default()
+    })
 }
 
 /// The bridge answers ARP requests for nodes behind this port.

@@ -2,6 +2,9 @@
 //!
 //! The tunnels learn nothing and ask nobody: a static entry for every node on another host says which host it is on, and
 //! broadcast is sent to each other host by an entry of its own.
+//!
+//! A tunnel's two sides are in two namespaces: its frames in the one of the host's switches, its packets in one that holds
+//! nothing else ([`super::site::Room`]). No node can send a packet that a tunnel takes for another host's.
 
 use std::net::IpAddr;
 
@@ -12,7 +15,7 @@ use super::driver::{
     Driver, End, Port, Probed, Unsupported, VXLAN_OVERHEAD, hosts_of, members, mtu, switch_offloads_off, try_in_scratch,
 };
 use super::error::NetworkError;
-use super::site::{LOOPBACK, Sites, UPLINK};
+use super::site::{LOOPBACK, Sites, TUNNEL};
 use super::switch::{self, Switches};
 
 /// The registered UDP port.
@@ -30,10 +33,11 @@ impl Driver for Vxlan {
         switch::probe(DriverKind::Vxlan)?;
         let link = NewLink { name: "vxlan".to_owned(), ..NewLink::default() };
         let local = IpAddr::from([127, 0, 0, 1]);
-        let trial = netlink::Vxlan { link, vni: 1, local, port: PORT, lower: LOOPBACK };
+        let trial = netlink::Vxlan { link, vni: 1, local, port: PORT, lower: LOOPBACK, net: None };
         try_in_scratch(DriverKind::Vxlan, "vxlan", &[Request::AddVxlan(trial)])?;
         let mechanism = "a Linux bridge on every host, joined by unicast VXLAN tunnels with static entries".to_owned();
-        let notes = vec!["a network on one host alone has no tunnel, only the tunnel's MTU".to_owned()];
+        let mut notes = switch::notes();
+        notes.push("a network on one host alone has no tunnel, only the tunnel's MTU".to_owned());
         Ok(Probed { driver: DriverKind::Vxlan, mechanism, notes })
     }
 
@@ -99,9 +103,10 @@ fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &
             || NetworkError::impossible(&of.name, format!("host {} has no underlay address", lab.hosts[host].name));
         lab.hosts[host].ipv4.map(IpAddr::from).ok_or_else(missing)
     };
-    let site = &mut sites.hosts[host];
-    let lower = site.netlink.link(UPLINK)?.index;
-    let index = site.index();
+    let index = sites.switches[host].index();
+    let tunnels =
+        sites.tunnels.get_mut(host).ok_or_else(|| NetworkError::impossible(&of.name, "there is no underlay"))?;
+    let lower = tunnels.netlink.link(TUNNEL)?.index;
     let link = NewLink {
         name: name.to_owned(),
         index: Some(index),
@@ -110,13 +115,17 @@ fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &
         ..NewLink::default()
     };
     let vni = of.vni.ok_or_else(|| NetworkError::impossible(&of.name, "it has no VXLAN network identifier"))?;
-    let mut requests = vec![Request::AddVxlan(netlink::Vxlan { link, vni, local: address(host)?, port: PORT, lower })];
+    let net = Some(sites.switches[host].net());
+    let tunnel = netlink::Vxlan { link, vni, local: address(host)?, port: PORT, lower, net };
+    tunnels.netlink.run(&[Request::AddVxlan(tunnel)]).map_err(NetworkError::of(&of.name))?;
+    let mut requests = Vec::new();
     for other in hosts_of(lab, network).into_iter().filter(|&other| other != host) {
         requests.push(Request::AddForwarding { index, mac: EVERY, to: Forward::Remote(address(other)?) });
     }
     for (there, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
         requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Remote(address(there)?) });
     }
+    let site = &mut sites.switches[host];
     site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
     if !of.offloads {
         switch_offloads_off(&site.netlink, name)?;

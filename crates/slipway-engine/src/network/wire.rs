@@ -5,7 +5,7 @@ use slipway_sys::netlink::{Bridge, NewLink, Request};
 
 use super::driver::{hosts_of, mtu, switch_offloads_off};
 use super::error::NetworkError;
-use super::site::Sites;
+use super::site::{Room, Sites};
 
 /// The device of a network's wire, on every host.
 pub(super) fn name(network: usize) -> String {
@@ -23,9 +23,9 @@ pub(super) fn lay(lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<(u
     between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
     let mut laid = Vec::new();
     for host in hosts_of(lab, network) {
-        let index = sites.wire(host, &name, bridge, mtu)?;
+        let index = sites.wire(Room::Switch, host, &name, bridge, mtu)?;
         if !lab.networks[network].offloads {
-            switch_offloads_off(&sites.hosts[host].netlink, &name)?;
+            switch_offloads_off(&sites.switches[host].netlink, &name)?;
         }
         laid.push((host, index));
     }

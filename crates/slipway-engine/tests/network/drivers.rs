@@ -28,7 +28,7 @@ fn vxlan() {
         let larger = up.run(0, &format!("ping -n -c 1 -W 60 -M do -s {} {target}", 1450 - 27));
         assert!(String::from_utf8_lossy(&larger.stderr).contains("message too long, mtu=1450"), "{larger:?}");
         if hosts > 1 {
-            assert!(up.host_links(0)["vxlan0"].counters.tx_packets > 0, "what crosses hosts crosses the tunnel");
+            assert!(up.switch_links(0)["vxlan0"].counters.tx_packets > 0, "what crosses hosts crosses the tunnel");
         }
     }
 }

@@ -120,8 +120,8 @@ impl Up {
         links(&self.nets[node])
     }
 
-    pub(super) fn host_links(&self, host: usize) -> BTreeMap<String, Link> {
-        links(&self.fabric.host_net(host).try_clone_to_owned().expect("cloned"))
+    pub(super) fn switch_links(&self, host: usize) -> BTreeMap<String, Link> {
+        links(&self.fabric.switch_net(host).expect("it has one").try_clone_to_owned().expect("cloned"))
     }
 
     pub(super) fn place(&self) -> &Path {

@@ -115,7 +115,7 @@ fn add_bridge(link: &NewLink) -> LinkMessage {
     with_info(new_link(link), InfoKind::Bridge, InfoData::Bridge(data))
 }
 
-fn add_vxlan(vxlan: &Vxlan) -> LinkMessage {
+fn add_vxlan(vxlan: &Vxlan<'_>) -> LinkMessage {
     let data = vec![
         InfoVxlan::Id(vxlan.vni),
         match vxlan.local {
@@ -126,7 +126,9 @@ fn add_vxlan(vxlan: &Vxlan) -> LinkMessage {
         InfoVxlan::Link(vxlan.lower),
         InfoVxlan::Learning(false),
     ];
-    with_info(new_link(&vxlan.link), InfoKind::Vxlan, InfoData::Vxlan(data))
+    let mut message = new_link(&vxlan.link);
+    in_net(&mut message, vxlan.net);
+    with_info(message, InfoKind::Vxlan, InfoData::Vxlan(data))
 }
 
 fn add_macvlan(macvlan: &Macvlan<'_>) -> LinkMessage {
@@ -177,6 +179,7 @@ fn set_port(port: &BridgePort) -> LinkMessage {
         port.learning.map(InfoBridgePort::Learning),
         port.isolated.map(InfoBridgePort::Isolated),
         port.flood.map(InfoBridgePort::UnicastFlood),
+        port.locked.map(InfoBridgePort::Locked),
         port.answer_arp.map(InfoBridgePort::ProxyARPWifi),
         port.neigh_suppress.map(InfoBridgePort::NeighSupress),
     ];

@@ -16,7 +16,7 @@ pub enum Request<'a> {
     /// Makes an Ethernet bridge.
     AddBridge(Bridge),
     /// Makes an end of a VXLAN tunnel (RFC 7348).
-    AddVxlan(Vxlan),
+    AddVxlan(Vxlan<'a>),
     /// Makes a device that shares a parent's wire under a MAC address of its own.
     AddMacvlan(Macvlan<'a>),
     /// Makes a device that passes on what is redirected to it (an intermediate functional block): received packets can so be
@@ -155,7 +155,7 @@ pub struct Bridge {
 
 /// One end of a VXLAN tunnel that learns nothing: it knows only the forwarding entries it is given.
 #[derive(Debug, Clone)]
-pub struct Vxlan {
+pub struct Vxlan<'a> {
     /// The device.
     pub link: NewLink,
     /// Network identifier, 24 bits.
@@ -164,8 +164,10 @@ pub struct Vxlan {
     pub local: IpAddr,
     /// UDP port; 4789 is the registered one.
     pub port: u16,
-    /// The device that tunnelled packets leave by.
+    /// The device that tunnelled packets leave by, in the socket's namespace, as they do.
     pub lower: u32,
+    /// The namespace that it is made in, where its frames are. `None`: the socket's.
+    pub net: Option<BorrowedFd<'a>>,
 }
 
 /// How macvlan siblings see each other (`ip-link(8)`).
@@ -240,6 +242,8 @@ pub struct BridgePort {
     /// Whether the bridge answers ARP requests for hosts behind this port from its own neighbour table, and then sends them
     /// to nobody (`proxy_arp_wifi`; `proxy_arp` without it would keep every broadcast away from the port).
     pub answer_arp: Option<bool>,
+    /// Whether frames pass in here only from Ethernet addresses that the bridge knows to be behind this port. Linux 5.18.
+    pub locked: Option<bool>,
     /// Whether ARP and neighbour discovery for hosts behind this port are answered by the bridge for the others.
     pub neigh_suppress: Option<bool>,
 }

@@ -142,8 +142,14 @@ fn overlay_and_macvlan_devices() {
     let (node, mut inside) = namespace();
     let remote = Forward::Remote("10.63.0.2".parse().expect("address"));
     let other = Forward::Remote("10.63.0.3".parse().expect("address"));
-    let vxlan =
-        Vxlan { link: named("vx", 20), vni: 77, local: "10.63.0.1".parse().expect("address"), port: 4789, lower: 10 };
+    let vxlan = Vxlan {
+        link: named("vx", 20),
+        vni: 77,
+        local: "10.63.0.1".parse().expect("address"),
+        port: 4789,
+        lower: 10,
+        net: None,
+    };
     let macvlan = Macvlan {
         link: NewLink { name: "eth0".into(), up: true, ..NewLink::default() },
         parent: 10,

@@ -1,0 +1,172 @@
+//! Frames that a hostile node makes by hand: they reach no tunnel, no host, and no network that the node is not on. Needs root
+//! and the packages of `scripts/setup.sh test`.
+
+mod common;
+
+use common::{Lab, Place, await_that};
+use serde_json::{Value, json};
+
+/// What programs in nodes make frames with.
+const FRAMES: &str = include_str!("threats/frames.py");
+
+/// Notes every frame that says `secret` or `marker`, once it looks.
+const WATCHER: &str = r#"
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ANY))
+open("/tmp/came", "w").close()
+while True:
+    data, at = s.recvfrom(65536)
+    if at[2] == 4: continue
+    for word in re.findall(rb"(?:secret|marker)-[a-z0-9-]+", data):
+        with open("/tmp/came", "a") as came: came.write(word.decode() + "\n")
+"#;
+
+fn watcher() -> Value {
+    json!(["python3", "-c", format!("{FRAMES}\n{WATCHER}")])
+}
+
+/// Runs a program after [`FRAMES`] in a node, and gives the JSON that it prints.
+#[track_caller]
+fn run(lab: &Lab<'_>, node: &str, program: &str) -> Value {
+    let said = lab.exec(node, ["python3", "-c", &format!("{FRAMES}\n{program}")]);
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn came(lab: &Lab<'_>, node: &str) -> Vec<String> {
+    lab.exec(node, ["cat", "/tmp/came"]).lines().map(str::to_owned).collect()
+}
+
+/// A node's interface on a network, as the lab has it.
+fn interface(lab: &Lab<'_>, node: &str, network: usize) -> Value {
+    let lab = lab.place.json(["inspect", &lab.name]);
+    let nodes = lab["lab"]["nodes"].as_array().expect("nodes are listed");
+    let node = nodes.iter().find(|one| one["name"] == node).expect("it is there");
+    let interfaces = node["interfaces"].as_array().expect("interfaces are listed");
+    interfaces.iter().find(|one| one["network"] == network).expect("it is on it").clone()
+}
+
+/// Sends `frame`, made of each sender's and each target's host, to all that may be a host's own. Says who answered for a host.
+const INJECT: &str = r#"
+HOSTS = ["10.63.0.1", "10.63.0.2"]
+s, me = raw(), own()
+macs, answers = of_hosts(s, me, HOSTS)
+inner = frame4(VICTIM, FRIEND, packet4(17, udp(7, 5001, b"secret-tunnel"), FRIEND_IP, VICTIM_IP))
+for to in macs + GROUPS:
+    for source in HOSTS:
+        for target in HOSTS:
+            if source == target: continue
+            for vni in VNIS:
+                try_send(s, frame4(to, me, packet4(17, udp(50000, TUNNEL, vxlan(vni, inner)), source, target)))
+            quoted = packet4(17, udp(TUNNEL, TUNNEL, bytes(8)), target, source)
+            for ours in (quoted, packet4(1, struct.pack("!BBHHH", 0, 0, 0, 1, 1), target, source)):
+                try_send(s, frame4(to, me, icmp4(3, 4, struct.pack("!HH", 0, 552) + ours[:28], source, target)))
+            try_send(s, frame4(to, me, icmp4(5, 1, ip4(source) + quoted[:28], source, target)))
+print(json.dumps(answers))
+"#;
+
+/// From a node on each kind of network into tunnels of others, by way of both hosts.
+#[test]
+fn what_a_node_sends_gets_into_no_tunnel() {
+    let mut found = Vec::new();
+    for driver in ["vxlan", "fast", "bridge", "macvlan", "ovs", "host"] {
+        let place = Place::new();
+        let watch = watcher();
+        let text = format!(
+            "hosts: 2\nnetworks: {{mine: {driver}, other: vxlan, guarded: fast, open: host}}\nnodes:\n  evil: {{host: host1, networks: [mine]}}\n  mate: {{host: host2, networks: [mine]}}\n  friend: {{host: host1, networks: [other, guarded]}}\n  victim: {{host: host2, networks: [other, guarded], command: {watch}}}\n  here: {{host: host1, networks: [open]}}\n  there: {{host: host2, networks: [open]}}\n"
+        );
+        let lab = place.up("tunnel", &text);
+        await_that("the victim looks", || {
+            lab.program("victim", ["test", "-e", "/tmp/came"]).status().expect("started").success()
+        });
+        let state = place.json(["inspect", &lab.name]);
+        let networks = state["lab"]["networks"].as_array().expect("listed");
+        let vnis: Vec<&Value> = networks.iter().map(|network| &network["vni"]).filter(|vni| !vni.is_null()).collect();
+        let mut answers = 0;
+        for network in [1, 2] {
+            let (friend, victim) = (interface(&lab, "friend", network), interface(&lab, "victim", network));
+            let program = format!(
+                "VICTIM, FRIEND, VICTIM_IP, FRIEND_IP, VNIS = {}, {}, {}, {}, {}\n{INJECT}",
+                bytes(&victim["mac"]),
+                bytes(&friend["mac"]),
+                victim["ipv4"],
+                friend["ipv4"],
+                json!(vnis)
+            );
+            if driver == "host" {
+                from_within(&lab, &program);
+            } else {
+                answers += run(&lab, "evil", &program).as_u64().expect("a number");
+            }
+        }
+        // What was sent before has arrived, or has not.
+        assert!(driver == "host" || lab.pings("evil", "mate"));
+        assert!(lab.pings("friend", "victim"));
+        let arrived = came(&lab, "victim").len();
+        let changed = |(node, other)| {
+            let route = lab.exec(node, ["ip", "route", "get", other]);
+            usize::from(route.contains("mtu") || route.contains("via"))
+        };
+        let changed: usize = [("here", "10.63.0.2"), ("there", "10.63.0.1")].into_iter().map(changed).sum();
+        found.push((driver, answers, arrived, changed));
+    }
+    let nothing: Vec<_> = found.iter().map(|&(driver, ..)| (driver, 0, 0, 0)).collect();
+    assert_eq!(found, nothing, "hosts that answered, frames that arrived, routes of hosts that changed");
+}
+
+/// A node that is in its host's own network sends datagrams to where tunnels would end.
+fn from_within(lab: &Lab<'_>, program: &str) {
+    let inner = program.split_once("\n").map(|(names, _)| names).expect("lines");
+    let send = format!(
+        "{inner}\ninner = frame4(VICTIM, FRIEND, packet4(17, udp(7, 5001, b'secret-tunnel'), FRIEND_IP, VICTIM_IP))\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor host in ('10.63.0.1', '10.63.0.2'):\n  for vni in VNIS:\n    try:\n      s.sendto(vxlan(vni, inner), (host, TUNNEL))\n      s.sendto(vxlan(vni, inner), (host, TUNNEL))\n    except OSError: pass\nprint(0)"
+    );
+    run(lab, "evil", &send);
+}
+
+/// Frames under addresses that are not the node's own, and one under its own after them.
+const DISGUISES: &str = r#"
+s, me = raw(), own()
+for sender in (FRIEND, mac("02:de:ad:00:00:01"), bytes([2, 0xB0, 0, 0, 0, 101])):
+    s.send(frame4(VICTIM, sender, packet4(17, udp(7, 5001, b"secret-name"), FRIEND_IP, VICTIM_IP)))
+    s.send(frame4(b"\xff" * 6, sender, packet4(17, udp(7, 5001, b"secret-name"), FRIEND_IP, VICTIM_IP)))
+s.send(frame4(VICTIM, me, packet4(17, udp(7, 5001, b"marker-own"), FRIEND_IP, VICTIM_IP)))
+print(0)
+"#;
+
+#[test]
+fn a_node_sends_under_its_own_ethernet_address() {
+    for driver in ["bridge", "vxlan", "fast"] {
+        let place = Place::new();
+        let watch = watcher();
+        let text = format!(
+            "hosts: 2\nnetworks: {{net: {driver}}}\nnodes:\n  evil: {{host: host1}}\n  friend: {{host: host2}}\n  near: {{host: host1, command: {watch}}}\n  far: {{host: host2, command: {watch}}}\n"
+        );
+        let lab = place.up("names", &text);
+        for victim in ["near", "far"] {
+            await_that("the victim looks", || {
+                lab.program(victim, ["test", "-e", "/tmp/came"]).status().expect("started").success()
+            });
+            let (friend, victim_at) = (interface(&lab, "friend", 0), interface(&lab, victim, 0));
+            let program = format!(
+                "VICTIM, FRIEND, VICTIM_IP, FRIEND_IP = {}, {}, {}, {}\n{DISGUISES}",
+                bytes(&victim_at["mac"]),
+                bytes(&friend["mac"]),
+                victim_at["ipv4"],
+                friend["ipv4"],
+            );
+            run(&lab, "evil", &program);
+            await_that("what it sends as itself arrives", || {
+                came(&lab, victim).iter().any(|word| word == "marker-own")
+            });
+            assert!(came(&lab, victim).iter().all(|word| word == "marker-own"), "{driver}, to {victim}");
+        }
+        // Nobody's way has changed.
+        assert!(lab.pings("near", "friend") && lab.pings("evil", "friend"));
+    }
+}
+
+/// As Python writes it.
+fn bytes(mac: &Value) -> String {
+    match mac {
+        Value::String(text) => format!("mac('{text}')"),
+        _ => format!("bytes({mac})"),
+    }
+}
