@@ -114,7 +114,7 @@ fn what_a_node_sends_gets_into_no_tunnel() {
 
 /// A node that is in its host's own network sends datagrams to where tunnels would end.
 fn from_within(lab: &Lab<'_>, program: &str) {
-    let inner = program.split_once("\n").map(|(names, _)| names).expect("lines");
+    let inner = program.split_once('\n').map(|(names, _)| names).expect("lines");
     let send = format!(
         "{inner}\ninner = frame4(VICTIM, FRIEND, packet4(17, udp(7, 5001, b'secret-tunnel'), FRIEND_IP, VICTIM_IP))\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor host in ('10.63.0.1', '10.63.0.2'):\n  for vni in VNIS:\n    try:\n      s.sendto(vxlan(vni, inner), (host, TUNNEL))\n      s.sendto(vxlan(vni, inner), (host, TUNNEL))\n    except OSError: pass\nprint(0)"
     );
@@ -168,5 +168,104 @@ fn bytes(mac: &Value) -> String {
     match mac {
         Value::String(text) => format!("mac('{text}')"),
         _ => format!("bytes({mac})"),
+    }
+}
+
+/// Advertises a way to everywhere, with this prefix. Once as a machine that has just come, once as its host part changes.
+const ADVERTISE: &str = r#"
+s, me = raw(), own()
+link = socket.inet_ntop(socket.AF_INET6, bytes([0xfe, 0x80]) + bytes(6) + bytes([me[0] ^ 2]) + me[1:3] + b"\xff\xfe" + me[3:])
+prefix = struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 7200, 7200, 0) + ip6(PREFIX)
+message = icmp6(134, 0, struct.pack("!BBHII", 64, 0, 1800, 0, 0) + b"\x01\x01" + me + prefix, link, "ff02::1")
+s.send(frame6(mac("33:33:00:00:00:01"), me, message))
+# Behind a header that says nothing.
+options = bytes([58, 0, 1, 4, 0, 0, 0, 0])
+longer = message[:4] + struct.pack("!HB", len(message) - 40 + 8, 0) + message[7:40] + options + message[40:]
+s.send(frame6(mac("33:33:00:00:00:01"), me, longer))
+print(0)
+"#;
+
+/// A node that asks for it hears gateways; the others hear nobody.
+#[test]
+fn who_is_no_gateway_advertises_nothing() {
+    for driver in ["bridge", "vxlan", "fast"] {
+        let place = Place::new();
+        let text = format!(
+            "hosts: 2\nnetworks: {{net: {driver}, back: {driver}}}\nnodes:\n  evil: {{host: host1, networks: [net]}}\n  deaf: {{host: host2, networks: [net]}}\n  hears: {{host: host2, networks: [net], sysctls: {{net.ipv6.conf.default.accept_ra: 1}}}}\n  way: {{host: host1, networks: [net, back], gateway: true}}\n"
+        );
+        let lab = place.up("advertises", &text);
+        run(&lab, "evil", &format!("PREFIX = '2001:db8:bad::'\n{ADVERTISE}"));
+        run(&lab, "way", &format!("PREFIX = '2001:db8:600d::'\n{ADVERTISE}"));
+        let has = |node: &str, prefix: &str| {
+            let all = lab.exec(node, ["ip", "-6", "-o", "address"]) + &lab.exec(node, ["ip", "-6", "route"]);
+            all.contains(prefix)
+        };
+        await_that("the gateway is heard", || has("hears", "2001:db8:600d:"));
+        assert!(!has("hears", "2001:db8:bad:"), "{driver}");
+        for prefix in ["2001:db8:600d:", "2001:db8:bad:", "default via"] {
+            assert!(!has("deaf", prefix), "{driver}: {prefix}");
+        }
+    }
+}
+
+/// Redirects that claim to be of the gateway, and errors that quote answers to pings.
+const MISLEAD: &str = r#"
+s, me = raw(), own()
+reply = struct.pack("!BBHHH", 0, 0, 0, 1, 1)
+reply6 = struct.pack("!BBHHH", 129, 0, 0, 1, 1)
+for source in (OTHER_IP, WAY_IP, BEHIND_IP, ME_IP):
+    for target in (OTHER_IP, BEHIND_IP):
+        quoted = packet4(1, reply, VICTIM_IP, target)
+        s.send(frame4(VICTIM, me, icmp4(5, 1, ip4(ME_IP) + quoted, source, VICTIM_IP)))
+        s.send(frame4(VICTIM, me, icmp4(3, 4, struct.pack("!HH", 0, 600) + quoted, source, VICTIM_IP)))
+        s.send(frame4(VICTIM, me, packet4(1, icmp4(3, 4, struct.pack("!HH", 0, 600) + quoted, source, VICTIM_IP)[20:], source, VICTIM_IP, b"\x01" * 8)))
+for source in (OTHER_IP6, ME_IP6):
+    quoted = packet6(58, reply6, VICTIM_IP6, OTHER_IP6)
+    s.send(frame6(VICTIM, me, icmp6(2, 0, struct.pack("!I", 1300) + quoted, source, VICTIM_IP6)))
+    options = ip6(ME_IP6) + ip6(OTHER_IP6) + b"\x02\x01" + me
+    s.send(frame6(VICTIM, me, icmp6(137, 0, bytes(4) + options, "fe80::1", VICTIM_IP6)))
+s.send(frame4(VICTIM, me, packet4(17, udp(7, 5001, b"marker-end"), ME_IP, VICTIM_IP)))
+print(0)
+"#;
+
+/// Ways and MTUs of a node that another tries to mislead, which may otherwise send it all.
+fn misled(lab: &Lab<'_>) -> String {
+    let name = |(name, node)| {
+        let at = interface(lab, node, 0);
+        format!("{name}, {name}_IP, {name}_IP6 = {}, {}, {}\n", bytes(&at["mac"]), at["ipv4"], at["ipv6"])
+    };
+    let names = [("OTHER", "friend"), ("WAY", "way"), ("ME", "evil"), ("VICTIM", "victim")].map(name).concat();
+    let behind = interface(lab, "behind", 1);
+    let names = format!("{names}BEHIND_IP = {}\n", behind["ipv4"]);
+    run(lab, "evil", &(names + MISLEAD));
+    await_that("all has come", || came(lab, "victim").iter().any(|word| word == "marker-end"));
+    let friend = interface(lab, "friend", 0);
+    let ways = [&behind["ipv4"], &friend["ipv4"], &friend["ipv6"]];
+    ways.map(|to| lab.exec("victim", ["ip", "-o", "route", "get", to.as_str().expect("text")])).concat()
+}
+
+#[test]
+fn a_node_does_not_change_how_others_send() {
+    for (driver, policy) in [("bridge", ""), ("fast", "policy: [{from: evil, to: friend, verdict: deny}]\n")] {
+        let place = Place::new();
+        let watch = watcher();
+        let text = format!(
+            "hosts: 2\nnetworks: {{net: {driver}, back: {driver}}}\n{policy}nodes:\n  evil: {{host: host1, networks: [net]}}\n  friend: {{host: host1, networks: [net]}}\n  victim: {{host: host2, networks: [net], command: {watch}}}\n  way: {{host: host1, networks: [net, back], gateway: true}}\n  behind: {{host: host1, networks: [back]}}\n"
+        );
+        let lab = place.up("misled", &text);
+        await_that("the victim looks", || {
+            lab.program("victim", ["test", "-e", "/tmp/came"]).status().expect("started").success()
+        });
+        assert!(lab.pings("victim", "behind") && lab.pings("victim", "friend"));
+        let (way, evil) = (interface(&lab, "way", 0), interface(&lab, "evil", 0));
+        let ways = misled(&lab);
+        let via = format!("via {}", way["ipv4"].as_str().expect("text"));
+        assert!(ways.contains(&via), "{ways}");
+        for key in ["ipv4", "ipv6"] {
+            assert!(!ways.contains(&format!("via {} ", evil[key].as_str().expect("text"))), "{driver}: {ways}");
+        }
+        // Without a policy a kernel takes the MTU from an error that quotes what it might have sent: the guide says so.
+        assert!(policy.is_empty() || !ways.contains("mtu"), "{driver}: {ways}");
+        println!("{driver}: {ways}");
     }
 }

@@ -16,6 +16,20 @@ const KNOWN_NEIGHBOURS: usize = 256;
 /// Milliseconds: an hour. How long a node waits before it repeats that it listens to its own multicast groups.
 const REPORT_INTERVAL: &str = "3600000";
 
+/// A new namespace has the machine's own settings. A node routes where the lab says that it is a gateway, and its routes are
+/// the lab's: nobody else on its networks may give it others. Its own `sysctls` may ask for what they like.
+const CLOSED: [(&str, &str); 8] = [
+    // First: to change it sets the others anew.
+    ("net/ipv4/ip_forward", "0"),
+    ("net/ipv4/conf/all/accept_redirects", "0"),
+    ("net/ipv4/conf/default/accept_redirects", "0"),
+    ("net/ipv4/conf/all/secure_redirects", "0"),
+    ("net/ipv4/conf/default/secure_redirects", "0"),
+    ("net/ipv4/conf/all/accept_source_route", "0"),
+    ("net/ipv4/conf/all/send_redirects", "0"),
+    ("net/ipv4/conf/default/send_redirects", "0"),
+];
+
 /// Whether every node of a network has a neighbour entry for every other.
 pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
     members(lab, network).nth(KNOWN_NEIGHBOURS).is_none()
@@ -30,10 +44,12 @@ pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
 /// When a sysctl cannot be written.
 pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
     let node = &lab.nodes[node];
-    let mut settings = Vec::new();
+    let mut settings = CLOSED.to_vec();
     if node.interfaces.iter().any(|interface| interface.ipv6.is_some()) {
         settings.push(("net/ipv6/conf/default/accept_dad", "0"));
         settings.push(("net/ipv6/conf/default/router_solicitations", "0"));
+        settings.push(("net/ipv6/conf/default/accept_ra", "0"));
+        settings.push(("net/ipv6/conf/default/accept_redirects", "0"));
         settings.push(("net/ipv6/conf/default/mldv2_unsolicited_report_interval", REPORT_INTERVAL));
         if node.gateway {
             settings.push(("net/ipv6/conf/all/forwarding", "1"));
@@ -42,7 +58,7 @@ pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
         settings.push(("net/ipv6/conf/default/disable_ipv6", "1"));
     }
     if node.gateway {
-        settings.push(("net/ipv4/ip_forward", "1"));
+        settings[0].1 = "1";
     }
     let own = node.sysctls.iter().map(|(name, value)| (name.replace('.', "/"), value.as_str()));
     for (name, value) in settings.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(own) {

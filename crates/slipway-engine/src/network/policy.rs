@@ -10,15 +10,17 @@ mod code;
 mod tests;
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::AsFd as _;
 
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Interface, Lab, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{Kind, LoadError, Map, MapKind, Program};
 use slipway_sys::netlink::{BpfFilter, Direction, Mac, Request};
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
+const GUARD: &str = "slipway_guard";
 /// Flows that may be answered at once, in the whole lab. One more, and the one that was quiet for longest is forgotten.
 const FLOWS: u32 = 16_384;
 /// Ports there are: 0 stands for what has none.
@@ -38,6 +40,8 @@ pub(super) struct Table {
     rules: Map,
     /// By port: the rules that name it.
     ports: Map,
+    /// By an address of a node's: the node's index.
+    addresses: Map,
     /// When somebody was last asked, or answered, what may be answered.
     flows: Map,
 }
@@ -74,6 +78,7 @@ impl Table {
             nodes: Map::create(MapKind::Hash, NAME, code::ADDRESS, code::node_bytes(words), most)?,
             rules: Map::create(MapKind::Array, NAME, 4, 16 * words, 1)?,
             ports: Map::create(MapKind::Array, NAME, 4, 8 * words, PORTS)?,
+            addresses: Map::create(MapKind::Hash, NAME, 16, 8, most_addresses(lab))?,
             flows: Map::create(MapKind::LruHash, NAME, code::FLOW, 8, FLOWS)?,
         };
         let about_all = those(&|rule| rule.ports.is_empty());
@@ -81,9 +86,13 @@ impl Table {
         for (node, mac) in nodes {
             let is_in = |nodes: &Option<Vec<usize>>| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
             let about = [those(&|rule| is_in(&rule.from)), those(&|rule| is_in(&rule.to))];
-            let mut value = u64::try_from(node).unwrap_or(u64::MAX).to_ne_bytes().to_vec();
+            let mut value = number(node).to_ne_bytes().to_vec();
+            value.extend(u32::from(leads(&lab.nodes[node])).to_ne_bytes());
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
+        }
+        for (node, address) in addresses(lab) {
+            table.addresses.update(&address.octets(), &u64::from(number(node)).to_ne_bytes())?;
         }
         table.fill_ports(rules)?;
         Ok(table)
@@ -118,6 +127,59 @@ impl Gate {
             Request::AddBpfFilter(BpfFilter { index, direction, order: 1, program: program.as_fd(), name: NAME })
         })
     }
+}
+
+/// What keeps a node that is no gateway from leading others: router advertisements and redirects end at its port.
+#[derive(Debug)]
+pub(super) struct Guard(Program);
+
+impl Guard {
+    pub(super) fn load() -> Result<Self, LoadError> {
+        Program::load(Kind::SchedCls, GUARD, &code::leads_nobody()).map(Self)
+    }
+
+    /// Puts the program at a node's port of its host, which has a clsact.
+    pub(super) fn on(&self, index: u32) -> Request<'_> {
+        let (direction, order) = (Direction::Ingress, 2);
+        Request::AddBpfFilter(BpfFilter { index, direction, order, program: self.0.as_fd(), name: GUARD })
+    }
+}
+
+/// Whether a node may say to others which way to send.
+pub(super) fn leads(node: &Node) -> bool {
+    node.gateway
+}
+
+/// Whether a node listens to who says so, because its `sysctls` ask for it.
+pub(super) fn is_led(node: &Node) -> bool {
+    node.sysctls
+        .iter()
+        .any(|(name, value)| (name.ends_with("accept_ra") || name.ends_with("accept_redirects")) && value.trim() != "0")
+}
+
+/// All addresses of nodes as IPv6 has them (RFC 4291, 2.5.5.2), those of links among them.
+fn addresses(lab: &Lab) -> impl Iterator<Item = (usize, Ipv6Addr)> {
+    let of_one = |(node, of): (usize, &'_ Node)| {
+        let each = |interface: &Interface| {
+            // From the Ethernet address (RFC 4291, appendix A).
+            let mut link = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
+            link[8..11].copy_from_slice(&interface.mac[..3]);
+            link[13..].copy_from_slice(&interface.mac[3..]);
+            link[8] ^= 2;
+            [Some(interface.ipv4.to_ipv6_mapped()), interface.ipv6, Some(Ipv6Addr::from(link))]
+        };
+        let all: Vec<_> = of.interfaces.iter().flat_map(each).flatten().collect();
+        all.into_iter().map(move |address| (node, address))
+    };
+    lab.nodes.iter().enumerate().flat_map(of_one)
+}
+
+fn most_addresses(lab: &Lab) -> u32 {
+    number(addresses(lab).count().max(1))
+}
+
+fn number(node: usize) -> u32 {
+    u32::try_from(node).unwrap_or(u32::MAX)
 }
 
 /// A set of rules, of which each says whether it is in it.

@@ -19,6 +19,7 @@ use super::driver::{End, Port, Unsupported, hosts_of, members, mtu, settle, swit
 use super::error::NetworkError;
 use super::fast::kernel;
 use super::node::knows_all;
+use super::policy::{self, Guard};
 use super::site::Sites;
 use super::solicit::Solicit;
 
@@ -35,6 +36,8 @@ pub(super) struct Switches {
     by_host: BTreeMap<(usize, usize), Switch>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
+    /// Made where a network first needs it.
+    guard: Option<Guard>,
     /// By network, where nodes do not know all others.
     solicits: BTreeMap<usize, Solicit>,
 }
@@ -72,6 +75,10 @@ impl Switches {
         let mut devices = Vec::new();
         if !knows_all(lab, network) && lab.networks[network].ipv6.is_some() {
             self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
+        }
+        if self.guard.is_none() && leads_some(lab, network) {
+            let says = NetworkError::system("keep nodes from advertising routes, as one asks to believe them");
+            self.guard = Some(Guard::load().map_err(std::io::Error::other).map_err(says)?);
         }
         for host in hosts_of(lab, network) {
             let switch = Switch::build(lab, network, host, sites, &mut devices)?;
@@ -112,6 +119,7 @@ impl Switches {
         let of = &lab.networks[network];
         let mtu = Some(mtu(lab, network));
         let answers = !knows_all(lab, network);
+        let guarded = leads_some(lab, network);
         let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
@@ -126,9 +134,11 @@ impl Switches {
             requests.push(keep(index, answers));
             requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
-            if solicit.is_some() || of.is_fast() {
+            let guard = self.guard.as_ref().filter(|_| guarded && !policy::leads(&lab.nodes[port.node]));
+            if solicit.is_some() || guard.is_some() || of.is_fast() {
                 requests.push(Request::AddClsact(index));
             }
+            requests.extend(guard.map(|guard| guard.on(index)));
             requests.extend(solicit.map(|solicit| solicit.on(index)));
             self.ports.insert(port, index);
         }
@@ -257,6 +267,11 @@ impl Switch {
 fn bridge_mac(index: u32) -> netlink::Mac {
     let [a, b, c, d] = index.to_be_bytes();
     [0x02, 0xb0, a, b, c, d]
+}
+
+/// Whether a node of the network believes who says to it which way to send.
+fn leads_some(lab: &Lab, network: usize) -> bool {
+    members(lab, network).any(|(_, port, _)| policy::is_led(&lab.nodes[port.node]))
 }
 
 /// Frames come in by this port from the addresses that it is told are behind it, and from no other: the bridge learns nothing.

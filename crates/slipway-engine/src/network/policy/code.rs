@@ -7,9 +7,12 @@
 //! - a datagram of UDP, or an answer to a ping, where the receiver sent what it answers in the last two minutes;
 //! - an error of ICMP, where either may open anything to the other.
 //!
-//! Rules that name ports are about TCP and UDP. Of what does not show its port (fragments, extension headers of IPv6, all that
-//! is not IP) nothing passes where such a rule is about the two. ARP (RFC 826) and neighbour discovery (RFC 4861) pass.
+//! Rules that name ports are about TCP and UDP. Of what does not show its port (fragments, extension headers of IPv6, other
+//! protocols, all that is not IP) nothing passes where such a rule is about the two; ICMP has none, and is judged by the
+//! others. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. [`control`] says which messages of ICMP pass from nobody but
+//! gateways, or those that they are about, whatever the rules are.
 
+mod control;
 mod rules;
 
 use std::os::fd::AsFd as _;
@@ -52,6 +55,11 @@ const ASKED: i16 = -48;
 const KIND: i16 = -52;
 /// The start of a header.
 const HEAD: i16 = -72;
+/// The address that is looked for, and where in the packet a header begins.
+const ADDRESS_AT: i16 = -96;
+const AT: i16 = -100;
+/// In a node's entry: not 0 for a gateway.
+const FLAGS: i16 = 4;
 
 /// Where it may pass, it may be answered.
 const MAY_BE_ANSWERED: i32 = 1;
@@ -63,6 +71,9 @@ const MAY_GO_ON: i32 = 4;
 /// Ethernet's header, bytes; where the source is in it.
 const ETHERNET: i32 = 14;
 const FROM: i32 = 6;
+/// Where an IP header has the address that it is to.
+const DESTINATION_OF_IPV4: i32 = 16;
+const DESTINATION_OF_IPV6: i32 = 24;
 
 const TCP: i32 = 6;
 const UDP: i32 = 17;
@@ -103,6 +114,14 @@ pub(super) fn sent(mac: Mac) -> Vec<Insn<'static>> {
     code
 }
 
+/// The program for what a node sends that is no gateway, where no policy is held: all but what leads others.
+pub(super) fn leads_nobody() -> Vec<Insn<'static>> {
+    let mut code = vec![Mov(R6, Of(R1))];
+    control::control(&mut code, None);
+    end(&mut code);
+    code
+}
+
 /// The program for what the node of this address receives. Registers: R6 context, R7 the sender's entry, R8 the receiver's,
 /// R9 what is known of all rules.
 pub(super) fn received(table: &Table, mac: Mac) -> Vec<Insn<'_>> {
@@ -113,6 +132,7 @@ pub(super) fn received(table: &Table, mac: Mac) -> Vec<Insn<'_>> {
         JumpIf(Cond::Eq, R1, Imm(network_order(0x0806)), "pass"),
     ];
     who(&mut code, table, mac);
+    control::control(&mut code, Some(table));
     code.extend(rules.quick());
     headers(&mut code);
     transports(&mut code);
@@ -245,7 +265,7 @@ fn transports(code: &mut Vec<Insn<'_>>) {
         JumpIf(Cond::Eq, R3, Imm(UDP), "udp"),
         JumpIf(Cond::Eq, R3, Imm(ICMP), "icmp"),
         JumpIf(Cond::Eq, R3, Imm(ICMPV6), "icmpv6"),
-        Jump("plain"),
+        Jump("whole"),
         Label("tcp"),
     ]);
     read(code, HEAD, 14);

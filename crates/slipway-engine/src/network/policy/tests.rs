@@ -31,8 +31,10 @@ enum What {
     },
     Ping(u16),
     Pong(u16),
-    /// That something could not be reached.
-    Error,
+    /// That this node could not be reached.
+    Error(usize),
+    /// Says which way to send.
+    Leads,
     Sctp,
     /// Not the first of a datagram.
     Fragment,
@@ -70,7 +72,19 @@ impl What {
             Self::Udp { from, to } => (17, [from.to_be_bytes(), to.to_be_bytes(), [0, 8], [0, 0]].concat()),
             Self::Ping(number) => message(if ipv6 { 128 } else { 8 }, number),
             Self::Pong(number) => message(if ipv6 { 129 } else { 0 }, number),
-            Self::Error => message(if ipv6 { 1 } else { 3 }, 0),
+            Self::Error(node) => {
+                let (icmp, mut content) = message(if ipv6 { 1 } else { 3 }, 0);
+                let interface = &lab().nodes[node].interfaces[0];
+                if ipv6 {
+                    content.extend([0; 24]);
+                    content.extend(interface.ipv6.expect("it has one").octets());
+                } else {
+                    content.extend([0; 16]);
+                    content.extend(interface.ipv4.octets());
+                }
+                (icmp, content)
+            }
+            Self::Leads => message(if ipv6 { 134 } else { 5 }, 0),
             Self::Discovery => message(135, 0),
             Self::Sctp => (132, tcp(80, 80, SYN)),
             Self::Fragment => (if ipv6 { 44 } else { 17 }, vec![17, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -136,6 +150,11 @@ impl Reader {
     }
 
     fn lets_pass(&mut self, from: usize, to: usize, what: &What, ipv6: bool) -> bool {
+        match *what {
+            What::Leads => return false,
+            What::Error(node) if node != from => return false,
+            _ => {}
+        }
         let free = |decision: Decision| matches!(decision, Decision::Allow(terms) if terms.is_free());
         if self.about(from, to).chain(self.about(to, from)).all(Rule::is_free) {
             return true;
@@ -160,12 +179,13 @@ impl Reader {
                 true
             }
             What::Pong(number) => whole || self.asked.contains(&(to, from, number, 0, icmp)),
-            What::Error => self.opens_any(from, to) || self.opens_any(to, from),
+            What::Error(_) => self.opens_any(from, to) || self.opens_any(to, from),
             What::Discovery if ipv6 => true,
-            // An extension header is one of IPv6 alone, and a neighbour solicitation's number means nothing in IPv4.
-            What::Fragment | What::Tagged { .. } => self.shows_all(from, to) && whole,
-            What::Behind { .. } if ipv6 => self.shows_all(from, to) && whole,
-            What::Ping(_) | What::Sctp | What::Behind { .. } | What::Discovery => whole,
+            What::Fragment | What::Tagged { .. } | What::Behind { .. } | What::Sctp => {
+                self.shows_all(from, to) && whole
+            }
+            // A neighbour solicitation's number means nothing in IPv4.
+            What::Ping(_) | What::Discovery | What::Leads => whole,
         }
     }
 }
@@ -181,7 +201,8 @@ fn what() -> impl Strategy<Value = What> {
         4 => (port(), port()).prop_map(|(from, to)| What::Udp { from, to }),
         1 => (0_u16..3).prop_map(What::Ping),
         1 => (0_u16..3).prop_map(What::Pong),
-        1 => Just(What::Error),
+        1 => (0..NODES).prop_map(What::Error),
+        1 => Just(What::Leads),
         1 => Just(What::Sctp),
         1 => Just(What::Fragment),
         1 => port().prop_map(|to| What::Behind { to }),
@@ -273,9 +294,13 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
     let rules = [deny(Some(0), Some(1)), deny(Some(1), Some(0))];
     let gate = Table::new(&lab, &rules).expect("root").gate(macs[1]).expect("the verifier takes it");
     let passes = |frame: &[u8]| gate.received.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
-    for what in
-        [What::Tcp { from: 1, to: 2, flags: ACK }, What::Udp { from: 1, to: 2 }, What::Pong(1), What::Error, What::Sctp]
-    {
+    for what in [
+        What::Tcp { from: 1, to: 2, flags: ACK },
+        What::Udp { from: 1, to: 2 },
+        What::Pong(1),
+        What::Error(0),
+        What::Sctp,
+    ] {
         for ipv6 in [false, true] {
             assert!(!passes(&what.frame(macs[0], macs[1], ipv6)), "{what:?}");
         }
@@ -310,4 +335,49 @@ fn other_rules_know_nothing_of_what_was_asked_under_the_last() {
     };
     assert_eq!(asked(&Table::new(&lab, &rules).expect("root")), (false, true, true));
     assert_eq!(asked(&Table::new(&lab, &rules).expect("root")), (false, true, true));
+}
+
+/// From who is free to send all, of what leads others and of errors.
+#[test]
+fn who_is_no_gateway_leads_nobody_whatever_is_before_the_message() {
+    let text = "networks: {net: fast, back: fast}\nnodes:\n  n: {count: 3, networks: [net]}\n  g: {networks: [net, back], gateway: true}\n";
+    let lab =
+        slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+    let macs: Vec<Mac> = (0..4).map(|node| lab.nodes[node].interfaces[0].mac).collect();
+    let gate = Table::new(&lab, &[deny(Some(1), Some(2))]).expect("root").gate(macs[0]).expect("the verifier takes it");
+    let guard = Guard::load().expect("the verifier takes it");
+    let passes = |program: &Program, frame: &[u8]| program.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
+    let behind = |headers: &[u8], first: u8| {
+        let frame = What::Leads.frame(macs[1], macs[0], true);
+        let mut longer = [&frame[..54], headers, &frame[54..]].concat();
+        longer[20] = first;
+        longer
+    };
+    let hops = [58, 0, 1, 4, 0, 0, 0, 0];
+    let twice = [&[60, 0, 1, 4, 0, 0, 0, 0][..], &hops].concat();
+    let fragment = [58, 0, 0, 1, 0, 0, 0, 9];
+    let frames = [
+        What::Leads.frame(macs[1], macs[0], false),
+        What::Leads.frame(macs[1], macs[0], true),
+        behind(&hops, 0),
+        behind(&hops, 60),
+        behind(&twice, 0),
+        behind(&fragment, 44),
+    ];
+    for frame in &frames {
+        assert!(!passes(&gate.received, frame) && !passes(&guard.0, frame), "{frame:x?}");
+        let from_gateway = [&frame[..6], &macs[3], &frame[12..]].concat();
+        assert!(passes(&gate.received, &from_gateway), "{frame:x?}");
+    }
+    for ipv6 in [false, true] {
+        for (from, about, expected) in [(1, 1, true), (1, 2, false), (1, 0, false), (3, 2, true)] {
+            let frame = What::Error(about).frame(macs[from], macs[0], ipv6);
+            assert_eq!(passes(&gate.received, &frame), expected, "{from} about {about}, IPv6 {ipv6}");
+            assert!(passes(&guard.0, &frame));
+        }
+        for what in [What::Ping(1), What::Tcp { from: 1, to: 2, flags: SYN }, What::Fragment, What::Behind { to: 3 }] {
+            let frame = what.frame(macs[1], macs[0], ipv6);
+            assert!(passes(&gate.received, &frame) && passes(&guard.0, &frame), "{what:?}");
+        }
+    }
 }
