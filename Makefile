@@ -35,8 +35,8 @@ demo: setup build ## compare what five container networks cost a real parallel p
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
 
-test-long: setup-bench ## run the tests of the fast path that `make test` leaves out: large programs, many connections
-	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test upstream -- --ignored
+test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute
+	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test upstream --test attacker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
