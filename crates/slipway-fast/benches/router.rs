@@ -10,12 +10,17 @@ mod nodes;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nodes::{Lab, SERVER};
+use slipway_fast::policy::Policy;
 
 const ROUNDS: usize = 7;
+/// Of the host, that have nothing to do with what is counted.
+const SOCKETS: usize = 4000;
 const TIME: Duration = Duration::from_millis(700);
 
 /// Its name, how many clients there are at once and as many threads that accept, what a client does with each connection and how
@@ -31,6 +36,8 @@ enum Way {
     Native,
     /// On the fast path.
     Fast,
+    /// On the fast path, under a rule that counts connections, on a host with thousands of other sockets.
+    Counted,
 }
 
 fn main() {
@@ -69,12 +76,18 @@ fn main() {
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Plain, Self::Native, Self::Fast];
+    const ALL: [Self; 4] = [Self::Plain, Self::Native, Self::Fast, Self::Counted];
 }
 
 fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure) -> f64 {
     let to = SocketAddr::new(SERVER.into(), port);
     lab.router.condition(if way == Way::Native { [0].into() } else { [].into() });
+    let limit = if way == Way::Counted { "policy: [{to: b, connections: 100000}]\n" } else { "" };
+    let text = format!("networks: {{net: fast}}\nnodes: {{a: , b: }}\n{limit}");
+    let rules = slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("it is right").policy;
+    lab.router.set_policy(Policy::new(&rules, 2));
+    let others = if way == Way::Counted { SOCKETS / 2 } else { 0 };
+    let _others: Vec<_> = (0..others).map(|_| UnixStream::pair().expect("a pair")).collect();
     let filtered = way != Way::Plain;
     let listener = lab.runs(1, filtered, move || TcpListener::bind(to).expect("bound")).join().expect("it ran");
     let accept = move |listener: &TcpListener| {

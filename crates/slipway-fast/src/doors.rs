@@ -11,11 +11,15 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use crate::latest::Latest;
 use crate::sync::lock;
 use crate::tree::Tree;
 
 /// How long what was learned is believed.
 const AGE: Duration = Duration::from_secs(1);
+
+/// Most addresses of a node; of more the oldest is asked anew.
+const MOST: usize = 1024;
 
 /// A listener, and who accepts from it.
 #[derive(Debug, Clone)]
@@ -39,41 +43,44 @@ pub(crate) struct Doors(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// By node and address.
-    known: HashMap<(usize, SocketAddr), (Door, Instant)>,
-    forgotten: u64,
+    known: HashMap<usize, Latest<SocketAddr, (Door, Instant)>>,
+    /// How often what is known of a node was forgotten.
+    forgotten: HashMap<usize, u64>,
 }
 
 impl Doors {
     /// The moment before a knock.
-    pub(crate) fn now(&self) -> u64 {
-        lock(&self.0).forgotten
+    pub(crate) fn now(&self, node: usize) -> u64 {
+        lock(&self.0).forgotten.get(&node).copied().unwrap_or_default()
     }
 
     /// A knock at this address, made after the moment `since`, came to this listener.
     pub(crate) fn learn(&self, node: usize, at: SocketAddr, door: Door, since: u64) {
         let mut state = lock(&self.0);
         // With another listener since then it would perhaps have gone elsewhere.
-        if state.forgotten == since {
-            state.known.insert((node, at), (door, Instant::now()));
+        if state.forgotten.get(&node).copied().unwrap_or_default() == since {
+            let known = state.known.entry(node).or_insert_with(|| Latest::new(MOST));
+            known.insert(at, (door, Instant::now()));
         }
     }
 
     /// The listener for an address.
     pub(crate) fn of(&self, node: usize, at: SocketAddr) -> Option<Door> {
         let mut state = lock(&self.0);
-        let (door, since) = state.known.get(&(node, at))?;
+        let known = state.known.get_mut(&node)?;
+        let (door, since) = known.get(at)?;
         if since.elapsed() < AGE {
             return Some(door.clone());
         }
-        state.known.remove(&(node, at));
+        known.remove(at);
         None
     }
 
     /// Forgets a node's: there is another listener, or the node has ended.
     pub(crate) fn forget(&self, node: usize) {
         let mut state = lock(&self.0);
-        state.forgotten += 1;
-        state.known.retain(|(of, _), _| *of != node);
+        *state.forgotten.entry(node).or_default() += 1;
+        state.known.remove(&node);
     }
 }
 
@@ -87,13 +94,15 @@ mod tests {
         let at = "10.64.0.1:80".parse().expect("an address");
         let door = Door { cookie: 7, ipv6: false, tree: Weak::new(), tid: 1, number: 3 };
         let known = |node| doors.of(node, at).map(|door| door.cookie);
-        let before = doors.now();
-        doors.learn(1, at, door.clone(), before);
+        let before = [1, 2].map(|node| doors.now(node));
+        doors.learn(1, at, door.clone(), before[0]);
         assert_eq!((known(1), known(2)), (Some(7), None));
-        doors.learn(2, at, door.clone(), before);
+        doors.learn(2, at, door.clone(), before[1]);
         doors.forget(2);
         assert_eq!((known(1), known(2)), (Some(7), None));
-        doors.learn(2, at, door, before);
+        doors.learn(2, at, door.clone(), before[1]);
         assert_eq!(known(2), None, "the knock was before");
+        doors.learn(1, at, door, before[0]);
+        assert_eq!(known(1), Some(7), "another node's listeners are its own");
     }
 }

@@ -4,7 +4,7 @@
 //! file at that number, the entry goes with the old file, and has to be made again: by the same number, with the same events
 //! and data. Which instances a program has is looked up once, until it makes another.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,9 +15,10 @@ use rustix::io::Errno;
 use slipway_sys::notify::Caller;
 use slipway_sys::process::descriptors_of_its_own;
 
+use crate::latest::Latest;
 use crate::walk;
 
-/// So many threads' instances are remembered; then all are looked up again. And so many threads that make one.
+/// So many programs' instances are remembered, and so many threads that make one.
 const REMEMBERED: usize = 1024;
 
 /// An entry of an epoll instance.
@@ -32,12 +33,20 @@ pub(crate) struct Entry {
 }
 
 /// Which descriptors of a program are epoll instances.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Epolls {
     /// By who was looked at ([`Caller::identity`]).
-    known: HashMap<u64, Vec<i32>>,
+    known: Latest<u64, Vec<i32>>,
     /// Threads that were let go on to make one, and may not have made it yet.
     makers: BTreeSet<i32>,
+    /// There were more than can be remembered, and one of them may not have made it yet: nothing is remembered any more.
+    too_many: bool,
+}
+
+impl Default for Epolls {
+    fn default() -> Self {
+        Self { known: Latest::new(REMEMBERED), makers: BTreeSet::new(), too_many: false }
+    }
 }
 
 impl Epolls {
@@ -55,10 +64,12 @@ impl Epolls {
     pub(crate) fn forget(&mut self, maker: i32) {
         self.known.clear();
         if self.makers.len() >= REMEMBERED {
-            // One of so many has most likely made it.
-            self.makers.pop_first();
+            self.makers.retain(|&maker| may_be_making(maker));
         }
-        self.makers.insert(maker);
+        self.too_many |= self.makers.len() >= REMEMBERED;
+        if !self.too_many {
+            self.makers.insert(maker);
+        }
     }
 
     /// The entries for the file at this number, in all instances of the program.
@@ -66,14 +77,14 @@ impl Epolls {
     /// # Errors
     /// When `/proc` cannot be read.
     pub(crate) fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<Entry>> {
-        let epolls = match caller.identity().map(|identity| (identity, self.known.get(&identity).cloned())) {
+        let epolls = match caller.identity().map(|identity| (identity, self.known.get(identity).cloned())) {
             Some((_, Some(epolls))) => epolls,
             Some((identity, None)) => {
                 // Asked first: what is made from here on is forgotten again.
                 let all_made = self.all_made(tid);
                 let found = find(tid)?;
                 if all_made {
-                    self.remember(identity, &found);
+                    self.known.insert(identity, found.clone());
                 }
                 found
             }
@@ -90,13 +101,6 @@ impl Epolls {
         Ok(entries)
     }
 
-    fn remember(&mut self, identity: u64, found: &[i32]) {
-        if self.known.len() >= REMEMBERED {
-            self.known.clear();
-        }
-        self.known.insert(identity, found.to_vec());
-    }
-
     /// Whether all are made that were heard of. Who is let go on makes one when it is on a processor again, and others' calls are
     /// served meanwhile.
     fn all_made(&mut self, caller: i32) -> bool {
@@ -108,7 +112,7 @@ impl Epolls {
             }
             self.makers.remove(&maker);
         }
-        true
+        !self.too_many
     }
 }
 

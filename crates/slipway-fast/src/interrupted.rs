@@ -1,7 +1,6 @@
 //! Connections made for calls that a signal interrupted before they could be told. The program calls again when its handler is
 //! done (`signal(7)`, `SA_RESTART`), and has made one connection, not two.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,6 +8,8 @@ use std::sync::Arc;
 use rustix::net::sockopt::socket_cookie;
 use slipway_sys::notify::Caller;
 use slipway_sys::process;
+
+use crate::latest::Latest;
 
 /// `SIGKILL` in a mask of signals.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -23,9 +24,18 @@ struct Kept {
     ours: OwnedFd,
 }
 
+/// Most of a tree of programs, each with two descriptors; of more the oldest ends. Its program connects anew.
+const MOST: usize = 32;
+
 /// All of a tree of programs, by the thread that is to call again.
-#[derive(Debug, Default)]
-pub(crate) struct Interrupted(HashMap<i32, Kept>);
+#[derive(Debug)]
+pub(crate) struct Interrupted(Latest<i32, Kept>);
+
+impl Default for Interrupted {
+    fn default() -> Self {
+        Self(Latest::new(MOST))
+    }
+}
 
 impl Interrupted {
     /// Keeps a connection for the thread `tid`, to connect `socket` with. One that is being killed does not call again.
@@ -33,8 +43,12 @@ impl Interrupted {
         if let Ok(cookie) = socket_cookie(socket)
             && !is_killed(tid)
         {
-            self.0.insert(tid, Kept { caller, cookie, server, ours });
+            self.put(tid, Kept { caller, cookie, server, ours });
         }
+    }
+
+    fn put(&mut self, tid: i32, kept: Kept) {
+        drop(self.0.insert(tid, kept));
     }
 
     /// What was kept for this call, now that it is made again. What a thread leaves behind that has ended, or connects something
@@ -44,8 +58,8 @@ impl Interrupted {
         if self.0.is_empty() {
             return None;
         }
-        let kept = self.0.remove(&tid);
-        self.0.retain(|_, kept| kept.caller.lives());
+        let kept = self.0.remove(tid);
+        self.0.retain(|kept| kept.caller.lives());
         let is_it = |kept: &Kept| kept.server == server && socket_cookie(socket) == Ok(kept.cookie);
         kept.filter(is_it).map(|kept| kept.ours)
     }
@@ -59,7 +73,9 @@ fn is_killed(tid: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::{TcpListener, UdpSocket};
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -83,5 +99,21 @@ mod tests {
         let elsewhere = "10.64.0.3:80".parse().expect("an address");
         assert!(interrupted.take(tid, &own, elsewhere).is_none(), "another server");
         assert!(interrupted.0.is_empty());
+    }
+
+    #[test]
+    fn of_many_threads_that_do_not_call_again_the_oldest_loses_its_connection() {
+        let server = "10.64.0.2:80".parse().expect("an address");
+        let this = rustix::thread::gettid().as_raw_nonzero().get();
+        let mut interrupted = Interrupted::default();
+        let ended = 1 << 21;
+        let (end, mut other) = UnixStream::pair().expect("a pair");
+        let mut ends = vec![OwnedFd::from(end)];
+        ends.extend((0..MOST).map(|_| OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("bound"))));
+        for (tid, ours) in (ended..).zip(ends) {
+            let caller = Arc::new(Caller::open(this).expect("it is this thread"));
+            interrupted.put(tid, Kept { caller, cookie: 0, server, ours });
+        }
+        assert_eq!(other.read(&mut [0]).expect("it has ended"), 0);
     }
 }

@@ -10,6 +10,7 @@
 //! killed between leaves it with number 0: `seccomp_notify_addfd`, `kernel/seccomp.c`.) A router that is killed between the two
 //! leaves a program with a descriptor that it does not know of, and the next one tells it.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
@@ -22,6 +23,7 @@ use slipway_sys::shared::Words;
 
 use crate::address::mapped;
 use crate::note::Path;
+use crate::shares::{Share, Shares};
 use crate::sync::lock;
 
 /// Words of an entry, as many as two lines of a processor's cache.
@@ -30,7 +32,7 @@ const WORDS: usize = 16;
 /// Bits of a word.
 const BITS: usize = u64::BITS as usize;
 
-/// Most entries. What has no room ends with its router.
+/// Most entries, of which each node has its share. What has no room ends with its router.
 const ENTRIES: usize = 4096;
 
 /// Nodes of which it is written whether some of their listeners defer, a bit each, behind the entries: more than any lab has.
@@ -94,7 +96,15 @@ pub struct Given {
 #[derive(Debug)]
 pub struct Ledger {
     words: Words,
-    free: Mutex<Vec<usize>>,
+    places: Mutex<Places>,
+    shares: Arc<Shares>,
+}
+
+/// Which entries are free, and whose share the others are.
+#[derive(Debug)]
+struct Places {
+    free: Vec<usize>,
+    taken: HashMap<usize, Share>,
 }
 
 /// What is written of one connection, until this is dropped. To be dropped before its end is closed.
@@ -166,13 +176,17 @@ impl Ledger {
     /// As [`take`].
     pub fn open(file: &OwnedFd) -> io::Result<Arc<Self>> {
         drop(take(file)?);
-        let free = Mutex::new((0..ENTRIES).rev().collect());
-        Ok(Arc::new(Self { words: Words::map(file)?, free }))
+        let places = Mutex::new(Places { free: (0..ENTRIES).rev().collect(), taken: HashMap::new() });
+        Ok(Arc::new(Self { words: Words::map(file)?, places, shares: Shares::new(ENTRIES) }))
     }
 
-    /// Writes down that a connection waits, whose end this is. `None` where there is no room.
+    /// Writes down that a connection waits, whose end this is. `None` where its node has its share.
     pub fn enter(self: &Arc<Self>, left: &Left, end: BorrowedFd<'_>) -> Option<Entry> {
-        let at = lock(&self.free).pop()?;
+        let share = self.shares.take(left.node, left.node)?;
+        let mut places = lock(&self.places);
+        let at = places.free.pop()?;
+        places.taken.insert(at, share);
+        drop(places);
         let entry = Entry { ledger: Arc::clone(self), at };
         let Left { node, path, flow, client, server, given: _ } = left;
         let path = path.map_or(NONE, |path| u64::from(path == Path::Tcp));
@@ -235,7 +249,9 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.words()[STAGE].store(EMPTY, Release);
-        lock(&self.ledger.free).push(self.at);
+        let mut places = lock(&self.ledger.places);
+        places.taken.remove(&self.at);
+        places.free.push(self.at);
     }
 }
 
@@ -286,7 +302,9 @@ mod tests {
         let one = left(0, None, "10.64.0.1:1", None);
         for _ in 0..2 {
             let all: Vec<Entry> = std::iter::from_fn(|| ledger.enter(&one, file.as_fd())).collect();
-            assert_eq!(all.len(), ENTRIES);
+            assert_eq!(all.len(), ENTRIES.div_ceil(3));
+            let other = Left { node: 8, ..one };
+            assert!(ledger.enter(&other, file.as_fd()).is_some(), "another node has its part");
         }
         assert!(take(&file).expect("there").is_empty());
     }
@@ -302,9 +320,10 @@ mod tests {
         let next = Ledger::open(&file).expect("opened");
         let defer: Vec<usize> = (0..=NODES).filter(|&node| next.defers(node)).collect();
         assert_eq!(defer, [0, 64, NODES - 1]);
-        let all: Vec<Entry> =
-            std::iter::from_fn(|| next.enter(&left(0, None, "10.64.0.1:1", None), file.as_fd())).collect();
-        assert_eq!(all.len(), ENTRIES);
+        let one = left(0, None, "10.64.0.1:1", None);
+        let enter = |node| next.enter(&Left { node, ..one }, file.as_fd());
+        let all: Vec<Entry> = (0..ENTRIES).filter_map(enter).collect();
+        assert!(all.iter().any(|entry| entry.at == ENTRIES - 1));
         assert!(!next.defers(1), "entries are elsewhere");
     }
 }

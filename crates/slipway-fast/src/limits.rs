@@ -1,33 +1,29 @@
 //! What rules hold back: rates, alone and shared, priorities, and how many connections there are at once.
 //!
 //! An end's rate is its `SO_MAX_PACING_RATE` (socket(7)), which its program cannot raise ([`crate::filter`]). Where connections
-//! share a rate each has an even part, which changes when one is made and when one ends. No `close` is trapped: ends that are
-//! counted are noted by their cookies, and the kernel's list of sockets (`sock_diag(7)`) tells which still are; four times a
-//! second while there are some that share. Which rule an end is under follows from its addresses and the policy, so that
-//! another policy, or another router, which finds the ends among programs' descriptors ([`walk`]), counts the same.
+//! share a rate each has an even part, which changes when one is made and when one ends ([`crate::ends`]); parts are set anew
+//! four times a second while there are some that share. Which rule an end is under follows from its addresses and the policy, so
+//! that another policy, or another router, which finds the ends among programs' descriptors ([`walk`]), counts the same.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
 
-use rustix::net::sockopt::socket_cookie;
 use slipway_lab::units::Rate;
-use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
 use slipway_sys::sockopt::{self, Name};
 
+use crate::ends::{Ends, OFTEN, Place};
 use crate::flows::Flow;
 use crate::note::{Note, Path, Role};
 use crate::personality::{CONGESTION, CONGESTION_BYTES};
 use crate::policy::{Decision, Terms};
+use crate::revoke::cut;
 use crate::router::Router;
 use crate::sync::{lock, whole};
 use crate::walk;
-
-/// How often those who share a rate are counted.
-const OFTEN: Duration = Duration::from_millis(250);
 
 const MAX_PACING_RATE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
 const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
@@ -43,60 +39,34 @@ pub(crate) struct Member {
     pub(crate) port: u16,
 }
 
-/// Who shares what with whom: each rule's connections of a client's node, and between two nodes, by the ends that are here.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Census {
-    of_node: HashMap<(Role, Option<usize>, usize), u32>,
-    in_pair: HashMap<(Role, Option<usize>, usize, usize), u32>,
-}
-
-impl Census {
-    fn of(members: &[(Member, Terms)]) -> Self {
-        let mut census = Self::default();
-        for (Member { role, client, server, .. }, Terms { rule, .. }) in members {
-            *census.of_node.entry((*role, *rule, *client)).or_default() += 1;
-            *census.in_pair.entry((*role, *rule, *client, *server)).or_default() += 1;
-        }
-        census
-    }
-
-    /// How fast an end may be. One that is not counted is alone.
-    fn share(&self, Member { role, client, server, .. }: Member, terms: &Terms) -> Option<Rate> {
-        let in_pair = self.in_pair.get(&(role, terms.rule, client, server)).copied().unwrap_or(1);
-        let of_node = self.of_node.get(&(role, terms.rule, client)).copied().unwrap_or(1);
-        terms.rates.share(in_pair, of_node)
-    }
-}
-
-/// Held from counting a capped rule's connections until another is one of them; where there is no cap, by as many as will.
+/// The leave to make one more connection: a place where a rule counts them.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "it is held")] Option<MutexGuard<'a, ()>>);
+pub(crate) struct Turn<'a>(Option<Place<'a>>);
 
 /// Holds connections back: what the threads of a router share for that.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Limiter {
-    turn: Mutex<()>,
-    /// Ends that are counted, by cookie; some may be gone.
-    ends: Mutex<HashMap<u64, (Member, Path)>>,
-    /// Whether somebody may share a rate.
+    pub(crate) ends: Ends,
+    /// Whether somebody may share a rate, or is to be held anew.
     shared: Mutex<bool>,
+    /// Whether some are to be held anew, which failed before.
+    unheld: AtomicBool,
     changed: Condvar,
 }
 
 impl Limiter {
+    pub(crate) fn new() -> Self {
+        Self { ends: Ends::new(), shared: Mutex::default(), unheld: AtomicBool::new(false), changed: Condvar::new() }
+    }
+
     fn share(&self) {
         *lock(&self.shared) = true;
         self.changed.notify_all();
     }
 
-    /// The cookies of the ends that are counted.
-    fn counted(&self) -> HashSet<u64> {
-        lock(&self.ends).keys().copied().collect()
-    }
-
     /// Keeps shared rates even, for ever. Nothing is done while nobody shares one.
     pub(crate) fn run(router: &Arc<Router>) {
-        let mut before = (HashSet::new(), Census::default());
+        let mut before = 0;
         loop {
             let mut shared = lock(&router.limiter.shared);
             while !*shared {
@@ -105,14 +75,15 @@ impl Limiter {
             // Who comes from here on says so again.
             *shared = false;
             drop(shared);
-            let members = router.members().unwrap_or_default();
-            // As many as before may be others.
-            let now = (router.limiter.counted(), Census::of(&members));
-            if now != before {
-                router.repace(&now.1);
-                before = now;
+            let unheld = router.limiter.unheld.swap(false, Ordering::Acquire);
+            if unheld {
+                router.hold_anew(|_| true);
             }
-            if members.iter().any(|(_, terms)| terms.shares()) {
+            let (changes, share) = router.limiter.ends.look();
+            if changes != before && router.repace().is_ok() {
+                before = changes;
+            }
+            if share || unheld {
                 router.limiter.share();
                 thread::sleep(OFTEN);
             }
@@ -137,28 +108,26 @@ impl Router {
         Some((member, self.terms(member)?))
     }
 
-    /// All ends that are counted and that somebody has, with their terms.
-    fn members(&self) -> io::Result<Vec<(Member, Terms)>> {
-        let mut ends = lock(&self.limiter.ends);
-        let mut live: HashSet<u64> = HashSet::new();
-        if ends.values().any(|(_, path)| *path == Path::Tcp) {
-            live.extend(tcp_sockets()?.iter().filter(|socket| socket.inode != 0).map(|socket| socket.cookie));
-        }
-        if ends.values().any(|(_, path)| *path == Path::Pair) {
-            live.extend(unix_sockets()?.iter().map(|socket| socket.cookie));
-        }
-        ends.retain(|cookie, _| live.contains(cookie));
-        Ok(ends.values().filter_map(|(member, _)| Some((*member, self.terms(*member)?))).collect())
+    /// Counts a new end from now on, where its rule counts any. It takes the place that was kept for it.
+    pub(crate) fn count(&self, end: impl AsFd, member: Member, path: Path, turn: Turn<'_>) -> io::Result<()> {
+        self.terms(member).map_or(Ok(()), |terms| self.count_end(end, member, terms, path, turn.0))
     }
 
-    /// Counts a new end from now on, where its rule counts any.
-    pub(crate) fn count(&self, end: impl AsFd, member: Member, path: Path) -> io::Result<()> {
-        self.terms(member).map_or(Ok(()), |terms| self.count_end(end, member, &terms, path))
+    /// The same of one that lives already.
+    pub(crate) fn count_on(&self, end: impl AsFd, member: Member, path: Path) -> io::Result<()> {
+        self.count(end, member, path, Turn(None))
     }
 
-    fn count_end(&self, end: impl AsFd, member: Member, terms: &Terms, path: Path) -> io::Result<()> {
+    fn count_end(
+        &self,
+        end: impl AsFd,
+        member: Member,
+        terms: Terms,
+        path: Path,
+        place: Option<Place<'_>>,
+    ) -> io::Result<()> {
         if terms.connections.is_some() || terms.shares() {
-            lock(&self.limiter.ends).insert(socket_cookie(&end)?, (member, path));
+            self.limiter.ends.count(end, member, terms, path, place)?;
         }
         if terms.shares() {
             self.limiter.share();
@@ -167,21 +136,21 @@ impl Router {
     }
 
     /// The turn to make one more connection to a server's node on this host; `None` where a rule allows no more.
-    pub(crate) fn turn(&self, new: Member, terms: &Terms) -> io::Result<Option<Turn<'_>>> {
-        let Some(most) = terms.connections else { return Ok(Some(Turn(None))) };
-        let turn = lock(&self.limiter.turn);
-        let is_one = |(member, of): &&(Member, Terms)| {
-            (member.role, member.server, of.rule) == (new.role, new.server, terms.rule)
-        };
-        let room = self.members()?.iter().filter(is_one).count() < most as usize;
-        Ok(room.then_some(Turn(Some(turn))))
+    pub(crate) fn turn(&self, new: Member, terms: &Terms) -> Option<Turn<'_>> {
+        let Some(most) = terms.connections else { return Some(Turn(None)) };
+        self.limiter.ends.reserve(new, terms.rule, most).map(|place| Turn(Some(place)))
     }
 
     /// How fast this end may be now.
     fn rate(&self, member: Member, terms: &Terms) -> Option<Rate> {
-        // Where the kernel does not list sockets, each is held to what one alone has.
-        let members = if terms.shares() { self.members().unwrap_or_default() } else { Vec::new() };
-        Census::of(&members).share(member, terms)
+        if terms.shares() { self.limiter.ends.share(member, terms) } else { terms.rates.share(1, 1) }
+    }
+
+    /// Counts what lives by another policy.
+    pub(crate) fn count_anew(&self) {
+        self.limiter
+            .ends
+            .judge(|member| self.terms(member).filter(|terms| terms.connections.is_some() || terms.shares()));
     }
 
     /// Holds a new end, which has all its other options, to what its rule says.
@@ -190,7 +159,7 @@ impl Router {
             return Ok(());
         }
         let Some((member, terms)) = self.terms_of(note) else { return Ok(()) };
-        self.count_end(&end, member, &terms, note.path)?;
+        self.count_end(&end, member, terms, note.path, None)?;
         if note.path == Path::Pair {
             return Ok(());
         }
@@ -202,15 +171,17 @@ impl Router {
 
     /// Holds an end to what its rule says by now. One without a note is not handed out yet.
     pub(crate) fn hold_again(&self, end: impl AsFd, path: Path) {
-        let note = self.notes.of(&end).ok().flatten();
-        if let Some((member, terms)) = note.and_then(|note| self.terms_of(&note)) {
-            // One that has ended needs none.
-            let _ = self.count_end(&end, member, &terms, path);
-            if path == Path::Tcp {
-                let _ = pace(&end, self.rate(member, &terms).unwrap_or(Rate(u64::MAX)));
-                let _ = prioritize(&end, &terms);
+        let hold = || {
+            let Some(note) = self.notes.of(&end)? else { return Ok(()) };
+            let Some((member, terms)) = self.terms_of(&note) else { return Ok(()) };
+            self.count_end(&end, member, terms, path, None)?;
+            if path == Path::Pair {
+                return Ok(());
             }
-        }
+            pace(&end, self.rate(member, &terms).unwrap_or(Rate(u64::MAX)))?;
+            prioritize(&end, &terms)
+        };
+        end_unheld(&end, path, &hold());
     }
 
     /// Whether a program may set this to its end: a rate no greater than its own, a priority no higher.
@@ -230,38 +201,55 @@ impl Router {
     }
 
     /// Gives those who share rates their parts.
-    fn repace(&self, census: &Census) {
+    fn repace(&self) -> io::Result<()> {
         self.each_held(
             |_| true,
             |held, member, terms| {
-                // One that has ended needs none.
-                let rate = census.share(member, &terms).filter(|_| terms.shares());
-                let _ = rate.map_or(Ok(()), |rate| pace(&held.socket, rate));
+                let rate = self.rate(member, &terms).filter(|_| terms.shares() && held.note.path == Path::Tcp);
+                end_unheld(&held.socket, held.note.path, &rate.map_or(Ok(()), |rate| pace(&held.socket, rate)));
             },
-        );
+        )
     }
 
     /// Finds the ends that programs of some nodes have, counts those that are to be counted, and holds all to what their rules
-    /// say now.
+    /// say now. Where programs cannot be looked at, that is done as soon as they can.
     pub(crate) fn hold_anew(&self, of: impl Fn(usize) -> bool) {
-        let mut found = Vec::new();
-        self.each_held(of, |held, member, terms| {
-            // All are counted before any has its part.
-            let _ = self.count_end(&held.socket, member, &terms, held.note.path);
-            found.push(held);
-        });
-        for held in found {
-            self.hold_again(&held.socket, held.note.path);
+        if self.try_to_hold_anew(of).is_err() {
+            self.limiter.unheld.store(true, Ordering::Release);
+            self.limiter.share();
         }
     }
 
-    fn each_held(&self, of: impl Fn(usize) -> bool, mut each: impl FnMut(walk::Held, Member, Terms)) {
-        let Ok(processes) = self.processes(of) else { return };
+    fn try_to_hold_anew(&self, of: impl Fn(usize) -> bool) -> io::Result<()> {
+        let mut found = Vec::new();
+        self.each_held(of, |held, member, terms| {
+            // All are counted before any has its part.
+            let counted = self.count_end(&held.socket, member, terms, held.note.path, None);
+            end_unheld(&held.socket, held.note.path, &counted);
+            found.push(held);
+        })?;
+        for held in found {
+            self.hold_again(&held.socket, held.note.path);
+        }
+        Ok(())
+    }
+
+    fn each_held(&self, of: impl Fn(usize) -> bool, mut each: impl FnMut(walk::Held, Member, Terms)) -> io::Result<()> {
+        let processes = self.processes(of)?;
         walk::handed_out(&processes, &self.notes, &mut BTreeSet::new(), |held| {
             if let Some((member, terms)) = self.terms_of(&held.note) {
                 each(held, member, terms);
             }
         });
+        Ok(())
+    }
+}
+
+/// Ends a connection that cannot be held to its rule: it may not go on as it was.
+fn end_unheld(end: impl AsFd, path: Path, held: &io::Result<()>) {
+    if held.is_err() {
+        // One that has ended is as good.
+        let _ = cut(end, path);
     }
 }
 
@@ -289,5 +277,53 @@ fn prioritize(end: impl AsFd, terms: &Terms) -> io::Result<()> {
     match terms.priority {
         Some(priority) => sockopt::set(end, PRIORITY, &i32::from(priority).to_ne_bytes()),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::os::unix::net::UnixStream;
+
+    use slipway_sys::bpf::SocketStorage;
+    use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
+
+    use super::*;
+    use crate::note::{BYTES, Notes};
+    use crate::peers::Peers;
+    use crate::places::Place;
+    use crate::policy::Policy;
+    use crate::router::Lasting;
+
+    /// Both have a part before the kernel refuses to list sockets, and after it.
+    #[test]
+    fn who_shares_a_rate_has_a_part_whatever_the_kernel_says_of_others() {
+        let text = "networks: {net: fast}\nnodes: {n: {count: 2}}\npolicy: [{rate: {pair: 100mbit}}]\n";
+        let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
+        let places = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
+        let places = places.map(|(node, ip)| (ip, Place { node, host: 0, network: 0 })).collect();
+        let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
+        let ledger = crate::ledger::file().expect("a file");
+        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
+        let policy = Policy::new(&lab.policy, 2);
+        let router = Router::start(0, places, policy, lasting, Peers::new(None), |_, _| {}).expect("it starts");
+        let member = Member { role: Role::Client, client: 0, server: 1, port: 80 };
+        let (one, other) = UnixStream::pair().expect("a pair");
+        for end in [&one, &other] {
+            router.count_on(end, member, Path::Pair).expect("counted");
+        }
+        let rate = || router.rate(member, &router.terms(member).expect("it is allowed"));
+        let half = Some("50mbit".parse().expect("a rate"));
+        assert_eq!(rate(), half);
+        let netlink = When::Argument { index: 0, mask: u32::MAX, values: vec![libc::AF_NETLINK.cast_unsigned()] };
+        let failing = Trap { call: libc::SYS_socket, when: netlink, verdict: Verdict::Errno(libc::EMFILE) };
+        let unlisted = thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                Filter::trap(&[failing]).attach().expect("root may attach");
+                rate()
+            });
+            running.join().expect("it ran")
+        });
+        assert_eq!(unlisted, half);
     }
 }

@@ -38,6 +38,9 @@ const KEPT: Duration = Duration::from_millis(10);
 /// Most connections that are kept for one listener; each takes the router a descriptor.
 const MOST_KEPT: usize = 32;
 
+/// So many listeners are remembered before it is looked which are over.
+const FEW: usize = 256;
+
 /// Most that waits for the thread of a node by [`Parker::entrust`] and [`Parker::close`], each with up to two descriptors.
 const MOST_ENTRUSTED: usize = 32;
 
@@ -101,8 +104,10 @@ pub(crate) struct Parker {
 struct State {
     /// By the socket's cookie, which is never used again (`SO_COOKIE`), in the order in which they came.
     parked: HashMap<u64, VecDeque<Park>>,
-    /// Sockets that are in the epoll instance.
+    /// Sockets that are in the epoll instance, or were until they were closed.
     watched: HashSet<u64>,
+    /// How many of these there may be before it is looked which are over.
+    sweep_at: usize,
     /// Those at which programs wait in `accept(2)`, and come soon.
     waited_at: HashSet<u64>,
     /// Connections that wait for calls.
@@ -117,6 +122,23 @@ struct State {
 }
 
 impl State {
+    /// Forgets calls that wait no more, and listeners that nobody waits at, so that who makes listener after listener takes no more
+    /// memory than it has threads. Done when there are twice as many as the last time left.
+    fn sweep(&mut self) {
+        if self.watched.len().max(self.waited_at.len()) < self.sweep_at.max(FEW) {
+            return;
+        }
+        self.parked.retain(|_, parked| {
+            parked.retain(|park| park.tree.listener.is_waiting(park.call.id));
+            !parked.is_empty()
+        });
+        let Self { parked, kept, watched, waited_at, .. } = self;
+        for cookies in [&mut *watched, waited_at] {
+            cookies.retain(|cookie| parked.contains_key(cookie) || kept.contains_key(cookie));
+        }
+        self.sweep_at = 2 * self.watched.len().max(self.waited_at.len());
+    }
+
     fn has_room(&self, cookie: u64, room: usize) -> bool {
         let is_parked = self.parked.get(&cookie).is_some_and(|parked| !parked.is_empty());
         let kept = self.kept.get(&cookie).map_or(0, VecDeque::len);
@@ -161,6 +183,7 @@ impl Parker {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let park = Park { tree: Arc::clone(call.tree), call: call.call, deadline };
         let mut state = lock(&self.state);
+        state.sweep();
         state.waited_at.insert(cookie);
         if let Some(kept) = state.kept.get_mut(&cookie).and_then(VecDeque::pop_front) {
             return Ok(Some(kept));
@@ -355,9 +378,9 @@ impl Parker {
                 // Where nobody listens any more, its client sees it end.
                 Ok(()) | Err((Unheard::Refused, _)) => {}
                 // Nobody is there to knock, or there is no room: the program may come, or somebody later.
-                Err((Unheard::Full | Unheard::Failed, connection)) => {
+                Err((Unheard::Full | Unheard::Crowded | Unheard::Failed, connection)) => {
                     let mut state = lock(&self.state);
-                    state.kept.entry(cookie).or_default().push_back(Kept::new(node, ipv6, connection));
+                    state.kept.entry(cookie).or_default().push_back(Kept::new(node, ipv6, *connection));
                     state.patrols = true;
                 }
             }

@@ -8,11 +8,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use crate::knock::Knocker;
 use crate::ledger::Entry;
 use crate::note::Path;
+use crate::shares::Share;
 use crate::sync::{lock, whole};
 
 /// A connection on its way to a server's program.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// Of what the router may have in hand; `None` before its server is told of it.
+    pub(crate) share: Option<Share>,
     /// What is written of it for the next router. (Before the end: what is written is about what is open.)
     pub(crate) entry: Option<Entry>,
     /// The server's end.
@@ -71,41 +74,43 @@ pub(crate) enum End {
     Gone,
 }
 
+/// The node of the server, and where the knock comes from.
+type Key = (usize, SocketAddr);
+
 /// All of a host, by the node of the server and the address that the knock comes from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AllPending {
     state: Mutex<State>,
     changed: Condvar,
-    most: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// With the number of the knock.
-    all: HashMap<(usize, SocketAddr), (u64, Pending)>,
+    all: HashMap<Key, (u64, Pending)>,
+    /// By the number of the knock.
+    numbers: HashMap<u64, Key>,
     knocks: u64,
 }
 
-impl AllPending {
-    /// With room for so many at once.
-    #[must_use]
-    pub(crate) fn new(most: usize) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::default(), most }
+impl State {
+    fn remove(&mut self, key: Key) -> Option<Pending> {
+        let (number, pending) = self.all.remove(&key)?;
+        self.numbers.remove(&number);
+        Some(pending)
     }
+}
 
-    /// Adds one. It is there before its knock is, or the knock would be taken for a connection.
-    ///
-    /// # Errors
-    /// Gives it back where there is no room.
-    pub(crate) fn add(&self, node: usize, pending: Pending) -> Result<Knock, Connection> {
+impl AllPending {
+    /// Adds one. It is there before its knock is, or the knock would be taken for a connection. How many there are, their shares
+    /// see to.
+    pub(crate) fn add(&self, node: usize, pending: Pending) -> Knock {
         let mut state = lock(&self.state);
-        if state.all.len() >= self.most {
-            return Err(pending.heard().0);
-        }
         state.knocks += 1;
         let knock = Knock { node, from: pending.knocker.address, number: state.knocks };
         state.all.insert((node, knock.from), (knock.number, pending));
-        Ok(knock)
+        state.numbers.insert(knock.number, (node, knock.from));
+        knock
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
@@ -115,7 +120,7 @@ impl AllPending {
         while matches!(state.all.get(&key)?.1.connection.end, End::Awaited) {
             state = whole(self.changed.wait(state));
         }
-        state.all.remove(&key).map(|(_, pending)| pending)
+        state.remove(key)
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
@@ -133,29 +138,31 @@ impl AllPending {
         let mut state = lock(&self.state);
         let key = (knock.node, knock.from);
         let is_it = state.all.get(&key).is_some_and(|(number, _)| *number == knock.number);
-        let withdrawn = if is_it { state.all.remove(&key) } else { None };
+        let withdrawn = if is_it { state.remove(key) } else { None };
         drop(state);
         self.changed.notify_all();
-        withdrawn.map(|(_, pending)| pending)
+        withdrawn
     }
 
     /// Drops all that wait for this node's programs.
     pub(crate) fn drop_all_of(&self, node: usize) {
-        lock(&self.state).all.retain(|(of, _), _| *of != node);
+        let mut state = lock(&self.state);
+        state.all.retain(|(of, _), _| *of != node);
+        state.numbers.retain(|_, (of, _)| *of != node);
+        drop(state);
         self.changed.notify_all();
     }
 
     /// The knock of this number.
     pub(crate) fn find(&self, number: u64) -> Option<Knock> {
         let state = lock(&self.state);
-        let found = state.all.iter().find(|(_, (its, _))| *its == number);
-        found.map(|(&(node, from), _)| Knock { node, from, number })
+        state.numbers.get(&number).map(|&(node, from)| Knock { node, from, number })
     }
 
     /// Has who knocks this knock say something.
     pub(crate) fn speak(&self, number: u64) {
         let state = lock(&self.state);
-        if let Some((_, pending)) = state.all.values().find(|(its, _)| *its == number) {
+        if let Some((_, pending)) = state.numbers.get(&number).and_then(|key| state.all.get(key)) {
             pending.knocker.speak();
         }
     }

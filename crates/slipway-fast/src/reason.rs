@@ -24,13 +24,15 @@ pub enum Reason {
     Asynchronous,
     /// The socket has a filter of its own for packets, of which there would be none, or the host's.
     Filtered,
+    /// As many connections of the two nodes wait to be accepted as is their share of what the router may have in hand.
+    Crowded,
     /// A router lacked something that only the fast path needs: descriptors, memory, sockets to knock with.
     Exhausted,
 }
 
 impl Reason {
     /// All there are.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NotTcp,
         Self::NotANode,
         Self::NoRouter,
@@ -39,6 +41,7 @@ impl Reason {
         Self::Backlog,
         Self::Asynchronous,
         Self::Filtered,
+        Self::Crowded,
         Self::Exhausted,
     ];
 
@@ -54,6 +57,7 @@ impl Reason {
             Self::Backlog => "backlog",
             Self::Asynchronous => "asynchronous",
             Self::Filtered => "filtered",
+            Self::Crowded => "crowded",
             Self::Exhausted => "exhausted",
         }
     }
@@ -70,6 +74,7 @@ impl Reason {
             Self::Backlog => "the listener's queue is full",
             Self::Asynchronous => "the socket sends signals (O_ASYNC)",
             Self::Filtered => "the socket has a filter (SO_ATTACH_FILTER)",
+            Self::Crowded => "too many connections of the two nodes wait to be accepted",
             Self::Exhausted => "the router lacked descriptors or memory",
         }
     }

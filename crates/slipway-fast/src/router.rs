@@ -37,6 +37,7 @@ use crate::peers::Peers;
 use crate::pending::{AllPending, Connection};
 use crate::places::Places;
 use crate::policy::Policy;
+use crate::shares::Shares;
 use crate::sync::lock;
 use crate::tree::Tree;
 use crate::unix::Pairs;
@@ -94,6 +95,8 @@ pub struct Router {
     more: More,
     knockers: Knockers,
     pub(crate) pending: AllPending,
+    /// Of the connections that it may have in hand.
+    pub(crate) shares: Arc<Shares>,
     /// The PID namespace of each node.
     namespaces: Mutex<HashMap<usize, u64>>,
     /// Nodes that have ended without a word.
@@ -134,7 +137,7 @@ impl Router {
             peers,
             ledger,
             left: Mutex::default(),
-            limiter: Limiter::default(),
+            limiter: Limiter::new(),
             helpers: Helpers::default(),
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
@@ -145,7 +148,8 @@ impl Router {
             pairs: Pairs::default(),
             doors: Doors::default(),
             knockers: Knockers::new(2 * most_pending()),
-            pending: AllPending::new(most_pending()),
+            pending: AllPending::default(),
+            shares: Shares::new(most_pending()),
             namespaces: Mutex::default(),
             silent: Mutex::default(),
             conditioned: Mutex::default(),

@@ -14,6 +14,10 @@ pub struct Status {
     pub connections: Tally,
     /// Connections that wait to be accepted.
     pub waiting: usize,
+    /// Connections that rules count and whose end nobody tells of: the machine has no more watches for them (`inotify(7)`), and the
+    /// kernel's list of sockets is asked instead, four times a second at most.
+    #[serde(default)]
+    pub listed: usize,
     /// How it stands with routers of other hosts.
     pub peers: Vec<Peer>,
 }
@@ -37,6 +41,7 @@ impl Status {
             host: router.host,
             connections: router.counts.tally(),
             waiting: router.waiting(),
+            listed: router.limiter.ends.untold(),
             peers: router.peers.standing(),
         }
     }

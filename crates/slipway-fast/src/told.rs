@@ -12,14 +12,14 @@
 //!
 //! [`ThreadCounts`]: slipway_sys::bpf::ThreadCounts
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::latest::Latest;
 use crate::note::Path;
 
-/// So many threads are remembered, and then forgotten.
+/// So many threads of a tree are remembered; of more the one that was told longest ago is forgotten.
 const REMEMBERED: usize = 1024;
 
 /// What a thread is told.
@@ -62,12 +62,18 @@ impl Claim {
 }
 
 /// All of a tree of programs, by thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Told {
     /// What may have been heard, until the thread's next call is served.
-    last: HashMap<i32, Last>,
+    last: Latest<i32, Last>,
     /// What was not heard, until the thread makes such a call again: its handler may make others first.
-    unheard: HashMap<i32, Unheard>,
+    unheard: Latest<i32, Unheard>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { last: Latest::new(REMEMBERED), unheard: Latest::new(REMEMBERED) }
+    }
 }
 
 /// What a thread was told last.
@@ -99,20 +105,20 @@ pub(crate) struct Moment {
 impl Told {
     /// A call of a thread's is taken.
     pub(crate) fn taken(&mut self, tid: i32) {
-        if let Some(last) = self.last.get_mut(&tid) {
+        if let Some(last) = self.last.get_mut(tid) {
             last.taken += 1;
         }
     }
 
     /// Whether it is to be found out whether a thread heard what it was told last.
     pub(crate) fn is_open(&self, tid: i32) -> bool {
-        self.last.contains_key(&tid)
+        self.last.contains(tid)
     }
 
     /// A call of a thread's is served, that waits at this moment, if it is known: finds out whether the thread heard what it was told
     /// last.
     pub(crate) fn settle(&mut self, tid: i32, now: Option<Moment>) {
-        let Some((Last { said, claim, since, taken }, now)) = self.last.remove(&tid).zip(now) else { return };
+        let Some((Last { said, claim, since, taken }, now)) = self.last.remove(tid).zip(now) else { return };
         // The last of those that were taken is this one.
         let gone = taken.saturating_sub(1);
         let others = match said {
@@ -122,32 +128,27 @@ impl Told {
             Said::Accepted(_) => gone + (now.missed - since.missed),
         };
         if now.interrupted.saturating_sub(since.interrupted) > others && claim.take() {
-            let unheard = self.unheard.entry(tid).or_default();
+            let mut unheard = self.unheard.remove(tid).unwrap_or_default();
             match said {
                 Said::Connected(inode) => unheard.connected = Some(inode),
                 Said::Accepted(given) => unheard.accepted = Some(given),
             }
+            self.unheard.insert(tid, unheard);
         }
     }
 
     /// What a thread accepted and does not know of, for its next call to accept.
     pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<Given> {
-        self.unheard.get_mut(&tid)?.accepted.take()
+        self.unheard.get_mut(tid)?.accepted.take()
     }
 
     /// Whether a thread did not hear that this socket is connected, for its next call to connect it.
     pub(crate) fn take_connected(&mut self, tid: i32, inode: u64) -> bool {
-        self.unheard.get_mut(&tid).and_then(|unheard| unheard.connected.take_if(|its| *its == inode)).is_some()
+        self.unheard.get_mut(tid).and_then(|unheard| unheard.connected.take_if(|its| *its == inode)).is_some()
     }
 
     /// A thread is about to be told this, and has a call that waits at this moment.
     pub(crate) fn tell(&mut self, tid: i32, said: Said, since: Moment) -> Claim {
-        if self.last.len() >= REMEMBERED {
-            self.last.clear();
-        }
-        if self.unheard.len() >= REMEMBERED {
-            self.unheard.clear();
-        }
         let claim = Claim::default();
         self.last.insert(tid, Last { said, claim: claim.clone(), since, taken: 0 });
         claim
@@ -236,6 +237,21 @@ mod tests {
         told.settle(1, Some(at(2, 0)));
         assert_eq!(told.take_accepted(1), Some(accepted(8)));
         assert!(!claim.take());
+    }
+
+    /// One call more than are remembered costs the oldest, and not all.
+    #[test]
+    fn of_many_threads_the_oldest_alone_is_forgotten() {
+        let mut told = Told::default();
+        let threads = 1..=i32::try_from(REMEMBERED).expect("few") + 1;
+        for tid in threads.clone() {
+            told.tell(tid, Said::Accepted(accepted(tid)), at(0, 0));
+            told.taken(tid);
+        }
+        for tid in threads {
+            told.settle(tid, Some(at(1, 0)));
+            assert_eq!(told.take_accepted(tid), (tid > 1).then(|| accepted(tid)));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A tree of programs, all under one filter, and what is remembered of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,12 +11,13 @@ use slipway_sys::notify::{Call, Caller, Listener};
 
 use crate::epolls::Epolls;
 use crate::interrupted::Interrupted;
+use crate::latest::Latest;
 use crate::originals::Originals;
 use crate::park::Parker;
 use crate::sync::{lock, whole};
 use crate::told::Told;
 
-/// So many threads are remembered, with a descriptor for each; then those that have ended are forgotten, or all.
+/// So many threads are remembered, with a descriptor for each; of more the oldest is forgotten.
 const REMEMBERED: usize = 64;
 
 /// Programs of a node that one listener hears.
@@ -38,7 +39,7 @@ pub(crate) struct Tree {
     pub(crate) originals: Mutex<Originals>,
     /// Held while what is written on a socket of theirs is read and then written anew.
     pub(crate) writing: Mutex<()>,
-    callers: Mutex<HashMap<i32, Arc<Caller>>>,
+    callers: Mutex<Latest<i32, Arc<Caller>>>,
     /// What their threads were told.
     pub(crate) told: Mutex<Told>,
     /// Of waiting for a call, and of taking one: the number of the one that was taken last.
@@ -60,7 +61,8 @@ impl Tree {
     /// As `epoll_create1(2)`.
     pub(crate) fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
         let originals = Mutex::new(Originals::new()?);
-        let (epolls, interrupted, writing, callers, told, turn) = Default::default();
+        let (epolls, interrupted, writing, told, turn) = Default::default();
+        let callers = Mutex::new(Latest::new(REMEMBERED));
         let (missed, is_helped, served, done) = Default::default();
         Ok(Self {
             node,
@@ -139,7 +141,7 @@ impl Tree {
     /// # Errors
     /// As [`Caller::open`] and [`Caller::descriptor`].
     pub(crate) fn found(&self, tid: i32, number: i32) -> io::Result<(Arc<Caller>, OwnedFd)> {
-        let remembered = lock(&self.callers).get(&tid).cloned();
+        let remembered = lock(&self.callers).get(tid).cloned();
         if let Some(caller) = remembered {
             match caller.descriptor(number) {
                 // It has ended, and the number may be another's.
@@ -157,7 +159,7 @@ impl Tree {
     /// # Errors
     /// As [`Caller::open`].
     pub(crate) fn caller(&self, tid: i32) -> io::Result<Arc<Caller>> {
-        let remembered = lock(&self.callers).get(&tid).cloned();
+        let remembered = lock(&self.callers).get(tid).cloned();
         remembered.map_or_else(|| self.remember(tid), Ok)
     }
 
@@ -166,14 +168,9 @@ impl Tree {
         if !caller.keeps_its_number() || !caller.lives() {
             return Ok(caller);
         }
-        let mut callers = lock(&self.callers);
-        if callers.len() >= REMEMBERED {
-            callers.retain(|_, caller| caller.lives());
-        }
-        if callers.len() >= REMEMBERED {
-            callers.clear();
-        }
-        callers.insert(tid, Arc::clone(&caller));
+        let oldest = lock(&self.callers).insert(tid, Arc::clone(&caller));
+        // Closed with nothing held.
+        drop(oldest);
         Ok(caller)
     }
 }

@@ -1,5 +1,6 @@
 //! Connections within a host: pairs of `unix(7)` sockets.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -21,7 +22,7 @@ const SO_SNDBUFFORCE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDB
 const SEND_BUFFER: i32 = 300 * 1024;
 
 /// Those made after so many within a second have the usual buffers: many that are all full are more than a processor's cache holds,
-/// and then 512 pass 35 Gbit/s on together instead of 46.
+/// and then 512 pass 35 Gbit/s on together instead of 46. Each node that connects has an even part, whatever others do.
 const FEW: u32 = 64;
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -40,12 +41,14 @@ pub(crate) struct Pairs(Mutex<Rush>);
 #[derive(Debug)]
 struct Rush {
     since: Instant,
-    made: u32,
+    all: u32,
+    /// By the node that connects.
+    made: HashMap<usize, u32>,
 }
 
 impl Default for Pairs {
     fn default() -> Self {
-        Self(Mutex::new(Rush { since: Instant::now(), made: 0 }))
+        Self(Mutex::new(Rush { since: Instant::now(), all: 0, made: HashMap::new() }))
     }
 }
 
@@ -55,9 +58,9 @@ impl Pairs {
     ///
     /// # Errors
     /// As `socketpair(2)`; `ENOPROTOOPT` before Linux 6.16.
-    pub(crate) fn make(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+    pub(crate) fn make(&self, node: usize) -> io::Result<(OwnedFd, OwnedFd)> {
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let is_roomy = self.are_few();
+        let is_roomy = self.are_few(node);
         for end in [&one, &other] {
             sockopt::set(end, PASSRIGHTS, &0_i32.to_ne_bytes())?;
             // A pair says that it can be written to when three quarters of it are empty (`unix_writable`, `net/unix/af_unix.c`). With
@@ -70,13 +73,16 @@ impl Pairs {
     }
 
     /// Counts one more. When pairs end the router does not hear, so that it is how fast they come that tells of many.
-    fn are_few(&self) -> bool {
+    fn are_few(&self, node: usize) -> bool {
         let mut rush = lock(&self.0);
         if rush.since.elapsed() >= AT_ONCE {
-            *rush = Rush { since: Instant::now(), made: 0 };
+            *rush = Rush { since: Instant::now(), all: 0, made: HashMap::new() };
         }
-        rush.made += 1;
-        rush.made <= FEW
+        rush.all += 1;
+        let made = rush.made.entry(node).or_default();
+        *made += 1;
+        let made = *made;
+        rush.all <= FEW || made as usize * rush.made.len() <= FEW as usize
     }
 }
 
@@ -89,7 +95,7 @@ mod tests {
     #[test]
     fn an_end_of_a_pair_has_room_beyond_the_machines_limit_and_passes_no_descriptors() {
         assert!(is_there());
-        let (one, other) = Pairs::default().make().expect("these tests need root and Linux 6.16");
+        let (one, other) = Pairs::default().make(0).expect("these tests need root and Linux 6.16");
         for end in [one, other] {
             assert_eq!(sockopt::int(&end, SIZE).expect("read"), 2 * SEND_BUFFER);
             assert_eq!(sockopt::int(&end, PASSRIGHTS).expect("read"), 0);
@@ -98,16 +104,18 @@ mod tests {
 
     #[test]
     fn many_that_come_at_once_have_the_usual_room() {
-        let made = Rush { since: Instant::now() + AT_ONCE, made: FEW - 1 };
+        let made = Rush { since: Instant::now() + AT_ONCE, all: FEW - 1, made: HashMap::from([(0, FEW - 1)]) };
         let pairs = Pairs(Mutex::new(made));
-        let sizes = || {
-            let (one, other) = pairs.make().expect("these tests need root and Linux 6.16");
+        let sizes_of = |node| {
+            let (one, other) = pairs.make(node).expect("these tests need root and Linux 6.16");
             [one, other].map(|end| sockopt::int(end, SIZE).expect("read"))
         };
+        let sizes = || sizes_of(0);
         let (usual, _) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a pair");
         let usual = sockopt::int(usual, SIZE).expect("read");
         assert_eq!([sizes(), sizes()], [[2 * SEND_BUFFER; 2], [usual; 2]]);
+        assert_eq!([sizes_of(1), sizes()], [[2 * SEND_BUFFER; 2], [usual; 2]], "another node has its part");
         lock(&pairs.0).since = Instant::now().checked_sub(AT_ONCE).expect("the machine has run for a second");
         assert_eq!(sizes(), [2 * SEND_BUFFER; 2]);
     }

@@ -25,6 +25,7 @@ use crate::park::{Kept, Offered, Parker};
 use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::router::{Announced, Router};
+use crate::shares::Share;
 use crate::sync::lock;
 use crate::told::Given;
 use crate::tree::Tree;
@@ -86,7 +87,8 @@ fn given_before(call: &Trapped<'_>) -> Option<Accepted> {
     if fstat(&end).ok()?.st_ino != inode {
         return None;
     }
-    let mut connection = Accepted { entry: None, end, path, flow, client, server, number: None }.anew(Some(number));
+    let mut connection =
+        Accepted { share: None, entry: None, end, path, flow, client, server, number: None }.anew(Some(number));
     if listener != call.int(0) {
         call.router.bring(call.node(), connection);
         return None;
@@ -117,6 +119,8 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
 
 /// A connection on its way to the program.
 pub(crate) struct Accepted {
+    /// As [`Connection::share`].
+    pub(crate) share: Option<Share>,
     /// As [`Connection::entry`].
     pub(crate) entry: Option<Entry>,
     pub(crate) end: OwnedFd,
@@ -133,19 +137,19 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// `None` where its end is not here.
     fn of(connection: Connection, ipv6: bool) -> Option<Self> {
-        let Connection { entry, end: End::There(end), path, flow, client, server, number } = connection else {
+        let Connection { share, entry, end: End::There(end), path, flow, client, server, number } = connection else {
             return None;
         };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
-        Some(Self { entry, end, path, flow, client, server, number })
+        Some(Self { share, entry, end, path, flow, client, server, number })
     }
 
     /// To be accepted anew, and written down anew as one that waits: its program had no descriptor for it, or has not been told of the
     /// one that it has, this `number`.
     fn anew(self, number: Option<i32>) -> Connection {
-        let Self { entry: _, end, path, flow, client, server, number: _ } = self;
+        let Self { share, entry: _, end, path, flow, client, server, number: _ } = self;
         let [client, server] = [client, server].map(canonical);
-        Connection { entry: None, end: End::There(end), path, flow, client, server, number }
+        Connection { share, entry: None, end: End::There(end), path, flow, client, server, number }
     }
 }
 
@@ -160,7 +164,8 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
             let left = Left { node: call.node(), path: None, flow: 0, client: peer, server, given: None };
             let entry = router.ledger.enter(&left, accepted.as_fd());
             let (path, flow, number) = (left.path, left.flow, None);
-            return Ok(Some(Accepted { entry, end: accepted, path, flow, client: peer, server, number }));
+            let (share, end, client) = (None, accepted, peer);
+            return Ok(Some(Accepted { share, entry, end, path, flow, client, server, number }));
         };
         let ipv6 = peer.is_ipv6();
         let since = pending.since;

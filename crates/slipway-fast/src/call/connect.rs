@@ -209,22 +209,22 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcom
     let router = call.router;
     let [client, server] = [wanted.client, wanted.server];
     let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
-    let Some(turn) = router.turn(member, &wanted.admission.terms)? else { return Ok((Outcome::Refused, None)) };
+    let Some(turn) = router.turn(member, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
     let flow = router.next_flow();
     let (ours, end) = match path {
-        Path::Pair => router.pairs.make()?,
+        Path::Pair => router.pairs.make(call.node())?,
         Path::Tcp => loopback::pair(flow)?,
     };
-    router.count(&end, member, path)?;
-    drop(turn);
+    router.count(&end, member, path, turn)?;
     equip(call, wanted, &ours, path, flow)?;
-    let connection =
-        Connection { entry: None, end: End::There(end), path: Some(path), flow, client, server, number: None };
+    let (share, entry, end, number) = (None, None, End::There(end), None);
+    let connection = Connection { share, entry, end, path: Some(path), flow, client, server, number };
     Ok(match router.announce(wanted.at.node, connection) {
         Ok(Announced::For(gift)) => (Outcome::Accepted(ours), Some(gift)),
         Ok(Announced::Kept | Announced::Knocked(_)) => (Outcome::Accepted(ours), None),
         Err(Unheard::Refused) => (Outcome::Refused, None),
         Err(Unheard::Full) => (Outcome::Native(Reason::Backlog), None),
+        Err(Unheard::Crowded) => (Outcome::Native(Reason::Crowded), None),
         Err(Unheard::Failed) => (Outcome::Native(Reason::Exhausted), None),
     })
 }

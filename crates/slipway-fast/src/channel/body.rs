@@ -91,11 +91,13 @@ pub enum Refusal {
     NotServed,
     /// The router has no descriptors or memory for it.
     Resources,
+    /// Too many connections of the two nodes wait to be accepted.
+    Crowded,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers in a message (from 1).
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NobodyListens,
         Self::Policy,
         Self::Backlog,
@@ -103,6 +105,7 @@ impl Refusal {
         Self::NoSuchNode,
         Self::NotServed,
         Self::Resources,
+        Self::Crowded,
     ];
 }
 
@@ -115,6 +118,7 @@ impl fmt::Display for Refusal {
             Self::Limit => "the policy allows no more connections at once",
             Self::NoSuchNode => "no node has this address",
             Self::NotServed => "the listener is not one that the fast path serves",
+            Self::Crowded => "too many connections of the two nodes wait to be accepted",
             Self::Resources => "the server's router is out of descriptors or memory",
         })
     }

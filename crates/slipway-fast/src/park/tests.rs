@@ -31,7 +31,7 @@ fn accept(listener: &TcpListener) -> SocketAddr {
 fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
     let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
     let (entry, path, number) = (None, Some(Path::Pair), None);
-    let connection = Connection { entry, end: End::Awaited, path, flow, client, server: at, number };
+    let connection = Connection { share: None, entry, end: End::Awaited, path, flow, client, server: at, number };
     let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
     let end_it = move || {
         let (end, _) = UnixStream::pair().expect("a pair");

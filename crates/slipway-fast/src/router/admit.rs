@@ -37,6 +37,7 @@ impl Router {
     /// as by [`condition`](Self::condition).
     pub fn set_policy(&self, policy: Policy) {
         *lock(&self.policy) = Arc::new(policy);
+        self.count_anew();
         self.admit_anew();
         self.hold_anew(|_| true);
     }

@@ -9,12 +9,14 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use super::Router;
+use crate::address::canonical;
 use crate::call::{Expected, Gift};
 use crate::knock::Knocker;
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
 use crate::note::Role;
 use crate::pending::{Connection, End, Knock, Pending};
+use crate::shares::Share;
 use crate::sync::lock;
 
 /// How long more sockets to knock with may take to come; usually it is a millisecond.
@@ -27,6 +29,8 @@ pub(crate) enum Unheard {
     Refused,
     /// The listener's queue is full.
     Full,
+    /// As many wait already as is its nodes' share.
+    Crowded,
     /// The kernel lacked something.
     Failed,
 }
@@ -70,10 +74,24 @@ impl Router {
 
     /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, Unheard> {
+        self.charge(node, &mut connection)?;
         self.write(node, &mut connection);
         let parker = self.parker(node);
         let expected = parker.and_then(|parker| parker.expects(self, connection.server));
         self.announce_to(expected, node, connection)
+    }
+
+    /// Charges a connection to its nodes, unless it is already.
+    fn charge(&self, node: usize, connection: &mut Connection) -> Result<(), Unheard> {
+        if connection.share.is_none() {
+            connection.share = Some(self.share(connection.client, node).ok_or(Unheard::Crowded)?);
+        }
+        Ok(())
+    }
+
+    /// A share of what the router may have in hand, for a connection to a node; `None` where it has too many.
+    pub(super) fn share(&self, client: SocketAddr, node: usize) -> Option<Share> {
+        self.shares.take(self.places.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
     /// The same, where it has been looked who waits for it.
@@ -81,8 +99,9 @@ impl Router {
         &self,
         expected: Option<Expected>,
         node: usize,
-        connection: Connection,
+        mut connection: Connection,
     ) -> Result<Announced, Unheard> {
+        self.charge(node, &mut connection)?;
         let connection = match expected {
             None => connection,
             Some(expected) => match expected.hand_over(self, connection) {
@@ -91,17 +110,17 @@ impl Router {
             },
         };
         let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
-        self.knock(node, connection, knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
+        self.knock(node, connection, &knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
     }
 
     /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
     ///
     /// # Errors
     /// Gives the connection back.
-    pub(crate) fn knock_late(&self, node: usize, connection: Connection) -> Result<(), (Unheard, Connection)> {
+    pub(crate) fn knock_late(&self, node: usize, connection: Connection) -> Result<(), (Unheard, Box<Connection>)> {
         match self.resting(node, connection.server.is_ipv6()) {
-            Some(knocker) => self.knock(node, connection, knocker).map(drop),
-            None => Err((Unheard::Failed, connection)),
+            Some(knocker) => self.knock(node, connection, &knocker).map(drop),
+            None => Err((Unheard::Failed, Box::new(connection))),
         }
     }
 
@@ -110,23 +129,17 @@ impl Router {
         &self,
         node: usize,
         connection: Connection,
-        knocker: Arc<Knocker>,
-    ) -> Result<Knock, (Unheard, Connection)> {
+        knocker: &Arc<Knocker>,
+    ) -> Result<Knock, (Unheard, Box<Connection>)> {
         let server = connection.server;
-        let knock = match self.pend(node, connection, &knocker) {
-            Ok(knock) => knock,
-            Err(connection) => {
-                self.rest(node, knocker);
-                return Err((Unheard::Failed, connection));
-            }
-        };
+        let knock = self.pend(node, connection, knocker);
         let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
-            let minded = self.pending.with(knock, |pending| self.mind(knock, &pending.connection, &knocker));
+            let minded = self.pending.with(knock, |pending| self.mind(knock, &pending.connection, knocker));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)
         });
         match heard.map_err(|unheard| (unheard, self.withdraw(knock))) {
-            Err((unheard, Some(connection))) => Err((unheard, connection)),
+            Err((unheard, Some(connection))) => Err((unheard, Box::new(connection))),
             // One that was heard late was heard nevertheless.
             _ => Ok(knock),
         }
@@ -186,11 +199,11 @@ impl Router {
         self.knockers.put(node, knocker);
     }
 
-    /// Has a connection wait until it is accepted by this knock. Gives it back where there is no room.
-    fn pend(&self, node: usize, mut connection: Connection, knocker: &Arc<Knocker>) -> Result<Knock, Connection> {
+    /// Has a connection wait until it is accepted by this knock.
+    fn pend(&self, node: usize, mut connection: Connection, knocker: &Arc<Knocker>) -> Knock {
         self.write(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
-        let pending = Pending { connection, since: self.doors.now(), knocker: Arc::clone(knocker) };
+        let pending = Pending { connection, since: self.doors.now(node), knocker: Arc::clone(knocker) };
         self.pending.add(node, pending)
     }
 
@@ -211,9 +224,13 @@ impl Router {
     pub(crate) fn take_up(self: &Arc<Self>, left: Left, end: OwnedFd, knocker: Option<OwnedFd>) -> io::Result<()> {
         let Left { node, path, flow, client, server, given } = left;
         if let (Some(path), Some(at)) = (path, self.places.of(client.ip())) {
-            self.count(&end, Member { role: Role::Server, client: at.node, server: node, port: server.port() }, path)?;
+            let member = Member { role: Role::Server, client: at.node, server: node, port: server.port() };
+            self.count_on(&end, member, path)?;
         }
-        let connection = Connection { entry: None, end: End::There(end), path, flow, client, server, number: None };
+        // It had its share before.
+        let share = Some(self.shares.keep(self.places.of(canonical(client).ip()).map_or(node, |at| at.node), node));
+        let end = End::There(end);
+        let connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
         if let Some(given) = given {
             lock(&self.left).push((given, connection));
             return Ok(());
@@ -225,11 +242,9 @@ impl Router {
         let knocker = Arc::new(knocker);
         // It is to hear of what becomes of the knock, and its programs come later.
         self.park_for(node)?;
-        if let Ok(knock) = self.pend(node, connection, &knocker) {
-            let mind = |pending: &mut Pending| self.mind(knock, &pending.connection, &knocker);
-            self.pending.with(knock, mind).unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        let knock = self.pend(node, connection, &knocker);
+        let mind = |pending: &mut Pending| self.mind(knock, &pending.connection, &knocker);
+        self.pending.with(knock, mind).unwrap_or(Ok(()))
     }
 
     /// What the router before this one was giving to programs of a tree.

@@ -30,10 +30,12 @@ impl Router {
         let Open { flow, client, server } = asked.open;
         let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
         let left = Left { node, path, flow, client, server, given: None };
-        let connection = |entry, end| Connection { entry, end, path, flow, client, server, number: None };
+        let Some(share) = self.share(client, node) else { return drop(asked.refuse(Refusal::Crowded)) };
+        let share = Some(share);
+        let connection = |entry, end| Connection { share, entry, end, path, flow, client, server, number: None };
         if let Some((parker, expected)) = self.awaited(node, server) {
             // The yes comes first on the connection, then what its server says.
-            return match self.say_yes(asked, &left, member) {
+            return match self.say_yes(asked, &left, member, turn) {
                 Some((entry, end)) => parker.entrust(expected, connection(entry, End::There(end))),
                 None => parker.close(expected.into_socket()),
             };
@@ -41,8 +43,7 @@ impl Router {
         match self.knock_for(node, connection(None, End::Awaited)) {
             Err(refusal) => drop(asked.refuse(refusal)),
             Ok(knock) => {
-                let said = self.say_yes(asked, &left, member);
-                drop(turn);
+                let said = self.say_yes(asked, &left, member, turn);
                 self.pending.with(knock, |Pending { connection, knocker, .. }| {
                     (connection.entry, connection.end) =
                         said.map_or((None, End::Gone), |(entry, end)| (entry, End::There(end)));
@@ -73,7 +74,7 @@ impl Router {
             _ => Refusal::NotServed,
         })?;
         let member = Member { role: Role::Server, client: client.node, server: at.node, port };
-        let turn = self.turn(member, &admission.terms).map_err(|_| Refusal::Resources)?.ok_or(Refusal::Limit)?;
+        let turn = self.turn(member, &admission.terms).ok_or(Refusal::Limit)?;
         Ok((member, turn))
     }
 
@@ -83,6 +84,7 @@ impl Router {
             Ok(Announced::Knocked(knock)) => Ok(knock),
             Err(Unheard::Refused) => Err(Refusal::NobodyListens),
             Err(Unheard::Full) => Err(Refusal::Backlog),
+            Err(Unheard::Crowded) => Err(Refusal::Crowded),
             // One without an end is knocked for.
             Ok(Announced::For(_) | Announced::Kept) | Err(Unheard::Failed) => Err(Refusal::Resources),
         }
@@ -90,9 +92,9 @@ impl Router {
 
     /// Says yes, and counts the server's end. It is written down before that: what a client has been told of outlives this router. A
     /// client that was not told, because the router ended in between, leaves its server a connection that ends.
-    fn say_yes(&self, asked: Asked, left: &Left, member: Member) -> Option<(Option<Entry>, OwnedFd)> {
+    fn say_yes(&self, asked: Asked, left: &Left, member: Member, turn: Turn<'_>) -> Option<(Option<Entry>, OwnedFd)> {
         let (end, entry) = asked.accept_after(|end| self.ledger.enter(left, end)).ok()?;
-        self.count(&end, member, Path::Tcp).ok()?;
+        self.count(&end, member, Path::Tcp, turn).ok()?;
         self.counts.taken(Path::Tcp);
         Some((entry, end.into()))
     }

@@ -56,13 +56,18 @@ impl Lab {
         let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
         let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
-        for (node, (net, ip)) in nets.iter().zip([CLIENT, SERVER]).enumerate() {
-            let make = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-            let socket = || with_net(net.as_fd(), make).expect("enters").expect("a socket");
-            let knockers = (0..KNOCKERS).map(|_| Knocker::new(socket(), ip.into()).expect("bound"));
-            router.add_knockers(node, false, knockers.collect());
-        }
-        Self { router, nets }
+        let lab = Self { router, nets };
+        (0..2).for_each(|node| lab.add_knockers(node, KNOCKERS));
+        lab
+    }
+
+    /// Gives the router more sockets of a node to knock with.
+    pub(crate) fn add_knockers(&self, node: usize, count: usize) {
+        let make = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = || with_net(self.nets[node].as_fd(), make).expect("enters").expect("a socket");
+        let ip = [CLIENT, SERVER][node].into();
+        let knockers = (0..count).map(|_| Knocker::new(socket(), ip).expect("bound"));
+        self.router.add_knockers(node, false, knockers.collect());
     }
 
     /// Runs a program in the first node, to its end.

@@ -195,6 +195,10 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
     }
     facts.push(("refused", format!("{refused}: nobody listened")));
     facts.push(("waiting", format!("{} to be accepted", status.waiting)));
+    if status.listed > 0 {
+        let why = "the machine has no watches left for them (fs.inotify), so ends are noticed late";
+        facts.push(("counted", format!("{} by the list of sockets: {why}", status.listed)));
+    }
     for peer in &status.peers {
         let name = usize::try_from(peer.host).ok().and_then(|host| running.lab.hosts.get(host));
         let name = name.map_or("another host", |host| &host.name);

@@ -1,0 +1,290 @@
+//! The ends of connections that rules count, each until its last descriptor is closed, wherever that is.
+//!
+//! No `close(2)` is trapped, and a list of all sockets takes as long as the host has sockets. Instead the kernel says when one ends: a
+//! watch on a socket (`inotify(7)`) tells of the close of its last descriptor, before that `close` returns, and keeps nothing open.
+//! So counting takes the same time however many connections there are, and what is counted cannot drift: where events are lost
+//! (`IN_Q_OVERFLOW`), and of ends that nobody tells of, because watches are used up, the kernel's list is asked (`sock_diag(7)`), as
+//! seldom as [`OFTEN`] says. Where it does not answer, all stay counted: too many are refused rather than too few.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_cookie;
+use slipway_lab::units::Rate;
+use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
+
+use crate::limits::Member;
+use crate::note::{Path, Role};
+use crate::policy::Terms;
+use crate::shares::{Share, Shares, less};
+use crate::sync::lock;
+
+/// The kernel's list is asked no sooner again.
+pub(crate) const OFTEN: Duration = Duration::from_millis(250);
+
+/// Most watches of a router: the machine's root has tens of thousands, and other programs need some.
+const WATCHES: usize = 16 * 1024;
+
+/// Those of one role that one rule counts together for one node.
+type Key = (Role, Option<usize>, usize);
+
+/// How many ends there are, by what they share.
+#[derive(Debug, Default)]
+struct Census {
+    /// By the server's node.
+    at_server: HashMap<Key, usize>,
+    /// Of these, those that nobody tells the end of.
+    untold: HashMap<Key, usize>,
+    /// By the client's node.
+    of_node: HashMap<Key, usize>,
+    /// Between two nodes.
+    in_pair: HashMap<(Role, Option<usize>, usize, usize), usize>,
+    /// Of a rule by which rates are shared.
+    sharing: usize,
+}
+
+impl Census {
+    fn add(&mut self, end: &End) {
+        let Some(terms) = &end.terms else { return };
+        let Member { role, client, server, .. } = end.member;
+        *self.at_server.entry((role, terms.rule, server)).or_default() += 1;
+        if end.watch.is_none() {
+            *self.untold.entry((role, terms.rule, server)).or_default() += 1;
+        }
+        *self.of_node.entry((role, terms.rule, client)).or_default() += 1;
+        *self.in_pair.entry((role, terms.rule, client, server)).or_default() += 1;
+        self.sharing += usize::from(terms.shares());
+    }
+
+    fn remove(&mut self, end: &End) {
+        let Some(terms) = &end.terms else { return };
+        let Member { role, client, server, .. } = end.member;
+        less(&mut self.at_server, (role, terms.rule, server));
+        if end.watch.is_none() {
+            less(&mut self.untold, (role, terms.rule, server));
+        }
+        less(&mut self.of_node, (role, terms.rule, client));
+        less(&mut self.in_pair, (role, terms.rule, client, server));
+        self.sharing -= usize::from(terms.shares());
+    }
+}
+
+#[derive(Debug)]
+struct End {
+    member: Member,
+    path: Path,
+    /// Under the policy as it is now; `None` where that denies it.
+    terms: Option<Terms>,
+    /// By which the kernel tells of its end, and its share of these.
+    watch: Option<(i32, Share)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By cookie (`SO_COOKIE`), which is never used again.
+    ends: HashMap<u64, End>,
+    /// Cookies by watch.
+    watched: HashMap<i32, u64>,
+    census: Census,
+    /// Places that are kept for ends that are being made.
+    reserved: HashMap<Key, usize>,
+    /// How often any of these have changed.
+    changes: u64,
+    /// Some events were lost.
+    lost: bool,
+    listed: Option<Instant>,
+}
+
+/// All of a host.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    /// `None` where the machine has no more: then the kernel's list is asked.
+    events: Option<OwnedFd>,
+    watches: Arc<Shares>,
+    state: Mutex<State>,
+}
+
+/// A place for one more end, kept until it is counted or this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    ends: &'a Ends,
+    /// Until it is counted.
+    key: Option<Key>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            less(&mut lock(&self.ends.state).reserved, key);
+        }
+    }
+}
+
+impl Ends {
+    pub(crate) fn new() -> Self {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+        Self { events, watches: Shares::new(WATCHES), state: Mutex::default() }
+    }
+
+    /// How many are counted that nobody tells the end of: for these the kernel's list is asked.
+    pub(crate) fn untold(&self) -> usize {
+        lock(&self.state).census.untold.values().sum()
+    }
+
+    /// A place for one more end beside those of its rule and server, of which there are to be no more than `most`; `None` where
+    /// there are.
+    pub(crate) fn reserve(&self, member: Member, rule: Option<usize>, most: u32) -> Option<Place<'_>> {
+        let key = (member.role, rule, member.server);
+        let mut state = self.settled();
+        let is_full = |state: &State| {
+            let count = |counts: &HashMap<Key, usize>| counts.get(&key).copied().unwrap_or_default();
+            count(&state.census.at_server) + count(&state.reserved) >= most as usize
+        };
+        // Some of those that nobody tells of may have ended.
+        if is_full(&state) && (state.lost || state.census.untold.contains_key(&key)) {
+            state.list();
+        }
+        if is_full(&state) {
+            return None;
+        }
+        *state.reserved.entry(key).or_default() += 1;
+        Some(Place { ends: self, key: Some(key) })
+    }
+
+    /// Counts an end from now on. The place that was kept for it is free then.
+    pub(crate) fn count(
+        &self,
+        socket: impl AsFd,
+        member: Member,
+        terms: Terms,
+        path: Path,
+        mut place: Option<Place<'_>>,
+    ) -> io::Result<()> {
+        let cookie = socket_cookie(&socket)?;
+        let mut state = lock(&self.state);
+        if !state.ends.contains_key(&cookie) {
+            let watch = self.watch(socket, member);
+            state.watched.extend(watch.as_ref().map(|(watch, _)| (*watch, cookie)));
+            let end = End { member, path, terms: Some(terms), watch };
+            state.census.add(&end);
+            state.ends.insert(cookie, end);
+            state.changes += 1;
+        }
+        // In the same moment, so that nobody finds both.
+        if let Some(key) = place.as_mut().and_then(|place| place.key.take()) {
+            less(&mut state.reserved, key);
+        }
+        drop(state);
+        Ok(())
+    }
+
+    fn watch(&self, socket: impl AsFd, Member { client, server, .. }: Member) -> Option<(i32, Share)> {
+        let share = self.watches.take(client, server)?;
+        // Of this thread: one of them has descriptors of its own.
+        let name = format!("/proc/thread-self/fd/{}", socket.as_fd().as_raw_fd());
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE | WatchFlags::ONESHOT;
+        let watch = inotify::add_watch(self.events.as_ref()?, name, flags).ok()?;
+        Some((watch, share))
+    }
+
+    /// How fast an end may be. One that is not counted is alone.
+    pub(crate) fn share(&self, Member { role, client, server, .. }: Member, terms: &Terms) -> Option<Rate> {
+        let state = self.settled();
+        let of = |count: Option<&usize>| count.map_or(1, |count| u32::try_from(*count).unwrap_or(u32::MAX));
+        let in_pair = of(state.census.in_pair.get(&(role, terms.rule, client, server)));
+        let of_node = of(state.census.of_node.get(&(role, terms.rule, client)));
+        terms.rates.share(in_pair, of_node)
+    }
+
+    /// How often what is counted has changed, and whether any share a rate.
+    pub(crate) fn look(&self) -> (u64, bool) {
+        let mut state = self.settled();
+        if state.lost || !state.census.untold.is_empty() {
+            state.list();
+        }
+        (state.changes, state.census.sharing > 0)
+    }
+
+    /// Counts all anew, under another policy.
+    pub(crate) fn judge(&self, terms: impl Fn(Member) -> Option<Terms>) {
+        let mut state = lock(&self.state);
+        let State { ends, census, changes, .. } = &mut *state;
+        *census = Census::default();
+        for end in ends.values_mut() {
+            end.terms = terms(end.member);
+            census.add(end);
+        }
+        *changes += 1;
+    }
+
+    /// Without those that the kernel has told the end of.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        let Some(events) = &self.events else { return state };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut told = inotify::Reader::new(events, &mut buffer);
+        loop {
+            match told.next() {
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => state.lost = true,
+                // It says so, and that it watches no more.
+                Ok(event) => {
+                    let cookie = state.watched.remove(&event.wd());
+                    if let Some(cookie) = cookie {
+                        state.remove(cookie);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return state,
+                Err(_) => {
+                    state.lost = true;
+                    return state;
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn remove(&mut self, cookie: u64) {
+        if let Some(end) = self.ends.remove(&cookie) {
+            self.census.remove(&end);
+            self.changes += 1;
+        }
+    }
+
+    /// Asks the kernel which live, unless it was asked just before. Where it does not answer, all do.
+    fn list(&mut self) {
+        if self.listed.is_some_and(|listed| listed.elapsed() < OFTEN) {
+            return;
+        }
+        self.listed = Some(Instant::now());
+        let Ok(live) = self.live() else { return };
+        let ended: Vec<u64> = self.ends.keys().filter(|cookie| !live.contains(cookie)).copied().collect();
+        for cookie in ended {
+            self.remove(cookie);
+        }
+        let Self { watched, ends, .. } = self;
+        watched.retain(|_, cookie| ends.contains_key(cookie));
+        self.lost = false;
+    }
+
+    fn live(&self) -> io::Result<HashSet<u64>> {
+        let mut live = HashSet::new();
+        if self.ends.values().any(|end| end.path == Path::Tcp) {
+            live.extend(tcp_sockets()?.iter().filter(|socket| socket.inode != 0).map(|socket| socket.cookie));
+        }
+        if self.ends.values().any(|end| end.path == Path::Pair) {
+            live.extend(unix_sockets()?.iter().map(|socket| socket.cookie));
+        }
+        Ok(live)
+    }
+}
+
+#[cfg(test)]
+mod tests;
