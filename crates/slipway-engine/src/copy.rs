@@ -2,22 +2,31 @@
 //!
 //! A tar stream goes through a pipe between this process and slipway's own agent, which runs in the node as any program
 //! there does: what a name means in the node, its symbolic links above all, is decided inside, where it can lead nowhere
-//! else. What comes out is not trusted either: names are resolved beneath the destination without following any link,
-//! files are made anew, owners and set-user-id bits do not cross, and only files, folders and links are made.
+//! else. What comes out is not trusted either, for a program of the node may have stopped the agent and write in its place:
+//! every name has to begin with the one that was asked for; names are resolved beneath the destination without following any
+//! link, and so is the destination itself; files are made anew; owners and set-user-id bits do not cross; only files, folders
+//! and links are made; how much may come is bounded, and so is how long nothing may come.
 
 mod pack;
 mod stream;
 mod unpack;
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal as Number;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
 use serde::Serialize;
+use slipway_lab::text::printable;
+use slipway_lab::units::Bytes;
+use slipway_sys::signals::Taken;
 
-use stream::Counted;
+use stream::{Broken, Counted, ENDING, Pipe, drain, quicken, wait};
+use unpack::Rules;
 
 use crate::exec::{Entry, ExecError, Exit, Launcher, Program, Stdio};
 
@@ -27,7 +36,9 @@ const AGENT: &str = "/run/slipway/agent";
 const PACK: &str = "--pack";
 const UNPACK: &str = "--unpack";
 /// What the agent may say on the way out, bytes; a pipe holds more, so it never waits to be heard.
-const LONGEST_ACCOUNT: u64 = 4096;
+const LONGEST_ACCOUNT: usize = 4096;
+/// How long the agent may take to end once the stream has.
+const AT_THE_END: Duration = Duration::from_secs(5);
 
 /// Why files were not copied. What had been copied before stays.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +61,35 @@ pub enum CopyError {
         /// Why, and the next step.
         why: &'static str,
     },
+    /// A symbolic link lies on the way to the destination.
+    #[error("copy to {}: a symbolic link lies on the way, and an earlier copy may have brought it\nHint: {hint}", path.display())]
+    Linked {
+        /// The destination.
+        path: PathBuf,
+        /// The next step.
+        hint: String,
+    },
+    /// More came than may come.
+    #[error("copy to {}: more than {most} came\nHint: `--max-size` allows more, as in --max-size 100GiB; without it nine tenths of what is free at the destination may be filled", path.display())]
+    TooMuch {
+        /// The destination.
+        path: PathBuf,
+        /// The bound.
+        most: Bytes,
+    },
+    /// Nothing passes.
+    #[error(
+        "copy: next to nothing passed for {} s between this machine and node `{node}`: its agent is stopped, or the node is frozen or held up\nHint: `slipway ps` shows its state; `--patience 5min` waits longer", patience.as_secs()
+    )]
+    Stalled {
+        /// Which.
+        node: String,
+        /// How long was waited.
+        patience: Duration,
+    },
+    /// A signal ended it.
+    #[error("copy: ended by {0}; what was copied before stays")]
+    Interrupted(Number),
     /// The stream between node and machine broke or is not what the agent writes.
     #[error("copy: {0}")]
     Stream(String),
@@ -82,10 +122,21 @@ impl CopyError {
 pub struct Copied {
     /// Files, folders and symbolic links.
     pub entries: u64,
-    /// Bytes in files.
+    /// Bytes in files, holes aside.
     pub bytes: u64,
     /// Sockets, FIFOs and devices, which were left out.
     pub skipped: u64,
+    /// Symbolic links that lead out of what was copied. What follows one comes to a file of this machine.
+    pub outward: u64,
+}
+
+/// What bounds a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Bytes that may come out of a node; `None` for nine tenths of what is free at the destination.
+    pub most: Option<Bytes>,
+    /// How long next to nothing may pass.
+    pub patience: Duration,
 }
 
 /// Told how far a copy is, in bytes of the stream: how many have passed, of how many if that is known.
@@ -102,14 +153,23 @@ pub fn out_of(
     entry: &Entry,
     from: &Path,
     to: &Path,
+    bounds: Bounds,
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
-    let null = File::open("/dev/null").map_err(CopyError::io("open", Path::new("/dev/null")))?;
+    let unnamed =
+        || CopyError::refused(from, "the node would choose its name here\nHint: name the folder or file itself");
+    let name = from.file_name().ok_or_else(unnamed)?;
+    let rules = Rules { name: Some(name), follow: false, bounded: true, most: bounds.most };
     let (ours, theirs) = pipe()?;
-    let agent = Agent::start(launcher, entry, PACK, from, [null.as_fd(), theirs.as_fd()])?;
-    drop((null, theirs));
-    let outcome = unpack::unpack(Counted::new(File::from(ours), None, progress), to);
-    agent.finish(outcome)
+    let (nothing, end) = pipe()?;
+    drop(end);
+    let agent = Agent::start(launcher, entry, PACK, from, nothing.as_fd(), Some(theirs.as_fd()))?;
+    drop((nothing, theirs));
+    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
+    let mut broken = None;
+    let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken)
+        .and_then(|pipe| unpack::unpack(Counted::new(pipe, None, progress), to, rules));
+    agent.finish(outcome, broken, &signals)
 }
 
 /// Copies `from` on this machine to `to` in the node, as [`out_of`] does the other way.
@@ -122,15 +182,27 @@ pub fn into(
     entry: &Entry,
     from: &Path,
     to: &Path,
+    bounds: Bounds,
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
-    let null = File::options().write(true).open("/dev/null").map_err(CopyError::io("open", Path::new("/dev/null")))?;
     let (theirs, ours) = pipe()?;
-    let agent = Agent::start(launcher, entry, UNPACK, to, [theirs.as_fd(), null.as_fd()])?;
-    drop((null, theirs));
-    let stream = Counted::new(File::from(ours), Some(stream::length(from)), progress);
-    let outcome = pack::pack(from, io::BufWriter::new(stream));
-    agent.finish(outcome)
+    let agent = Agent::start(launcher, entry, UNPACK, to, theirs.as_fd(), None)?;
+    drop(theirs);
+    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
+    let mut broken = None;
+    let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken).and_then(|pipe| {
+        let stream = Counted::new(pipe, Some(stream::length(from)), progress);
+        pack::pack(from, io::BufWriter::new(stream))
+    });
+    agent.finish(outcome, broken, &signals)
+}
+
+/// Makes what a stream holds, which may be any bytes, as [`out_of`] does with a node's.
+///
+/// # Errors
+/// All of [`CopyError`].
+pub fn receive(stream: impl io::Read, name: &OsStr, to: &Path, most: Option<Bytes>) -> Result<Copied, CopyError> {
+    unpack::unpack(stream, to, Rules { name: Some(name), follow: false, bounded: true, most })
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), CopyError> {
@@ -146,39 +218,85 @@ struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
+    /// Where it has no output of its own, what it says there is what it says.
     fn start(
         launcher: &Launcher,
         entry: &'a Entry,
         what: &str,
         path: &Path,
-        [input, output]: [BorrowedFd<'_>; 2],
+        input: BorrowedFd<'_>,
+        output: Option<BorrowedFd<'_>>,
     ) -> Result<Self, CopyError> {
         let (says, error) = pipe()?;
+        quicken(&says)?;
         let argv = vec![AGENT.into(), what.into(), path.into()];
         let program = Program { argv, ..Program::default() };
+        let output = output.unwrap_or(error.as_fd());
         let stdio = Stdio::Descriptors([input, output, error.as_fd()]);
         let child = launcher.spawn(entry, &program, stdio, None)?;
         Ok(Self { node: &entry.node, child, says })
     }
 
-    /// Of two accounts of a failure, the one that knows: where the stream broke, that of the side that broke it.
-    fn finish(self, outcome: Result<Copied, CopyError>) -> Result<Copied, CopyError> {
+    /// Waits for its end, for a moment: a program of the node may have stopped it, or hold its end of a pipe. Gives how it
+    /// ended, if it did, and what it said.
+    fn hear(&self, signals: &Taken) -> io::Result<(Option<Exit>, Vec<u8>)> {
         let mut account = Vec::new();
-        let heard = File::from(self.says).take(LONGEST_ACCOUNT).read_to_end(&mut account);
-        heard.map_err(CopyError::io("hear", Path::new("the agent")))?;
-        let exit = self.child.wait().map_err(CopyError::io("wait for", Path::new("the agent")))?;
-        let inside = || {
-            let printable = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+        let (begun, mut says) = (Instant::now(), true);
+        let mut killed = false;
+        let exit = loop {
+            let mut on = vec![PollFd::new(&self.child, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+            if says {
+                on.push(PollFd::new(&self.says, PollFlags::IN));
+            }
+            let left = if killed { AT_THE_END * 2 } else { AT_THE_END }.saturating_sub(begun.elapsed());
+            wait(&mut on, left)?;
+            let ended = !on[0].revents().is_empty();
+            says = says && drain(self.says.as_fd(), &mut account, LONGEST_ACCOUNT)?;
+            if ended {
+                break Some(self.child.wait()?);
+            }
+            if killed && left.is_zero() {
+                // In a frozen group of version 1 it ends when it is thawed.
+                break None;
+            }
+            if !killed && (left.is_zero() || signals.take()?.is_some()) {
+                self.child.signal(Signal::KILL)?;
+                killed = true;
+            }
+        };
+        Ok((exit.filter(|_| !killed), account))
+    }
+
+    /// Of two accounts of a failure, the one that knows: where the stream broke, that of the side that broke it.
+    fn finish(
+        self,
+        outcome: Result<Copied, CopyError>,
+        broken: Option<Broken>,
+        signals: &Taken,
+    ) -> Result<Copied, CopyError> {
+        let node = || self.node.to_owned();
+        if broken.is_some() {
+            // Nothing that it might say is worth waiting for.
+            self.child.signal(Signal::KILL).map_err(CopyError::io("end", Path::new("the agent")))?;
+        }
+        let (exit, account) = self.hear(signals).map_err(CopyError::io("hear", Path::new("the agent")))?;
+        match broken {
+            Some(Broken::Stalled(patience)) => return Err(CopyError::Stalled { node: node(), patience }),
+            Some(Broken::Signal(signal)) => return Err(CopyError::Interrupted(signal)),
+            None => {}
+        }
+        let inside = |exit: Exit| {
             let account = match String::from_utf8_lossy(&account).trim() {
                 "" => format!("the agent ended with code {}", exit.code()),
-                account => account.chars().map(printable).collect(),
+                account => printable(account),
             };
-            CopyError::Inside { node: self.node.to_owned(), account }
+            CopyError::Inside { node: node(), account }
         };
-        match outcome {
-            Err(error @ (CopyError::Io { .. } | CopyError::Refused { .. })) => Err(error),
-            _ if exit != Exit::Code(0) => Err(inside()),
-            outcome => outcome,
+        match (outcome, exit) {
+            (Err(CopyError::Stream(_)) | Ok(_), Some(exit)) if exit != Exit::Code(0) => Err(inside(exit)),
+            // All is here, whatever holds the agent up; on the way in only it knows.
+            (Ok(_), None) => Err(CopyError::Stalled { node: node(), patience: AT_THE_END }),
+            (outcome, _) => outcome,
         }
     }
 }
@@ -190,7 +308,8 @@ pub fn agent(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let outcome = if what == PACK {
         pack::pack(Path::new(&arguments.next()?), io::BufWriter::new(io::stdout().lock()))
     } else if what == UNPACK {
-        unpack::unpack(io::stdin().lock(), Path::new(&arguments.next()?))
+        let rules = Rules { follow: true, ..Rules::default() };
+        unpack::unpack(io::stdin().lock(), Path::new(&arguments.next()?), rules)
     } else {
         return None;
     };

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Image, ImageSource, Lab};
 
 mod error;
+pub(crate) mod holes;
 mod host;
 mod layout;
 pub(crate) mod member;
@@ -33,6 +34,7 @@ mod store;
 mod stream;
 mod tree;
 mod unpack;
+pub(crate) mod walk;
 
 pub use error::ImageError;
 pub use save::{SaveError, Saved, save};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use serde::Serialize;
 
+use crate::text::is_hidden;
+
 /// A range of bytes of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
@@ -141,9 +143,13 @@ impl LabError {
 fn harmless(c: char) -> char {
     match c {
         '\n' | '\r' | '\t' => c,
-        c if c.is_ascii_control() => '?',
-        c if c.is_control() => '¿',
-        c => c,
+        c if !is_hidden(c) => c,
+        c => match c.len_utf8() {
+            1 => '?',
+            2 => '¿',
+            3 => '\u{fffd}',
+            _ => '🚫',
+        },
     }
 }
 

@@ -19,6 +19,7 @@ mod schema;
 mod select;
 mod shape;
 mod template;
+pub mod text;
 mod tree;
 pub mod units;
 mod written;

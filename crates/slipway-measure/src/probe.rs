@@ -11,6 +11,7 @@ mod iperf3;
 mod netpipe;
 mod ping;
 
+use slipway_lab::text::is_hidden;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -220,7 +221,7 @@ impl Output {
     fn last_words(&self) -> String {
         let (stdout, stderr) = (String::from_utf8_lossy(&self.stdout), String::from_utf8_lossy(&self.stderr));
         let words: Vec<&str> = stdout.split_whitespace().chain(stderr.split_whitespace()).collect();
-        let line: Vec<char> = words.join(" ").chars().filter(|c| !c.is_control()).collect();
+        let line: Vec<char> = words.join(" ").chars().filter(|&c| !is_hidden(c)).collect();
         line[line.len().saturating_sub(SAID)..].iter().collect()
     }
 }

@@ -1,5 +1,6 @@
 //! From records to rows: figure × driver, with the ratio to the baseline and a verdict in words.
 
+use slipway_lab::text::is_hidden;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -248,7 +249,7 @@ fn escape_markdown(text: &str) -> String {
             '|' | '\\' | '`' | '*' | '_' | '[' | ']' => escaped.extend(['\\', c]),
             '<' => escaped += "&lt;",
             '&' => escaped += "&amp;",
-            c if c.is_control() => escaped.push(' '),
+            c if is_hidden(c) => escaped.push(' '),
             c => escaped.push(c),
         }
     }

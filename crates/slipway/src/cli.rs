@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use slipway_engine::state::StateRoot;
+use slipway_lab::text::printable;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -105,7 +106,7 @@ fn log(global: &Global) {
     let usual = ["warn", "info", "debug"][usize::from(global.verbose.min(2))];
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(asked.as_deref().unwrap_or(usual)))
-        .with_writer(std::io::stderr)
+        .with_writer(|| Visible(std::io::stderr()))
         // The lab's processes write to files.
         .with_ansi(false)
         .with_target(is_more)
@@ -125,5 +126,19 @@ struct Clock {
 impl FormatTime for Clock {
     fn format_time(&self, to: &mut Writer<'_>) -> std::fmt::Result {
         if self.in_command || std::process::id() != self.command { SystemTime.format_time(to) } else { Ok(()) }
+    }
+}
+
+/// Writes what is hidden in a line out, whoever put it there.
+struct Visible(std::io::Stderr);
+
+impl std::io::Write for Visible {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(printable(&String::from_utf8_lossy(buffer)).as_bytes())?;
+        Ok(buffer.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }

@@ -370,6 +370,6 @@ fn blank(round: u32, warm_up: bool, label: String, site: &Site, task: &Task) -> 
 
 fn say(context: &Context, news: &str) {
     if !context.global.quiet && !context.global.json {
-        eprintln!("{news}");
+        eprintln!("{}", slipway_lab::text::printable(news));
     }
 }

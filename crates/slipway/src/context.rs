@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use clap::ColorChoice;
 use serde::Serialize;
 use slipway_engine::state::StateRoot;
+use slipway_lab::text::{printable, printable_json};
 
 use crate::failure::{Failure, unwritten};
 
@@ -61,12 +62,12 @@ impl Context {
     /// Answers: `answer` as JSON where that was asked for, else what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         if !self.global.json {
-            return self.print(&text(answer));
+            return self.print(&printable(&text(answer)));
         }
         let mut json = serde_json::to_string_pretty(answer)
             .map_err(|error| Failure::io("write the answer as JSON")(error.into()))?;
         json.push('\n');
-        self.print(&json)
+        self.print(&printable_json(&json))
     }
 
     /// As [`answer`](Self::answer), for what is news rather than an answer: `--quiet` leaves the text out.

@@ -14,6 +14,7 @@ use slipway_engine::network::NetworkError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
 use slipway_engine::verify::VerifyError;
+use slipway_lab::text::{printable, printable_json};
 use slipway_lab::{LabErrors, SelectError};
 use slipway_sys::cgroup::CgroupError;
 
@@ -69,11 +70,11 @@ impl Failure {
     pub(crate) fn report(&self, as_json: bool, color: bool) {
         let text = match (&self.what, as_json) {
             (What::Unread, _) => return,
-            (_, true) => format!("{}\n", json!({ "error": self.json() })),
+            (_, true) => format!("{}\n", printable_json(&json!({ "error": self.json() }).to_string())),
             (What::File(errors), _) => draw(errors, color),
             (What::Plain { message, hints }, _) => {
                 let hints: Vec<String> = hints.iter().map(|hint| format!("Hint: {hint}\n")).collect();
-                format!("slipway: failed to {message}\n{}", hints.concat())
+                printable(&format!("slipway: failed to {message}\n{}", hints.concat()))
             }
         };
         // Where standard error is gone too, the exit code remains.
@@ -217,7 +218,12 @@ impl From<SaveError> for Failure {
 
 impl From<CopyError> for Failure {
     fn from(error: CopyError) -> Self {
-        Self::new(Exit::Failed, &error)
+        let exit = match &error {
+            // As a shell says that a signal ended a program.
+            CopyError::Interrupted(signal) => Exit::Program(128 + *signal as u8),
+            _ => Exit::Failed,
+        };
+        Self::new(exit, &error)
     }
 }
 

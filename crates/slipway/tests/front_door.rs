@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
-use common::{Inventory, Place, copy_program, told};
+use common::{Inventory, Place, await_that, copy_program, told};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TWO: &str = "nodes: {n: {count: 2}}\n";
@@ -361,4 +361,39 @@ fn a_user_namespace_is_enough_for_most() {
     let output = user.arg(script).output().expect("setpriv (util-linux) is installed");
     assert!(output.status.success(), "{}", told(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("n1\n"), "{}", told(&output));
+}
+
+/// Stops every agent that packs, and says so in a file.
+const STOPPER: &str = r"import os, signal
+seen = set()
+while True:
+  for pid in filter(str.isdigit, os.listdir('/proc')):
+    try: line = open(f'/proc/{pid}/cmdline').read()
+    except OSError: continue
+    if '--pack' in line and pid not in seen:
+      seen.add(pid)
+      os.kill(int(pid), signal.SIGSTOP)
+      with open('/root/stopped', 'a') as said: said.write('x')";
+
+#[test]
+fn a_node_that_stops_the_agent_holds_up_no_copy() {
+    let place = Place::new();
+    let command = serde_json::json!(["python3", "-c", STOPPER]);
+    let lab = place.up("stop", &format!("nodes:\n  n: {{command: {command}}}\n"));
+    let from = format!("{}:n:/scratch/big", lab.name);
+    // More than a pipe holds, by far: the agent is at it when it is found.
+    lab.exec("n", ["dd", "if=/dev/urandom", "of=/scratch/big", "bs=1M", "count=400", "status=none"]);
+    let said = place.fails(1, ["copy", "--patience", "1s", &from, "got"]);
+    assert!(said.contains("next to nothing passed for 1 s") && said.contains("slipway ps"), "{said}");
+    assert!(!place.path().join("got").exists(), "half a file stayed");
+    assert_eq!(lab.exec("n", ["cat", "/root/stopped"]), "x");
+
+    let mut copy = place.slipway(["copy", "--patience", "1h", &from, "got"]).spawn().expect("slipway can be started");
+    await_that("the agent is stopped", || lab.exec("n", ["cat", "/root/stopped"]) == "xx");
+    let pid = rustix::process::Pid::from_child(&copy);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("sent");
+    assert_eq!(copy.wait().expect("waited for").code(), Some(130));
+    assert!(!place.path().join("got").exists(), "half a file stayed");
+    let left = lab.exec("n", ["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]);
+    assert!(!left.contains("agent --pack"), "an agent is left: {left}");
 }

@@ -7,6 +7,10 @@ use std::io::{self, Read};
 use rustix::fs::Timespec;
 use tar::{EntryType, Header};
 
+use slipway_lab::text::printable;
+
+use super::holes::Runs;
+
 const BLOCK: usize = 512;
 /// Enough for every extended attribute that Linux lets a file have (`XATTR_SIZE_MAX`, 64 KiB) several times over.
 const MAX_EXTENSION: u64 = 1 << 20;
@@ -33,6 +37,8 @@ pub(crate) struct Member {
     pub(crate) gid: u32,
     pub(crate) mtime: Timespec,
     pub(crate) xattrs: Vec<(String, Vec<u8>)>,
+    /// Where the content of a sparse file goes.
+    pub(crate) runs: Option<Runs>,
 }
 
 /// What is wrong with the stream.
@@ -63,6 +69,8 @@ struct Extended {
     gid: Option<u64>,
     mtime: Option<Timespec>,
     xattrs: Vec<(String, Vec<u8>)>,
+    /// Of a sparse file: its size, and the list of its runs of data.
+    sparse: (Option<u64>, Option<Vec<u8>>),
 }
 
 /// Reads members; itself reads the content of the one last returned.
@@ -96,6 +104,11 @@ impl<R: Read> Members<R> {
     /// file's padding. Only where a digest tells whether the stream was cut short.
     pub(crate) fn without_end_mark(self) -> Self {
         Self { end_marked: false, ..self }
+    }
+
+    /// How many bytes of the current member's content are still to come.
+    pub(crate) fn announced(&self) -> u64 {
+        self.left
     }
 
     /// The next member; `None` at the mark that ends an archive.
@@ -155,6 +168,17 @@ impl<R: Read> Members<R> {
         if size > 0 && kind != Kind::File {
             return malformed(format!("entry `{}` has content although it is no file", shown(&path)));
         }
+        let runs = match extended.sparse {
+            (None, None) => None,
+            (Some(size), Some(list)) if kind == Kind::File => match Runs::read(size, &list) {
+                None => return malformed(format!("entry `{}` has a list of holes that does not fit it", shown(&path))),
+                runs => runs,
+            },
+            _ => return sparse(&path),
+        };
+        if runs.as_ref().is_some_and(|runs| runs.stored() != size) {
+            return malformed(format!("entry `{}` has another size than its list of holes says", shown(&path)));
+        }
         self.expect(size)?;
         let old = header.as_old();
         let id = |pax: Option<u64>, field: &[u8], read: io::Result<u64>| -> Result<u32, Fault> {
@@ -174,6 +198,7 @@ impl<R: Read> Members<R> {
                 None => Timespec { tv_sec: or_blank(&old.mtime, header.mtime())?.cast_signed(), tv_nsec: 0 },
             },
             xattrs: extended.xattrs,
+            runs,
             path,
             kind,
         })
@@ -262,6 +287,10 @@ impl Extended {
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "mtime" => self.mtime = Some(time(value)?),
+            "GNU.sparse.size" => self.sparse.0 = Some(number(key, value)?),
+            "GNU.sparse.map" => self.sparse.1 = Some(value.to_vec()),
+            // The list says as much.
+            "GNU.sparse.numblocks" => {}
             _ if key.starts_with("GNU.sparse.") => {
                 return sparse(self.path.as_deref().unwrap_or_default());
             }
@@ -324,7 +353,10 @@ fn time(value: &[u8]) -> Result<Timespec, Fault> {
 }
 
 fn sparse<T>(path: &[u8]) -> Result<T, Fault> {
-    malformed(format!("entry `{}` is stored as a sparse file\nHint: make the archive without `--sparse`", shown(path)))
+    malformed(format!(
+        "entry `{}` is a sparse file in a format that is not read\nHint: make the archive without `--sparse`, or with `--format=posix --sparse-version=0.1`",
+        shown(path)
+    ))
 }
 
 /// GNU long names end in a NUL.
@@ -337,5 +369,5 @@ fn text(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// A name fit for a terminal.
 pub(crate) fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).chars().flat_map(char::escape_debug).take(300).collect()
+    printable(&String::from_utf8_lossy(path).replace(['\n', '\t'], "\u{fffd}")).chars().take(300).collect()
 }

@@ -8,23 +8,25 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fgetxattr, flistxattr, fstat, openat, readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fgetxattr, flistxattr, fstat, fstatvfs, openat, openat2,
+    readlinkat, statat,
 };
 use rustix::io::Errno;
+use slipway_lab::units::Bytes;
 use tar::{Builder, EntryType, Header};
 use tempfile::NamedTempFile;
 
+use super::holes::Runs;
 use super::member::shown;
 use super::tree::{OPAQUE, WHITEOUT, is_kept, overlay_xattr};
+use super::walk::{Folder, MAX_DEPTH, open_in};
 
-/// Deeper than any path that programs can use (`PATH_MAX`), and shallow enough for one descriptor a level.
-const MAX_DEPTH: usize = 500;
 /// `XATTR_SIZE_MAX` and `XATTR_LIST_MAX` (`limits.h`).
 const MAX_XATTR: usize = 64 << 10;
 
@@ -49,6 +51,17 @@ pub enum SaveError {
         entry: String,
         /// What it is, and the next step.
         why: &'static str,
+    },
+    /// A symbolic link lies on the way to the archive.
+    #[error("save to {}: a symbolic link lies on the way, and a copy out of a node may have brought it\nHint: write where it leads, or remove it", .0.display())]
+    Linked(PathBuf),
+    /// The archive becomes too large.
+    #[error("save to {}: it becomes larger than {most}\nHint: `--max-size` allows more, as in --max-size 100GiB; without it nine tenths of what is free there may be filled", path.display())]
+    TooMuch {
+        /// The archive.
+        path: PathBuf,
+        /// The bound.
+        most: Bytes,
     },
     /// The archive cannot be written.
     #[error("write {}: {source}", path.display())]
@@ -76,65 +89,86 @@ pub struct Saved {
 /// # Errors
 /// All of [`SaveError`]; then `out` is what it was before.
 #[tracing::instrument(level = "info", skip_all, fields(out = %out.display()), err(level = "debug"))]
-pub fn save(upper: BorrowedFd<'_>, without: &BTreeSet<PathBuf>, out: &Path) -> Result<Saved, SaveError> {
+pub fn save(
+    upper: BorrowedFd<'_>,
+    without: &BTreeSet<PathBuf>,
+    out: &Path,
+    most: Option<Bytes>,
+) -> Result<Saved, SaveError> {
     let name = out.file_name().unwrap_or_default().as_bytes();
-    let failed = |source| SaveError::Write { path: out.to_owned(), source };
+    let failed = |source: io::Error| SaveError::Write { path: out.to_owned(), source };
     let folder = match out.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    let file = NamedTempFile::new_in(folder).map_err(failed)?;
-    let target = BufWriter::new(file.as_file());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => return Err(SaveError::Linked(out.to_owned())),
+        folder => folder.map_err(|errno| failed(errno.into()))?,
+    };
+    let free = || fstatvfs(&folder).map(|found| Bytes(found.f_bavail.saturating_mul(found.f_frsize) / 10 * 9));
+    let most = most.map_or_else(free, Ok).map_err(|errno| failed(errno.into()))?;
+    // By its descriptor, so that it is this folder whatever takes its name.
+    let there = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    let file = NamedTempFile::new_in(&there).map_err(failed)?;
+    let failed = |source: io::Error| unwritten(out, most, source);
+    let target = BufWriter::new(Bounded { file: file.as_file(), left: most.0 });
     let saved = if name.ends_with(b".tar.zst") {
         let mut encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?;
-        let saved = Layer::write(upper, without, &mut encoder, out)?;
+        let saved = Layer::write(upper, without, &mut encoder, out, most)?;
         encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
         saved
     } else if name.ends_with(b".tar.gz") {
         let mut encoder = GzEncoder::new(target, flate2::Compression::default());
-        let saved = Layer::write(upper, without, &mut encoder, out)?;
+        let saved = Layer::write(upper, without, &mut encoder, out, most)?;
         encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
         saved
     } else if name.ends_with(b".tar") {
         let mut target = target;
-        let saved = Layer::write(upper, without, &mut target, out)?;
+        let saved = Layer::write(upper, without, &mut target, out, most)?;
         target.flush().map_err(failed)?;
         saved
     } else {
         return Err(SaveError::Kind(out.to_owned()));
     };
     file.as_file().sync_all().map_err(failed)?;
-    file.persist(out).map_err(|error| failed(error.error))?;
+    file.persist(there.join(out.file_name().unwrap_or_default())).map_err(|error| failed(error.error))?;
     Ok(saved)
 }
 
-/// A directory being walked.
-struct Folder {
-    fd: OwnedFd,
-    path: PathBuf,
-    /// What is left, last first.
-    names: Vec<CString>,
+/// A file that may only become so large.
+struct Bounded<'a> {
+    file: &'a File,
+    left: u64,
 }
 
-impl Folder {
-    fn read(fd: OwnedFd, path: PathBuf) -> Result<Self, SaveError> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&fd).map_err(unreadable(&path))? {
-            let entry = entry.map_err(unreadable(&path))?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push(entry.file_name().to_owned());
-            }
-        }
-        // In order, so that the same content gives the same archive.
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(Self { fd, path, names })
+impl Write for Bounded<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let mut file = self.file;
+        let count = file.write(buffer)?;
+        self.left = self.left.checked_sub(count as u64).ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(count)
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn unwritten(out: &Path, most: Bytes, source: io::Error) -> SaveError {
+    let path = out.to_owned();
+    // With a number it would be the file system's own quota.
+    if source.kind() == io::ErrorKind::QuotaExceeded && source.raw_os_error().is_none() {
+        return SaveError::TooMuch { path, most };
+    }
+    SaveError::Write { path, source }
 }
 
 /// A layer being written.
 struct Layer<'a, W: Write> {
     tar: Builder<W>,
     out: &'a Path,
+    most: Bytes,
     saved: Saved,
     /// The first name of every file that has several.
     links: HashMap<(u64, u64), PathBuf>,
@@ -143,11 +177,18 @@ struct Layer<'a, W: Write> {
 }
 
 impl<'a, W: Write> Layer<'a, W> {
-    fn write(upper: BorrowedFd<'_>, without: &BTreeSet<PathBuf>, target: W, out: &'a Path) -> Result<Saved, SaveError> {
+    fn write(
+        upper: BorrowedFd<'_>,
+        without: &BTreeSet<PathBuf>,
+        target: W,
+        out: &'a Path,
+        most: Bytes,
+    ) -> Result<Saved, SaveError> {
         let failed = |source| SaveError::Write { path: out.to_owned(), source };
         let mut layer = Self {
             tar: Builder::new(target),
             out,
+            most,
             saved: Saved::default(),
             links: HashMap::new(),
             own: overlay_xattr("").map_err(failed)?,
@@ -155,7 +196,7 @@ impl<'a, W: Write> Layer<'a, W> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(upper, ".", flags, Mode::empty()).map_err(unreadable(Path::new("")))?;
         // A loop, not recursion: how deep the directories go is the container's choice, the stack is ours.
-        let mut open = vec![Folder::read(root, PathBuf::new())?];
+        let mut open = vec![Folder::read(root, PathBuf::new()).map_err(unreadable(Path::new("")))?];
         while let Some(folder) = open.last_mut() {
             let Some(name) = folder.names.pop() else {
                 open.pop();
@@ -169,10 +210,12 @@ impl<'a, W: Write> Layer<'a, W> {
                 if open.len() > MAX_DEPTH {
                     return Err(refused(&path, "is nested more than 500 directories deep"));
                 }
-                open.push(Folder::read(fd, path)?);
+                let read = Folder::read(fd, path.clone()).map_err(unreadable(&path))?;
+                open.push(read);
             }
         }
-        layer.tar.finish().map_err(failed)?;
+        let finished = layer.tar.finish();
+        finished.map_err(|source| layer.unwritten(source))?;
         Ok(layer.saved)
     }
 
@@ -211,10 +254,10 @@ impl<'a, W: Write> Layer<'a, W> {
     }
 
     fn directory(&mut self, folder: &OwnedFd, name: &CString, path: &Path) -> Result<OwnedFd, SaveError> {
-        let fd = open(folder, name, OFlags::DIRECTORY).map_err(unreadable(path))?;
+        let fd = open_in(folder, name, OFlags::DIRECTORY).map_err(unreadable(path))?;
         let stat = fstat(&fd).map_err(unreadable(path))?;
         let xattrs = xattrs(&fd).map_err(unreadable(path))?;
-        self.attributes(&xattrs, path)?;
+        self.attributes(&xattrs, &[], path)?;
         let mut header = header(&stat, EntryType::Directory);
         self.count(|tar| tar.append_data(&mut header, path, io::empty()))?;
         if self.own_value(&xattrs, "opaque") == Some(b"y") {
@@ -225,7 +268,7 @@ impl<'a, W: Write> Layer<'a, W> {
 
     fn file(&mut self, folder: &OwnedFd, name: &CString, path: &Path) -> Result<(), SaveError> {
         // Should it have become a FIFO meanwhile, opening must not wait for a writer.
-        let fd = open(folder, name, OFlags::NONBLOCK).map_err(unreadable(path))?;
+        let fd = open_in(folder, name, OFlags::NONBLOCK).map_err(unreadable(path))?;
         let stat = fstat(&fd).map_err(unreadable(path))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(refused(path, "changed while it was saved\nHint: freeze the node first"));
@@ -243,18 +286,26 @@ impl<'a, W: Write> Layer<'a, W> {
         if stat.st_nlink > 1 {
             self.links.insert(file, path.to_owned());
         }
-        self.attributes(&xattrs, path)?;
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let file = File::from(fd);
+        let runs =
+            Runs::of(&file).map_err(|source| SaveError::Read { entry: shown(path.as_os_str().as_bytes()), source })?;
+        self.attributes(&xattrs, &runs.records(), path)?;
+        let size = runs.stored();
         let mut header = header(&stat, EntryType::Regular);
         header.set_size(size);
         self.saved.bytes += size;
         // As many bytes as the header says, though the file be growing or shrinking.
-        let content = File::from(fd).chain(io::repeat(0)).take(size);
+        let content = runs.content(&file).chain(io::repeat(0)).take(size);
         self.count(|tar| tar.append_data(&mut header, path, content))
     }
 
     /// Attributes go before their entry, in an extended header.
-    fn attributes(&mut self, xattrs: &[(String, Vec<u8>)], path: &Path) -> Result<(), SaveError> {
+    fn attributes(
+        &mut self,
+        xattrs: &[(String, Vec<u8>)],
+        holes: &[(&str, String)],
+        path: &Path,
+    ) -> Result<(), SaveError> {
         for moved in ["redirect", "metacopy"] {
             if self.own_value(xattrs, moved).is_some() {
                 return Err(refused(
@@ -268,10 +319,11 @@ impl<'a, W: Write> Layer<'a, W> {
             .filter(|(name, _)| is_kept(name))
             .map(|(name, value)| (format!("SCHILY.xattr.{name}"), value))
             .collect();
-        if kept.is_empty() {
+        if kept.is_empty() && holes.is_empty() {
             return Ok(());
         }
-        let records = kept.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+        let holes = holes.iter().map(|(key, value)| (*key, value.as_bytes()));
+        let records = kept.iter().map(|(key, value)| (key.as_str(), value.as_slice())).chain(holes);
         self.tar.append_pax_extensions(records).map_err(|source| self.unwritten(source))
     }
 
@@ -305,12 +357,8 @@ impl<'a, W: Write> Layer<'a, W> {
     }
 
     fn unwritten(&self, source: io::Error) -> SaveError {
-        SaveError::Write { path: self.out.to_owned(), source }
+        unwritten(self.out, self.most, source)
     }
-}
-
-fn open(folder: &OwnedFd, name: &CString, flags: OFlags) -> Result<OwnedFd, Errno> {
-    openat(folder, name, flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn header(stat: &Stat, kind: EntryType) -> Header {

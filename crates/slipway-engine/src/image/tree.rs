@@ -1,7 +1,7 @@
 //! The folder that an archive is unpacked into, as a layer of an overlay: OCI whiteouts become overlayfs's.
 
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::holes::{self, write_content};
 use super::member::{Fault, Kind, Member};
 
 /// Prefix of a whiteout: `.wh.NAME` hides NAME (OCI image specification, `layer.md`).
@@ -60,6 +61,15 @@ impl From<Errno> for Refusal {
             Errno::LOOP | Errno::XDEV => Self::Why("leads through a symbolic link"),
             Errno::NOTDIR => Self::Why("lies below something that is not a directory"),
             _ => Self::Write(errno.into()),
+        }
+    }
+}
+
+impl From<holes::Side> for Place {
+    fn from(side: holes::Side) -> Self {
+        match side {
+            holes::Side::Content(error) => Self::Stream(error.into()),
+            holes::Side::File(error) => Refusal::Write(error).into(),
         }
     }
 }
@@ -119,7 +129,7 @@ impl Tree {
             Kind::File => {
                 make_way(dir, name)?;
                 let file = create(dir, name)?;
-                copy(content, &file)?;
+                write_content(content, &file, member.runs.as_ref())?;
                 self.own(&file, member)?;
                 futimens(&file, &times(member.mtime))?;
             }
@@ -381,20 +391,6 @@ fn make_way(dir: &OwnedFd, name: &[u8]) -> Result<(), Refusal> {
 fn create(dir: &OwnedFd, name: &[u8]) -> Result<File, Refusal> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
     Ok(openat(dir, name, flags, Mode::from_raw_mode(0o600))?.into())
-}
-
-/// As `io::copy`, but knows which side failed.
-fn copy(content: &mut impl Read, mut file: &File) -> Result<(), Place> {
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        let n = match content.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(n) => n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Place::Stream(error.into())),
-        };
-        file.write_all(&buffer[..n]).map_err(Refusal::Write)?;
-    }
 }
 
 fn owner(member: &Member) -> (Option<Uid>, Option<Gid>) {

@@ -36,7 +36,7 @@ fn a_saved_node_is_the_node() {
             run(root, CHANGES);
             // A socket is left out.
             let _socket = std::os::unix::net::UnixListener::bind(upper.join("socket")).expect("bound");
-            save(open(upper).as_fd(), &BTreeSet::new(), &out).expect("saved");
+            save(open(upper).as_fd(), &BTreeSet::new(), &out, None).expect("saved");
             listing(root).into_iter().filter(|line| !line.starts_with("socket ")).collect::<Vec<_>>()
         });
         let mut saved = image(&out);
@@ -64,12 +64,13 @@ fn what_a_layer_cannot_hold_is_named_and_the_old_archive_stays() {
     ] {
         mounted(&lowers, |root, upper| {
             run(root, change);
-            let error = save(open(upper).as_fd(), &BTreeSet::new(), &out).expect_err("refused").to_string();
+            let error = save(open(upper).as_fd(), &BTreeSet::new(), &out, None).expect_err("refused").to_string();
             assert!(error.contains(fragment), "{error}");
         });
         assert_eq!(fs::read(&out).expect("read"), b"the last one");
     }
-    let error = save(open(&room.path("")).as_fd(), &BTreeSet::new(), &room.path("saved.zip")).expect_err("unknown");
+    let error =
+        save(open(&room.path("")).as_fd(), &BTreeSet::new(), &room.path("saved.zip"), None).expect_err("unknown");
     assert!(matches!(error, SaveError::Kind(_)));
     // Nothing half-written lies about: the base, the saved one, the sentinel, the store.
     assert_eq!(fs::read_dir(room.path("")).expect("listed").count(), 4);
@@ -81,7 +82,7 @@ fn links_are_saved_not_followed() {
     fs::create_dir(room.path("upper")).expect("made");
     room.run("ln -s $PWD/sentinel upper/link; ln -s $PWD upper/dir");
     let out = room.path("saved.tar");
-    let saved = save(open(&room.path("upper")).as_fd(), &BTreeSet::new(), &out).expect("saved");
+    let saved = save(open(&room.path("upper")).as_fd(), &BTreeSet::new(), &out, None).expect("saved");
     assert_eq!((saved.entries, saved.bytes), (2, 0));
     assert!(!fs::read(&out).expect("read").windows(9).any(|bytes| bytes == b"untouched"));
 }

@@ -1,5 +1,6 @@
 //! iperf3(1): bulk TCP throughput, and what it cost.
 
+use slipway_lab::text::is_hidden;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -80,7 +81,7 @@ impl Iperf3 {
 fn read_test(test: Test, output: &Output) -> Result<[Sample; 4], ReadError> {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     if let Some(said) = report["error"].as_str() {
-        let said = said.chars().filter(|c| !c.is_control()).take(super::SAID).collect();
+        let said = said.chars().filter(|&c| !is_hidden(c)).take(super::SAID).collect();
         return Err(ReadError::Failed { program: PROGRAM.into(), code: output.code, said });
     }
     output.succeeded(PROGRAM)?;

@@ -3,6 +3,7 @@
 //! The drawing is embedded in the page, so colours come from the page's style sheet by class, and follow its dark and
 //! light modes.
 
+use slipway_lab::text::is_hidden;
 use std::fmt::Write;
 
 /// A drawing in the making. Lengths are in user units; the page scales the drawing to its column.
@@ -95,7 +96,7 @@ pub(super) fn escape(text: &str) -> String {
             '"' => escaped += "&quot;",
             '\'' => escaped += "&#39;",
             // Not allowed in HTML text, whatever the escape.
-            c if c.is_control() => escaped.push(' '),
+            c if is_hidden(c) => escaped.push(' '),
             c => escaped.push(c),
         }
     }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use slipway_engine::copy::{Copied, into, out_of};
+use slipway_engine::copy::{Bounds, Copied, into, out_of};
 use slipway_engine::exec::{Entry, Launcher};
-use slipway_lab::units::Bytes;
+use slipway_lab::units::{Bytes, Seconds};
 
+use super::stop::seconds;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,8 +22,14 @@ use crate::{labs, view};
 One side is in a node: LAB:NODE:PATH, or NODE:PATH where one lab runs. A folder
 is copied with all in it; into the destination where that is a folder, else as
 the destination. Symbolic links are copied as links. Copies belong to the caller
-outside, to root inside; permissions and times are kept, set-user-id bits are
-not. Sockets, FIFOs and devices are left out, and a warning says so.
+outside, to root inside; permissions, times and holes are kept, set-user-id bits
+are not. Sockets, FIFOs and devices are left out, and a warning says so.
+
+A node is not trusted: what comes out of one goes to where it was asked for and
+nowhere else, no symbolic link on the way to the destination is followed, and a
+node that sends without end, or nothing, is given up.
+
+Units of --max-size: B, KiB, MiB, GiB; of --patience: ms, s, min
 
 Examples:
   slipway copy input.dat demo:n1:/scratch/
@@ -36,8 +43,18 @@ pub(crate) struct Args {
     /// Where to
     #[arg(value_name = "DESTINATION")]
     to: String,
+    /// Most that may come out of a node; nine tenths of what is free at the destination without it
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    max_size: Option<Bytes>,
+    /// Give up once next to nothing has passed for so long
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
+    patience: Seconds,
     #[command(flatten)]
     dry_run: DryRun,
+}
+
+pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
+    text.parse().map_err(|error: slipway_lab::units::UnitError| error.to_string())
 }
 
 #[derive(Serialize)]
@@ -77,15 +94,22 @@ impl Args {
         let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
         let mut meter = Meter::new(&context.global);
         let mut show = |done, total| meter.show(Progress::Copy { done, total });
+        let bounds = Bounds { most: self.max_size, patience: self.patience.duration() };
         let copied = if inwards {
-            into(&launcher, &entry, &outside, &path, &mut show)
+            into(&launcher, &entry, &outside, &path, bounds, &mut show)
         } else {
-            out_of(&launcher, &entry, &path, &outside, &mut show)
+            out_of(&launcher, &entry, &path, &outside, bounds, &mut show)
         };
         meter.finish();
         let copied = copied?;
         if copied.skipped > 0 {
             tracing::warn!("left out {}: sockets, FIFOs and devices are not copied", view::count(copied.skipped, "file"));
+        }
+        if !inwards && copied.outward > 0 {
+            tracing::warn!(
+                "{} out of the copy: look before a program follows one",
+                if copied.outward == 1 { "a symbolic link leads".to_owned() } else { format!("{} symbolic links lead", copied.outward) }
+            );
         }
         answer.copied = Some(copied);
         context.tell(&answer, |_| {

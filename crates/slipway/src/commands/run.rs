@@ -8,6 +8,7 @@ use serde::Serialize;
 use slipway_engine::image::Store;
 use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
 use slipway_engine::lab::{self, Running};
+use slipway_lab::text::is_hidden;
 use slipway_lab::model::{Job, Lab, Mpi};
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath};
@@ -251,7 +252,7 @@ pub(super) fn show(line: Line<'_>, tagged: bool) -> io::Result<()> {
     }
     if to_terminal {
         let shown = String::from_utf8_lossy(line.bytes);
-        let shown = shown.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
+        let shown = shown.chars().map(|c| if is_hidden(c) && c != '\t' { '\u{fffd}' } else { c });
         text.extend_from_slice(shown.collect::<String>().as_bytes());
     } else {
         text.extend_from_slice(line.bytes);

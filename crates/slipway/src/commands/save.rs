@@ -7,6 +7,7 @@ use serde::Serialize;
 use slipway_engine::image::{Saved, save};
 use slipway_lab::units::Bytes;
 
+use super::copy::bytes;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Lab (name or file) and node; the node alone where one lab runs; then the archive: .tar.zst, .tar.gz or .tar
     #[arg(value_names = ["LAB", "NODE", "ARCHIVE"], num_args = 2..=3, required = true)]
     words: Vec<String>,
+    /// Largest that the archive may become; nine tenths of what is free there without it
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    max_size: Option<Bytes>,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -61,7 +65,7 @@ impl Args {
             context.answer(&answer, |answer| format!("would save what {} changed in {shown}\n", answer.node))?;
             return Ok(Exit::Success);
         }
-        let saved = save(running.upper(index)?.as_fd(), &running.furnished(index), &answer.file)?;
+        let saved = save(running.upper(index)?.as_fd(), &running.furnished(index), &answer.file, self.max_size)?;
         answer.saved = Some(saved);
         context.tell(&answer, |answer| {
             format!(
