@@ -52,14 +52,30 @@ pub(crate) fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
     }
 }
 
-/// The known word within a third of the letters changed, added, left out or swapped.
+/// What other programs call things, and what they are called here.
+const OTHER_WORDS: [(&str, &str); 6] = [
+    ("latency", "delay"),
+    ("bandwidth", "rate"),
+    ("bw", "rate"),
+    ("throughput", "rate"),
+    ("drop", "loss"),
+    ("ram", "memory"),
+];
+
+/// The known word that means the same, or is within a third of the letters changed, added, left out or swapped.
 pub(crate) fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let known: Vec<&str> = known.collect();
+    let same = OTHER_WORDS.iter().find(|(other, _)| other.eq_ignore_ascii_case(unknown));
+    if let Some(word) = same.and_then(|(_, word)| known.iter().find(|known| *known == word)) {
+        return Some(*word);
+    }
     // Nothing so long is a misspelt name, and comparing takes length times length.
     if unknown.len() > 2 * LONGEST {
         return None;
     }
     let unknown = unknown.to_lowercase();
     known
+        .into_iter()
         .map(|word| (strsim::damerau_levenshtein(&unknown, word), word))
         .filter(|(distance, word)| {
             let length = word.len().max(unknown.len());
