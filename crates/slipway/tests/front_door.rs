@@ -370,7 +370,7 @@ while True:
   for pid in filter(str.isdigit, os.listdir('/proc')):
     try: line = open(f'/proc/{pid}/cmdline').read()
     except OSError: continue
-    if '--pack' in line and pid not in seen:
+    if line.split('\0')[1:2] == ['--pack'] and pid not in seen:
       seen.add(pid)
       os.kill(int(pid), signal.SIGSTOP)
       with open('/root/stopped', 'a') as said: said.write('x')";
