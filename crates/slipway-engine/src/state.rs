@@ -28,6 +28,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use slipway_lab::model::{Lab, Limits};
 use slipway_lab::policy::Rule;
+use slipway_lab::text::printable;
 use slipway_sys::process::ProcessId;
 
 use crate::condition::LinkReport;
@@ -71,6 +73,16 @@ pub enum StateError {
         "take lab `{0}`: it is already up, or being brought up or down by another slipway\nHint: `slipway ps {0}` shows it; `slipway down {0}` ends it"
     )]
     Taken(String),
+    /// Somebody else holds the lab, and goes on holding it.
+    #[error("take lab `{lab}`: for {} s it has been held by {holders}\nHint: end that process, then try again; `--patience` of `slipway down` waits longer", patience.as_secs())]
+    Held {
+        /// The lab.
+        lab: String,
+        /// Processes, by number and command.
+        holders: String,
+        /// How long was waited.
+        patience: Duration,
+    },
 }
 
 impl StateError {
@@ -79,6 +91,11 @@ impl StateError {
         move |source| Self::Io { doing, path, source }
     }
 }
+
+/// How long another command may hold what this one waits for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a lock.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The folder below which all labs of this machine are written down.
 #[derive(Debug, Clone)]
@@ -143,6 +160,11 @@ impl StateRoot {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// For an error: somebody holds the lab's lock for too long.
+    pub(crate) fn held(&self, name: &str, patience: Duration) -> StateError {
+        StateError::Held { lab: name.to_owned(), holders: holders(&self.0.join(".locks").join(name)), patience }
     }
 
     /// Takes the lab's lock, at once or not at all.
@@ -300,14 +322,21 @@ impl LabDir {
         self.write("limits.json", &limits)
     }
 
-    /// Waits until nobody else changes limits, or the policy. For as long as the file is open, nobody does.
+    /// Waits until nobody else changes limits, or the policy, for as long as that may take. For as long as the file is open, nobody does.
     pub(crate) fn lock_changes(&self) -> Result<File, StateError> {
         let path = self.join("lab.json");
         let file = File::open(&path).map_err(StateError::io("open", &path))?;
+        let deadline = Instant::now() + PATIENCE;
         loop {
-            match flock(&file, FlockOperation::LockExclusive) {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),
                 Err(Errno::INTR) => {}
+                // Nothing announces its release without waiting for it, perhaps for ever.
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+                Err(Errno::WOULDBLOCK) => {
+                    let (lab, holders) = (self.name.clone(), holders(&path));
+                    return Err(StateError::Held { lab, holders, patience: PATIENCE });
+                }
                 Err(error) => return Err(StateError::io("lock", &path)(error.into())),
             }
         }
@@ -375,6 +404,25 @@ impl LabDir {
             .and_then(|()| fs::rename(&fresh, &path))
             .map_err(StateError::io("write", &path))
     }
+}
+
+/// Processes that have a file open, as "PID 123 (slipway up lab.yaml)". Those of others may not be seen.
+fn holders(path: &Path) -> String {
+    let there = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = std::process::id();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).filter(|&pid| pid != own);
+    let has = |pid: &u32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to == there)
+    };
+    let named = pids.filter(has).map(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: String = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+        format!("PID {pid} ({})", printable(&words).chars().take(100).collect::<String>())
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { "a process that cannot be seen from here".to_owned() } else { named.join(", ") }
 }
 
 fn make_private_dir(path: &Path) -> Result<(), StateError> {

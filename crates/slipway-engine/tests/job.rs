@@ -75,7 +75,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let name = self.lab.lab.name.clone();
-        if let Err(error) = down(&self.root, &name) {
+        if let Err(error) = down(&self.root, &name, slipway_engine::state::PATIENCE) {
             eprintln!("failed to {error}");
         }
     }

@@ -19,6 +19,7 @@ use slipway_engine::facts::Facts;
 use slipway_engine::image::Store;
 use slipway_engine::lab::{self, Running};
 use slipway_engine::probe::Between;
+use slipway_engine::state::PATIENCE;
 use slipway_lab::Overrides;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
@@ -174,7 +175,7 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
     let names: Vec<String> = labs.iter().map(|(_, lab, _)| lab.name.clone()).collect();
     let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.name)?;
     let outcome = bring_up(context, labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
-    let downs: Vec<_> = names.iter().map(|name| lab::down(&context.root, name)).collect();
+    let downs: Vec<_> = names.iter().map(|name| lab::down(&context.root, name, PATIENCE)).collect();
     let outcome = outcome?;
     downs.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(outcome)

@@ -129,7 +129,7 @@ impl From<StateError> for Failure {
         let exit = match &error {
             StateError::NotRunning(_) => Exit::NotFound,
             StateError::Io { source, .. } => exit_of(source),
-            StateError::Format { .. } | StateError::Taken(_) => Exit::Failed,
+            StateError::Format { .. } | StateError::Taken(_) | StateError::Held { .. } => Exit::Failed,
         };
         Self::new(exit, &error)
     }

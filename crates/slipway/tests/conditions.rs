@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Inventory, Lab, Place, await_that, entries, told};
+use common::{Fault, Inventory, Lab, Place, await_that, entries, told};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use slipway_sys::process::wait_for_end;
@@ -455,4 +455,34 @@ fn what_runs_below_conditions_is_gone_with_the_lab() {
         assert!(refusal.contains("driver host") && refusal.contains("Hint: "), "{refusal}");
     }
     assert!(place.fails(1, ["partition", &lab.name, "n1", "n2"]).contains("driver host"));
+}
+
+#[test]
+fn a_change_that_the_kernel_refuses_leaves_links_and_belief_as_they_were() {
+    /// `BPF_MAP_UPDATE_ELEM` (`linux/bpf.h`).
+    const UPDATE: u32 = 2;
+    let place = Place::new();
+    let file = place.file("refused", TWO);
+    let failing = place.path().join("failing");
+    let fault = Fault::of(nix::libc::SYS_bpf, rustix::io::Errno::NOMEM).where_argument(0, UPDATE).only_while(&failing);
+    let output = place.failing(&fault, ["up".as_ref(), file.as_os_str()]).output().expect("it can be started");
+    assert!(output.status.success(), "{}", told(&output));
+    let lab = Lab { place: &place, name: place.name("refused") };
+    // What is reported is what was ever touched.
+    set(&lab, &["n", "loss=100%"]);
+    set(&lab, &["n", "loss=none"]);
+    assert!(lab.pings("n1", "n2"));
+    let before = place.json(["inspect", &lab.name])["links"].clone();
+
+    for change in [&["cut", "n1"][..], &["set", "n1", "loss=100%"], &["partition", "n1", "n2"]] {
+        std::fs::write(&failing, "").expect("written");
+        let words = [&[change[0], &lab.name], &change[1..]].concat();
+        let said = place.fails(1, &words);
+        std::fs::remove_file(&failing).expect("removed");
+        assert!(said.contains("Cannot allocate memory"), "{change:?}: {said}");
+        assert_eq!(place.json(["inspect", &lab.name])["links"], before, "{change:?}");
+        assert!(lab.pings("n1", "n2"), "{change:?}");
+    }
+    place.run(["cut", &lab.name, "n1"]);
+    assert!(lab.is_silent("n1", "n2"));
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -478,4 +479,46 @@ fn a_node_whose_init_is_killed_is_dead_until_it_is_started() {
             "{driver}: a bystander noticed: {said}"
         );
     }
+}
+
+#[test]
+fn down_does_not_wait_for_ever_for_whoever_holds_a_lab() {
+    let place = Place::new();
+    let _lab = place.up("other", "nodes: {n: }\n");
+    let held = place.name("held");
+    let lock = place.path().join("state/.locks").join(&held);
+    let mut holder = Command::new("flock");
+    let holder =
+        holder.arg(&lock).args(["sh", "-c", "echo held; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().expect("flock (util-linux) is installed");
+    let mut said = [0; 4];
+    holder.stdout.take().expect("piped").read_exact(&mut said).expect("it holds the lock");
+
+    let said = place.fails(1, ["down", "--all", "--patience", "100ms"]);
+    assert!(said.contains(&format!("PID {} (", holder.id())) && said.contains("end that process"), "{said}");
+    let left = place.json(["ps"])["labs"].to_string();
+    assert!(!left.contains(&place.name("other")), "the others go down: {left}");
+    drop(holder.stdin.take());
+    holder.wait().expect("waited for");
+}
+
+#[test]
+fn nobody_else_reaches_what_a_node_writes() {
+    let place = Place::new();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.path(), open).expect("set");
+    std::fs::create_dir(place.path().join("scratch")).expect("made");
+    let lab = place.up("private", "nodes: {n: }\n");
+    lab.exec("n", ["sh", "-c", "cp /bin/sh /scratch/sh && chmod 4755 /scratch/sh"]);
+    let find = |user: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--clear-groups", "--regid", user, "--reuid", user, "find"])
+            .arg(place.path())
+            .args(["-perm", "-4000"]);
+        let output = command.output().expect("setpriv (util-linux) is installed");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(find("0").contains("/n/sh"), "{}", find("0"));
+    assert_eq!(find("65534"), "");
 }

@@ -236,6 +236,12 @@ impl<'a> Inside<'a> {
         self.run(&requests)
     }
 
+    /// Takes away whatever queueing discipline there is. Best effort: there may be none.
+    pub(super) fn bare(&mut self, detour: Option<u32>) {
+        let index = detour.unwrap_or(self.index);
+        let _ = self.run(&[Request::DeleteQdisc { index, parent: Handle::ROOT }]);
+    }
+
     fn run(&mut self, requests: &[Request<'_>]) -> Result<(), String> {
         self.netlink.run(requests).map_err(|error| error.to_string())
     }

@@ -209,17 +209,34 @@ impl Links {
         Ok(Asked { live, lanes, moved, plans })
     }
 
-    /// Makes it so.
+    /// Makes it so, or leaves all as it was: what is believed of links is what the kernel took.
     fn enact(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), String> {
         let Asked { live, lanes, moved, plans } = asked;
-        (self.live, self.lanes) = (live, lanes);
-        for (node, side) in moved {
+        let places: Vec<Place> = plans.iter().map(|&(place, _)| place).collect();
+        let before = (std::mem::replace(&mut self.live, live), std::mem::replace(&mut self.lanes, lanes));
+        let Err(failure) = self.put(around, &moved, plans) else { return Ok(()) };
+        (self.live, self.lanes) = before;
+        let moved: Vec<(usize, Side)> = moved.iter().map(|&(node, _)| (node, side(&self.lanes, node))).collect();
+        let undone = self.plans(around.lab, places).and_then(|plans| self.put(around, &moved, plans));
+        Err(match undone {
+            Ok(()) => failure,
+            Err(undo) => format!(
+                "{failure}\nand to put back what was: {undo}\nHint: these links are not what `slipway inspect` says; `slipway restore` makes them anew"
+            ),
+        })
+    }
+
+    /// Brings the kernel in step with these groups of nodes and these plans. All are tried; the first failure is told.
+    fn put(&mut self, around: &Around<'_>, sides: &[(usize, Side)], plans: Vec<(Place, Plan)>) -> Result<(), String> {
+        let mut outcome = Ok(());
+        for &(node, side) in sides {
             let networks = around.lab.nodes[node].interfaces.iter().map(|interface| interface.network);
             for address in networks.flat_map(|network| addresses(around.lab, node, network)) {
-                self.gates(around.lab)?.set_side(address, side).map_err(|error| format!("part the nodes: {error}"))?;
+                let set = self.gates(around.lab)?.set_side(address, side);
+                outcome = outcome.and(set.map_err(|error| format!("part the nodes: {error}")));
             }
         }
-        self.refresh(around, plans)
+        outcome.and(self.refresh(around, plans))
     }
 
     /// Notes that a child ended. True where it was the wire: what goes by way of it is lost from now on.

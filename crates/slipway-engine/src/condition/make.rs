@@ -38,6 +38,8 @@ struct Made {
     spec: Option<Spec>,
     /// The queueing discipline that is in place.
     shape: Option<Shape>,
+    /// Whether a change of it failed half-way: then anything may be in place.
+    unsure: bool,
     /// Interface index of the detour on which it is, for what the node receives.
     detour: Option<u32>,
 }
@@ -133,13 +135,17 @@ impl Links {
                     continue;
                 }
             };
-            if made.shape.as_ref() != Some(&shape) {
+            if made.unsure || made.shape.as_ref() != Some(&shape) {
                 let inside = entrance.enter()?;
+                if std::mem::replace(&mut made.unsure, true) {
+                    inside.bare(made.detour);
+                    made.shape = None;
+                }
                 if direction == Direction::Ingress && made.detour.is_none() {
                     made.detour = Some(inside.make_detour()?);
                 }
                 inside.reshape(made.detour, made.shape.as_ref(), Some(&shape))?;
-                made.shape = Some(shape);
+                (made.shape, made.unsure) = (Some(shape), false);
             }
         }
         Ok(())
@@ -229,12 +235,13 @@ fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: boo
     let Interface { plan, gate, ways, .. } = interface;
     for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
         let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);
-        if !shaped && made.shape.is_some() {
+        if !shaped && (made.shape.is_some() || made.unsure) {
             match made.detour {
                 Some(begin) => entrance.enter()?.remove_detour(begin)?,
+                None if made.unsure => entrance.enter()?.bare(None),
                 None => entrance.enter()?.reshape(None, made.shape.as_ref(), None)?,
             }
-            (made.shape, made.detour) = (None, None);
+            (made.shape, made.detour, made.unsure) = (None, None, false);
         }
     }
     if *gate && !takes_gate {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Serialize;
@@ -43,9 +43,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a lock: nothing announces its release without taking it.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Takes the lab `name` down. `None` where there was nothing of that name.
+/// Takes the lab `name` down. `None` where there was nothing of that name. Whoever else holds the lab is waited for as long as
+/// `patience` says.
 #[tracing::instrument(level = "info", skip_all, fields(lab = name), err(level = "debug"))]
-pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> {
+pub fn down(root: &StateRoot, name: &str, patience: Duration) -> Result<Option<Removed>, DownError> {
     if !leftovers(root)?.iter().any(|known| known == name) {
         return Ok(None);
     }
@@ -53,12 +54,14 @@ pub fn down(root: &StateRoot, name: &str) -> Result<Option<Removed>, DownError> 
     // Best effort here: what is left on a disk is written before its anchor ends, at whatever rate it may.
     let _ = disk::lift(&dir, &scratch_of(&dir));
     let mut was_running = false;
+    let deadline = Instant::now() + patience;
     // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done. An `up` at
     // work may have an anchor when one looks again, and that would hold the lock for as long as the lab runs.
     let lock = loop {
         was_running |= end_anchor(&dir)?;
         match root.try_lock(name) {
-            Err(StateError::Taken(_)) => std::thread::sleep(LOOK_AGAIN),
+            Err(StateError::Taken(_)) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            Err(StateError::Taken(_)) => return Err(root.held(name, patience).into()),
             other => break other?,
         }
     };

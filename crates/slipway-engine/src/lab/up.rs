@@ -1,6 +1,7 @@
 //! Bringing a lab up: claim its name, fork its anchor, follow its reports.
 
 use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -138,6 +139,7 @@ fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progres
     let Blueprint { lab, dir, scratch, .. } = blueprint;
     dir.create()?;
     dir.write_lab(lab)?;
+    make_scratch(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;
     for node in &lab.nodes {
         let path = scratch.join(&node.name);
         std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
@@ -177,6 +179,27 @@ fn wait(reports: &io::PipeReader, signals: &Taken) -> io::Result<Option<Signal>>
     match poll(&mut on, None) {
         Ok(_) | Err(Errno::INTR) => signals.take(),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the folder of a lab's scratch folders, closed to other users of the machine: nodes have set-user-ID files in them.
+fn make_scratch(path: &Path) -> io::Result<()> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    if let Some(root) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        // Left by a crash, or put there by somebody who wants to look into it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = std::fs::symlink_metadata(path)?;
+            if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other(
+                    "it is there, and somebody else's\nHint: remove it, or name another place with SLIPWAY_SCRATCH",
+                ));
+            }
+            std::fs::set_permissions(path, private)
+        }
+        made => made,
     }
 }
 

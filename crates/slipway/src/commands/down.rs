@@ -1,8 +1,10 @@
 //! `slipway down`
 
 use serde::Serialize;
+use slipway_lab::units::Seconds;
 use slipway_engine::lab::{Removed, down, leftovers};
 
+use super::stop::seconds;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// All labs, and whatever a crash left of one
     #[arg(short, long, conflicts_with = "labs")]
     all: bool,
+    /// How long to wait for whoever else holds a lab
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
+    patience: Seconds,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -57,7 +62,7 @@ impl Args {
         }
         let (mut answer, mut failures) = (Answer::default(), Vec::new());
         for name in names {
-            match down(&context.root, &name) {
+            match down(&context.root, &name, self.patience.duration()) {
                 Ok(Some(removed)) => answer.removed.push(removed),
                 Ok(None) => answer.absent.push(name),
                 Err(error) => failures.push(format!("take lab `{name}` down: {error}")),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use slipway_engine::state::PATIENCE;
 use slipway_engine::image::Store;
 use slipway_engine::job::{self, Ended, Outcome};
 use slipway_engine::lab::{self, Running};
@@ -144,7 +145,7 @@ impl Args {
         let up = lab::up(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
         meter.finish();
         let outcome = self.perform(context, up?, &part, job.as_ref());
-        lab::down(&context.root, &part.lab.name)?;
+        lab::down(&context.root, &part.lab.name, PATIENCE)?;
         outcome
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use slipway_engine::state::PATIENCE;
 use slipway_engine::image::Store;
 use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
 use slipway_engine::lab::{self, Running};
@@ -129,7 +130,7 @@ impl Args {
         let up = lab::up(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
         meter.finish();
         let outcome = self.launch(context, &up?, &job);
-        lab::down(&context.root, &model.name)?;
+        lab::down(&context.root, &model.name, PATIENCE)?;
         outcome
     }
 
