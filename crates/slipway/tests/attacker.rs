@@ -1,5 +1,5 @@
-//! A node that sends frames of every kind, mutated and made up, to everybody. What the others do goes on, what a policy denies
-//! stays denied, and hosts, routes, neighbours and bridges are what they were. Needs root and the packages of
+//! A node that sends frames of every kind, mutated and made up, to everybody. Others' connections go on. Denied packets do not
+//! arrive. Hosts, routes, neighbours and bridges are the same afterwards. Needs root and the packages of
 //! `scripts/setup.sh test`.
 
 mod common;
@@ -72,10 +72,10 @@ fn lab<'a>(place: &'a Place, name: &str) -> Lab<'a> {
 }
 
 const SERVERS: [&str; 3] = ["srv", "two", "four"];
-/// Who asks whom.
+/// Clients and their servers.
 const PAIRS: [(&str, &str); 3] = [("near", "srv"), ("one", "two"), ("three", "four")];
 
-/// What must not change, by namespace: those of hosts, switches, tunnels, what is between them, and nodes.
+/// Routes, addresses, neighbours and bridge entries, by namespace: of hosts, switches, tunnels, the underlay and nodes.
 fn state(lab: &Lab<'_>) -> BTreeMap<String, BTreeSet<String>> {
     let answer = lab.place.json(["inspect", &lab.name]);
     let mut found = BTreeMap::new();
@@ -102,7 +102,7 @@ fn state(lab: &Lab<'_>) -> BTreeMap<String, BTreeSet<String>> {
             let output = command.output().expect("nsenter: install util-linux and iproute2");
             assert!(output.status.success(), "{}", told(&output));
             let text = String::from_utf8_lossy(&output.stdout);
-            // Whom a node answers it looks for, and remembers for a while. What it is told by the lab is permanent.
+            // A node asks for the address of those it answers, and remembers it for a while. The lab's entries are permanent.
             let lines_of = text.lines().filter(|line| !words.contains("stale") || !line.contains(" dev eth"));
             lines.extend(lines_of.map(|line| format!("{words}: {}", settled(line))));
         }
@@ -126,7 +126,7 @@ fn settled(line: &str) -> String {
     words.join(" ")
 }
 
-/// What there is beyond what was before, but for neighbours and ways to devices of the lab's own.
+/// Lines that came or went, but for neighbours and bridge entries of the lab's own devices.
 fn news(lab: &Lab<'_>, before: &BTreeMap<String, BTreeSet<String>>, known: &BTreeSet<String>) -> Vec<String> {
     let after = state(lab);
     let is_known = |line: &String| {
@@ -137,7 +137,7 @@ fn news(lab: &Lab<'_>, before: &BTreeMap<String, BTreeSet<String>>, known: &BTre
     for (namespace, lines) in before {
         let Some(now) = after.get(namespace) else { continue };
         news.extend(now.difference(lines).filter(|line| !is_known(line)).map(|line| format!("{namespace} + {line}")));
-        // What a bridge between hosts learned, and a neighbour that nobody asked for, is forgotten in time.
+        // Bridges between hosts forget addresses in time, and so do neighbour tables.
         let stays = |line: &&String| !is_known(line);
         news.extend(lines.difference(now).filter(stays).map(|line| format!("{namespace} - {line}")));
     }

@@ -163,7 +163,7 @@ fn a_node_sends_under_its_own_ethernet_address() {
     }
 }
 
-/// As Python writes it.
+/// An Ethernet address as an expression of Python.
 fn bytes(mac: &Value) -> String {
     match mac {
         Value::String(text) => format!("mac('{text}')"),

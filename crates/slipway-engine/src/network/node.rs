@@ -18,16 +18,12 @@ const REPORT_INTERVAL: &str = "3600000";
 
 /// A new namespace has the machine's own settings. A node routes where the lab says that it is a gateway, and its routes are
 /// the lab's: nobody else on its networks may give it others. Its own `sysctls` may ask for what they like.
-const CLOSED: [(&str, &str); 8] = [
+const CLOSED: [(&str, &str); 4] = [
     // First: to change it sets the others anew.
     ("net/ipv4/ip_forward", "0"),
     ("net/ipv4/conf/all/accept_redirects", "0"),
     ("net/ipv4/conf/default/accept_redirects", "0"),
-    ("net/ipv4/conf/all/secure_redirects", "0"),
-    ("net/ipv4/conf/default/secure_redirects", "0"),
     ("net/ipv4/conf/all/accept_source_route", "0"),
-    ("net/ipv4/conf/all/send_redirects", "0"),
-    ("net/ipv4/conf/default/send_redirects", "0"),
 ];
 
 /// Whether every node of a network has a neighbour entry for every other.
@@ -59,6 +55,8 @@ pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
     }
     if node.gateway {
         settings[0].1 = "1";
+        settings.push(("net/ipv4/conf/all/send_redirects", "0"));
+        settings.push(("net/ipv4/conf/default/send_redirects", "0"));
     }
     let own = node.sysctls.iter().map(|(name, value)| (name.replace('.', "/"), value.as_str()));
     for (name, value) in settings.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(own) {

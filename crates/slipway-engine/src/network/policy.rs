@@ -129,7 +129,7 @@ impl Gate {
     }
 }
 
-/// What keeps a node that is no gateway from leading others: router advertisements and redirects end at its port.
+/// The program that drops router advertisements and redirects of a node that is no gateway, at its port.
 #[derive(Debug)]
 pub(super) struct Guard(Program);
 

@@ -96,8 +96,8 @@ impl Site {
 pub(super) enum Room {
     /// The host's own, with its addresses: routers of fast networks, nodes of driver `host`.
     Host,
-    /// What nodes' interfaces lead to: bridges, switches, wires. It has no address, and no way to one: whatever a node sends
-    /// to a bridge's own Ethernet address, or to a group that bridges keep to themselves, ends here.
+    /// Bridges, switches and wires that nodes' interfaces lead to. It has no address, and no route. A frame to a bridge's own
+    /// Ethernet address ends here, and so does one to a group that bridges keep to themselves.
     Switch,
     /// The packets of tunnels, on a wire of their own between hosts, with the hosts' addresses.
     Tunnel,

@@ -63,7 +63,7 @@ pub(super) fn probe(driver: DriverKind) -> Result<(), Unsupported> {
     try_in_scratch(driver, "veth", &[Request::AddVeth(Veth { link: named("veth", 101), peer })])
 }
 
-/// What to know of bridges on this machine before trusting a measurement.
+/// Notes on bridges of this machine, for `slipway doctor` and `inspect`.
 pub(super) fn notes() -> Vec<String> {
     let says = "its kernel is older than 5.18: a node can send under another node's Ethernet address".to_owned();
     if kernel().is_some_and(|version| version >= KEEPS) { Vec::new() } else { vec![says] }

@@ -7,10 +7,10 @@
 //! - a datagram of UDP, or an answer to a ping, where the receiver sent what it answers in the last two minutes;
 //! - an error of ICMP, where either may open anything to the other.
 //!
-//! Rules that name ports are about TCP and UDP. Of what does not show its port (fragments, extension headers of IPv6, other
-//! protocols, all that is not IP) nothing passes where such a rule is about the two; ICMP has none, and is judged by the
-//! others. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. [`control`] says which messages of ICMP pass from nobody but
-//! gateways, or those that they are about, whatever the rules are.
+//! Rules that name ports are about TCP and UDP. Where such a rule is about the two, no packet passes that does not show its
+//! port: fragments, extension headers of IPv6, other protocols, all that is not IP. ICMP has no ports; the other rules decide
+//! about it. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. Some messages of ICMP pass from gateways alone, whatever
+//! the rules are ([`control`]).
 
 mod control;
 mod rules;

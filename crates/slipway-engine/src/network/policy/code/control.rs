@@ -1,8 +1,8 @@
 //! Messages that change which way others send, or how large their packets are: from who may say so.
 //!
 //! - Router advertisements and redirects (RFC 4861, RFC 792) pass from gateways alone.
-//! - An error of ICMP says what became of a packet that it quotes. It passes from whom that packet was sent to, and from gateways:
-//!   a kernel believes more than is about its own sockets (of an error that quotes an answer to a ping it takes the MTU).
+//! - An error of ICMP quotes the packet that it is about. It passes from the node which that packet was sent to, and from
+//!   gateways. The receiver's kernel does not check enough: it takes the MTU from an error that quotes an answer to a ping.
 
 use super::{
     ADDRESS_AT, AT, DESTINATION_OF_IPV4, DESTINATION_OF_IPV6, ETHERNET, FLAGS, HEAD, ICMP, ICMPV6, TCP, Table, UDP,
@@ -24,7 +24,7 @@ const REDIRECT_V6: i32 = 137;
 
 /// Goes on at "judge", or at "drop". With a table R7 is the sender's entry; without, it is nobody who may lead others.
 pub(super) fn control<'a>(code: &mut Vec<Insn<'a>>, table: Option<&'a Table>) {
-    // What is no ICMP is told by a byte, read where it lies. Where it does not lie there, it is looked at closely.
+    // One byte, read where it lies, tells whether this is ICMP. Where it cannot be read so, the headers are copied.
     code.extend([
         Load(Size::Word, R1, R6, skb::PROTOCOL),
         Load(Size::Word, R2, R6, skb::DATA),
@@ -70,7 +70,7 @@ fn version_4(code: &mut Vec<Insn<'_>>, errors: bool) {
     code.extend([
         Load(Size::Byte, R1, R10, HEAD + 9),
         JumpIf(Cond::Ne, R1, Imm(ICMP), "judge"),
-        // What is no first fragment has no header of ICMP.
+        // Only the first fragment has the header of ICMP.
         Load(Size::Byte, R1, R10, HEAD + 6),
         Alu(AluOp::And, R1, Imm(0x1f)),
         Load(Size::Byte, R2, R10, HEAD + 7),
