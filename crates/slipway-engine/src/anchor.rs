@@ -105,10 +105,12 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
     }
 }
 
-/// Leaves the caller's session, terminal, working directory and signals behind. The lab's log becomes standard error, for
-/// the anchor and for those of its helpers that have no log of their own.
+/// Leaves the caller's session, terminal, working directory and signals behind, and lets nobody trace it. The lab's log becomes
+/// standard error, for the anchor and for those of its helpers that have no log of their own.
 fn settle(dir: &LabDir) -> io::Result<()> {
     detach()?;
+    // Its children inherit this, and have it from their first instruction on: some are in nodes.
+    prctl::set_dumpable(false)?;
     let log = File::options().create(true).append(true).mode(0o600).open(dir.join("anchor.log"))?;
     rustix::stdio::dup2_stderr(&log)?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::thread::CapabilitySet;
 use slipway_sys::caps;
 use slipway_sys::notify::Listener;
 use slipway_sys::seccomp::Filter;
@@ -26,6 +27,13 @@ impl Confinement {
         caps::bound(caps::DEFAULT)?;
         self.0.attach()?;
         caps::limit(caps::DEFAULT)
+    }
+
+    /// As [`apply`](Self::apply), for a node's init: it needs no capability, and its exec brings none back.
+    pub(crate) fn apply_to_init(&self) -> io::Result<()> {
+        caps::bound(CapabilitySet::empty())?;
+        self.0.attach()?;
+        caps::limit(CapabilitySet::empty())
     }
 
     /// As [`apply`](Self::apply), and has calls wait that `trap` names: who holds what is given back hears of them. Between

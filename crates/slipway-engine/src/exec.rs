@@ -3,8 +3,8 @@
 //! A program enters a node in one clone. The caller points its children at the node's PID namespace (`setns(2)`), clones
 //! straight into the node's control group, and points itself back: it never enters the node. The child then joins the
 //! node's other namespaces, gives up what a default container does not have, and executes. Until then it is shielded from
-//! a hostile node: not dumpable, so that nothing in the node may trace it or open its descriptors, and everything that
-//! the node could have replaced (`PATH`, `/dev/ptmx`, the working directory) is looked up only once it is confined.
+//! a hostile node. It is not dumpable from its first instruction on, so that nothing in the node may trace it, read its memory,
+//! or open its descriptors. And everything that the node could have replaced (`PATH`, `/dev/ptmx`, the working directory) is looked up only once it is confined.
 //!
 //! The caller must be single-threaded ([`SingleThread`]), since the child of a threaded process may not allocate before it
 //! executes. The alternative, executing `/proc/self/exe` again with a hidden subcommand, costs an exec per program and
@@ -24,6 +24,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, getrlimit, kill_process_group,
@@ -231,6 +232,8 @@ impl Launcher {
     /// When the process has more than one thread, or may not return to its own PID namespace from a node's.
     pub fn new() -> io::Result<Self> {
         let alone = SingleThread::check()?;
+        // Not the child's to do: programs of its node see it before its first instruction.
+        prctl::set_dumpable(false)?;
         let home: OwnedFd = File::open("/proc/self/ns/pid")?.into();
         // A program is born in its node's PID namespace, and then the way back must be open.
         match setns(&home, CloneFlags::CLONE_NEWPID) {
@@ -243,9 +246,9 @@ impl Launcher {
         Ok(Self { alone, home, confinement: Confinement::compile(), files })
     }
 
-    /// Confines this process as it confines programs.
-    pub(crate) fn confine(&self) -> io::Result<()> {
-        self.confinement.apply()
+    /// Confines this process, which is to be a node's init, as it confines programs, and leaves it no capability.
+    pub(crate) fn confine_init(&self) -> io::Result<()> {
+        self.confinement.apply_to_init()
     }
 
     /// Starts a program and returns once it executes. It is killed when this process ends. `within` is a group inside the

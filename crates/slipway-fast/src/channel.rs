@@ -62,7 +62,7 @@ use std::io;
 pub use acceptor::{Acceptor, Asked, Limits};
 pub use body::{Answer, Body, Hello, Join, Name, Open, Refusal, VERSION, Verdict};
 pub use handshake::{Handshake, Next};
-pub use key::{Key, Nonce};
+pub use key::{Key, KeyFile, Nonce};
 pub use pool::{Asking, Heard, Pool};
 pub use session::{LONGEST, Message, Session, Talk};
 

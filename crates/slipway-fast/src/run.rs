@@ -28,8 +28,11 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, places, lasting, key, hello, accepts_at, peers, policy, control } = setup;
+    let RouterSetup { host, places, lasting, key: key_file, hello, accepts_at, peers, policy, control } = setup;
     let control = Arc::new(control);
+    // Here, and not where the router was made: the process that keeps its descriptors is a copy of it from before.
+    let key = key_file.read()?;
+    drop(key_file);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
     let asking = Arc::clone(&control);
     let more = move |node, ipv6| {

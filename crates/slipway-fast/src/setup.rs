@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::channel::{Hello, Key};
+use crate::channel::{Hello, KeyFile};
 use crate::control::RouterEnd;
 use crate::places::Places;
 use crate::policy::Policy;
@@ -22,8 +22,8 @@ pub struct RouterSetup {
     pub places: Places,
     /// What outlives it.
     pub lasting: Lasting,
-    /// The lab's own key.
-    pub key: Key,
+    /// The file with the lab's key, read once and closed.
+    pub key: KeyFile,
     /// Who this router is to the others.
     pub hello: Hello,
     /// Where it accepts them: its host's address on the underlay. `None` where the lab has one host.

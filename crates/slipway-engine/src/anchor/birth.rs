@@ -14,6 +14,7 @@ use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal}
 use slipway_lab::model::DriverKind;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
+use slipway_sys::init;
 use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
@@ -37,6 +38,8 @@ const WINDOW: usize = 32;
 pub(super) struct Nodes {
     /// This process, for those that it makes to see whether it lives.
     anchor: OwnedFd,
+    /// The program of PID 1 in every node.
+    init: init::Program,
     fabric: Fabric,
     /// `None` where this machine lets us make no control groups.
     groups: Option<LabGroups>,
@@ -88,6 +91,8 @@ impl Nodes {
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
             anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
+            init: init::Program::new(Step::Ready as u8)
+                .map_err(|error| format!("make the program of inits: {error}"))?,
             fabric,
             groups,
             launcher,
@@ -216,6 +221,7 @@ impl Nodes {
             };
             let birth = Birth {
                 anchor: self.anchor.as_fd(),
+                program: &self.init,
                 group: group.as_ref(),
                 root: Root {
                     dir: &blueprint.dir,
@@ -226,9 +232,9 @@ impl Nodes {
                 net,
                 prepare: &|| prepare_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
-                confine: &|| self.launcher.confine().map_err(|error| error.to_string()),
+                confine: &|| self.launcher.confine_init().map_err(|error| error.to_string()),
             };
-            live(&birth, theirs)
+            live(&birth, &theirs)
         };
         let init = ProcessId::of(pid).map_err(says("name its init"))?;
         self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: Some(init), command: None };

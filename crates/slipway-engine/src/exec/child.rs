@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::prctl;
 use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, setsid, setuid};
 use rustix::fs::{Gid as FileGroup, Mode, Uid as FileOwner, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -42,7 +41,6 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
 }
 
 fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
-    prctl::set_dumpable(false).map_err(says("hide itself"))?;
     for group in birth.groups.into_iter().flatten() {
         group.join_others().map_err(says("join the control groups"))?;
     }

@@ -178,7 +178,7 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedF
         .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
     let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
     let lasting = &setup.lasting;
-    let needed = [setup.control.as_fd(), lasting.notes.storage().as_fd(), lasting.ledger.as_fd()];
+    let needed = [setup.control.as_fd(), setup.key.as_fd(), lasting.notes.storage().as_fd(), lasting.ledger.as_fd()];
     let counts: Vec<BorrowedFd<'_>> = lasting.interruptions.iter().map(AsFd::as_fd).collect();
     let keep = [&needed[..], &counts, &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
     let confined = limit(ground, &keep, anchor).and_then(|()| {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use slipway_fast::channel::{Hello, Key, VERSION};
+use slipway_fast::channel::{Hello, Key, KeyFile, VERSION};
 use slipway_fast::control::RouterEnd;
 use slipway_fast::filter;
 use slipway_fast::ledger;
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     pub(super) interruptions: Result<(ThreadCounts, Interruptions), String>,
     /// By host, what its router has in hand, for the next one.
     pub(super) ledgers: BTreeMap<usize, OwnedFd>,
-    key: Key,
+    key: KeyFile,
     /// The lab's number among all whose routers might meet.
     number: u64,
     pub(super) places: Places,
@@ -52,7 +52,7 @@ impl Shared {
         let places = if unix::is_there() { places } else { places.with_exact(0..lab.networks.len()) };
         let ledgers = hosts(lab).into_iter().map(|host| Ok((host, ledger::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
-        Ok(Self { notes, interruptions, ledgers, key: Key::draw()?, number, places, policy })
+        Ok(Self { notes, interruptions, ledgers, key: KeyFile::draw()?, number, places, policy })
     }
 
     pub(super) fn notes(&self) -> io::Result<OwnedFd> {
@@ -79,7 +79,7 @@ impl Shared {
                 ledger: ledger.try_clone()?,
                 interruptions: self.counts()?,
             },
-            key: self.key.clone(),
+            key: self.key.try_clone()?,
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
             accepts_at: at(host),
             peers: peers.collect::<io::Result<_>>()?,
@@ -135,7 +135,8 @@ mod tests {
             shared.of_host(&lab, host, control).expect("a setup")
         };
         let (one, two) = (begin(0), begin(1));
-        assert_eq!(one.key.bytes(), two.key.bytes());
+        let key = |setup: &RouterSetup| *setup.key.read().expect("it is there").bytes();
+        assert_eq!(key(&one), key(&two));
         assert_eq!(one.hello.lab, two.hello.lab);
         assert_eq!(one.peers, [(1, two.accepts_at.expect("an address"))]);
         assert_eq!(two.peers, [(0, one.accepts_at.expect("an address"))]);

@@ -1,20 +1,24 @@
-//! A node's PID 1: builds the node around itself, then reaps whatever is orphaned in it.
+//! A node's PID 1: builds the node around itself, then executes the program that reaps whatever is orphaned in it.
 //!
-//! It is a clone of the anchor without an exec, so its memory is the anchor's, shared until written. It keeps no
-//! descriptor of the anchor's and nothing secret: a program in the node may look at it as at any of its own.
+//! Until then it is a clone of the anchor, alone in its PID namespace, and its memory is the anchor's. With the exec all of that is
+//! gone before the first program of the node starts: [`slipway_sys::init`] has nothing that a program in the node could look at.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::convert::Infallible;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::close_all_but;
+use slipway_sys::init::Program;
 use slipway_sys::process::end_with;
 
 use super::link::{Link, Step};
 use super::rootfs::Root;
+
+/// Why executing it may be refused.
+const NO_EXEC: &str = "\nHint: `sysctl vm.memfd_noexec` has to be 0 or 1";
 
 /// Which network namespace the node lives in.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +33,8 @@ pub(crate) enum Net<'a> {
 pub(crate) struct Birth<'a> {
     /// The anchor's own pidfd.
     pub(crate) anchor: BorrowedFd<'a>,
+    /// The program that it executes in the end. This says [`Step::Ready`].
+    pub(crate) program: &'a Program,
     pub(crate) root: Root<'a>,
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
@@ -42,16 +48,13 @@ pub(crate) struct Birth<'a> {
 }
 
 /// The life of an init. Never returns.
-pub(crate) fn live(birth: &Birth<'_>, link: Link) -> ! {
-    if let Err(account) = be_born(birth, &link) {
-        link.fail(&account);
-        std::process::exit(1);
-    }
-    drop(link);
-    reap()
+pub(crate) fn live(birth: &Birth<'_>, link: &Link) -> ! {
+    let Err(account) = be_born(birth, link);
+    link.fail(&account);
+    std::process::exit(1);
 }
 
-fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
+fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     let says = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
     // With the anchor goes everything. One that is orphaned already ends here, before it lets go of the lab's lock below.
     end_with(birth.anchor).map_err(|error| format!("tie the node to the lab: {error}"))?;
@@ -61,7 +64,9 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
         Net::Own => None,
         Net::Join(net) => Some(net.as_raw_fd()),
     };
-    let keep: Vec<RawFd> = join.into_iter().chain([link.raw()]).collect();
+    let program = birth.program.as_fd().as_raw_fd();
+    // The lab's log among them, until the exec.
+    let keep: Vec<RawFd> = join.into_iter().chain([0, 1, 2, link.raw(), program]).collect();
     close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
@@ -81,20 +86,10 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<(), String> {
     birth.root.enter().map_err(|error| error.to_string())?;
     link.expect(Step::Linked)?;
     (birth.configure)()?;
-    if let Net::Join(net) = birth.net {
-        close_all_but(&[link.raw()]).map_err(|error| format!("close descriptor {}: {error}", net.as_raw_fd()))?;
-    }
     (birth.confine)()?;
-    link.say(Step::Ready).map_err(|error| format!("answer the anchor: {error}"))
-}
-
-/// Waits for children, for ever. Only SIGKILL from outside ends PID 1 of a namespace (`pid_namespaces(7)`).
-fn reap() -> ! {
-    let mut child = SigSet::empty();
-    child.add(Signal::SIGCHLD);
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&child), None);
-    loop {
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
-        let _ = child.wait();
-    }
+    // It keeps no other descriptor.
+    birth.program.become_it(link.as_fd()).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => format!("execute its init: {error}{NO_EXEC}"),
+        _ => format!("execute its init: {error}"),
+    })
 }

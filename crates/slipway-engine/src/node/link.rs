@@ -1,7 +1,7 @@
 //! What an anchor and a fresh init say to each other, once each, over a socket pair.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
@@ -12,7 +12,7 @@ pub(crate) enum Step {
     Namespaced = 1,
     /// Anchor: your interfaces are in place.
     Linked = 2,
-    /// Init: ready.
+    /// Init: ready. Said by the program that it executes.
     Ready = 3,
 }
 
@@ -31,7 +31,7 @@ impl Link {
     }
 
     pub(crate) fn raw(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
+        self.0.as_raw_fd()
     }
 
     pub(crate) fn say(&self, step: Step) -> io::Result<()> {
@@ -68,5 +68,11 @@ impl Link {
             Some([said]) if *said == step as u8 => Ok(()),
             _ => Err("start its init: it ended without a word\nHint: look for it in the kernel's log (dmesg); was it out of memory?".to_owned()),
         }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -1,9 +1,13 @@
 //! The lab's key, and what is made of it for one session.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt as _;
 
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
@@ -17,6 +21,11 @@ pub(super) const WIDTH: usize = 32;
 /// What all routers of a lab, and no others, have in common. Wiped when dropped; not shown by `Debug`.
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; WIDTH]>);
+
+/// A lab's key in a file without a name. The anchor holds the file, and only routers read it. So the key is in no memory but
+/// theirs, and a router that takes another's place has the same key.
+#[derive(Debug)]
+pub struct KeyFile(File);
 
 /// A number used once: drawn afresh by each side of each handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +81,44 @@ impl Key {
             keyed
         };
         (direction(b"calls  "), direction(b"answers"))
+    }
+}
+
+impl KeyFile {
+    /// One with a new key, which is wiped from this process's memory.
+    ///
+    /// # Errors
+    /// As `getrandom(2)` and `memfd_create(2)`.
+    pub fn draw() -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut file = File::from(memfd_create(c"slipway-key", flags)?);
+        file.write_all(Key::draw()?.bytes())?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ok(Self(file))
+    }
+
+    /// The key in it: for a router.
+    ///
+    /// # Errors
+    /// As `pread(2)`.
+    pub fn read(&self) -> io::Result<Key> {
+        let mut key = Zeroizing::new([0; WIDTH]);
+        self.0.read_exact_at(&mut key[..], 0)?;
+        Ok(Key(key))
+    }
+
+    /// Another descriptor of the file, for a router.
+    ///
+    /// # Errors
+    /// As `dup(2)`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+}
+
+impl AsFd for KeyFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
