@@ -13,6 +13,7 @@ use slipway_sys::cgroup::{Controller, Hierarchy, Mode};
 
 use crate::condition::LinkMeans;
 use crate::network::{Probed, Unsupported, survey};
+use crate::node::init::most_processes;
 
 pub use check::{Check, Verdict};
 pub use tools::Tool;
@@ -54,6 +55,12 @@ pub struct Facts {
     pub links: LinkMeans,
     /// Programs that jobs and probes use.
     pub tools: Vec<Tool>,
+    /// Inotify instances that root and all nodes have together (`fs.inotify.max_user_instances`).
+    #[serde(default)]
+    pub inotify: u64,
+    /// Most processes and threads that one node can have without a limit of its own; `None` where it can take all.
+    #[serde(default)]
+    pub processes: Option<u32>,
 }
 
 /// How the kernel changes the processors' frequency (`Documentation/admin-guide/pm/cpufreq.rst`). Slipway leaves it alone.
@@ -109,6 +116,8 @@ impl Facts {
             drivers: survey(),
             links: LinkMeans::probe(),
             tools: tools::find(),
+            inotify: line("/proc/sys/fs/inotify/max_user_instances", "").trim().parse().unwrap_or(0),
+            processes: most_processes().unwrap_or(None),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
 use crate::fast::{Event, Near, Routers};
 use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
-use crate::node::init::{Birth, Net, live};
+use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
 use crate::state::{NodeState, NodeStatus, State};
@@ -38,6 +38,8 @@ const WINDOW: usize = 32;
 pub(super) struct Nodes {
     /// This process, for those that it makes to see whether it lives.
     anchor: OwnedFd,
+    /// Most processes of a node.
+    processes: Option<u32>,
     /// The program of PID 1 in every node.
     init: init::Program,
     fabric: Fabric,
@@ -91,6 +93,7 @@ impl Nodes {
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
             anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
+            processes: most_processes().map_err(|error| format!("look how many processes there may be: {error}"))?,
             init: init::Program::new(Step::Ready as u8)
                 .map_err(|error| format!("make the program of inits: {error}"))?,
             fabric,
@@ -222,6 +225,7 @@ impl Nodes {
             let birth = Birth {
                 anchor: self.anchor.as_fd(),
                 program: &self.init,
+                processes: self.processes,
                 group: group.as_ref(),
                 root: Root {
                     dir: &blueprint.dir,

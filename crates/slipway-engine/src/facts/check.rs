@@ -35,7 +35,7 @@ pub enum Verdict {
 const OLDEST_KERNEL: (u32, u32) = (5, 12);
 
 pub(super) fn all(facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![kernel(facts), privileges(facts), cgroups(facts), frequency(facts)];
+    let mut checks = vec![kernel(facts), privileges(facts), cgroups(facts), shared(facts), frequency(facts)];
     checks.push(required("overlay file systems", "can be mounted", &facts.overlay));
     checks.push(required("system-call filters", "available", &facts.seccomp));
     checks.extend(facts.drivers.iter().map(|driver| match driver {
@@ -155,6 +155,16 @@ fn frequency(facts: &Facts) -> Check {
     }
 }
 
+/// Limits of the kernel that nodes have together, or that hold for one of them without being asked for.
+fn shared(facts: &Facts) -> Check {
+    let processes = facts.processes.map_or_else(
+        || "processes without bound where `pids` is not set (before Linux 6.14)".to_owned(),
+        |most| format!("at most {most} processes"),
+    );
+    let instances = facts.inotify;
+    good("shared by nodes", &format!("{instances} inotify instances for all nodes and root; a node has {processes}"))
+}
+
 fn cgroups(facts: &Facts) -> Check {
     let subject = "control groups";
     let found = match &facts.cgroups {
@@ -201,6 +211,8 @@ mod tests {
             drivers: Vec::new(),
             links: LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), tbf: Ok(()) },
             tools: Vec::new(),
+            inotify: 128,
+            processes: Some(16384),
         }
     }
 

@@ -4,7 +4,8 @@
 //! gone before the first program of the node starts: [`slipway_sys::init`] has nothing that a program in the node could look at.
 
 use std::convert::Infallible;
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -36,6 +37,8 @@ pub(crate) struct Birth<'a> {
     /// The program that it executes in the end. This says [`Step::Ready`].
     pub(crate) program: &'a Program,
     pub(crate) root: Root<'a>,
+    /// Most processes and threads of the node, whatever its control group says; see [`most_processes`].
+    pub(crate) processes: Option<u32>,
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
     pub(crate) net: Net<'a>,
@@ -45,6 +48,27 @@ pub(crate) struct Birth<'a> {
     pub(crate) configure: &'a dyn Fn() -> Result<(), String>,
     /// Run last: gives up what a default container does not have.
     pub(crate) confine: &'a dyn Fn() -> Result<(), String>,
+}
+
+/// The highest number of a process: of the PID namespace that the caller is in, since Linux 6.14.
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+const THREADS_MAX: &str = "/proc/sys/kernel/threads-max";
+
+/// The processes and threads that a node may have: half of the machine's, so that no node takes all. `None` before Linux 6.14,
+/// where the bound is the whole machine's.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub(crate) fn most_processes() -> io::Result<Option<u32>> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0u32));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (6, 14) {
+        return Ok(None);
+    }
+    let number = |path: &str| Ok::<_, io::Error>(fs::read_to_string(path)?.trim().parse().unwrap_or(u32::MAX));
+    let half = number(PID_MAX)?.min(number(THREADS_MAX)?) / 2;
+    // The kernel takes no less (`RESERVED_PIDS`, `kernel/pid.c`).
+    Ok(Some(half.max(1024)))
 }
 
 /// The life of an init. Never returns.
@@ -77,6 +101,9 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
         Net::Join(net) => setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?,
     }
     unshare(own).map_err(says("make the node's namespaces"))?;
+    if let Some(most) = birth.processes {
+        fs::write(PID_MAX, most.to_string()).map_err(|error| format!("write {PID_MAX}: {error}"))?;
+    }
     if matches!(birth.net, Net::Own) {
         (birth.prepare)()?;
     }

@@ -48,6 +48,9 @@ pub(crate) struct Root<'a> {
 
 const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
+/// Most pseudo-terminals of a node: all nodes of a machine have some 3000 together (`kernel.pty.max`, `kernel.pty.reserve`).
+const TERMINALS: u32 = 256;
+
 /// Kernel files that tell or change what belongs to the machine: the default of container engines
 /// (OCI runtime specification, `linux.maskedPaths` and `linux.readonlyPaths` as Docker and containerd fill them).
 const MASKED: &[&str] = &[
@@ -217,17 +220,13 @@ impl Root<'_> {
         for folder in ["/dev/pts", "/dev/shm", "/dev/mqueue"] {
             ensure_dir(Path::new(folder))?;
         }
-        // gid 5 is `tty` wherever there is one; `newinstance` is every mount's nature since Linux 4.7.
-        mount_fs(
-            "devpts",
-            Path::new("/dev/pts"),
-            MountFlags::NOSUID | MountFlags::NOEXEC,
-            "ptmxmode=0666,mode=620,gid=5",
-        )
-        .or_else(|_| {
-            // A user namespace that has no gid 5 cannot name it.
-            mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, "ptmxmode=0666,mode=620")
-        })?;
+        // `newinstance` is every mount's nature since Linux 4.7.
+        let terminals = |options: &str| {
+            let options = format!("ptmxmode=0666,mode=620,max={TERMINALS}{options}");
+            mount_fs("devpts", Path::new("/dev/pts"), MountFlags::NOSUID | MountFlags::NOEXEC, &options)
+        };
+        // gid 5 is `tty` wherever there is one. A user namespace that has no gid 5 cannot name it.
+        terminals(",gid=5").or_else(|_| terminals(""))?;
         // MPI libraries put their segments here: no smaller than the node's memory.
         mount_fs("tmpfs", Path::new("/dev/shm"), NO_EXEC, &format!("mode=1777,{size}"))?;
         mount_fs("mqueue", Path::new("/dev/mqueue"), NO_EXEC, "")?;

@@ -64,6 +64,8 @@ impl Limits {
                 // Memory and swap together; there only where the kernel counts swap.
                 Setting::new(MEMORY_AND_SWAP, self.memory_and_swap(), "-1").optional(),
                 Setting::new("memory.soft_limit_in_bytes", self.memory_soft, "-1"),
+                // Buffers of TCP and UDP are counted apart from all other memory, and only under a limit of their own.
+                Setting::new(SOCKETS, self.memory, "-1").optional(),
             ],
             (Version::V2, Controller::Io) => self.disk.iter().map(DiskLimits::unified).collect(),
             (Version::V1, Controller::Io) => self.disk.iter().flat_map(DiskLimits::legacy).collect(),
@@ -85,6 +87,10 @@ impl Limits {
             let now: u64 = folder.try_read(MEMORY_AND_SWAP).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
             if version == Version::V1 && self.memory_and_swap().is_none_or(|asked| asked > now) {
                 settings.swap(0, 1);
+            }
+            // Full buffers cannot be thrown away, so they may refuse (`EBUSY`): before anything is changed.
+            if settings.last().is_some_and(|setting| setting.file == SOCKETS) {
+                settings.rotate_right(1);
             }
         }
         settings.iter().try_for_each(|setting| setting.write(folder))
@@ -122,6 +128,7 @@ impl Limits {
 }
 
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
+pub(super) const SOCKETS: &str = "memory.kmem.tcp.limit_in_bytes";
 
 impl DiskLimits {
     /// `io.max` (`Documentation/admin-guide/cgroup-v2.rst`).
@@ -197,8 +204,12 @@ mod tests {
         assert_eq!(values(&limits, Version::V1, Controller::Cpu), ["cpu.cfs_period_us 5000", "cpu.cfs_quota_us 2500"]);
         let memory = ["memory.max 4096", "memory.swap.max 1024", "memory.high 2048"];
         assert_eq!(values(&limits, Version::V2, Controller::Memory), memory);
-        let memory =
-            ["memory.limit_in_bytes 4096", "memory.memsw.limit_in_bytes 5120", "memory.soft_limit_in_bytes 2048"];
+        let memory = [
+            "memory.limit_in_bytes 4096",
+            "memory.memsw.limit_in_bytes 5120",
+            "memory.soft_limit_in_bytes 2048",
+            "memory.kmem.tcp.limit_in_bytes 4096",
+        ];
         assert_eq!(values(&limits, Version::V1, Controller::Memory), memory);
         assert_eq!(
             values(&limits, Version::V2, Controller::Io),
