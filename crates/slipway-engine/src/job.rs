@@ -9,7 +9,6 @@
 
 pub mod agent;
 mod attend;
-mod guard;
 mod mpi;
 mod output;
 mod protocol;
@@ -25,9 +24,9 @@ use slipway_lab::model::{Job, Lab};
 use slipway_sys::cgroup::{CgroupError, Group};
 
 use crate::exec::{Entry, ExecError, Exit, Launcher, Program};
+use crate::guard::Guard;
 use crate::lab::{LabError, Running};
 use attend::{Attention, Task};
-use guard::Guard;
 use service::Service;
 
 pub use output::{Line, Stream};

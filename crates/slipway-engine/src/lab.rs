@@ -19,7 +19,7 @@ use slipway_sys::process::ProcessId;
 
 pub use down::{DownError, Removed, down, leftovers};
 pub use limits::{Resources, undo};
-pub use up::{Progress, UpError, up};
+pub use up::{Passing, Progress, UpError, up, up_in_passing};
 
 use crate::anchor::control::{self, Answer, Reply, Request};
 use crate::state::{LabDir, NodeStatus, State, StateError, StateRoot};

@@ -13,6 +13,7 @@ pub mod disk;
 pub mod exec;
 pub mod facts;
 pub mod fast;
+mod guard;
 pub mod image;
 pub mod job;
 pub mod lab;

@@ -300,6 +300,7 @@ pub struct Interface {
     /// Address on the network, where it has IPv6.
     pub ipv6: Option<Ipv6Addr>,
     /// Locally administered, derived from lab, network and node, so that a run can be repeated exactly.
+    #[serde(with = "crate::written::mac_text")]
     pub mac: [u8; 6],
     /// What its packets undergo.
     #[serde(default)]

@@ -53,13 +53,21 @@ pub(crate) fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
 }
 
 /// What other programs call things, and what they are called here.
-const OTHER_WORDS: [(&str, &str); 6] = [
+const OTHER_WORDS: [(&str, &str); 14] = [
     ("latency", "delay"),
     ("bandwidth", "rate"),
     ("bw", "rate"),
     ("throughput", "rate"),
+    ("speed", "rate"),
+    ("lag", "delay"),
     ("drop", "loss"),
+    ("packet_loss", "loss"),
+    ("corruption", "corrupt"),
+    ("duplication", "duplicate"),
+    ("reordering", "reorder"),
+    ("mem", "memory"),
     ("ram", "memory"),
+    ("cores", "cpu"),
 ];
 
 /// The known word that means the same, or is within a third of the letters changed, added, left out or swapped.

@@ -143,6 +143,23 @@ impl Form for Mac {
     }
 }
 
+/// An Ethernet address in JSON, as people write it.
+pub(crate) mod mac_text {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    use super::{Form as _, Mac};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    pub(crate) fn serialize<S: Serializer>(mac: &[u8; 6], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&mac.map(|byte| format!("{byte:02x}")).join(":"))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 6], D::Error> {
+        let text = String::deserialize(from)?;
+        Mac::read(&text).map(|Mac(mac)| mac).map_err(|why| D::Error::custom(format!("`{text}` {why}")))
+    }
+}
+
 /// Processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CpuList {

@@ -44,9 +44,9 @@ pub struct Begin {
     pub lab: String,
     /// Its nodes, in order.
     pub nodes: Vec<String>,
-    /// The file that the scenario is from.
+    /// The file that the scenario is from, or the lab whose own it is.
     pub scenario: String,
-    /// SHA-256 of that file, hexadecimal.
+    /// SHA-256 of that file, hexadecimal; of a lab's own scenario, that of its resolved form as JSON.
     pub scenario_sha256: String,
     /// SHA-256 of the schedule as JSON, hexadecimal: equal schedules, equal hashes.
     pub schedule_sha256: String,

@@ -38,6 +38,7 @@ Environment:
   SLIPWAY_IMAGES     folder of unpacked images (/var/lib/slipway/images)
   SLIPWAY_IMAGE_MAX  size that an image may unpack to (20GiB)
   SLIPWAY_SCRATCH    folder of the nodes' /scratch (/var/lib/slipway/scratch)
+  SLIPWAY_RESULTS    folder of results that --out does not place (./slipway-results)
   SLIPWAY_LOG        what is logged on standard error (warn), as in debug or slipway_engine=trace";
 
 /// Runs what the process's arguments say.

@@ -17,9 +17,8 @@ use rand_chacha::ChaCha8Rng;
 use slipway_engine::exec::Launcher;
 use slipway_engine::facts::Facts;
 use slipway_engine::image::Store;
-use slipway_engine::lab::{self, Running};
+use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
-use slipway_engine::state::PATIENCE;
 use slipway_lab::Overrides;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
@@ -168,14 +167,14 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
         .iter()
         .map(|&driver| {
             let lab = plan.lab(driver)?;
-            let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, Some(&plan.source), None));
+            let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, None));
             Ok((driver, lab, script.transpose()?))
         })
         .collect::<Result<_, Failure>>()?;
-    let names: Vec<String> = labs.iter().map(|(_, lab, _)| lab.name.clone()).collect();
     let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.name)?;
-    let outcome = bring_up(context, labs).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
-    let downs: Vec<_> = names.iter().map(|name| lab::down(&context.root, name, PATIENCE)).collect();
+    let mut passing = Vec::new();
+    let outcome = bring_up(context, labs, &mut passing).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
+    let downs: Vec<_> = passing.into_iter().map(Passing::down).collect();
     let outcome = outcome?;
     downs.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(outcome)
@@ -188,12 +187,22 @@ struct Site {
     script: Option<(Script, play::Begin)>,
 }
 
-fn bring_up(context: &Context, labs: Vec<(DriverKind, Lab, Option<Script>)>) -> Result<Vec<Site>, Failure> {
+/// `passing` gets those that came up: a lab of the same name that ran before is not this comparison's to end.
+fn bring_up(
+    context: &Context,
+    labs: Vec<(DriverKind, Lab, Option<Script>)>,
+    passing: &mut Vec<Passing>,
+) -> Result<Vec<Site>, Failure> {
     let store = Store::open()?;
     let mut sites = Vec::new();
     for (driver, lab, script) in labs {
         say(context, &format!("bringing up {}", lab.name));
-        let up = lab::up(&context.root, &store, &lab, &mut |_| {}).map_err(|error| error.to_string());
+        let up = lab::up_in_passing(&context.root, &store, &lab, &mut |_| {});
+        let up = up.map(|(running, one)| {
+            passing.push(one);
+            running
+        });
+        let up = up.map_err(|error| error.to_string());
         if let Err(why) = &up {
             say(context, &format!("leaving out driver {driver}: {why}"));
         }

@@ -14,7 +14,7 @@ use slipway_measure::{record, report};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs::{self, Source};
+use crate::labs;
 
 /// Which scenario.
 #[derive(Debug, Clone)]
@@ -43,13 +43,8 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Plans a scenario for a lab; `lab_file` is the lab's, where that was read.
-    pub(crate) fn plan(
-        lab: &Lab,
-        which: &Which,
-        lab_file: Option<&Source>,
-        seed: Option<u64>,
-    ) -> Result<Self, Failure> {
+    /// Plans a scenario for a lab.
+    pub(crate) fn plan(lab: &Lab, which: &Which, seed: Option<u64>) -> Result<Self, Failure> {
         let (scenario, shown, sha256) = if let Which::File(file) = which {
             let source = labs::source(Some(file.as_ref()))?;
             (source.scenario(lab)?, file.clone(), source.sha256())
@@ -60,7 +55,10 @@ impl Script {
                     lab.name
                 ))
             })?;
-            (scenario, format!("lab {}", lab.name), lab_file.map_or_else(String::new, Source::sha256))
+            // Of what it says, so that it is the same whether the lab's file was read or the lab runs.
+            let resolved =
+                serde_json::to_vec(&scenario).map_err(|error| Failure::io("hash the scenario")(error.into()))?;
+            (scenario, format!("lab {}", lab.name), labs::hex(&Sha256::digest(resolved)))
         };
         let mut traces: Traces = BTreeMap::new();
         for path in scenario.files() {

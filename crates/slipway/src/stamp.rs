@@ -11,13 +11,20 @@ pub(crate) fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Makes the folder `named`, or `slipway-WHAT-LAB-TIME` in the current one. It must be new: results are never mixed.
+/// Where results go that no option places. `SLIPWAY_RESULTS` names another folder.
+const RESULTS: &str = "slipway-results";
+
+/// Makes the folder `named`, or `WHAT-LAB-TIME` in [`RESULTS`]. It must be new: results are never mixed.
 pub(crate) fn folder(named: Option<&Path>, what: &str, lab: &str) -> Result<PathBuf, Failure> {
-    let stamped = || {
-        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-        PathBuf::from(format!("slipway-{what}-{lab}-{}", time.replace([':', '-', '.'], "")))
+    let folder = match named {
+        Some(named) => named.to_owned(),
+        None => {
+            let results = std::env::var_os("SLIPWAY_RESULTS").map_or_else(|| PathBuf::from(RESULTS), PathBuf::from);
+            fs::create_dir_all(&results).map_err(Failure::io(format!("make folder {}", results.display())))?;
+            let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+            results.join(format!("{what}-{lab}-{}", time.replace([':', '-', '.'], "")))
+        }
     };
-    let folder = named.map_or_else(stamped, Path::to_owned);
     fs::create_dir(&folder).map_err(|error| {
         let shown = folder.display();
         Failure::usage(format!("make folder {shown}: {error}\nHint: name one that is not there yet with --out"))

@@ -189,5 +189,5 @@ fn a_comparison_refuses_a_scenario_that_cannot_be_before_anything_is_up() {
     assert!(place.fails(2, ["compare", file, "--scenario", "--", "true"]).contains("find a scenario"));
     fs::write(place.path().join("unknown.yaml"), "events:\n  - {at: 0s, kill: n9}\n").expect("it can be written");
     place.fails(2, ["compare", file, "--scenario", "unknown.yaml", "--", "true"]);
-    assert!(entries(place.path()).all(|path| !path.to_string_lossy().contains("slipway-compare")), "nothing was made");
+    assert!(entries(place.path()).all(|path| !path.to_string_lossy().contains("slipway-results")), "nothing was made");
 }

@@ -13,10 +13,11 @@ use slipway_lab::model::Lab;
 use slipway_sys::cgroup::CgroupError;
 use slipway_sys::signals::Taken;
 
-use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean};
+use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::condition::{Links, MatrixError, read_matrices};
+use crate::guard::Guard;
 use crate::image::{ImageError, Store};
 use crate::state::{LabDir, LabLock, StateError, StateRoot};
 
@@ -94,8 +95,53 @@ pub enum Progress {
 ///
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
-#[tracing::instrument(level = "info", skip_all, fields(lab = %lab.name), err(level = "debug"))]
 pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
+    up_then(root, store, lab, progress, || Ok(())).map(|(running, ())| running)
+}
+
+/// A lab that a command brought up for its own use: it goes down should the command be killed.
+#[derive(Debug)]
+pub struct Passing {
+    root: StateRoot,
+    name: String,
+    _guard: Guard,
+}
+
+impl Passing {
+    /// Takes the lab down.
+    ///
+    /// # Errors
+    /// As [`down`].
+    pub fn down(self) -> Result<(), DownError> {
+        down(&self.root, &self.name, PATIENCE).map(drop)
+    }
+}
+
+/// As [`up`], for as long as this process lives at most.
+///
+/// # Errors
+/// As [`up`].
+pub fn up_in_passing(
+    root: &StateRoot,
+    store: &Store,
+    lab: &Lab,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Running, Passing), UpError> {
+    // What it cannot remove, `slipway down --all` finds.
+    let post = || Guard::post_bare(|| drop(down(root, &lab.name, PATIENCE)));
+    let (running, guard) = up_then(root, store, lab, progress, post)?;
+    Ok((running, Passing { root: root.clone(), name: lab.name.clone(), _guard: guard }))
+}
+
+/// Brings a lab up. `claimed` is called once its name is this process's, and before anything is made under it.
+#[tracing::instrument(level = "info", name = "up", skip_all, fields(lab = %lab.name), err(level = "debug"))]
+fn up_then<T>(
+    root: &StateRoot,
+    store: &Store,
+    lab: &Lab,
+    progress: &mut dyn FnMut(Progress),
+    claimed: impl FnOnce() -> io::Result<T>,
+) -> Result<(Running, T), UpError> {
     let links = Links::new(read_matrices(lab)?);
     links.check(lab).map_err(UpError::Conditions)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
@@ -106,6 +152,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
         // We hold the lock, so its anchor is dead: a crash.
         clean(&dir).map_err(UpError::Leftover)?;
     }
+    let kept = claimed().map_err(UpError::Anchor)?;
     let scratch = scratch_of(&dir);
     tracing::info!("the lab's anchor logs to {}", dir.join("anchor.log").display());
     let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, links, lock };
@@ -113,7 +160,7 @@ pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(P
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {
             Err(LabError::State(StateError::NotRunning(name))) => Err(UpError::Ended(name)),
-            opened => Ok(opened?),
+            opened => Ok((opened?, kept)),
         },
         Err(failure) => match clean(&blueprint.dir).and_then(|()| Ok(blueprint.lock.remove()?)) {
             Ok(()) => Err(failure),

@@ -228,10 +228,16 @@ impl Folder {
     /// # Errors
     /// [`ScenarioError::NotPlaying`] where nobody plays.
     pub fn knock(&self, knock: Knock) -> Result<(), ScenarioError> {
-        if !self.is_claimed() {
-            return Err(ScenarioError::NotPlaying(self.lab.clone()));
-        }
+        self.need_player()?;
         door::knock(&self.join("door"), knock).map_err(ScenarioError::io("ask the scenario's player"))
+    }
+
+    /// Refuses where there is no player to ask.
+    ///
+    /// # Errors
+    /// [`ScenarioError::NotPlaying`] where nobody plays.
+    pub fn need_player(&self) -> Result<(), ScenarioError> {
+        if self.is_claimed() { Ok(()) } else { Err(ScenarioError::NotPlaying(self.lab.clone())) }
     }
 
     pub(super) fn note_program(&self, event: usize, process: ProcessId) -> io::Result<()> {

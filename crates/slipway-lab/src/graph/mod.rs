@@ -7,6 +7,7 @@ use std::fmt::Display;
 
 pub use self::svg::svg;
 pub use self::text::{dot, mermaid};
+use crate::change::Keys as _;
 use crate::condition::{Conditions, LinkConditions};
 use crate::model::{Interface, Lab, Network, Node};
 
@@ -85,6 +86,27 @@ fn items(lab: &Lab) -> (Vec<Item<'_>>, Vec<usize>) {
         };
     }
     (items, left_out)
+}
+
+/// What holds between some nodes only, a line each: `n1, n2 → n3 · delay 20ms loss 1% · wan`.
+fn rules(lab: &Lab) -> Vec<String> {
+    let named = |nodes: &[usize]| match nodes {
+        [only] => lab.nodes[*only].name.clone(),
+        [first, second] => format!("{}, {}", lab.nodes[*first].name, lab.nodes[*second].name),
+        [first, .., last] => format!("{} … {} ({})", lab.nodes[*first].name, lab.nodes[*last].name, nodes.len()),
+        [] => "nobody".to_owned(),
+    };
+    let on = |network: Option<usize>| network.map(|at| format!(" · {}", lab.networks[at].name)).unwrap_or_default();
+    let links = lab.links.iter().map(|rule| {
+        let words: Vec<String> =
+            rule.conditions.words().into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        format!("{} → {} · {}{}", named(&rule.from), named(&rule.to), words.join(" "), on(rule.network))
+    });
+    let matrices = lab.matrices.iter().map(|matrix| {
+        let file = matrix.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        format!("delays between nodes · {file}{}", on(matrix.network))
+    });
+    links.chain(matrices).collect()
 }
 
 /// ` · 20ms ± 2ms, 0.5%, in: 100mbit`; nothing where there are no conditions.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Item, describe, items, xml};
+use super::{Item, describe, items, rules, xml};
 use crate::model::Lab;
 
 /// Colours that also the colour-blind tell apart (Okabe and Ito, 2008), dark enough for white letters.
@@ -98,7 +98,8 @@ impl<'l> Plan<'l> {
         let bars = if two_sides { bars } else { MARGIN };
         let count = lab.networks.len() + usize::from(lab.underlay.is_some());
         let right = bars + BAR_STEP * count as f64 - (BAR_STEP - BAR) + labels;
-        let top = HEADER + LEGEND_LINE * count as f64 + 12.0;
+        let rules = rules(lab);
+        let top = HEADER + LEGEND_LINE * (count + rules.len()) as f64 + 12.0;
 
         let hosts_top = top + Self::bar_names(lab).map(|name| longest(&name) * 7.6).fold(0.0, f64::max) + 16.0;
 
@@ -128,7 +129,8 @@ impl<'l> Plan<'l> {
             *y += height + GAP;
         }
         let bottom = y_left.max(y_right).max(hosts_top + 40.0) - GAP;
-        let legend = lab.networks.iter().map(|network| longest(&describe(network)) * 7.4 + 60.0).fold(0.0, f64::max);
+        let lines = lab.networks.iter().map(describe).chain(rules);
+        let legend = lines.map(|line| longest(&line) * 7.4 + 60.0).fold(0.0, f64::max);
         let width = (right + host_width + MARGIN).max(legend + MARGIN).max(longest(&lab.name) * 14.0);
         Self { lab, hosts, box_width, bars, top, bottom, width: width.ceil(), height: (bottom + MARGIN).ceil() }
     }
@@ -168,6 +170,16 @@ impl<'l> Plan<'l> {
                 MARGIN + 36.0,
                 y + 11.0,
                 xml(line),
+            );
+        }
+        let lines = self.lab.networks.len() + usize::from(self.lab.underlay.is_some());
+        for (i, rule) in (lines..).zip(rules(self.lab)) {
+            let y = HEADER + LEGEND_LINE * i as f64 + 11.0;
+            let _ = writeln!(
+                out,
+                r##"<text x="{}" y="{y}" font-size="13" fill="#3c4353">{}</text>"##,
+                MARGIN + 36.0,
+                xml(rule)
             );
         }
     }

@@ -1,6 +1,6 @@
 //! The topology for Graphviz and for Mermaid.
 
-use super::{Item, describe, items};
+use super::{Item, describe, items, rules};
 use crate::model::Lab;
 
 /// The topology in Graphviz's language (`dot -Tsvg`).
@@ -32,6 +32,10 @@ pub fn dot(lab: &Lab) -> String {
             lines.push(format!("  item{i} -- net{} [label={}];", wire.network, quote(&wire.label)));
         }
     }
+    let rules = rules(lab);
+    if !rules.is_empty() {
+        lines.push(format!("  rules [shape=note, label={}];", quote(&rules.join("\n")).replace('\n', "\\l")));
+    }
     lines.push("}".into());
     lines.join("\n") + "\n"
 }
@@ -60,6 +64,10 @@ pub fn mermaid(lab: &Lab) -> String {
         for wire in item.wires() {
             lines.push(format!("  item{i} ---|{}| net{}", quote(&wire.label), wire.network));
         }
+    }
+    let rules = rules(lab);
+    if !rules.is_empty() {
+        lines.push(format!("  rules[/{}/]", quote(&rules.join("\n"))));
     }
     lines.join("\n") + "\n"
 }

@@ -14,8 +14,10 @@ use crate::file::{File, Ipv6Choice, Network as Written, NetworkSettings};
 use crate::model::{DriverKind, Network};
 use crate::names;
 
-/// Default subnets are numbered from 64, and 10.255.0.0/16 is not for them.
-const MOST_NETWORKS: usize = 128;
+/// Each is a namespace's worth of devices on every host, and all pairs of subnets are compared.
+const MOST_NETWORKS: usize = 1024;
+/// Default subnets are 10.64.0.0/16 to 10.254.0.0/16; 10.255.0.0/16 is the underlay's.
+const DEFAULT_SUBNETS: usize = 191;
 
 /// The network of a lab that names none.
 pub(crate) const DEFAULT: &str = "net";
@@ -43,16 +45,21 @@ pub(super) struct Places {
 
 pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, report: &mut Report) -> Networks {
     let entries = &file.networks.0;
-    if entries.len() > MOST_NETWORKS {
+    // Those beyond are read all the same, or every node on them would be another error.
+    if let Some(beyond) = entries.get(MOST_NETWORKS) {
         let message = format!("{} networks are more than a lab can have", entries.len());
-        report.add(entries[MOST_NETWORKS].name.at, message, format!("declare at most {MOST_NETWORKS}"));
+        report.add(beyond.name.at, message, format!("declare at most {MOST_NETWORKS}"));
+    } else if let Some(beyond) = entries.iter().skip(DEFAULT_SUBNETS).find(|entry| !has_ipv4(&entry.value)) {
+        let message = format!("no subnet is left for network number {DEFAULT_SUBNETS} and beyond");
+        let help = "write `ipv4:` for it; 10.64.0.0/16 to 10.254.0.0/16 are given to the networks before";
+        report.add(beyond.name.at, message, help);
     }
     let mut networks = Networks { list: Vec::new(), places: Vec::new(), conditions: Vec::new(), replaced: driver };
     if entries.is_empty() {
         let name = Spanned { value: DEFAULT.to_owned(), at: hosts.at, whole: hosts.at };
         networks.add(&name, NetworkSettings::default(), hosts, report);
     }
-    for entry in entries.iter().take(MOST_NETWORKS) {
+    for entry in entries {
         names::check(&entry.name, report);
         let settings = match &entry.value {
             Written::Driver(driver) => NetworkSettings { driver: Some(driver.clone()), ..Default::default() },
@@ -109,15 +116,19 @@ impl Networks {
     }
 }
 
+fn has_ipv4(written: &Written) -> bool {
+    matches!(written, Written::Settings(settings) if settings.ipv4.is_some())
+}
+
 /// The subnet of a lab's network that has none written, by its number from 0.
 pub(crate) fn default_ipv4(number: usize) -> Ipv4Net {
-    let second = 64 + u8::try_from(number).unwrap_or(u8::MAX) % 128;
+    let second = u8::try_from(64 + number % DEFAULT_SUBNETS).unwrap_or(u8::MAX);
     Ipv4Net::new_assert(Ipv4Addr::new(10, second, 0, 0), 16)
 }
 
 /// The same for IPv6.
 pub(crate) fn default_ipv6(number: usize) -> Ipv6Net {
-    let third = 0x7000 + u16::try_from(number).unwrap_or(u16::MAX) % 128;
+    let third = 0x7000 + u16::try_from(number % MOST_NETWORKS).unwrap_or_default();
     Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, third, 0, 0, 0, 0, 0), 64)
 }
 
@@ -255,7 +266,11 @@ fn keep_apart(networks: &Networks, hosts: &Hosts, report: &mut Report) {
         subnets.push((underlay.ipv4.into(), "the underlay", hosts.at));
         subnets.push((underlay.ipv6.into(), "the underlay", hosts.at));
     }
-    for (network, places) in networks.list.iter().zip(&networks.places) {
+    for (number, (network, places)) in networks.list.iter().zip(&networks.places).enumerate() {
+        if number >= DEFAULT_SUBNETS && network.ipv4 == default_ipv4(number) {
+            // It has none, which is reported.
+            continue;
+        }
         subnets.push((network.ipv4.into(), &network.name, places.ipv4));
         subnets.extend(network.ipv6.map(|net| (net.into(), network.name.as_str(), places.ipv6)));
     }

@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// Draws the order within rounds [default: the lab's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Folder for records.jsonl, summary.json and report.html; it must not exist [default: ./slipway-compare-LAB-TIME]
+    /// Folder for records.jsonl, summary.json and report.html; it must not exist [default: slipway-results/compare-LAB-TIME]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -1,9 +1,12 @@
 //! `slipway cut`, and what it shares with the other commands that change links and ask no more than which.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use slipway_engine::condition::{LinkAction, Place};
 use slipway_engine::lab::Running;
 
+use super::stop::changed;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,7 +44,7 @@ impl Args {
             )));
         }
         let interfaces = places(&running, words)?;
-        let done = Done::new("cut", "cut", &running, &interfaces, self.dry_run);
+        let done = Done::new(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
         done.make(context, || Ok(running.change_links(LinkAction::Cut { interfaces })?))
     }
 }
@@ -74,34 +77,43 @@ pub(super) struct Done {
     #[serde(skip)]
     participle: &'static str,
     interfaces: Vec<String>,
+    /// Those of them that were so already.
+    unchanged: Vec<String>,
     /// Connections that were on the fast path.
     ended: u64,
     dry_run: bool,
 }
 
 impl Done {
-    /// `action` is a verb, `participle` what the links are afterwards.
+    /// `action` is a verb, `participle` what the links are afterwards; links that are `cut` to the same end stay as they are.
     pub(super) fn new(
-        action: &'static str,
-        participle: &'static str,
+        (action, participle): (&'static str, &'static str),
+        cut: bool,
         running: &Running,
         places: &[Place],
         DryRun { dry_run }: DryRun,
-    ) -> Self {
-        let interfaces = places.iter().map(|&place| running.lab.port_name(place)).collect();
-        Self { lab: running.lab.name.clone(), action, participle, interfaces, ended: 0, dry_run }
+    ) -> Result<Self, Failure> {
+        let named = |places: &[Place]| places.iter().map(|&place| running.lab.port_name(place)).collect();
+        let are_cut: BTreeSet<Place> = running
+            .links()?
+            .interfaces
+            .iter()
+            .filter(|interface| interface.cut)
+            .map(|interface| (interface.node, interface.slot))
+            .collect();
+        let so: Vec<Place> = places.iter().copied().filter(|place| are_cut.contains(place) == cut).collect();
+        let (interfaces, unchanged) = (named(places), named(&so));
+        Ok(Self { lab: running.lab.name.clone(), action, participle, interfaces, unchanged, ended: 0, dry_run })
     }
 
     /// Does it, unless it is only to be said, and says so.
     pub(super) fn make(mut self, context: &Context, act: impl FnOnce() -> Result<u64, Failure>) -> Result<Exit, Failure> {
-        let interfaces = view::listed(&self.interfaces);
+        let text = |done: &Self, what: &str| changed(what, &done.interfaces, &done.unchanged, &done.lab);
         if self.dry_run {
-            context.answer(&self, |done| format!("would {} {interfaces} of lab {}\n", done.action, done.lab))?;
+            context.answer(&self, |done| text(done, &format!("would {}", done.action)))?;
         } else {
             self.ended = act()?;
-            context.tell(&self, |done| {
-                format!("{} {interfaces} of lab {}\n{}", done.participle, done.lab, view::ended(done.ended))
-            })?;
+            context.tell(&self, |done| text(done, done.participle) + &view::ended(done.ended))?;
         }
         Ok(Exit::Success)
     }

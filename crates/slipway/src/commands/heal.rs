@@ -37,7 +37,7 @@ impl Args {
         } else {
             places(&running, words)?
         };
-        let done = Done::new("heal", "healed", &running, &interfaces, self.dry_run);
+        let done = Done::new(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
         done.make(context, || Ok(running.change_links(LinkAction::Heal { interfaces })?))
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use slipway_lab::platform::{self, ImportError, Platform};
 
-use crate::context::Context;
+use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -32,6 +32,8 @@ pub(crate) struct Args {
     /// Write the lab file here instead of to standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    dry_run: DryRun,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -53,6 +55,7 @@ struct Imported {
     notes: Vec<String>,
     /// What has no counterpart in a lab.
     lost: Vec<String>,
+    dry_run: bool,
 }
 
 impl Args {
@@ -79,17 +82,23 @@ impl Args {
             ImportError::Wrong(errors) => Failure::from(errors),
             ImportError::Lab(error) => Failure::new(Exit::Failed, &error),
         })?;
-        let mut imported = Imported { lab: None, file: self.output, matrix: None, notes, lost };
+        let DryRun { dry_run } = self.dry_run;
+        let mut imported = Imported { lab: None, file: self.output, matrix: None, notes, lost, dry_run };
         if let (Some(file), Some(beside)) = (imported.file.clone(), beside) {
+            let write = |path: &Path, text: &str| {
+                let written = if dry_run { Ok(()) } else { fs::write(path, text) };
+                written.map_err(Failure::io(format!("write {}", path.display())))
+            };
             if let Some(matrix) = matrix {
-                fs::write(&beside, matrix).map_err(Failure::io(format!("write {}", beside.display())))?;
+                write(&beside, &matrix)?;
                 imported.matrix = Some(beside);
             }
-            fs::write(&file, text).map_err(Failure::io(format!("write {}", file.display())))?;
+            write(&file, &text)?;
             told(context, &imported.lost);
+            let verb = if dry_run { "would write" } else { "wrote" };
             context.tell(&imported, |imported| match &imported.matrix {
-                Some(matrix) => format!("wrote {} and {}\n", file.display(), matrix.display()),
-                None => format!("wrote {}\n", file.display()),
+                Some(matrix) => format!("{verb} {} and {}\n", file.display(), matrix.display()),
+                None => format!("{verb} {}\n", file.display()),
             })?;
             return Ok(Exit::Success);
         }

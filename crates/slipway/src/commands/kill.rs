@@ -57,7 +57,7 @@ impl Args {
             How::Soft => Kill::Soft,
             How::Hard => Kill::Hard,
         };
-        let done = Done::new("kill", "killed", &running, &nodes, self.dry_run);
+        let done = Done::new(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.kill(&nodes, how)?))
     }
 }

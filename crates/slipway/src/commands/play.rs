@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use slipway_engine::state::PATIENCE;
 use slipway_engine::image::Store;
 use slipway_engine::job::{self, Ended, Outcome};
 use slipway_engine::lab::{self, Running};
@@ -57,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Print the schedule, and play nothing
-    #[arg(long, conflicts_with_all = ["resume", "job", "verify", "argv"])]
+    #[arg(long, visible_alias = "dry-run", conflicts_with_all = ["resume", "job", "verify", "argv"])]
     plan: bool,
     /// Play while the lab file's own job runs
     #[arg(long)]
@@ -76,7 +75,7 @@ pub(crate) struct Args {
     /// Go on with a scenario whose player was killed
     #[arg(long, conflicts_with_all = ["seed", "job", "until", "keep", "verify", "out", "argv"])]
     resume: bool,
-    /// Folder for the log and what programs print; it must not exist [default: ./slipway-play-LAB-TIME]
+    /// Folder for the log and what programs print; it must not exist [default: slipway-results/play-LAB-TIME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Make the report again from the log in this folder, and play nothing
@@ -142,10 +141,11 @@ impl Args {
             return self.perform(context, running, &part, job.as_ref());
         }
         let mut meter = Meter::new(&context.global);
-        let up = lab::up(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
+        let up = lab::up_in_passing(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
         meter.finish();
-        let outcome = self.perform(context, up?, &part, job.as_ref());
-        lab::down(&context.root, &part.lab.name, PATIENCE)?;
+        let (running, passing) = up?;
+        let outcome = self.perform(context, running, &part, job.as_ref());
+        passing.down()?;
         outcome
     }
 
@@ -171,7 +171,7 @@ impl Args {
             None => (labs::running(&context.root, lab.map(String::as_str))?.lab, false),
         };
         let which = scenario.map_or(Which::OfLab, |file| Which::File(file.clone()));
-        let script = Script::plan(&lab, &which, from_file.as_ref(), self.seed)?;
+        let script = Script::plan(&lab, &which, self.seed)?;
         Ok(Part { lab, to_bring_up, script })
     }
 

@@ -3,7 +3,7 @@
 use slipway_engine::scenario::Knock;
 
 use super::pause::knock;
-use crate::context::Context;
+use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -17,10 +17,12 @@ Examples:
 pub(crate) struct Args {
     /// Lab (name or file; may be left out where one runs)
     lab: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        knock(context, self.lab.as_deref(), Knock::Resume, "resumed")
+        knock(context, self.lab.as_deref(), Knock::Resume, ("resume", "resumed"), self.dry_run)
     }
 }

@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use slipway_engine::state::PATIENCE;
 use slipway_engine::image::Store;
 use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
 use slipway_engine::lab::{self, Running};
@@ -53,7 +52,7 @@ pub(crate) struct Args {
     lab: Option<String>,
     #[command(flatten)]
     program: Program,
-    /// Folder for what the programs print; it must not exist [default: ./slipway-run-LAB-TIME]
+    /// Folder for what the programs print; it must not exist [default: slipway-results/run-LAB-TIME]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -127,10 +126,11 @@ impl Args {
             return dry(context, model, &job);
         }
         let mut meter = Meter::new(&context.global);
-        let up = lab::up(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
+        let up = lab::up_in_passing(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
         meter.finish();
-        let outcome = self.launch(context, &up?, &job);
-        lab::down(&context.root, &model.name, PATIENCE)?;
+        let (running, passing) = up?;
+        let outcome = self.launch(context, &running, &job);
+        passing.down()?;
         outcome
     }
 

@@ -7,7 +7,7 @@ use slipway_lab::units::Seconds;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, view};
 
 /// Stop nodes; their files and links are kept
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
-        let done = Done::new("stop", "stopped", &running, &nodes, self.dry_run);
+        let done = Done::new(("stop", "stopped"), &["stopped"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.stop(&nodes, self.grace.duration())?))
     }
 }
@@ -58,6 +58,20 @@ impl Chosen {
     }
 }
 
+/// Which of `all` a command changed, and which it found so already.
+pub(super) fn changed(what: &str, all: &[String], unchanged: &[String], lab: &str) -> String {
+    let changed: Vec<String> = all.iter().filter(|name| !unchanged.contains(name)).cloned().collect();
+    let mut text = String::new();
+    if !changed.is_empty() {
+        text = format!("{what} {} of lab {lab}\n", view::listed(&changed));
+    }
+    if !unchanged.is_empty() || all.is_empty() {
+        let which = if unchanged.is_empty() { "nothing".to_owned() } else { view::listed(unchanged) };
+        text.push_str(&format!("unchanged: {which} of lab {lab}\n"));
+    }
+    text
+}
+
 /// What is done to which nodes.
 #[derive(Serialize)]
 pub(crate) struct Done {
@@ -66,30 +80,39 @@ pub(crate) struct Done {
     #[serde(skip)]
     participle: &'static str,
     nodes: Vec<String>,
+    /// Those of them that were so already.
+    unchanged: Vec<String>,
     dry_run: bool,
 }
 
 impl Done {
-    /// `action` is a verb, `participle` what the nodes are afterwards.
+    /// `action` is a verb, `participle` what the nodes are afterwards, and `already` the statuses of nodes that it leaves as
+    /// they are.
     pub(crate) fn new(
-        action: &'static str,
-        participle: &'static str,
+        (action, participle): (&'static str, &'static str),
+        already: &[&str],
         running: &Running,
         nodes: &[usize],
         DryRun { dry_run }: DryRun,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let lab = &running.lab;
-        Self { lab: lab.name.clone(), action, participle, nodes: labs::names(lab, nodes), dry_run }
+        let mut unchanged = Vec::new();
+        for &node in nodes {
+            let row = running.row(node)?;
+            if already.contains(&row.status.as_str()) {
+                unchanged.push(row.name);
+            }
+        }
+        Ok(Self { lab: lab.name.clone(), action, participle, nodes: labs::names(lab, nodes), unchanged, dry_run })
     }
 
     /// Does it, unless it is only to be said, and says so.
     pub(crate) fn make(&self, context: &Context, act: impl FnOnce() -> Result<(), Failure>) -> Result<Exit, Failure> {
-        let nodes = self.nodes.join(", ");
         if self.dry_run {
-            context.answer(self, |done| format!("would {} {nodes} of lab {}\n", done.action, done.lab))?;
+            context.answer(self, |done| changed(&format!("would {}", done.action), &done.nodes, &done.unchanged, &done.lab))?;
         } else {
             act()?;
-            context.tell(self, |done| format!("{} {nodes} of lab {}\n", done.participle, done.lab))?;
+            context.tell(self, |done| changed(done.participle, &done.nodes, &done.unchanged, &done.lab))?;
         }
         Ok(Exit::Success)
     }

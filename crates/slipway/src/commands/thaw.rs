@@ -25,7 +25,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
-        let done = Done::new("thaw", "thawed", &running, &nodes, self.dry_run);
+        let done = Done::new(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.thaw(&nodes)?))
     }
 }
