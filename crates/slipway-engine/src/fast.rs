@@ -22,7 +22,7 @@ pub use slipway_fast::note::Path;
 pub use slipway_fast::reason::Reason;
 pub use slipway_fast::status::{Peer, Status};
 
-pub(crate) use explain::explain;
+pub(crate) use explain::{explain, node_of};
 pub(crate) use flows::flows;
 pub(crate) use routers::{Event, Near, Routers};
 

@@ -15,6 +15,7 @@ use crate::sync::lock;
 pub struct Counts {
     pair: AtomicU64,
     tcp: AtomicU64,
+    accepted: AtomicU64,
     native: [AtomicU64; Reason::ALL.len()],
     revoked: [AtomicU64; Reason::ALL.len()],
     refused: AtomicU64,
@@ -44,8 +45,12 @@ pub struct Between {
 pub struct Tally {
     /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
-    /// Those that are of TCP: to other hosts, or within this one where a rule holds them back or the network is exact.
+    /// Those that are of TCP: to other hosts, or within this one where a rule holds them back or the network is exact. One between
+    /// two hosts is counted where its client is, so that all hosts' together are all there were.
     pub tcp: u64,
+    /// Connections that clients on other hosts made, which count them.
+    #[serde(default)]
+    pub accepted: u64,
     /// Connections on the container network, by reason.
     pub native: BTreeMap<Reason, u64>,
     /// Connections that were fast and were ended, because they may not be any more, by reason.
@@ -59,8 +64,13 @@ pub struct Tally {
 }
 
 impl Counts {
+    /// A client on another host made a connection to here.
+    pub fn accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A connection took the fast path.
-    pub fn taken(&self, path: Path) {
+    fn taken(&self, path: Path) {
         let counter = match path {
             Path::Pair => &self.pair,
             Path::Tcp => &self.tcp,
@@ -112,6 +122,7 @@ impl Counts {
         Tally {
             pair: read(&self.pair),
             tcp: read(&self.tcp),
+            accepted: read(&self.accepted),
             native: by_reason(&self.native),
             revoked: by_reason(&self.revoked),
             refused: read(&self.refused),

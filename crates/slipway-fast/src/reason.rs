@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// The socket is not one of TCP (UDP, MPTCP, raw).
+    /// The socket is one of UDP: by these names are looked up.
+    Udp,
+    /// The socket is not one of TCP or UDP (MPTCP, raw).
     NotTcp,
     /// The address is none of a node on a fast network: loopback, the node's own, or outside.
     NotANode,
@@ -32,7 +34,8 @@ pub enum Reason {
 
 impl Reason {
     /// All there are.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Udp,
         Self::NotTcp,
         Self::NotANode,
         Self::NoRouter,
@@ -49,6 +52,7 @@ impl Reason {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
+            Self::Udp => "udp",
             Self::NotTcp => "not-tcp",
             Self::NotANode => "not-a-node",
             Self::NoRouter => "no-router",
@@ -66,6 +70,7 @@ impl Reason {
     #[must_use]
     pub fn account(self) -> &'static str {
         match self {
+            Self::Udp => "the socket is one of UDP, as for looking names up",
             Self::NotTcp => "the socket is not one of TCP",
             Self::NotANode => "the address is no other node's on a fast network",
             Self::NoRouter => "the router of the other host cannot be reached",

@@ -145,6 +145,20 @@ fn only(root: &StateRoot) -> Result<String, Failure> {
     }
 }
 
+/// The running lab that a process is in.
+pub(crate) fn of_process(root: &StateRoot, pid: i32) -> Result<Running, Failure> {
+    need_privilege()?;
+    let names = root.labs()?.into_iter().filter(|name| root.lab(name).exists());
+    // One that goes down meanwhile has no processes.
+    let mut labs = names.filter_map(|name| Running::open(root, &name).ok());
+    labs.find(|lab| lab.node_of(pid).is_some()).ok_or_else(|| {
+        let account = format!(
+            "find the lab of process {pid}: it is in no node of a running lab\nHint: `slipway inspect LAB NODE --json` lists those of a node"
+        );
+        Failure::new(Exit::NotFound, &account)
+    })
+}
+
 /// A running lab and nodes of it from `[LAB] NODE…`: the first word is a lab where one of that name runs (or it is a
 /// file), else all are nodes of the only lab.
 pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<usize>), Failure> {

@@ -106,13 +106,21 @@ fn a_process_is_explained_socket_by_socket() {
     let _connected = Connected::new(&lab, "b");
     let answer = place.json(["inspect", &lab.name, "b"]);
     let pids = answer["pids"].as_array().expect("a list").clone();
-    let explain = |pid: &Value| place.json(["fast", "explain", &lab.name, &pid.to_string()]);
+    // Another lab runs, and the process is enough to tell which is meant.
+    let other = place.up("other", "networks: {net: fast}\nnodes: {n: }\n");
+    let explain = |pid: &Value| place.json(["fast", "explain", &pid.to_string()]);
     let all: Vec<Value> =
         pids.iter().flat_map(|pid| explain(pid)["sockets"].as_array().expect("a list").clone()).collect();
     assert!(all.iter().any(|socket| socket["way"] == "tcp" && socket["peer"] == "10.64.0.1:5000"), "{all:?}");
     let output =
         place.slipway(["fast", "explain", &lab.name, &std::process::id().to_string()]).output().expect("started");
     assert!(String::from_utf8_lossy(&output.stderr).contains("it is in no node"), "{}", told(&output));
+    place.fails(4, ["fast", "explain", &std::process::id().to_string()]);
+    other.down();
+    // Names are looked up by sockets of UDP, which are counted apart.
+    lab.exec("a", ["python3", "-c", "import socket; socket.socket(type=socket.SOCK_DGRAM).connect(('srv', 53))"]);
+    let native = &status(&lab)[0]["status"]["connections"]["native"];
+    assert!(native["udp"].as_u64() >= Some(1) && native["not-tcp"].is_null(), "{native}");
 }
 
 /// What is connected does not notice; a server that waited in `accept` goes on waiting; all that comes is served by another.

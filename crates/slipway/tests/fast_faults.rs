@@ -227,8 +227,8 @@ fn what_is_set_on_every_connection_is_no_call_of_the_routers() {
         says("kept\n");
         assert!(child.wait().expect("it ends").success());
     }
-    // Between hosts both routers count it.
-    assert_eq!(lab.connections(), 3);
+    // Each once.
+    assert_eq!(lab.connections(), 2);
 }
 
 /// A program can hear of a connection, be interrupted before it does, or be interrupted before it is asked whether it did.

@@ -1,5 +1,6 @@
 //! Which way each TCP socket of a process takes.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -56,10 +57,7 @@ pub(crate) fn explain(
     report: &FastReport,
 ) -> Result<(usize, Vec<Socket>), String> {
     let doing = format!("look at process {pid}");
-    let its = walk::namespace(pid).map_err(says(&doing))?;
-    let is_its = |init: i32| walk::namespace(init).is_ok_and(|namespace| namespace == its);
-    let node = state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid)));
-    let node = node.ok_or_else(|| {
+    let node = node_of(state, pid).map_err(says(&doing))?.ok_or_else(|| {
         format!(
             "{doing}: it is in no node of lab {}\nHint: `slipway inspect {} NODE --json` lists a node's",
             lab.name, lab.name
@@ -73,6 +71,13 @@ pub(crate) fn explain(
         .flat_map(|router| router.status.iter().flat_map(|status| status.connections.native.keys().copied()))
         .collect();
     Ok((node, sockets(&setup::places(lab), pid, &notes, &counted)))
+}
+
+/// The node of a lab that a process is in.
+pub(crate) fn node_of(state: &State, pid: i32) -> io::Result<Option<usize>> {
+    let its = walk::namespace(pid)?;
+    let is_its = |init: i32| walk::namespace(init).is_ok_and(|namespace| namespace == its);
+    Ok(state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid))))
 }
 
 fn sockets(places: &Places, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket> {
@@ -90,7 +95,10 @@ fn look(places: &Places, descriptor: i32, socket: &OwnedFd, notes: &Notes, count
         let host = |address: SocketAddr| places.of(address.ip().to_canonical()).map(|place| place.host);
         let beside = host(note.local) == host(note.peer);
         let (way, why) = match note.path {
-            Path::Pair => (Way::Pair, "both ends are on this host"),
+            Path::Pair => (
+                Way::Pair,
+                "both ends are on this host; without Nagle and delayed acknowledgements, which `exact: true` on the network has",
+            ),
             Path::Tcp if beside => (
                 Way::Tcp,
                 "both ends are on this host; a rule holds it back, or there are no pairs: the network is exact, or the kernel old",
@@ -124,7 +132,7 @@ fn reason(places: &Places, local: Option<SocketAddr>, peer: SocketAddr, counted:
     if there.node == here.node {
         return Reason::NotANode.to_string();
     }
-    let others = counted.iter().filter(|&&reason| reason != Reason::NotANode && reason != Reason::NotTcp);
+    let others = counted.iter().filter(|&&reason| !matches!(reason, Reason::NotANode | Reason::NotTcp | Reason::Udp));
     let others: Vec<String> = others.map(ToString::to_string).collect();
     if others.is_empty() {
         "accepted from, or connected by, a program that no router heard".to_owned()

@@ -113,12 +113,18 @@ impl<'a> Page<'a> {
             .collect();
         let (native, revoked) = (by_reason(&|tally| &tally.native), by_reason(&|tally| &tally.revoked));
         let refused = one(&|tally| tally.refused);
+        let accepted = one(&|tally| tally.accepted);
         let statuses = routers.iter().filter_map(|router| Some((self.host(router), router.status.as_ref()?)));
         let waiting: Vec<Sample<'a>> = statuses.map(|(host, status)| (vec![host], status.waiting as u64)).collect();
         self.counter(
             "slipway_fast_connections_total",
-            "Connections that took the fast path; one between two hosts is counted on both.",
+            "Connections that took the fast path; one between two hosts is counted where its client is.",
             taken,
+        );
+        self.counter(
+            "slipway_fast_accepted_total",
+            "Fast connections that clients on other hosts made, which count them.",
+            accepted,
         );
         self.counter("slipway_fast_native_total", "Connections left to the container network, by reason.", native);
         self.counter(

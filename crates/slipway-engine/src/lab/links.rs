@@ -64,6 +64,12 @@ impl Running {
         fast::explain(&self.lab, &self.state, pid, notes, &self.fast()?).map_err(LabError::Refused)
     }
 
+    /// The node that a process is in, if any.
+    #[must_use]
+    pub fn node_of(&self, pid: i32) -> Option<usize> {
+        fast::node_of(&self.state, pid).ok().flatten()
+    }
+
     /// The connections of the fast path that live.
     ///
     /// # Errors

@@ -110,8 +110,10 @@ fn tell(call: &Trapped<'_>, end: &OwnedFd, told: bool) -> io::Result<()> {
 fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAddr) -> Result<Wanted, Option<Reason>> {
     let server = canonical(asked);
     let option = |name| sockopt::int(&socket, Name { level: libc::SOL_SOCKET, name }).map_err(|_| None);
-    if option(libc::SO_PROTOCOL)? != libc::IPPROTO_TCP {
-        return Err(Some(Reason::NotTcp));
+    match option(libc::SO_PROTOCOL)? {
+        libc::IPPROTO_TCP => {}
+        libc::IPPROTO_UDP => return Err(Some(Reason::Udp)),
+        _ => return Err(Some(Reason::NotTcp)),
     }
     let router = call.router;
     let at = router.places.of(server.ip()).filter(|place| place.node != call.node()).ok_or(Some(Reason::NotANode))?;

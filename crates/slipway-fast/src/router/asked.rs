@@ -95,7 +95,7 @@ impl Router {
     fn say_yes(&self, asked: Asked, left: &Left, member: Member, turn: Turn<'_>) -> Option<(Option<Entry>, OwnedFd)> {
         let (end, entry) = asked.accept_after(|end| self.ledger.enter(left, end)).ok()?;
         self.count(&end, member, Path::Tcp, turn).ok()?;
-        self.counts.taken(Path::Tcp);
+        self.counts.accepted();
         Some((entry, end.into()))
     }
 }

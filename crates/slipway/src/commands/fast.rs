@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
-use slipway_engine::fast::{Connection, FastReport, RouterReport, Socket, Tally, Way};
+use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, Tally, Way};
 use slipway_engine::lab::{LabError, Running};
 use slipway_sys::signals::Taken;
 
@@ -27,7 +27,7 @@ Examples:
   slipway fast status demo --flows         and the connections that live
   slipway fast status demo --json | jq '.routers[].status.connections'
   slipway fast metrics demo --listen 127.0.0.1:9464        for Prometheus
-  slipway fast explain demo 12345          the sockets of a process, one by one")]
+  slipway fast explain 12345               the sockets of a process, one by one")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -54,7 +54,7 @@ enum What {
     /// The TCP sockets of a process in a node: which way each takes, and why
     #[command(override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>")]
     Explain {
-        /// Lab (name or file; may be left out where one runs), and the process by its number on this machine
+        /// The process by its number on this machine; before it the lab, which is found by the process where it is left out
         #[arg(value_names = ["LAB", "PID"], num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
@@ -95,7 +95,11 @@ impl Args {
                 let number = number.ok_or_else(|| {
                     Failure::usage(format!("explain `{pid}`: it is no process\nHint: `slipway inspect LAB NODE --json` lists those of a node"))
                 })?;
-                explain(context, &running(context, lab.first().map(String::as_str))?, number)?;
+                let lab = match lab.first() {
+                    Some(lab) => lab.clone(),
+                    None => labs::of_process(&context.root, number)?.lab.name,
+                };
+                explain(context, &running(context, Some(&lab))?, number)?;
             }
         }
         Ok(Exit::Success)
@@ -185,10 +189,15 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         facts.push(("status", "it does not answer".to_owned()));
         return view::facts(&facts);
     };
-    let Tally { pair, tcp, native, revoked, refused, between: _ } = &status.connections;
+    let Tally { pair, tcp, accepted, native, revoked, refused, between: _ } = &status.connections;
     facts.push(("fast", format!("{pair} by pairs of sockets, {tcp} by TCP")));
+    if *accepted > 0 {
+        facts.push(("accepted", format!("{accepted} from other hosts, which count them")));
+    }
     for (reason, count) in native {
-        facts.push(("not fast", format!("{count}: {reason}")));
+        // No path but the network beneath is for these.
+        let what = if *reason == Reason::Udp { "beside" } else { "not fast" };
+        facts.push((what, format!("{count}: {reason}")));
     }
     for (reason, count) in revoked {
         facts.push(("ended", format!("{count}: {reason}")));
