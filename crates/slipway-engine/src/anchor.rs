@@ -10,6 +10,7 @@
 mod birth;
 mod build;
 pub(crate) mod control;
+mod logs;
 mod serve;
 
 use std::fs::File;

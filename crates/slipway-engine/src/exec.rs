@@ -13,6 +13,7 @@
 mod child;
 mod foreground;
 mod message;
+pub(crate) mod pump;
 pub(crate) mod ssh;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
+use rustix::fs::{FileType, fstat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, getrlimit, kill_process_group,
@@ -128,10 +130,53 @@ pub struct User {
 /// What a program reads from and writes to.
 #[derive(Debug, Clone, Copy)]
 pub enum Stdio<'a> {
-    /// Standard input, output and error, passed as they are.
+    /// Standard input, output and error: pipes and sockets that the caller made for the program. The null device stands for
+    /// the node's own, and nothing else may enter a node.
     Descriptors([BorrowedFd<'a>; 3]),
     /// A new terminal of the node's own, of this size.
     Terminal(Winsize),
+    /// Each by itself.
+    Streams(Streams<'a>),
+}
+
+/// Standard input, output and error of a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams<'a> {
+    each: [Stream<'a>; 3],
+    /// Of the terminal, where one of them is one.
+    size: Option<Winsize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stream<'a> {
+    /// The node's own null device.
+    Null,
+    /// Made for the program.
+    Pipe(BorrowedFd<'a>),
+    /// The node's own terminal. Where the input is none, it only shows.
+    Terminal,
+}
+
+impl<'a> Stdio<'a> {
+    fn streams(self) -> io::Result<Streams<'a>> {
+        let of = |fd: BorrowedFd<'a>| {
+            let status = fstat(fd)?;
+            match FileType::from_raw_mode(status.st_mode) {
+                FileType::Fifo | FileType::Socket => Ok(Stream::Pipe(fd)),
+                _ if pump::is_null(&status) => Ok(Stream::Null),
+                _ => Err(io::Error::other(
+                    "it is neither a pipe nor the null device, and no file of this machine may enter a node",
+                )),
+            }
+        };
+        match self {
+            Self::Descriptors([input, output, error]) => {
+                Ok(Streams { each: [of(input)?, of(output)?, of(error)?], size: None })
+            }
+            Self::Terminal(size) => Ok(Streams { each: [Stream::Terminal; 3], size: Some(size) }),
+            Self::Streams(streams) => Ok(streams),
+        }
+    }
 }
 
 /// How a program ended.
@@ -282,7 +327,8 @@ impl Launcher {
         wait: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Child, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
-        let image = Image::prepare(entry, program, matches!(stdio, Stdio::Terminal(_)))?;
+        let streams = stdio.streams().map_err(fail("pass standard input and output on"))?;
+        let image = Image::prepare(entry, program, streams.size.is_some())?;
         let init = entry.init.open().map_err(fail("open the init"))?;
         let init = init.ok_or_else(|| ExecError::Gone(entry.node.clone()))?;
         let frozen = entry.group.as_ref().map_or(Ok(false), Group::is_frozen);
@@ -309,7 +355,7 @@ impl Launcher {
                 trap,
                 files: self.files,
                 image: &image,
-                stdio,
+                streams,
             });
         }
         setns(&self.home, CloneFlags::CLONE_NEWPID)

@@ -4,6 +4,7 @@ mod down;
 mod end;
 mod limits;
 mod links;
+mod programs;
 mod up;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use slipway_sys::process::ProcessId;
 
 pub use down::{DownError, Removed, down, leftovers};
 pub use limits::{Resources, undo};
+pub use programs::OwnProgram;
 pub use up::{Passing, Progress, UpError, up, up_in_passing};
 
 use crate::anchor::control::{self, Answer, Reply, Request};
@@ -54,6 +56,11 @@ pub enum LabError {
         "freeze, thaw or limit node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"
     )]
     NoGroup(String),
+    /// There is nothing that would print.
+    #[error(
+        "show the log of node `{0}`: it has no program of its own\nHint: `command` in the lab file gives it one; what `exec` and `run` start prints where they were called"
+    )]
+    NoProgram(String),
     /// The node has no processes now.
     #[error("reach node `{node}`: it is {status}\nHint: `slipway start {lab} {node}` starts it")]
     NotRunning {
@@ -94,6 +101,8 @@ pub struct NodeRow {
     pub addresses: Vec<String>,
     /// What its processes use now. `None` where it has none.
     pub usage: Option<Usage>,
+    /// Its own program (`command`). `None` where it has none.
+    pub program: Option<OwnProgram>,
 }
 
 impl Running {
@@ -198,6 +207,7 @@ impl Running {
             pid: alive.map(|init| init.pid),
             addresses: node.interfaces.iter().map(|interface| interface.ipv4.to_string()).collect(),
             usage: group.as_ref().map(Group::usage).transpose()?,
+            program: self.own_program(index),
         })
     }
 

@@ -17,6 +17,7 @@ mod guard;
 pub mod image;
 pub mod job;
 pub mod lab;
+pub mod log;
 pub mod network;
 mod node;
 mod packet;

@@ -13,7 +13,7 @@
 //!       anchor.log           warnings of the anchor and of the wire, and what `SLIPWAY_LOG` asked for
 //!       control              the anchor's socket
 //!       scenario/            what is played on the lab, and its log
-//!       log/NODE.log         output of the node's own command
+//!       log/NODE.log         output of the node's own command, and what there was before it in NODE.log.1
 //!       etc/                 files that nodes share: hosts, resolv.conf
 //!       node/                what nodes see at /run/slipway
 //! ```
@@ -459,6 +459,19 @@ pub struct NodeState {
     pub init: Option<ProcessId>,
     /// The node's own command, while it runs.
     pub command: Option<ProcessId>,
+    /// The end of its own command, once that has ended.
+    #[serde(default)]
+    pub ended: Option<ProgramEnd>,
+}
+
+/// How a node's own command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramEnd {
+    /// As a shell says it: the code, or 128 and the signal's number.
+    pub code: i32,
+    /// The signal that ended it, by number.
+    #[serde(default)]
+    pub signal: Option<i32>,
 }
 
 /// What a node is doing.

@@ -6,7 +6,9 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, major, minor, open};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
-use rustix::termios::{OptionalActions, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
 
 /// `DEVPTS_SUPER_MAGIC` (`linux/magic.h`).
 const DEVPTS_MAGIC: u64 = 0x1cd1;
@@ -52,6 +54,17 @@ pub fn size(terminal: BorrowedFd<'_>) -> Option<Winsize> {
 /// As `ioctl_tty(2)`, `TIOCSWINSZ`.
 pub fn set_size(terminal: BorrowedFd<'_>, size: Winsize) -> io::Result<()> {
     Ok(tcsetwinsize(terminal, size)?)
+}
+
+/// Has a terminal show what is written to it as it is, and echo nothing.
+///
+/// # Errors
+/// As `tcsetattr(3)`.
+pub fn show_only(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    let mut modes = tcgetattr(terminal)?;
+    modes.output_modes.remove(OutputModes::OPOST);
+    modes.local_modes.remove(LocalModes::ECHO);
+    Ok(tcsetattr(terminal, OptionalActions::Now, &modes)?)
 }
 
 /// A terminal in raw mode, for as long as this lives: every key goes through as it is typed.

@@ -18,6 +18,7 @@ use slipway_sys::init;
 use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
+use super::logs::Logs;
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, Links};
 use crate::disk;
@@ -27,7 +28,7 @@ use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
 use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
-use crate::state::{NodeState, NodeStatus, State};
+use crate::state::{NodeState, NodeStatus, ProgramEnd, State};
 
 /// How many inits are on their way at once. Enough to keep every core busy with mounts while the anchor makes links;
 /// few enough that a failure is seen soon.
@@ -49,6 +50,7 @@ pub(super) struct Nodes {
     slots: Vec<Slot>,
     links: Links,
     routers: Routers,
+    pub(super) logs: Logs,
     pub(super) state: State,
 }
 
@@ -102,6 +104,7 @@ impl Nodes {
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             links: blueprint.links.anew(),
             routers,
+            logs: Logs::new(blueprint.dir.join("log")),
             state,
         })
     }
@@ -174,7 +177,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts a program in a node, its output going to the lab's log folder.
+    /// Starts a program in a node, its output going to the node's log.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %blueprint.lab.nodes[index].name, program = ?program.argv.first()), err(level = "debug"))]
     fn start_program(
         &mut self,
@@ -187,8 +190,7 @@ impl Nodes {
         let says =
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         let init = self.state.nodes[index].init.ok_or_else(|| of_node(blueprint, index, "it does not run"))?;
-        let log = blueprint.dir.join("log").join(format!("{}.log", node.name));
-        let log = File::options().create(true).append(true).open(log).map_err(says("open its log"))?;
+        let log = self.logs.open(index, &node.name).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
         let fast = Fast::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index);
@@ -241,7 +243,8 @@ impl Nodes {
             live(&birth, &theirs)
         };
         let init = ProcessId::of(pid).map_err(says("name its init"))?;
-        self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: Some(init), command: None };
+        self.state.nodes[index] =
+            NodeState { status: NodeStatus::Stopped, init: Some(init), command: None, ended: None };
         self.slots[index].pidfd = Some(pidfd);
         Ok(Unborn { index, link: ours })
     }
@@ -478,7 +481,7 @@ impl Nodes {
         for &index in which {
             self.slots[index].pidfd = None;
             let node = &mut self.state.nodes[index];
-            *node = NodeState { status: NodeStatus::Stopped, ..node.clone() };
+            node.status = NodeStatus::Stopped;
             ending.extend(node.init.take().map(|init| init.pid));
         }
         // Whichever child ends first: an init ends after all others in its node are collected (`pid_namespaces(7)`), and
@@ -511,12 +514,20 @@ impl Nodes {
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
             tracing::info!(node = %blueprint.lab.nodes[index].name, ?status, "its init ended: the node is dead");
             self.slots[index].pidfd = None;
-            self.state.nodes[index] = NodeState { status: NodeStatus::Dead, init: None, command: None };
+            let node = &mut self.state.nodes[index];
+            (node.status, node.init, node.command) = (NodeStatus::Dead, None, None);
             // Its network outlives it, and the kernel in it would go on to answer pings. A link that cannot be silenced is
             // no reason to end the lab.
             let _ = self.fabric.set_carrier(&blueprint.lab, index, false);
         } else if let Some(node) = self.state.nodes.iter_mut().find(|node| is(node.command)) {
             node.command = None;
+            node.ended = match status {
+                WaitStatus::Exited(_, code) => Some(ProgramEnd { code, signal: None }),
+                WaitStatus::Signaled(_, signal, _) => {
+                    Some(ProgramEnd { code: 128 + signal as i32, signal: Some(signal as i32) })
+                }
+                _ => None,
+            };
         } else {
             return;
         }

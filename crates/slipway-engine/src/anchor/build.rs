@@ -27,7 +27,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         anchor: ProcessId::of(getpid()).map_err(|error| format!("name the anchor: {error}"))?,
         ready: false,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None }; lab.nodes.len()],
+        nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None }; lab.nodes.len()],
         networks: Vec::new(),
         routers: Vec::new(),
     };

@@ -47,6 +47,10 @@ pub(crate) enum Request {
     Fast,
     /// Give back a descriptor of what is written on sockets of the fast path.
     Notes,
+    /// See to programs that have ended, so that they are written down.
+    Programs,
+    /// Give back a pipe in which there is something whenever there is more in this node's log.
+    Follow(usize),
 }
 
 /// How it went.
@@ -83,6 +87,7 @@ impl Request {
             Self::Halt(_) | Self::Kill { .. } => "ending nodes",
             Self::Links(..) | Self::Lift(_) | Self::Prepare(_) | Self::Settle | Self::Restore => "changing links",
             Self::Report => "reporting on links",
+            Self::Programs | Self::Follow(_) => "seeing to nodes' programs",
             Self::Policy | Self::Listener(_) | Self::Fast | Self::Notes => "seeing to the fast path",
         }
     }
@@ -129,10 +134,10 @@ pub(crate) fn hand(path: &Path, node: usize, listener: &OwnedFd) -> io::Result<(
 }
 
 /// Asks the anchor for a descriptor.
-pub(crate) fn notes(path: &Path) -> io::Result<OwnedFd> {
-    let (reply, notes) = packet::receive(&begin(path, &Request::Notes)?, LONGEST)?;
-    match (serde_json::from_slice::<Reply>(&reply)?.answer, notes) {
-        (Answer::Done, Some(notes)) => Ok(notes),
+pub(crate) fn descriptor(path: &Path, request: &Request) -> io::Result<OwnedFd> {
+    let (reply, descriptor) = packet::receive(&begin(path, request)?, LONGEST)?;
+    match (serde_json::from_slice::<Reply>(&reply)?.answer, descriptor) {
+        (Answer::Done, Some(descriptor)) => Ok(descriptor),
         (Answer::Done, None) => Err(io::ErrorKind::InvalidData.into()),
         (Answer::Failed(account), _) => Err(io::Error::other(account)),
     }

@@ -33,12 +33,13 @@ pub(super) fn serve(
     // Most requests end no connections.
     let nothing = |()| 0;
     loop {
-        let (ready, events) = match wait(&signals, listener, nodes) {
+        let (ready, events, printed) = match wait(&signals, listener, nodes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
         // Before anything else is done: events are about what there was to wait for.
         nodes.tend(alone, blueprint, &events);
+        nodes.logs.tend(&printed);
         if ready[0] {
             while let Some(signal) = signals.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
@@ -67,28 +68,39 @@ pub(super) fn serve(
                 Request::Report => nodes.report_links(blueprint).map(nothing),
                 Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()).map(nothing),
                 Request::Fast => nodes.report_fast(alone, blueprint).map(nothing),
+                // Those that have ended were seen to above.
+                Request::Programs => Ok(0),
+                Request::Follow(node) => {
+                    let bell = nodes.logs.follow(node).map_err(|error| format!("follow the log: {error}"));
+                    bell.map(|bell| *descriptor = Some(bell)).map(nothing)
+                }
                 Request::Notes => nodes.notes().map(|notes| *descriptor = Some(notes)).map(nothing),
             });
         }
     }
 }
 
-/// Waits for signals, requests (whether there are any is told for each), and what goes on with routers.
-fn wait(signals: &SignalFd, listener: &OwnedFd, nodes: &Nodes) -> io::Result<([bool; 2], Vec<Event>)> {
+/// Waits for signals, requests (whether there are any is told for each), what goes on with routers, and what programs print.
+fn wait(signals: &SignalFd, listener: &OwnedFd, nodes: &Nodes) -> io::Result<([bool; 2], Vec<Event>, Vec<usize>)> {
     let (events, patience) = nodes.waits_for();
     let of_routers = events.iter().map(|&(fd, event)| match event {
         Event::Said(_) => PollFd::new(fd, PollFlags::POLLIN),
         Event::Deserted(_) => PollFd::new(fd, PollFlags::empty()),
     });
     let ours = [signals.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    let mut waiting: Vec<PollFd<'_>> = ours.into_iter().chain(of_routers).collect();
+    let logs = nodes.logs.waits_for();
+    let of_logs = logs.iter().map(|&(fd, _)| PollFd::new(fd, PollFlags::POLLIN));
+    let mut waiting: Vec<PollFd<'_>> = ours.into_iter().chain(of_routers).chain(of_logs).collect();
     // Rounded up, or it would be asked again and again in the last millisecond.
+    let patience = patience.into_iter().chain(nodes.logs.patience()).min();
     let patience = patience.map(|left| left + Duration::from_millis(1));
     let timeout = patience.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
     poll(&mut waiting, timeout)?;
     let happened: Vec<bool> = waiting.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+    let printed = logs.iter().zip(&happened[2 + events.len()..]).filter(|(_, happened)| **happened);
+    let printed = printed.map(|((_, number), _)| *number).collect();
     let events = events.iter().zip(&happened[2..]).filter(|(_, happened)| **happened).map(|((_, event), _)| *event);
-    Ok(([happened[0], happened[1]], events.collect()))
+    Ok(([happened[0], happened[1]], events.collect(), printed))
 }
 
 fn reap(blueprint: &Blueprint, nodes: &mut Nodes) {

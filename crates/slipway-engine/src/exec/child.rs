@@ -2,21 +2,24 @@
 
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, setsid, setuid};
-use rustix::fs::{Gid as FileGroup, Mode, Uid as FileOwner, fchown};
+use rustix::fs::{Gid as FileGroup, Mode, OFlags, Uid as FileOwner, fchown, fcntl_setfl, fstat, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::termios::Winsize;
 use slipway_sys::cgroup::Group;
 use slipway_sys::process::end_with;
 use slipway_sys::seccomp::Filter;
 use slipway_sys::{clone::close_all_but, pty, signals};
 
 use super::message::{self, Failure};
-use super::{Image, Stdio};
+use super::pump::is_null;
+use super::{Image, Stream, Streams, User};
 use crate::confine::Confinement;
 
 /// What the child takes along from its parent.
@@ -30,7 +33,7 @@ pub(super) struct Birth<'a> {
     pub(super) trap: Option<(Filter, bool)>,
     pub(super) files: Rlimit,
     pub(super) image: &'a Image,
-    pub(super) stdio: Stdio<'a>,
+    pub(super) streams: Streams<'a>,
 }
 
 /// Becomes the program, or says why not and exits. The code is for nobody: the parent hears the reason.
@@ -78,32 +81,63 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
 }
 
 fn connect_stdio(birth: &Birth<'_>) -> Result<(), Failure> {
-    let descriptors = match birth.stdio {
-        Stdio::Descriptors(descriptors) => {
-            // Out of the way of 0, 1 and 2 first, since they may be each other's.
-            let clear = |fd| fcntl_dupfd_cloexec(fd, 3).map_err(says("duplicate a descriptor"));
-            let [input, output, error] = descriptors;
-            [clear(input)?, clear(output)?, clear(error)?]
-        }
-        Stdio::Terminal(size) => {
-            let pair = pty::open_here().map_err(says("open a terminal"))?;
-            pty::set_size(pair.terminal.as_fd(), size).map_err(says("size the terminal"))?;
-            ioctl_tiocsctty(&pair.terminal).map_err(says("take the terminal"))?;
-            if let Some(user) = birth.image.user {
-                let (owner, group) = (FileOwner::from_raw(user.uid), FileGroup::from_raw(user.gid));
-                fchown(&pair.terminal, Some(owner), Some(group)).map_err(says("own the terminal"))?;
+    let terminal = birth.streams.size.map(|size| open_terminal(birth, size)).transpose()?;
+    // Out of the way of 0, 1 and 2 first, since they may be each other's.
+    let clear = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, 3).map_err(says("duplicate a descriptor"));
+    let mut connected = Vec::with_capacity(3);
+    for stream in birth.streams.each {
+        connected.push(match (stream, &terminal) {
+            (Stream::Pipe(pipe), _) => {
+                if let Some(user) = birth.image.user {
+                    // It may open /dev/stdout, which stands for this.
+                    own(pipe, user).map_err(says("own a pipe"))?;
+                }
+                clear(pipe)?
             }
-            message::send_terminal(&birth.link, pair.master.as_fd()).map_err(says("pass the terminal on"))?;
-            let copy = || pair.terminal.try_clone().map_err(says("duplicate a descriptor"));
-            [copy()?, copy()?, copy()?]
-        }
-    };
+            (Stream::Terminal, Some(terminal)) => clear(terminal.as_fd())?,
+            (Stream::Null | Stream::Terminal, _) => {
+                clear(open_null().map_err(says("open the node's /dev/null"))?.as_fd())?
+            }
+        });
+    }
     let connect = || {
-        dup2_stdin(&descriptors[0])?;
-        dup2_stdout(&descriptors[1])?;
-        dup2_stderr(&descriptors[2])
+        dup2_stdin(&connected[0])?;
+        dup2_stdout(&connected[1])?;
+        dup2_stderr(&connected[2])
     };
     connect().map_err(says("connect standard input and output"))
+}
+
+/// Opens a terminal of the node's and passes its outside to the parent. One that nothing is typed on only shows.
+fn open_terminal(birth: &Birth<'_>, size: Winsize) -> Result<OwnedFd, Failure> {
+    let pair = pty::open_here().map_err(says("open a terminal"))?;
+    pty::set_size(pair.terminal.as_fd(), size).map_err(says("size the terminal"))?;
+    if matches!(birth.streams.each[0], Stream::Terminal) {
+        ioctl_tiocsctty(&pair.terminal).map_err(says("take the terminal"))?;
+    } else {
+        pty::show_only(pair.terminal.as_fd()).map_err(says("set the terminal up"))?;
+    }
+    if let Some(user) = birth.image.user {
+        own(pair.terminal.as_fd(), user).map_err(says("own the terminal"))?;
+    }
+    message::send_terminal(&birth.link, pair.master.as_fd()).map_err(says("pass the terminal on"))?;
+    Ok(pair.terminal)
+}
+
+fn own(file: BorrowedFd<'_>, user: User) -> rustix::io::Result<()> {
+    fchown(file, Some(FileOwner::from_raw(user.uid)), Some(FileGroup::from_raw(user.gid)))
+}
+
+/// The node's own null device. The node may have put anything in its place, so nothing on the way can block, and what was
+/// opened is looked at before it is used.
+fn open_null() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let null = open("/dev/null", flags, Mode::empty())?;
+    if !is_null(&fstat(&null)?) {
+        return Err(io::Error::other("it is not the null device"));
+    }
+    fcntl_setfl(&null, OFlags::empty())?;
+    Ok(null)
 }
 
 /// Tries each path, as `execvp(3)` does: one that may not be executed counts only if no other can be.

@@ -7,12 +7,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::sys::signal::Signal as Number;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use slipway_sys::signals::Taken;
 
 use super::protocol::{Received, Reply, Request, receive, send};
 use super::service::VARIABLE;
+use crate::exec::pump::{self, End, Input, Output, Pumps};
 use arguments::Call;
 
 /// As `ssh(1)`: what failed is the connection, not the command.
@@ -43,12 +43,8 @@ fn call(argv: &[String]) -> Result<u8, String> {
     let socket = open(&path).map_err(|error| {
         format!("reach the job's launch service at {path}: {error}\nHint: its `slipway run` has ended")
     })?;
-    let null = std::fs::File::open("/dev/null").map_err(says("open /dev/null"))?;
-    let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
-    let input = if no_input { null.as_fd() } else { input.as_fd() };
-    send(socket.as_fd(), &Request::Launch { host, command }, &[input, output.as_fd(), error.as_fd()])
-        .map_err(says("send the command"))?;
-    match attend(&socket, &signals).map_err(says("wait for the command"))? {
+    let mut pumps = launch(&socket, host, command, no_input)?;
+    match attend(&socket, &signals, &mut pumps).map_err(says("wait for the command"))? {
         Some(Reply::Exited(code)) => Ok(code),
         Some(Reply::Refused { code, reason }) => {
             eprintln!("slipway agent: {reason}");
@@ -64,23 +60,46 @@ fn open(path: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn attend(socket: &OwnedFd, signals: &Taken) -> io::Result<Option<Reply>> {
-    loop {
-        let mut on = [PollFd::new(socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        match poll(&mut on, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let answered = !on[0].revents().is_empty();
-        while let Some(signal) = signals.take()? {
-            send(socket.as_fd(), &Request::Signal(signal as i32), &[])?;
-        }
-        if answered {
-            match receive(socket)? {
-                Received::Message(reply, _) => return Ok(Some(reply)),
-                Received::Nothing => {}
-                Received::Closed | Received::Nonsense => return Ok(None),
+/// Sends the command, with pipes for its input and output: those of this process are the launcher's, which the other node
+/// has no business with.
+fn launch(socket: &OwnedFd, host: String, command: String, no_input: bool) -> Result<Pumps<'static>, String> {
+    let says = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
+    let pipes =
+        || -> io::Result<_> { Ok((pump::pipe_to_program()?, pump::pipe_from_program()?, pump::pipe_from_program()?)) };
+    let ((input, to_input), (output, from_output), (error, from_error)) = pipes().map_err(says("open pipes"))?;
+    send(socket.as_fd(), &Request::Launch { host, command }, &[input.as_fd(), output.as_fd(), error.as_fd()])
+        .map_err(says("send the command"))?;
+    let ours = || -> io::Result<Pumps<'static>> {
+        let output = Output::new(End::Pipe(from_output), rustix::stdio::stdout())?;
+        let error = Output::new(End::Pipe(from_error), rustix::stdio::stderr())?;
+        let input = (!no_input).then(|| Input::new(rustix::stdio::stdin(), End::Pipe(to_input), None)).transpose()?;
+        Ok(Pumps { input, outputs: vec![output, error] })
+    };
+    ours().map_err(says("pass input and output on"))
+}
+
+/// Carries bytes and signals until the command has ended, and all that it wrote is written.
+fn attend(socket: &OwnedFd, signals: &Taken, pumps: &mut Pumps<'_>) -> io::Result<Option<Reply>> {
+    let mut last = None;
+    while !(last.is_some() && pumps.is_dry()) {
+        let [answered, signalled] =
+            pumps.turn([if last.is_some() { signals.as_fd() } else { socket.as_fd() }, signals.as_fd()])?;
+        if signalled {
+            while let Some(signal) = signals.take()? {
+                if last.is_some() {
+                    return Ok(last);
+                }
+                send(socket.as_fd(), &Request::Signal(signal as i32), &[])?;
             }
         }
+        if answered && last.is_none() {
+            match receive(socket)? {
+                Received::Message(reply, _) => last = Some(reply),
+                Received::Nothing => continue,
+                Received::Closed | Received::Nonsense => return Ok(None),
+            }
+            pumps.finish();
+        }
     }
+    Ok(last)
 }

@@ -60,7 +60,8 @@ impl Running {
     /// # Errors
     /// When it is in none of the lab's nodes, or no network is fast.
     pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
-        let notes = control::notes(&self.dir.control()).map_err(|source| self.anchor_error(source))?;
+        let notes =
+            control::descriptor(&self.dir.control(), &Request::Notes).map_err(|source| self.anchor_error(source))?;
         fast::explain(&self.lab, &self.state, pid, notes, &self.fast()?).map_err(LabError::Refused)
     }
 
@@ -75,7 +76,8 @@ impl Running {
     /// # Errors
     /// When no network is fast, or a router is being replaced.
     pub fn flows(&self) -> Result<Vec<Connection>, LabError> {
-        let notes = control::notes(&self.dir.control()).map_err(|source| self.anchor_error(source))?;
+        let notes =
+            control::descriptor(&self.dir.control(), &Request::Notes).map_err(|source| self.anchor_error(source))?;
         fast::flows(&self.lab, &self.state, notes).map_err(LabError::Refused)
     }
 

@@ -1,0 +1,90 @@
+//! Nodes' own programs (`command` in the lab file): whether they run, how they ended, what they printed.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::{LabError, Running};
+use crate::anchor::control::{self, Request};
+use crate::log::NodeLog;
+use crate::state::ProgramEnd;
+
+/// A node's own program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwnProgram {
+    /// `running`, `ended`, or `none` while its node does not run and the program never ended by itself.
+    pub status: &'static str,
+    /// Seen from the machine.
+    pub pid: Option<i32>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: Option<ProgramEnd>,
+}
+
+impl Running {
+    pub(super) fn own_program(&self, node: usize) -> Option<OwnProgram> {
+        self.lab.nodes[node].command.as_ref()?;
+        let state = &self.state.nodes[node];
+        let pid = state.command.filter(|process| process.is_alive()).map(|process| process.pid);
+        let status = match (pid, state.ended) {
+            (Some(_), _) => "running",
+            (None, Some(_)) => "ended",
+            (None, None) => "none",
+        };
+        Some(OwnProgram { status, pid, end: state.ended.filter(|_| pid.is_none()) })
+    }
+
+    /// Nodes whose own program ends within `patience`, or has ended, and how. Returns as soon as all have.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub fn early_ends(&mut self, patience: Duration) -> Result<Vec<(usize, ProgramEnd)>, LabError> {
+        let with: Vec<usize> =
+            (0..self.lab.nodes.len()).filter(|&node| self.lab.nodes[node].command.is_some()).collect();
+        if with.is_empty() {
+            return Ok(Vec::new());
+        }
+        let commands = with.iter().filter_map(|&node| self.state.nodes[node].command);
+        let open = commands.map(slipway_sys::process::ProcessId::open).collect::<Result<Vec<_>, _>>();
+        let mut running: Vec<_> = open.map_err(|error| self.anchor_error(error))?.into_iter().flatten().collect();
+        let deadline = Instant::now() + patience;
+        while !running.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut on: Vec<PollFd<'_>> = running.iter().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)).collect();
+            let left = Timespec::try_from(left).unwrap_or_default();
+            match poll(&mut on, Some(&left)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(self.anchor_error(error.into())),
+            }
+            let ended: Vec<bool> = on.iter().map(|one| !one.revents().is_empty()).collect();
+            let mut ended = ended.into_iter();
+            running.retain(|_| !ended.next().unwrap_or(false));
+        }
+        // The anchor sees to those that have ended before it answers.
+        self.ask(&Request::Programs)?;
+        self.state = self.dir().read_state()?;
+        Ok(with.into_iter().filter_map(|node| Some((node, self.state.nodes[node].ended?))).collect())
+    }
+
+    /// What a node's own program printed. `follow`: one can wait for more.
+    ///
+    /// # Errors
+    /// When there is no such program, or the anchor cannot be asked.
+    pub fn log(&self, node: usize, follow: bool) -> Result<NodeLog, LabError> {
+        let model = &self.lab.nodes[node];
+        if model.command.is_none() && !model.sshd {
+            return Err(LabError::NoProgram(model.name.clone()));
+        }
+        let bell = if follow {
+            let bell = control::descriptor(&self.dir.control(), &Request::Follow(node));
+            Some(bell.map_err(|source| self.anchor_error(source))?)
+        } else {
+            None
+        };
+        NodeLog::open(&self.dir.join("log"), &model.name, bell).map_err(|source| self.anchor_error(source))
+    }
+}
