@@ -50,6 +50,7 @@ commands! {
         shell Shell,
         copy Copy,
         save Save,
+        logs Logs,
     }
     "Measuring" {
         compare Compare,

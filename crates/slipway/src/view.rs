@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use slipway_engine::fast::RouterState;
+use slipway_engine::lab::OwnProgram;
 use slipway_engine::network::Mechanism;
 use slipway_engine::scenario::{Standing, Status};
+use slipway_engine::state::ProgramEnd;
 use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
 use slipway_lab::units::Bytes;
 
@@ -84,6 +86,23 @@ pub(crate) fn scenario(status: &Status) -> String {
             "{scenario} was interrupted at {event} of {events}; `slipway play --resume` goes on with it, `slipway restore` puts the lab back"
         ),
         Standing::Over => format!("{scenario} is over"),
+    }
+}
+
+/// How a node's own program ended.
+pub(crate) fn ended_how(end: ProgramEnd) -> String {
+    match end.signal {
+        Some(number) => format!(" by signal {number}"),
+        None => format!(" with code {}", end.code),
+    }
+}
+
+/// Whether a node's own program runs, or how it ended.
+pub(crate) fn program(program: &OwnProgram) -> String {
+    match program.end {
+        Some(end) => format!("ended{}", ended_how(end)),
+        None if program.status == "none" => "-".to_owned(),
+        None => program.status.to_owned(),
     }
 }
 

@@ -17,7 +17,9 @@ use crate::{labs, user};
     visible_alias = "execute",
     override_usage = "slipway exec [OPTIONS] [LAB] <NODE> -- <PROGRAM>...",
     after_help = "\
-Standard input, output and error are the caller's, and signals are passed on.
+Standard input, output and error are carried from and to the caller's, and
+signals are passed on; at a terminal the program has one of the node's own.
+It returns when the program ends, whatever that leaves in the background.
 The exit code is the program's; 128 and the signal's number where one ended it,
 127 where it is not found, 126 where it cannot be executed, 125 where the node
 cannot be entered. The environment is the node's and --env's; nothing of the

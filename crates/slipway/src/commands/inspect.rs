@@ -129,6 +129,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
             ("status", status(answer)),
         ];
         facts.extend(view::node(lab, node, &running.state.networks));
+        facts.extend(answer.now.program.as_ref().map(|program| ("its program", view::program(program))));
         facts.extend(conditions::of_node(lab, &answer.links, index));
         view::facts(&facts)
     })

@@ -21,7 +21,9 @@ A lab is `up`, `changing` (being brought up or down) or `broken` (a crash left
 it; `slipway down` removes it). A node is `running`, `frozen`, `stopped` (by
 `slipway stop`) or `dead` (killed, or its init ended; `slipway start` revives
 it). Its links may have `conditions`, be `cut`, or `parted` by a partition, or
-`silent` because the process that carries frames has died.
+`silent` because the process that carries frames has died. PROGRAM is the node's
+own (`command`): whether it runs, or how it ended; `slipway logs` shows what it
+said.
 
 Units: CPU is processor time in seconds; MEMORY is in KiB, MiB or GiB, in which
 pages that processes share count for each unless the node has a memory limit.
@@ -135,23 +137,33 @@ fn labs_text(labs: &Labs) -> String {
 
 fn nodes_text(nodes: &Nodes) -> String {
     let dash = || "-".to_owned();
-    view::table(
-        ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "LINKS", "ADDRESSES"],
-        nodes.nodes.iter().map(|Row { row: node, links }| {
-            let used =
-                |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
-            [
-                node.name.clone(),
-                node.status.clone(),
-                node.host.clone(),
-                node.image.clone(),
-                node.pid.map_or_else(dash, |pid| pid.to_string()),
-                used(&|usage| format!("{:.2} s", usage.cpu_ns as f64 / 1e9)),
-                used(&|usage| view::size(Bytes(usage.memory))),
-                used(&|usage| usage.pids.to_string()),
-                if links.is_empty() { dash() } else { links.join(",") },
-                node.addresses.join(" "),
-            ]
-        }),
-    )
+    let cells = |Row { row: node, links }: &Row| {
+        let used = |what: &dyn Fn(&slipway_sys::cgroup::Usage) -> String| node.usage.as_ref().map_or_else(dash, what);
+        [
+            node.name.clone(),
+            node.status.clone(),
+            node.host.clone(),
+            node.image.clone(),
+            node.pid.map_or_else(dash, |pid| pid.to_string()),
+            used(&|usage| format!("{:.2} s", usage.cpu_ns as f64 / 1e9)),
+            used(&|usage| view::size(Bytes(usage.memory))),
+            used(&|usage| usage.pids.to_string()),
+            if links.is_empty() { dash() } else { links.join(",") },
+            node.addresses.join(" "),
+        ]
+    };
+    let heading = ["NODE", "STATUS", "HOST", "IMAGE", "PID", "CPU", "MEMORY", "PIDS", "LINKS", "ADDRESSES"];
+    if nodes.nodes.iter().all(|node| node.row.program.is_none()) {
+        return view::table(heading, nodes.nodes.iter().map(cells));
+    }
+    let with = |cells: [String; 10], program: String| {
+        let [name, status, rest @ ..] = cells;
+        let [host, image, pid, cpu, memory, pids, links, addresses] = rest;
+        [name, status, program, host, image, pid, cpu, memory, pids, links, addresses]
+    };
+    let rows = nodes.nodes.iter().map(|row| {
+        with(cells(row), row.row.program.as_ref().map_or_else(dash, view::program))
+    });
+    let heading = with(heading.map(str::to_owned), "PROGRAM".to_owned());
+    view::table(heading.each_ref().map(String::as_str), rows)
 }

@@ -1,12 +1,13 @@
 //! `slipway up`
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use slipway_engine::image::Store;
 use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
+use slipway_engine::state::ProgramEnd;
 use slipway_lab::model::Lab;
 
 use crate::context::{Context, DryRun};
@@ -45,7 +46,20 @@ struct Up {
     nodes: Vec<NodeRow>,
     /// What of the limits does not hold as one might think.
     notes: Vec<String>,
+    /// Nodes whose own program has ended already.
+    ended: Vec<Early>,
 }
+
+#[derive(Serialize)]
+struct Early {
+    node: String,
+    #[serde(flatten)]
+    end: ProgramEnd,
+}
+
+/// How long a node's own program must live for it not to have ended at once. Nothing tells that one works; most of those
+/// that cannot start end sooner.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
@@ -62,13 +76,23 @@ impl Args {
         let mut meter = Meter::new(&context.global);
         let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
         meter.finish();
-        let running = outcome.map_err(|error| because(&file, error))?;
+        let mut running = outcome.map_err(|error| because(&file, error))?;
+        let ended = running.early_ends(AT_ONCE)?;
+        let early = |(node, end): (usize, ProgramEnd)| Early { node: file.nodes[node].name.clone(), end };
+        let ended: Vec<Early> = ended.into_iter().map(early).collect();
         let (seconds, nodes) = (started.elapsed().as_secs_f64(), running.rows());
         // Last of all: what is said to be up was so a moment ago.
         if !running.is_up() {
             return Err(UpError::Ended(file.name).into());
         }
-        let up = Up { lab: file.name.clone(), seconds, nodes: nodes?, notes: running.limit_notes() };
+        let up = Up { lab: file.name.clone(), seconds, nodes: nodes?, notes: running.limit_notes(), ended };
+        for Early { node, end } in up.ended.iter().filter(|early| early.end.code != 0 && !context.global.json) {
+            tracing::warn!(
+                "the program of node {node} ended at once{}; `slipway logs {} {node}` shows what it said",
+                view::ended_how(*end),
+                up.lab
+            );
+        }
         context.tell(&up, |up| {
             let told: Vec<String> = up.notes.iter().map(|note| format!("note: {note}\n")).collect();
             text(&file, up.seconds) + &told.concat()
