@@ -24,6 +24,7 @@ mod report;
 mod seed;
 
 pub use choose::Mechanism;
+pub(crate) use inside::Shape;
 pub(crate) use links::{Around, Links};
 pub use live::{Groups, LinkAction, Pair, Place};
 pub use matrices::{MatrixError, read_matrices};

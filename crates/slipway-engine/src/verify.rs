@@ -1,14 +1,23 @@
 //! Whether links are what they are asked to be: packets with a number and a time are sent from node to node, and what
-//! arrives is held against the conditions in force.
+//! arrives is held against what the mechanism in use makes of the conditions in force.
 //!
 //! All sockets are this process's own, opened inside the nodes' network namespaces, so that one clock stamps both ends and
 //! nothing has to be installed in a node. Packets pass through everything that a program's would.
+//!
+//! What is expected is simulated: the same packets, sent at the same times, pass models of what stands on their way
+//! ([`world`], [`model`]) as often as it takes to know how far chance alone may go ([`expect`], [`chance`]).
 
+mod chance;
 mod expect;
 mod flood;
 mod judge;
+mod model;
 mod path;
+#[cfg(test)]
+mod tests;
+mod timetable;
 mod train;
+mod world;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -17,7 +26,8 @@ use slipway_measure::check::CheckedPath;
 
 pub use path::Route;
 
-use expect::Expected;
+use timetable::Timetable;
+use world::World;
 
 use crate::condition::LinkReport;
 use crate::lab::{LabError, Running};
@@ -52,87 +62,117 @@ pub enum VerifyError {
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// Packets from each node to each other one.
-    pub packets: u32,
-    /// Between two packets of a path.
-    pub interval: Duration,
-    /// How long a rate is measured.
+    /// Packets of each path. `None`: a thousand, or as many as it takes to tell what is asked, as far as there is time.
+    pub packets: Option<u32>,
+    /// Between two packets of a path. `None`: a millisecond, or less for many packets. It is longer where a rate or many
+    /// paths need it.
+    pub interval: Option<Duration>,
+    /// How long a rate is measured; longer where it is low.
     pub rate_time: Duration,
-    /// About how long all of it may take: fewer packets are sent where that many do not fit in, and rates are left out whose
-    /// turn does not come.
-    pub most: Option<Duration>,
+    /// About how long all of it may take: fewer packets are sent where so many do not fit in, and rates are left out whose
+    /// turn does not come. `None`: some ten seconds a path.
+    pub time: Option<Duration>,
 }
 
 impl Default for Effort {
-    /// A thousand packets a path, a millisecond apart, and half a second for a rate.
     fn default() -> Self {
-        Self { packets: 1000, interval: Duration::from_millis(1), rate_time: Duration::from_millis(500), most: None }
+        Self { packets: None, interval: None, rate_time: Duration::from_millis(500), time: None }
     }
 }
 
 /// Whether anything is asked of a path: a condition, a cut or a partition.
 #[must_use]
 pub fn is_conditioned(links: &LinkReport, route: &Route) -> bool {
-    Expected::of(links, route).is_anything()
+    let world = World::of(links, std::slice::from_ref(route), &|_| 1500);
+    world.ways.iter().any(|way| way.closed || !way.asked.is_empty())
 }
 
-/// Measures `routes`, all at once for delay and loss, one after the other for rates. `progress` is told how far it is, per
-/// mille, and says whether to go on.
-///
-/// # Errors
-/// When a node cannot be entered, the kernel refuses something, or `progress` breaks it off.
-#[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
-pub fn verify(
-    running: &Running,
-    links: &LinkReport,
-    routes: &[Route],
+/// What is to be measured.
+#[derive(Debug)]
+pub struct Plan {
+    world: World,
+    timetable: Timetable,
+    paths: Vec<path::Path>,
+    labels: Vec<CheckedPath>,
     effort: Effort,
-    progress: &mut dyn FnMut(u16) -> ControlFlow<()>,
-) -> Result<Vec<CheckedPath>, VerifyError> {
-    let deadline = effort.most.map(|most| Instant::now() + most);
-    let expected: Vec<Expected> = routes.iter().map(|route| Expected::of(links, route)).collect();
-    let paths = routes.iter().map(|route| path::Path::open(running, route)).collect::<Result<Vec<_>, _>>()?;
-    let limited = expected.iter().filter(|expected| expected.rate.is_some()).count();
-    // The trains, then each rate, are taken to last as long as each other.
-    let share = 1.0 / (1.0 + limited as f64);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
-    let mut tell = |done: f64| match progress((done * 1000.0).clamp(0.0, 1000.0) as u16) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(VerifyError::Interrupted),
-    };
-    let patience = expected.iter().map(|expected| expected.delay + 5.0 * expected.jitter).fold(0.0, f64::max);
-    let interval = train::interval(&expected, effort);
-    let packets = train::packets(interval, effort);
-    let trains =
-        train::run(&paths, packets, interval, Duration::from_secs_f64(patience + 0.5), &mut |part| tell(part * share))?;
-    let mut done = share;
-    let mut checked = Vec::with_capacity(routes.len());
-    for (((route, expected), path), train) in routes.iter().zip(&expected).zip(&paths).zip(trains) {
-        let mut checks = judge::train(expected, &train);
-        if let Some(rate) = expected.rate {
-            let over =
-                deadline.is_some_and(|deadline| Instant::now() + flood::lasts(path, expected, effort) > deadline);
-            checks.push(if over {
-                judge::rate_left_out(rate)
-            } else {
-                judge::rate(rate, flood::run(path, expected, effort.rate_time)?)
-            });
-            done += share;
-            tell(done)?;
-        }
-        let node = |(node, _): (usize, usize)| &running.lab.nodes[node];
-        checked.push(CheckedPath {
-            under: String::new(),
-            from: node(route.from).name.clone(),
-            to: node(route.to).name.clone(),
-            network: running.lab.networks[node(route.from).interfaces[route.from.1].network].name.clone(),
-            mechanism: expected.mechanism.clone(),
-            packets,
-            checks,
-            delays: train.spread(),
-        });
+}
+
+impl Plan {
+    /// Prepares to measure `routes`: all at once for delay and loss, one after the other for rates.
+    ///
+    /// # Errors
+    /// When a node cannot be entered, or the kernel refuses something.
+    pub fn new(running: &Running, links: &LinkReport, routes: &[Route], effort: Effort) -> Result<Self, VerifyError> {
+        let world = World::of(links, routes, &|place| path::mtu(running, place));
+        let paths = routes.iter().map(|route| path::Path::open(running, route)).collect::<Result<Vec<_>, _>>()?;
+        let mtus: Vec<usize> = paths.iter().map(|path| path.mtu).collect();
+        let timetable = Timetable::of(&world, &mtus, effort);
+        let label = |((route, way), train): ((&Route, &world::Way), &timetable::Train)| {
+            let node = |node: usize| running.lab.nodes[node].name.clone();
+            let network = |hop: &path::Hop| {
+                let (node, slot) = hop.from;
+                running.lab.networks[running.lab.nodes[node].interfaces[slot].network].name.clone()
+            };
+            CheckedPath {
+                under: String::new(),
+                from: node(route.from().0),
+                to: node(route.to().0),
+                via: route.hops.iter().skip(1).map(|hop| node(hop.from.0)).collect(),
+                network: route.hops.iter().map(network).collect::<Vec<_>>().join(", "),
+                mechanism: way.mechanism.clone(),
+                packets: train.packets,
+                checks: Vec::new(),
+                delays: None,
+            }
+        };
+        let labels = routes.iter().zip(&world.ways).zip(&timetable.trains).map(label).collect();
+        Ok(Self { world, timetable, paths, labels, effort })
     }
-    Ok(checked)
+
+    /// About how long it takes.
+    #[must_use]
+    pub fn lasts(&self) -> Duration {
+        self.timetable.lasts(self.effort)
+    }
+
+    /// Measures. `progress` is told how far it is, per mille, and says whether to go on.
+    ///
+    /// # Errors
+    /// When the kernel refuses something, or `progress` breaks it off.
+    #[tracing::instrument(name = "verify", level = "info", skip_all, err(level = "debug"))]
+    pub fn run(mut self, progress: &mut dyn FnMut(u16) -> ControlFlow<()>) -> Result<Vec<CheckedPath>, VerifyError> {
+        let deadline = self.effort.time.map(|time| Instant::now() + time);
+        let all = self.lasts().as_secs_f64();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let mut tell = |seconds: f64| match progress((seconds / all * 1000.0).clamp(0.0, 1000.0) as u16) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(VerifyError::Interrupted),
+        };
+        let Self { world, timetable, paths, labels, .. } = &mut self;
+        let mut sent = timetable.packets();
+        let lengths: Vec<u32> = timetable.trains.iter().map(|train| train.packets).collect();
+        let mut done = timetable.trains_last().as_secs_f64();
+        let trains = train::run(paths, &lengths, &mut sent, timetable.patience, &mut |part| tell(part * done))?;
+        let expected = expect::expect(world, &sent);
+        for (at, label) in labels.iter_mut().enumerate() {
+            label.checks = judge::train(&expected[at], &trains[at], timetable.trains[at].needed);
+            label.delays = trains[at].spread();
+        }
+        for (at, flood) in timetable.floods.iter().enumerate() {
+            let Some(flood) = flood else { continue };
+            let over = deadline.is_some_and(|deadline| Instant::now() + flood.lasts() > deadline);
+            labels[at].checks.push(if over {
+                judge::rate_left_out(flood.rate)
+            } else {
+                let (expected, through) = expect::rate(world, &flood.packets, &|arrivals| flood.reckon(arrivals));
+                let lasts = flood.lasts().as_secs_f64();
+                let flooded = flood.run(&paths[at], through, &mut |part| tell(done + part * lasts))?;
+                done += lasts;
+                judge::rate(expected, flood.rate, flooded)
+            });
+        }
+        Ok(self.labels)
+    }
 }
 
 fn failed(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> VerifyError {

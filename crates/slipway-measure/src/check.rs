@@ -32,7 +32,10 @@ pub struct CheckedPath {
     pub from: String,
     /// The node that received.
     pub to: String,
-    /// The network between them.
+    /// The gateways between them, in the order of the way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+    /// The network between them; with gateways, all on the way.
     pub network: String,
     /// What makes the conditions: the sender's egress, and the receiver's ingress where it has any.
     pub mechanism: String,
@@ -49,7 +52,7 @@ pub struct CheckedPath {
 pub struct Check {
     /// `delay`, `jitter`, `loss`, `duplicate`, `reorder`, `rate`. Corrupt packets count as lost: receivers drop them.
     pub what: String,
-    /// In `unit`.
+    /// What the mechanism in use makes of what is asked, in `unit`.
     pub asked: f64,
     /// In `unit`.
     pub measured: f64,
@@ -88,7 +91,7 @@ pub struct Spread {
 }
 
 /// Headings for [`rows`].
-pub const HEADINGS: [&str; 7] = ["path", "condition", "asked", "measured", "as asked within", "by", "verdict"];
+pub const HEADINGS: [&str; 7] = ["path", "condition", "expected", "measured", "as asked within", "by", "verdict"];
 
 impl CheckedPath {
     /// False where something is not as asked.
@@ -99,8 +102,10 @@ impl CheckedPath {
 
     /// `n1->n2`, and under what.
     fn name(&self) -> String {
-        let Self { under, from, to, .. } = self;
-        if under.is_empty() { format!("{from}->{to}") } else { format!("{from}->{to} ({under})") }
+        let Self { under, from, to, via, .. } = self;
+        let nodes: Vec<&str> = std::iter::once(from).chain(via).chain([to]).map(String::as_str).collect();
+        let way = nodes.join("->");
+        if under.is_empty() { way } else { format!("{way} ({under})") }
     }
 }
 
@@ -122,7 +127,7 @@ impl Check {
         let word = match self.verdict {
             Verdict::Met => "as asked",
             Verdict::Off => "NOT AS ASKED",
-            Verdict::Unknown => "unknown",
+            Verdict::Unknown => "not judged",
         };
         self.note.as_ref().map_or_else(|| word.to_owned(), |note| format!("{word}: {note}"))
     }
@@ -197,14 +202,14 @@ impl Tally {
 }
 
 impl fmt::Display for Tally {
-    /// `12 checks on 4 paths: 11 as asked, 1 not, 0 unknown`.
+    /// `12 checks on 4 paths: 11 as asked, 1 not, 0 not judged`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { paths, met, off, unknown } = self;
         let all = met + off + unknown;
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         write!(
             f,
-            "{all} check{} on {paths} path{}: {met} as asked, {off} not, {unknown} unknown",
+            "{all} check{} on {paths} path{}: {met} as asked, {off} not, {unknown} not judged",
             plural(all),
             plural(*paths)
         )
@@ -229,6 +234,7 @@ mod tests {
             under: under.to_owned(),
             from: "n1".to_owned(),
             to: "n2".to_owned(),
+            via: Vec::new(),
             network: "net".to_owned(),
             mechanism: "wire".to_owned(),
             packets: 1000,
@@ -247,7 +253,7 @@ mod tests {
                 "delay of n1->n2 (bridge, far) was not as asked: 20.000 ms asked, 25.000 ms measured; 20.000 ms – 20.700 ms would do"
             ]
         );
-        assert_eq!(Tally::of(&paths).to_string(), "3 checks on 3 paths: 1 as asked, 1 not, 1 unknown");
+        assert_eq!(Tally::of(&paths).to_string(), "3 checks on 3 paths: 1 as asked, 1 not, 1 not judged");
         assert_eq!(paths.map(|path| path.is_as_asked()), [true, false, true]);
     }
 

@@ -28,7 +28,9 @@ pub use link::{Counters, Link, Mac, MacText};
 pub use request::{
     AddrGenMode, Bridge, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
 };
-pub use tc::{BpfFilter, Direction, Distribution, Handle, Loss, Netem, Qdisc, QdiscStats, ReplaceQdisc, Tbf};
+pub use tc::{
+    BpfFilter, Direction, Distribution, Handle, Loss, Netem, Qdisc, QdiscStats, ReplaceQdisc, Tbf, scaled_share,
+};
 pub use watch::AddressWatch;
 
 /// Bytes sent at once. Well below the default send buffer (`net.core.wmem_default`, 208 KiB).

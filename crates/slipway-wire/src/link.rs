@@ -54,6 +54,12 @@ impl Delivery {
         };
         alike && before.damage.is_none() && self.damage.is_none()
     }
+
+    /// Whether it goes ahead of those that are delayed.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.way == Way::Ahead
+    }
 }
 
 /// How `due` came about, for when a rate changes.

@@ -55,6 +55,13 @@ impl Meter {
         Self { way, stage: None }
     }
 
+    /// Says something before it begins, above what is drawn later.
+    pub(crate) fn say(&self, line: &str) {
+        if !matches!(self.way, Way::Silent) {
+            eprintln!("{line}");
+        }
+    }
+
     /// Takes note of how far it is.
     pub(crate) fn show(&mut self, progress: impl Into<Progress>) {
         let progress = progress.into();

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use nix::sys::signal::Signal;
+use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::Running;
-use slipway_engine::verify::{Effort, Route, VerifyError, is_conditioned, verify};
+use slipway_engine::verify::{Effort, Plan, Route, VerifyError, is_conditioned};
 use slipway_lab::model::DriverKind;
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
@@ -14,6 +15,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::{Meter, Progress};
+use crate::view;
 
 /// Paths that are measured where none is named.
 const MOST_PATHS: usize = 400;
@@ -53,28 +55,43 @@ pub(crate) fn before(
     if routes.is_empty() {
         return Ok(Vec::new());
     }
-    let effort = Effort { most: Some(most.duration()), ..Effort::default() };
-    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
-    let mut signal = None;
-    let mut meter = Meter::new(&context.global);
-    let checked = verify(running, &links, &routes, effort, &mut |done| {
-        meter.show(Progress::Measuring(done));
-        signal = interrupt.take().ok().flatten();
-        if signal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    meter.finish();
-    let mut checked = match (checked, signal) {
-        (Err(error @ VerifyError::Interrupted), Some(signal)) => {
-            let code = u8::try_from(signal as i32).unwrap_or(0).saturating_add(128);
-            return Err(Failure::new(Exit::Program(code), &error));
-        }
-        (checked, _) => checked?,
-    };
+    let effort = Effort { time: Some(most.duration()), ..Effort::default() };
+    let mut checked = measure(context, running, &links, &routes, effort)?;
     for path in &mut checked {
         under.clone_into(&mut path.under);
     }
     tell(context, &checked, under);
     Ok(checked)
+}
+
+/// Measures `routes`; says before how long it takes, and meanwhile how far it is.
+pub(crate) fn measure(
+    context: &Context,
+    running: &Running,
+    links: &LinkReport,
+    routes: &[Route],
+    effort: Effort,
+) -> Result<Vec<CheckedPath>, Failure> {
+    let plan = Plan::new(running, links, routes, effort)?;
+    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
+    let mut signal = None;
+    let mut meter = Meter::new(&context.global);
+    let paths = view::count(routes.len(), "path");
+    let about = plan.lasts().as_secs_f64().ceil();
+    meter.say(&format!("measuring {paths}, for about {about} s"));
+    let checked = plan.run(&mut |done| {
+        meter.show(Progress::Measuring(done));
+        signal = interrupt.take().ok().flatten();
+        if signal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    meter.finish();
+    match (checked, signal) {
+        (Err(error @ VerifyError::Interrupted), Some(signal)) => {
+            let code = u8::try_from(signal as i32).unwrap_or(0).saturating_add(128);
+            Err(Failure::new(Exit::Program(code), &error))
+        }
+        (checked, _) => Ok(checked?),
+    }
 }
 
 /// How it came out, briefly.

@@ -486,3 +486,68 @@ fn a_change_that_the_kernel_refuses_leaves_links_and_belief_as_they_were() {
     place.run(["cut", &lab.name, "n1"]);
     assert!(lab.is_silent("n1", "n2"));
 }
+
+/// The checks of a path as `slipway verify` tells them, by what they are of.
+#[track_caller]
+fn verified(lab: &Lab<'_>, path: &str, options: &[&str]) -> (Value, std::collections::BTreeMap<String, Value>) {
+    let words = ["--json", "verify", &lab.name, path].into_iter().chain(options.iter().copied());
+    // Its exit code says how late this machine was, too.
+    let output = lab.place.slipway(words).output().expect("it starts");
+    let paths: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+    let checks = paths[0]["checks"].as_array().expect("a list").clone();
+    (
+        paths[0].clone(),
+        checks.into_iter().map(|check| (check["what"].as_str().expect("words").to_owned(), check)).collect(),
+    )
+}
+
+/// What does not depend on how late a machine is: shares.
+#[test]
+fn right_links_are_found_right() {
+    let place = Place::new();
+    let file = "mechanism: wire
+networks:
+  gap: {driver: bridge, conditions: {delay: 20ms, reorder: 25%, gap: 5}}
+  all: {driver: bridge, conditions: {loss: 10%, duplicate: 20%, corrupt: 10%}}
+  far: {driver: bridge, conditions: {ingress: {loss: 20%}}}
+nodes:
+  g: {count: 2, networks: [gap]}
+  a: {count: 2, networks: [all]}
+  gw: {networks: [all, far], gateway: true}
+  f: {networks: [far]}
+";
+    let lab = place.up("right", file);
+    for (path, what, expected) in [
+        ("g1->g2", "reorder", 0.125),
+        // A copy makes up for some of what is lost.
+        ("a1->a2", "loss", 0.157),
+        ("a1->a2", "duplicate", 0.155),
+        // On the second network each copy has a chance of its own: 0.08 + 0.74 * 0.28 + 0.18 * 0.28 * 0.352.
+        ("a1->f", "loss", 0.305),
+    ] {
+        let (route, checks) = verified(&lab, path, &[]);
+        let check = &checks[what];
+        assert_eq!(check["verdict"], "met", "{path}: {check}");
+        let asked = check["asked"].as_f64().expect("a number");
+        assert!((asked - expected).abs() < 0.02, "{path}: {check}");
+        assert_eq!(route["via"].as_array().map(Vec::len), (path == "a1->f").then_some(1), "{route}");
+    }
+}
+
+#[test]
+fn a_token_bucket_is_not_held_to_a_delay_and_a_slow_one_keeps_to_its_time() {
+    let place = Place::new();
+    let file = "networks: {quick: {driver: bridge, conditions: {rate: 10mbit}}, slow: {driver: bridge, conditions: {rate: 64kbit}}}
+nodes: {q: {count: 2, networks: [quick]}, s: {count: 2, networks: [slow]}}
+";
+    let lab = place.up("bucket", file);
+    let (route, checks) = verified(&lab, "q1->q2", &[]);
+    assert_eq!(route["mechanism"], "tbf");
+    assert_eq!(checks.keys().map(String::as_str).collect::<Vec<_>>(), ["loss", "rate"]);
+    let (route, checks) = verified(&lab, "s1->s2", &["--time", "2s"]);
+    assert!(route["packets"].as_u64().is_some_and(|packets| packets < 100), "few are sent: {route}");
+    assert_eq!(checks["loss"]["verdict"], "met", "{route}");
+    let output = place.slipway(["verify", &lab.name, "s1->s2", "--time", "1s"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("measuring 1 path, for about "), "{said}");
+}

@@ -29,7 +29,7 @@ const GSO_MAX_SIZE: u32 = 1 << 20;
 
 /// What packets are queued by.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A rate alone.
     Tbf(Tbf),
     /// Netem, below a token bucket that holds nothing back, but cuts large segments that do not fit it into packets. (A
@@ -39,7 +39,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// A rate alone.
-    pub(super) fn tbf(conditions: &LinkConditions, mtu: u32) -> Self {
+    pub(crate) fn tbf(conditions: &LinkConditions, mtu: u32) -> Self {
         let packet = mtu + ETHERNET;
         let rate = conditions.rate.map_or(u64::MAX, |rate| (rate.0 / 8).max(1));
         // What goes in a millisecond: then the rate holds over any longer time, and fast links need not cut large segments.
@@ -49,7 +49,7 @@ impl Shape {
     }
 
     /// Everything that netem can do.
-    pub(super) fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
+    pub(crate) fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
         let share = |fraction: Option<Fraction>| fraction.map_or(0.0, |fraction| fraction.0);
         let time = |seconds: Option<Seconds>| seconds.map(Seconds::duration).unwrap_or_default();
         let netem = Netem {

@@ -82,6 +82,9 @@ pub struct PeerReport {
     pub node: usize,
     /// What holds.
     pub conditions: LinkConditions,
+    /// What is the pair's own of that. A rate among it is in addition to the interface's.
+    #[serde(default)]
+    pub own: LinkConditions,
 }
 
 impl Links {
@@ -117,7 +120,11 @@ fn interface(lab: &Lab, (node, slot): Place, made: &Interface, stats: &BTreeMap<
         DirectionReport {
             asked: asked.clone(),
             now: way.all.clone(),
-            peers: way.peers.iter().map(|(&node, peer)| PeerReport { node, conditions: peer.over(&way.all) }).collect(),
+            peers: way
+                .peers
+                .iter()
+                .map(|(&node, peer)| PeerReport { node, conditions: peer.over(&way.all), own: peer.clone() })
+                .collect(),
             mechanism: way.choice.mechanism,
             why: way.choice.why.to_owned(),
             statistics: stats.get(&port(made.number, BOTH[at])).cloned(),

@@ -1,181 +1,221 @@
-//! What a path should be like: the sender's egress conditions, then the receiver's ingress conditions.
+//! What is expected of the measured paths: the same trains, sent often through models of what makes the conditions.
 
-use slipway_lab::condition::{LinkConditions, Loss};
+use std::time::Duration;
 
-use super::path::{HEADERS, PACKET, Route};
-use crate::condition::{DirectionReport, InterfaceReport, LinkReport};
+use slipway_lab::condition::LinkConditions;
 
-/// What is asked of a path.
+use super::chance::{self, Range};
+use super::model::Damage;
+use super::train::{Train, quantile};
+use super::world::{Sent, Way, World, loses};
+
+/// How late a machine may be, nanoseconds: what it may add to a delay, and how late packets may leave a full queue.
+pub(super) const LATE: u64 = 500_000;
+/// Packets that are simulated through all ports together, about.
+const WORK: usize = 1_000_000;
+/// How often trains are simulated.
+const RUNS: std::ops::RangeInclusive<usize> = 24..=120;
+/// Trains from which it is told what overtakes.
+const PILOTS: usize = 8;
+
+/// What is expected of a path.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Expected {
-    /// Seconds, one way, mean.
+    /// Packets that do not arrive.
+    pub(super) loss: Option<Range>,
+    /// Second copies, of those that arrive.
+    pub(super) duplicate: Option<Range>,
+    /// Packets that overtake, of those that arrive; `None` where none should.
+    pub(super) reorder: Option<Reorder>,
+    /// Median, of those that do not overtake, seconds. `None` where the mechanism adds none.
+    pub(super) delay: Option<Range>,
+    /// Half the distance between which 68 of 100 delays lie, seconds; `None` where it does not vary.
+    pub(super) jitter: Option<Range>,
+    /// A packet that took less overtook.
+    pub(super) early: Option<f64>,
+}
+
+/// What is expected of overtaking.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Reorder {
+    /// So many.
+    Share(Range),
+    /// It saves packets so little time that this cannot be told from lateness.
+    TooClose,
+}
+
+/// What is read off a train, measured or simulated.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Seen {
+    pub(super) sent: f64,
+    pub(super) got: f64,
+    pub(super) twice: f64,
+    pub(super) early: f64,
+    /// Of packets that did not overtake.
+    pub(super) delayed: f64,
+    /// Median of those.
     pub(super) delay: f64,
-    /// Seconds, one standard deviation.
-    pub(super) jitter: f64,
-    /// Correlation of one packet's delay with the next.
-    pub(super) delay_correlation: f64,
-    /// Packets that arrive whole, 0 to 1.
-    pub(super) intact: f64,
-    /// Correlation of one packet's loss with the next, roughly.
-    pub(super) loss_correlation: f64,
-    /// Packets that come twice, of those that come.
-    pub(super) duplicate: f64,
-    /// Packets that overtake.
-    pub(super) reorder: f64,
-    /// Bits per second, as the kernel counts them.
-    pub(super) rate: Option<f64>,
-    /// What makes it.
-    pub(super) mechanism: String,
+    /// As [`Expected::jitter`].
+    pub(super) spread: f64,
 }
 
-impl Expected {
-    pub(super) fn of(links: &LinkReport, route: &Route) -> Self {
-        let find = |place: (usize, usize)| links.interfaces.iter().find(|at| (at.node, at.slot) == place);
-        let (sender, receiver) = (find(route.from), find(route.to));
-        let natural = LinkConditions::default();
-        let egress = sender.map_or(&natural, |at| toward(&at.egress, route.to.0));
-        let ingress = receiver.map_or(&natural, |at| &at.ingress.now);
-        let cut = [sender, receiver].into_iter().flatten().any(|at: &InterfaceReport| at.cut);
-        let parted = links.partitions.iter().any(|groups| {
-            let group = |node: usize| groups.iter().position(|group| group.contains(&node));
-            matches!((group(route.from.0), group(route.to.0)), (Some(a), Some(b)) if a != b)
-        });
-        let mut expected = Self::through(egress, ingress);
-        if cut || parted {
-            expected.intact = 0.0;
-            expected.rate = None;
-        }
-        let made = |at: Option<&InterfaceReport>, of: fn(&InterfaceReport) -> &DirectionReport| {
-            at.map_or_else(|| "native".to_owned(), |at| of(at).mechanism.to_string())
-        };
-        let (out, into) = (made(sender, |at| &at.egress), made(receiver, |at| &at.ingress));
-        expected.mechanism = if into == "native" { out } else { format!("{out}, {into}") };
-        expected
-    }
-
-    /// Whether anything is asked at all.
-    pub(super) fn is_anything(&self) -> bool {
-        let Self { delay, jitter, intact, duplicate, reorder, rate, .. } = self;
-        rate.is_some() || *intact < 1.0 || [delay, jitter, duplicate, reorder].iter().any(|value| **value > 0.0)
-    }
-
-    fn through(egress: &LinkConditions, ingress: &LinkConditions) -> Self {
-        let both = [egress, ingress];
-        let share = |of: fn(&LinkConditions) -> Option<f64>| both.map(|c| of(c).unwrap_or(0.0));
-        let [lost_out, lost_in] = both.map(lost);
-        let [corrupt_out, corrupt_in] = share(|c| c.corrupt.map(|share| share.0));
-        let arrives = (1.0 - lost_in) * (1.0 - corrupt_in);
-        let jitters = share(|c| c.jitter.map(|jitter| jitter.0 * deviation(c)));
-        let [reorder_out, reorder_in] = share(|c| c.reorder.map(|share| share.0));
-        let [twice_out, twice_in] = share(|c| c.duplicate.map(|share| share.0));
-        let rates = both.map(|c| c.rate.map(|rate| rate.0 as f64));
-        // A packet of the train waits for itself to be sent at each rate.
-        let sending: f64 = rates.iter().flatten().map(|rate| (PACKET + HEADERS) as f64 * 8.0 / rate).sum();
+impl Seen {
+    /// `early`: a packet that took less overtook.
+    pub(super) fn of(train: &Train, early: Option<f64>) -> Self {
+        let arrived = train.delays.iter().flatten();
+        let mut delays: Vec<f64> = arrived.copied().filter(|&delay| early.is_none_or(|early| delay >= early)).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        let got = train.delays.iter().flatten().count() as f64;
+        let at = |share| quantile(&delays, share).unwrap_or(0.0);
         Self {
-            delay: share(|c| c.delay.map(|delay| delay.0)).iter().sum::<f64>() + sending,
-            jitter: jitters[0].hypot(jitters[1]),
-            delay_correlation: share(|c| c.delay_correlation.map(|share| share.0)).into_iter().fold(0.0, f64::max),
-            intact: (1.0 - lost_out) * (1.0 - corrupt_out) * arrives,
-            loss_correlation: both.map(memory).into_iter().fold(0.0, f64::max),
-            duplicate: 1.0 - (1.0 - twice_out) * (1.0 - twice_in),
-            reorder: 1.0 - (1.0 - reorder_out) * (1.0 - reorder_in),
-            rate: match rates {
-                [Some(out), Some(into)] => Some(into.min(out * arrives)),
-                [Some(out), None] => Some(out * arrives),
-                [None, into] => into,
-            },
-            mechanism: String::new(),
+            sent: train.delays.len() as f64,
+            got,
+            twice: f64::from(train.twice),
+            early: got - delays.len() as f64,
+            delayed: delays.len() as f64,
+            delay: at(0.5),
+            spread: (at(0.84) - at(0.16)) / 2.0,
         }
     }
 }
 
-/// The conditions of packets to a node.
-fn toward(egress: &DirectionReport, node: usize) -> &LinkConditions {
-    egress.peers.iter().find(|peer| peer.node == node).map_or(&egress.now, |peer| &peer.conditions)
-}
-
-/// One standard deviation of a jitter of 1: uniform jitter is written as half its width.
-fn deviation(conditions: &LinkConditions) -> f64 {
-    use slipway_lab::condition::Distribution::Uniform;
-    if conditions.distribution.unwrap_or_default() == Uniform { 1.0 / f64::sqrt(3.0) } else { 1.0 }
-}
-
-/// Packets lost in the long run, 0 to 1.
-fn lost(conditions: &LinkConditions) -> f64 {
-    match conditions.loss {
-        None => 0.0,
-        Some(Loss::Random(share)) => share.0,
-        Some(Loss::GilbertElliott { p, r, one_minus_h, one_minus_k }) => {
-            let bad = if p.0 + r.0 > 0.0 { p.0 / (p.0 + r.0) } else { 0.0 };
-            bad * one_minus_h.0 + (1.0 - bad) * one_minus_k.0
+/// What is expected of trains sent so.
+pub(super) fn expect(world: &World, sent: &[Sent]) -> Vec<Expected> {
+    let counts = lengths(world, sent);
+    let random = world.is_random();
+    // Without chance, trains differ only by how late queues are emptied.
+    let runs = if random { (WORK / sent.len().max(1)).clamp(*RUNS.start(), *RUNS.end()) } else { PILOTS };
+    let early = early(world, sent, runs.min(PILOTS));
+    let mut seen: Vec<Vec<Seen>> = vec![Vec::with_capacity(runs); world.ways.len()];
+    for run in 0..runs {
+        let trains = simulate(world, sent, &counts, run);
+        for ((seen, train), early) in seen.iter_mut().zip(&trains).zip(&early) {
+            seen.push(Seen::of(train, early.threshold()));
         }
-        // Salsano et al., section 5: from the balance of the four states' flows.
-        Some(Loss::FourState { p13, p31, p32, p23, p14 }) => {
-            let burst = if p31.0 > 0.0 { p13.0 / p31.0 } else { f64::INFINITY };
-            let within = if p23.0 > 0.0 { p32.0 / p23.0 } else { f64::INFINITY };
-            if burst.is_infinite() {
-                return 1.0;
+    }
+    world.ways.iter().zip(&seen).zip(&early).map(|((way, seen), early)| of_path(way, seen, *early)).collect()
+}
+
+fn of_path(way: &Way, seen: &[Seen], early: Early) -> Expected {
+    let all = |of: fn(&Seen) -> f64| seen.iter().map(of).collect::<Vec<f64>>();
+    let is = |of: fn(&LinkConditions) -> bool| way.asked.iter().any(of);
+    let missing: Vec<f64> = seen.iter().map(|seen| seen.sent - seen.got).collect();
+    let loss = if is(loses) || missing.iter().any(|&missing| missing > 0.0) {
+        chance::share(&missing, &all(|seen| seen.sent))
+    } else {
+        Some(Range::exactly(0.0))
+    };
+    let some = |share: Option<slipway_lab::units::Fraction>| share.is_some_and(|share| share.0 > 0.0);
+    let got = all(|seen| seen.got);
+    let any = got.iter().any(|&got| got > 0.0);
+    let duplicate = any && way.asked.iter().any(|of| some(of.duplicate));
+    let reorder = match early {
+        _ if !any => None,
+        Early::None => None,
+        Early::TooClose => Some(Reorder::TooClose),
+        Early::Below(_) => chance::share(&all(|seen| seen.early), &got).map(Reorder::Share),
+    };
+    let of_delayed = |of: fn(&Seen) -> f64| {
+        let delayed = seen.iter().filter(|seen| seen.delayed >= 2.0);
+        chance::value(&delayed.map(of).collect::<Vec<f64>>())
+    };
+    let delay = of_delayed(|seen| seen.delay).filter(|delay| is(|of| of.delay.is_some()) || delay.expected > 0.0);
+    let jitter = is(|of| of.jitter.is_some_and(|jitter| jitter.0 > 0.0));
+    Expected {
+        loss,
+        duplicate: duplicate.then(|| chance::share(&all(|seen| seen.twice), &got)).flatten(),
+        reorder,
+        delay,
+        jitter: jitter.then(|| of_delayed(|seen| seen.spread)).flatten(),
+        early: early.threshold(),
+    }
+}
+
+/// What packets that overtake take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Early {
+    None,
+    TooClose,
+    Below(f64),
+}
+
+impl Early {
+    fn threshold(self) -> Option<f64> {
+        if let Self::Below(threshold) = self { Some(threshold) } else { None }
+    }
+}
+
+/// For each path, between what packets take that overtake, and the others.
+fn early(world: &World, sent: &[Sent], runs: usize) -> Vec<Early> {
+    let overtakes = |way: &Way| way.asked.iter().any(|of| of.reorder.is_some_and(|share| share.0 > 0.0));
+    if !world.ways.iter().any(overtakes) {
+        return vec![Early::None; world.ways.len()];
+    }
+    let mut delays = vec![[Vec::new(), Vec::new()]; world.ways.len()];
+    for run in 0..runs {
+        world.simulate(run as u64, 0, sent, &mut |arrival| {
+            let took = arrival.at.saturating_sub(arrival.sent.at) as f64 / 1e9;
+            delays[arrival.sent.way][usize::from(arrival.ahead)].push(took);
+        });
+    }
+    let told = |(way, [ordinary, ahead]): (&Way, &mut [Vec<f64>; 2])| {
+        if !overtakes(way) {
+            return Early::None;
+        }
+        ordinary.sort_unstable_by(f64::total_cmp);
+        ahead.sort_unstable_by(f64::total_cmp);
+        match (quantile(ordinary, 0.5), quantile(ahead, 0.95)) {
+            (Some(ordinary), Some(ahead)) if ordinary - ahead > 2.0 * LATE as f64 / 1e9 => {
+                Early::Below(f64::midpoint(ordinary, ahead))
             }
-            let all = 1.0 + burst * (1.0 + if burst > 0.0 { within } else { 0.0 }) + p14.0;
-            (burst + p14.0) / all
+            _ => Early::TooClose,
         }
-    }
+    };
+    world.ways.iter().zip(&mut delays).map(told).collect()
 }
 
-/// How much one packet's loss says of the next one's.
-fn memory(conditions: &LinkConditions) -> f64 {
-    match conditions.loss {
-        Some(Loss::GilbertElliott { p, r, .. }) => (1.0 - p.0 - r.0).clamp(0.0, 0.999),
-        Some(Loss::FourState { p13, p31, .. }) => (1.0 - p13.0 - p31.0).clamp(0.0, 0.999),
-        _ => conditions.loss_correlation.map_or(0.0, |share| share.0.min(0.999)),
+/// How many packets each path is sent.
+fn lengths(world: &World, sent: &[Sent]) -> Vec<usize> {
+    let mut counts = vec![0; world.ways.len()];
+    for sent in sent {
+        counts[sent.way] = counts[sent.way].max(sent.number as usize + 1);
     }
+    counts
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use slipway_lab::change::LinkChange;
-
-    fn conditions(words: &str) -> LinkConditions {
-        words.parse::<LinkChange>().expect("words").apply(&LinkConditions::default())
-    }
-
-    fn close(a: f64, b: f64) -> bool {
-        (a - b).abs() < 1e-9
-    }
-
-    #[test]
-    fn both_ends_add_up() {
-        let expected = Expected::through(
-            &conditions("delay=20ms jitter=3ms distribution=normal loss=10%"),
-            &conditions("delay=5ms jitter=4ms distribution=normal loss=50% corrupt=10%"),
-        );
-        assert!(close(expected.delay, 0.025), "{expected:?}");
-        assert!(close(expected.jitter, 0.005), "{expected:?}");
-        assert!(close(expected.intact, 0.9 * 0.5 * 0.9), "{expected:?}");
-    }
-
-    #[test]
-    fn a_path_without_conditions_is_asked_nothing() {
-        assert!(!Expected::through(&conditions(""), &conditions("")).is_anything());
-        for words in ["delay=1ms", "loss=0.001%", "rate=1gbit", "duplicate=1%", "corrupt=1%"] {
-            assert!(Expected::through(&conditions(""), &conditions(words)).is_anything(), "{words}");
+/// Trains as they may come out. Every second run takes damage to an Ethernet address for what a switch drops, and runs
+/// differ by how late queues are emptied.
+pub(super) fn simulate(world: &World, sent: &[Sent], counts: &[usize], run: usize) -> Vec<Train> {
+    let mut trains: Vec<Train> = counts.iter().map(|&count| Train { delays: vec![None; count], twice: 0 }).collect();
+    let late = LATE * (run % PILOTS) as u64 / (PILOTS as u64 - 1);
+    world.simulate(run as u64 + 1, late, sent, &mut |arrival| {
+        let dropped = match arrival.damage {
+            Damage::None => false,
+            Damage::Address => run.is_multiple_of(2),
+            Damage::Deadly => true,
+        };
+        if !dropped {
+            let took = arrival.at.saturating_sub(arrival.sent.at) as f64 / 1e9;
+            trains[arrival.sent.way].note(arrival.sent.number as usize, took);
         }
-    }
+    });
+    trains
+}
 
-    #[test]
-    fn the_tighter_rate_counts() {
-        let expected = Expected::through(&conditions("rate=10mbit"), &conditions("rate=4mbit loss=50%"));
-        assert_eq!(expected.rate, Some(4e6));
-        let expected = Expected::through(&conditions("rate=10mbit"), &conditions("loss=50%"));
-        assert_eq!(expected.rate, Some(5e6));
+/// What is expected of the rate of a path that is flooded with these packets: bits per second, by the same reckoning as of
+/// those that really come. And when the last is through.
+pub(super) fn rate(world: &World, sent: &[Sent], reckon: &dyn Fn(&[u64]) -> Option<f64>) -> (Option<Range>, Duration) {
+    let runs = if world.is_random() { PILOTS } else { 1 };
+    let (mut rates, mut end) = (Vec::new(), 0);
+    for run in 0..runs {
+        let mut arrivals = Vec::with_capacity(sent.len());
+        world.simulate(run as u64 + 1, 0, sent, &mut |arrival| {
+            end = end.max(arrival.at);
+            if arrival.damage != Damage::Deadly {
+                arrivals.push(arrival.at);
+            }
+        });
+        rates.extend(reckon(&arrivals));
     }
-
-    #[test]
-    fn loss_models_have_their_means() {
-        assert!(close(lost(&conditions("loss=gemodel 1% 9% 100% 0%")), 0.1));
-        assert!(close(lost(&conditions("loss=gemodel 50% 50% 50% 10%")), 0.3));
-        // Two states, written with four.
-        assert!(close(lost(&conditions("loss=state 1% 9% 0% 100% 0%")), 0.01 / 0.1));
-    }
+    (if rates.len() == runs { chance::value(&rates) } else { None }, Duration::from_nanos(end))
 }

@@ -1,94 +1,142 @@
 //! The rate of a path: more is sent than it should carry, and what arrives is counted.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::expect::Expected;
-use super::path::{HEADERS, HEADERS_IN_MTU, Path};
-use super::{Effort, VerifyError, failed};
+use super::path::{HEADERS, HEADERS_IN_MTU, PACKET, Path};
+use super::train::receive;
+use super::world::{Sent, World};
+use super::{Effort, VerifyError};
 
 /// How much more than the rate is offered.
-const SURPLUS: f64 = 1.5;
+const SURPLUS: f64 = 1.3;
 /// The part of the time that is left for a burst at the beginning to pass, not counted.
 const SETTLING: f64 = 0.3;
+/// Packets whose spacing is to say a rate, where there is time.
+const PACKETS: f64 = 40.0;
+/// The fewest that say one.
+const LEAST: usize = 5;
+/// Packets of one flood: more is more than this machine can send.
+const MOST: f64 = 400_000.0;
+/// How long one takes at most, where no time is given.
+const LONGEST: Duration = Duration::from_secs(5);
 
-/// What was offered and what arrived, bits per second as the kernel counts them, headers included.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A flood to be sent.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Flood {
+    /// What the path should carry, bits per second as the kernel counts them, headers included.
+    pub(super) rate: f64,
+    /// Bytes of UDP payload.
+    payload: usize,
+    /// Counted from when the first packet came.
+    time: Duration,
+    /// When each packet is sent.
+    pub(super) packets: Vec<Sent>,
+    /// When the last of it is through, about.
+    through: Duration,
+}
+
+/// What was offered and what arrived, bits per second as the kernel counts them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Flooded {
     pub(super) offered: f64,
-    pub(super) received: f64,
+    /// `None` where too few packets came to tell.
+    pub(super) received: Option<f64>,
+    /// The receiving socket had no room for some.
+    pub(super) overflown: bool,
 }
 
-/// After a flood, for what still waits in queues to arrive, beside the path's delay.
-const QUIET: Duration = Duration::from_millis(200);
+impl Flood {
+    /// Of the path `way`, whose slowest rate is `rate`.
+    pub(super) fn new(world: &World, way: usize, rate: f64, mtu: usize, effort: Effort) -> Self {
+        let most = effort.time.map_or(LONGEST, |time| (time / 4).min(LONGEST)).max(effort.rate_time);
+        let bits = |payload: usize| ((payload + HEADERS) * 8) as f64;
+        // A slow path takes smaller packets, so that enough of them come.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size in the range that follows")]
+        let fits = (rate * most.as_secs_f64() / 2.0 / PACKETS / 8.0) as usize;
+        let payload = fits.saturating_sub(HEADERS).clamp(PACKET, mtu.saturating_sub(HEADERS_IN_MTU).max(PACKET));
+        let bits = bits(payload);
+        let time = effort.rate_time.max(Duration::from_secs_f64(PACKETS * bits / rate)).min(most);
+        let offered = rate * SURPLUS / world.ways[way].intact().max(0.01);
+        let time = time.min(Duration::from_secs_f64(MOST * bits / offered));
+        // What a bucket lets pass at once is sent at once.
+        let burst = f64::from(world.burst(way)) * 8.0 / bits;
+        let count = burst + offered * time.as_secs_f64() / bits;
+        let bytes = u32::try_from(payload + HEADERS).unwrap_or(u32::MAX);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
+        let packet = |number: u32| {
+            let at = ((f64::from(number) - burst).max(0.0) * bits / offered * 1e9) as u64;
+            Sent { at, way, number, bytes }
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
+        let packets: Vec<Sent> = (0..count.ceil() as u32).map(packet).collect();
+        let through = time.mul_f64(SURPLUS) + world.ways[way].longest();
+        Self { rate, payload, time, packets, through }
+    }
 
-/// How long a rate is measured: at least twenty packets must arrive for their spacing to say one.
-fn time(path: &Path, expected: &Expected, asked: Duration) -> Duration {
-    let bits = (path.mtu - HEADERS_IN_MTU + HEADERS) as f64 * 8.0;
-    asked.max(Duration::from_secs_f64(20.0 * bits / expected.rate.unwrap_or(f64::INFINITY)))
-}
+    /// How long it takes, until nothing of it is under way any more.
+    pub(super) fn lasts(&self) -> Duration {
+        self.through
+    }
 
-/// How long [`run`] takes.
-pub(super) fn lasts(path: &Path, expected: &Expected, effort: Effort) -> Duration {
-    time(path, expected, effort.rate_time) + Duration::from_secs_f64(2.0 * expected.delay) + QUIET
-}
+    /// What the times of arrival (nanoseconds) say: bits per second.
+    pub(super) fn reckon(&self, arrivals: &[u64]) -> Option<f64> {
+        let first = *arrivals.first()?;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let counted: Range<u64> = first + nanoseconds(self.time.mul_f64(SETTLING))..first + nanoseconds(self.time);
+        let counted: Vec<u64> = arrivals.iter().copied().filter(|at| counted.contains(at)).collect();
+        let [first, .., last] = counted.as_slice() else { return None };
+        let bits = ((self.payload + HEADERS) * 8) as f64;
+        let time = last.saturating_sub(*first) as f64 / 1e9;
+        (counted.len() >= LEAST && time > 0.0).then(|| (counted.len() - 1) as f64 * bits / time)
+    }
 
-/// Floods a path for a while, after letting what is under way arrive.
-pub(super) fn run(path: &Path, expected: &Expected, asked: Duration) -> Result<Flood, VerifyError> {
-    let rate = expected.rate.unwrap_or(f64::INFINITY);
-    let wanted = rate * SURPLUS / expected.intact.max(0.01);
-    let packet = vec![0u8; path.mtu - HEADERS_IN_MTU];
-    let bits = (packet.len() + HEADERS) as f64 * 8.0;
-    let time = time(path, expected, asked);
-    let delay = Duration::from_secs_f64(expected.delay);
-    let begun = Instant::now();
-    let (counted_from, end) = (begun + delay + time.mul_f64(SETTLING), begun + delay + time);
-    let (mut sent, mut first, mut last, mut arrived) = (0.0, None, None, 0u64);
-    while Instant::now() < end {
-        let due = begun.elapsed().as_secs_f64() * wanted / bits;
-        // In small batches, so that the socket's queue does not swallow them all at once.
-        for _ in 0..64 {
-            if sent >= due {
+    /// Floods the path, and waits until nothing of it is under way: by `through` at the latest.
+    pub(super) fn run(
+        &self,
+        path: &Path,
+        through: Duration,
+        progress: &mut dyn FnMut(f64) -> Result<(), VerifyError>,
+    ) -> Result<Flooded, VerifyError> {
+        let packet = vec![0u8; self.payload];
+        let begun = Instant::now();
+        let end = through.max(self.time) + QUIET;
+        let (mut next, mut arrivals, mut overflown) = (self.packets.iter().peekable(), Vec::new(), 0);
+        let (mut sent, mut offered_for, mut last) = (0u32, Duration::ZERO, begun);
+        while begun.elapsed() < end {
+            let elapsed = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            // In small batches, so that the socket's queue does not swallow them all at once.
+            for _ in 0..64 {
+                if begun.elapsed() > self.time || next.next_if(|sent| sent.at <= elapsed).is_none() {
+                    break;
+                }
+                // A full queue loses what is offered beyond it; that is the point.
+                let _ = path.sender.send(&packet);
+                sent += 1;
+                offered_for = begun.elapsed();
+            }
+            while let Some(received) = receive(path)? {
+                arrivals.push(received.at);
+                overflown = overflown.max(received.overflown);
+                last = Instant::now();
+            }
+            // The last of it is through when nothing comes although it could.
+            if begun.elapsed() > self.time && last.elapsed() > QUIET + self.gap() {
                 break;
             }
-            // A full queue loses what is offered beyond it; that is the point.
-            let _ = path.sender.send(&packet);
-            sent += 1.0;
+            progress((begun.elapsed().as_secs_f64() / end.as_secs_f64()).min(1.0))?;
+            std::thread::sleep(Duration::from_micros(200));
         }
-        while drain(path)? {
-            let now = Instant::now();
-            if now < counted_from {
-                continue;
-            }
-            if first.is_none() {
-                first = Some(now);
-            } else {
-                arrived += 1;
-            }
-            last = Some(now);
-        }
-        std::thread::sleep(Duration::from_micros(200));
+        let bits = ((self.payload + HEADERS) * 8) as f64;
+        let offered = f64::from(sent) * bits / offered_for.max(self.time / 2).as_secs_f64();
+        Ok(Flooded { offered, received: self.reckon(&arrivals), overflown: overflown > 0 })
     }
-    let offered = sent * bits / begun.elapsed().as_secs_f64();
-    let received = match (first, last) {
-        (Some(first), Some(last)) if last > first => arrived as f64 * bits / (last - first).as_secs_f64(),
-        _ => 0.0,
-    };
-    // What still waits in queues must not meet the next path's flood.
-    let quiet = Instant::now() + delay + QUIET;
-    while Instant::now() < quiet {
-        while drain(path)? {}
-        std::thread::sleep(Duration::from_millis(5));
+
+    /// Between two packets at the rate.
+    fn gap(&self) -> Duration {
+        Duration::from_secs_f64(3.0 * ((self.payload + HEADERS) * 8) as f64 / self.rate)
     }
-    Ok(Flood { offered, received })
 }
 
-/// Takes a packet; false where none waits.
-fn drain(path: &Path) -> Result<bool, VerifyError> {
-    let mut byte = [0; 1];
-    match path.receiver.recv(&mut byte) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(false),
-        Err(error) => Err(failed("receive a packet")(error)),
-    }
-}
+/// How long nothing comes, once nothing is under way any more.
+const QUIET: Duration = Duration::from_millis(100);

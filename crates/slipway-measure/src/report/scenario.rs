@@ -80,7 +80,7 @@ mod tests {
         let html = crate::report::html(&comparison);
         for said in [
             "delay of n1-&#62;n2 (&#60;far&#62;) was not as asked: 20.000 ms asked, 30.000 ms measured",
-            "1 check on 1 path: 0 as asked, 1 not, 0 unknown",
+            "1 check on 1 path: 0 as asked, 1 not, 0 not judged",
             "Round 1, j under bridge: &#60;late&#62;",
             "cut &#60;n1&#62;: failed to reach &#60;it&#62;",
             "&#60;b&#62;.yaml, seed 7",

@@ -16,6 +16,7 @@ mod tests;
 
 pub use distribution::Distribution;
 pub(super) use encode::{add_clsact, clsact_filter, delete_clsact, delete_qdisc, replace_qdisc};
+pub use netem::scaled_share;
 pub use stats::QdiscStats;
 
 /// Which packets of a device, seen from the namespace that it is in.

@@ -30,22 +30,22 @@ pub(super) fn options(netem: &Netem) -> Vec<u8> {
     // Without a share to reorder, a gap alone would mean all: the kernel reads it so for old programs' sake.
     let gap = if netem.reorder > 0.0 { netem.gap.max(1) } else { 0 };
     // Delay and jitter follow with 64 bits; here they would be in ticks of 64 ns.
-    let mut bytes = numbers([0, netem.limit, scaled(random_loss), gap, scaled(netem.duplicate), 0]);
+    let mut bytes = numbers([0, netem.limit, scaled_share(random_loss), gap, scaled_share(netem.duplicate), 0]);
     attribute(&mut bytes, LATENCY64, &nanoseconds(netem.delay));
     attribute(&mut bytes, JITTER64, &nanoseconds(netem.jitter));
     let correlations = [netem.delay_correlation, netem.loss_correlation, netem.duplicate_correlation];
-    attribute(&mut bytes, CORR, &numbers(correlations.map(scaled)));
-    attribute(&mut bytes, REORDER, &numbers([netem.reorder, netem.reorder_correlation].map(scaled)));
-    attribute(&mut bytes, CORRUPT, &numbers([netem.corrupt, netem.corrupt_correlation].map(scaled)));
+    attribute(&mut bytes, CORR, &numbers(correlations.map(scaled_share)));
+    attribute(&mut bytes, REORDER, &numbers([netem.reorder, netem.reorder_correlation].map(scaled_share)));
+    attribute(&mut bytes, CORRUPT, &numbers([netem.corrupt, netem.corrupt_correlation].map(scaled_share)));
     match netem.loss {
         Loss::Random(_) => {}
         Loss::GilbertElliott { p, r, one_minus_h, one_minus_k } => {
             // The kernel takes h, the share that survives the bad state, but 1-k, the share lost in the good one.
-            nested_loss(&mut bytes, LOSS_GE, &numbers([p, r, 1.0 - one_minus_h, one_minus_k].map(scaled)));
+            nested_loss(&mut bytes, LOSS_GE, &numbers([p, r, 1.0 - one_minus_h, one_minus_k].map(scaled_share)));
         }
         Loss::FourState { p13, p31, p32, p23, p14 } => {
             // The kernel's structure has p14 before p23.
-            nested_loss(&mut bytes, LOSS_GI, &numbers([p13, p31, p32, p14, p23].map(scaled)));
+            nested_loss(&mut bytes, LOSS_GI, &numbers([p13, p31, p32, p14, p23].map(scaled_share)));
         }
     }
     if let Some(rate) = netem.rate {
@@ -73,8 +73,9 @@ fn nested_loss(bytes: &mut Vec<u8>, model: u16, shares: &[u8]) {
 }
 
 /// A share of all of `u32`, as the kernel compares random numbers with it.
+#[must_use]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn scaled(share: f64) -> u32 {
+pub fn scaled_share(share: f64) -> u32 {
     // In range by the clamp; not a number becomes 0.
     (share.clamp(0.0, 1.0) * f64::from(u32::MAX)).round() as u32
 }
@@ -175,6 +176,6 @@ mod tests {
 
     #[test]
     fn shares_out_of_range_are_held_to_it() {
-        assert_eq!([-1.0, f64::NAN, 0.0, 1.0, 2.0].map(scaled), [0, 0, 0, u32::MAX, u32::MAX]);
+        assert_eq!([-1.0, f64::NAN, 0.0, 1.0, 2.0].map(scaled_share), [0, 0, 0, u32::MAX, u32::MAX]);
     }
 }
