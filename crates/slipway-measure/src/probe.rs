@@ -205,7 +205,7 @@ pub enum ReadError {
     },
 }
 
-/// Characters of a program's last words that errors repeat.
+/// Characters of what a program printed on each stream that errors repeat.
 pub const SAID: usize = 200;
 
 impl Output {
@@ -214,15 +214,22 @@ impl Output {
         if self.code == 0 {
             return Ok(self);
         }
-        Err(ReadError::Failed { program: program.to_owned(), code: self.code, said: self.last_words() })
+        Err(ReadError::Failed { program: program.to_owned(), code: self.code, said: self.words() })
     }
 
-    /// The end of standard output and standard error, on one line. Both: `NPtcp` complains on standard output.
-    fn last_words(&self) -> String {
-        let (stdout, stderr) = (String::from_utf8_lossy(&self.stdout), String::from_utf8_lossy(&self.stderr));
-        let words: Vec<&str> = stdout.split_whitespace().chain(stderr.split_whitespace()).collect();
-        let line: Vec<char> = words.join(" ").chars().filter(|&c| !is_hidden(c)).collect();
-        line[line.len().saturating_sub(SAID)..].iter().collect()
+    /// The beginning of standard error, where causes are told before their consequences, and the end of standard output, where
+    /// `NPtcp` complains. On one line; rules of dashes are left out.
+    fn words(&self) -> String {
+        let is_rule = |word: &&str| word.len() > 4 && word.chars().all(|c| "-=*#".contains(c));
+        let line = |bytes: &[u8]| -> Vec<char> {
+            let text = String::from_utf8_lossy(bytes);
+            let words: Vec<&str> = text.split_whitespace().filter(|word| !is_rule(word)).collect();
+            words.join(" ").chars().filter(|&c| !is_hidden(c)).collect()
+        };
+        let (stdout, stderr) = (line(&self.stdout), line(&self.stderr));
+        let (first, last) = (stderr.iter().take(SAID), stdout[stdout.len().saturating_sub(SAID)..].iter());
+        let between = if stdout.is_empty() || stderr.is_empty() { "" } else { " … " };
+        first.copied().chain(between.chars()).chain(last.copied()).collect()
     }
 }
 
@@ -269,10 +276,18 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_short_and_on_one_line() {
-        let said = output(b"ignored", &"é\n\u{1b}[31m".repeat(1000).into_bytes(), 1).last_words();
+    fn words_are_short_and_on_one_line() {
+        let said = output(b"", &"é\n\u{1b}[31m".repeat(1000).into_bytes(), 1).words();
         assert_eq!(said.chars().count(), SAID);
         assert!(!said.contains(char::is_control));
+    }
+
+    #[test]
+    fn the_first_complaint_is_told_and_the_last_output() {
+        let stderr = format!("--------\ndropped inbound connection\n{}", "a consequence\n".repeat(100));
+        let said = output(&[&b"x ".repeat(500)[..], b"the end"].concat(), stderr.as_bytes(), 1).words();
+        assert!(said.starts_with("dropped inbound connection a consequence"), "{said}");
+        assert!(said.ends_with(" x the end") && said.chars().count() == 2 * SAID + 3, "{said}");
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
 pub use interruptions::{Interruptions, ThreadCounts};
+pub use source::{SourceAddress, SourceAddresses};
 pub use storage::SocketStorage;
 
 pub mod asm;
@@ -17,6 +18,7 @@ pub mod asm;
 mod call;
 mod guard;
 mod interruptions;
+mod source;
 mod storage;
 
 /// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
@@ -107,6 +109,12 @@ pub enum Kind {
     Bind4,
     /// The same for IPv6.
     Bind6,
+    /// To a control group, where a socket of IP is made in it.
+    SocketMade,
+    /// To a control group, where a UDP socket of its sends to an IPv4 address that it is told with the packet.
+    Send4,
+    /// The same for IPv6.
+    Send6,
     /// To a control group, where the own address of a socket of its is asked for, of IPv4.
     OwnName4,
     /// The same for IPv6.
@@ -132,10 +140,13 @@ impl Kind {
             | Self::Connect6
             | Self::Bind4
             | Self::Bind6
+            | Self::Send4
+            | Self::Send6
             | Self::OwnName4
             | Self::OwnName6
             | Self::PeerName4
             | Self::PeerName6 => 18,
+            Self::SocketMade => 9,
             Self::TcpState => 13,
             Self::SetOption => 25,
             Self::Tracepoint => 17,
@@ -146,11 +157,14 @@ impl Kind {
     fn attach_type(self) -> u32 {
         match self {
             Self::SchedCls | Self::Tracepoint => 0,
+            Self::SocketMade => 2,
             Self::TcpState => 3,
             Self::Bind4 => 8,
             Self::Bind6 => 9,
             Self::Connect4 => 10,
             Self::Connect6 => 11,
+            Self::Send4 => 14,
+            Self::Send6 => 15,
             Self::SetOption => 22,
             Self::PeerName4 => 29,
             Self::PeerName6 => 30,

@@ -26,7 +26,8 @@ pub use ethtool::Offload;
 pub use generic::has_generic_family;
 pub use link::{Counters, Link, Mac, MacText};
 pub use request::{
-    AddrGenMode, Bridge, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
+    AddrGenMode, Bridge, BridgePort, Forward, LOCAL_TABLE, Macvlan, MacvlanMode, NewLink, Peer, Request, Rule, SetLink,
+    Veth, Vxlan,
 };
 pub use tc::{
     BpfFilter, Direction, Distribution, Handle, Loss, Netem, Qdisc, QdiscStats, ReplaceQdisc, Tbf, scaled_share,

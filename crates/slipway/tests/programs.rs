@@ -134,6 +134,107 @@ fn one_program_compiled_for_open_mpi_and_for_mpich() {
     }
 }
 
+/// Who answers at a node's address says whence it was asked, by TCP and UDP, from sockets that their program bound to nothing, to a
+/// port alone, and to no address of no family, as Open MPI does.
+const WHENCE: &str = r#"
+import socket, sys, threading
+def serve(family, at):
+    tcp, udp = socket.socket(family), socket.socket(family, socket.SOCK_DGRAM)
+    for one in (tcp, udp):
+        one.bind((at, 7000))
+    tcp.listen()
+    def streams():
+        while True:
+            stream, peer = tcp.accept()
+            stream.sendall(peer[0].encode())
+            stream.close()
+    def packets():
+        while True:
+            _, peer = udp.recvfrom(9)
+            udp.sendto(peer[0].encode(), peer)
+    for work in (streams, packets):
+        threading.Thread(target=work).start()
+def ask(at, kind, bound, connected):
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    one = socket.socket(family, kind)
+    one.settimeout(20)
+    if bound:
+        one.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", 0))
+    if connected:
+        one.connect((at, 7000))
+    if kind == socket.SOCK_DGRAM:
+        one.send(b"?") if connected else one.sendto(b"?", (at, 7000))
+    print(one.recv(99).decode())
+at = sys.argv[2:]
+if sys.argv[1] == "serve":
+    for one in at:
+        serve(socket.AF_INET6 if ":" in one else socket.AF_INET, one)
+    print("ready", flush=True)
+else:
+    for one in at:
+        for bound in (False, True):
+            for kind, connected in ((socket.SOCK_STREAM, True), (socket.SOCK_DGRAM, True), (socket.SOCK_DGRAM, False)):
+                ask(one, kind, bound, connected)
+"#;
+
+#[test]
+fn programs_on_their_hosts_network_send_from_their_nodes_address() {
+    let place = Place::new();
+    std::fs::write(place.path().join("whence.py"), WHENCE).expect("written");
+    let lab = place.up(
+        "whence",
+        "hosts: 2\nnetworks: {net: host}\nnodes: {n: {count: 6, mounts: [\"./whence.py:/opt/whence.py:ro\"]}}\n",
+    );
+    let address = |node: &str| ["", "ip6-"].map(|kind| lab.exec("n1", ["getent", "hosts", &format!("{kind}{node}")]));
+    let address = |node: &str| address(node).map(|line| line.split(' ').next().expect("an address").to_owned());
+    let server = address("n3");
+    let mut serve = lab.program("n3", ["python3", "/opt/whence.py", "serve", &server[0], &server[1]]);
+    let mut serve = serve.stdout(Stdio::piped()).spawn().expect("started");
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(serve.stdout.take().expect("piped")), &mut ready)
+        .expect("read");
+    assert_eq!(ready, "ready\n");
+    // n5 is on the same host, neither its first node nor its last to be asked; n4 and n6 are on the other.
+    for node in ["n5", "n4", "n6"] {
+        let said = lab.exec(node, ["python3", "/opt/whence.py", "ask", &server[0], &server[1]]);
+        let own = address(node);
+        let expected: Vec<&str> = own.iter().flat_map(|own| std::iter::repeat_n(own.as_str(), 6)).collect();
+        assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{node}");
+    }
+    lab.down();
+    serve.wait().expect("it ended with its lab");
+}
+
+#[test]
+fn mpi_on_the_network_of_its_hosts() {
+    let place = Place::new();
+    let source = place.path().join("ring.c");
+    std::fs::write(&source, RING).expect("written");
+    let bin = place.path().join("bin");
+    std::fs::create_dir(&bin).expect("made");
+    for (mpi, package) in [("openmpi", "libopenmpi-dev"), ("mpich", "libmpich-dev")] {
+        compile(Command::new(format!("mpicc.{mpi}")).arg("-o").arg(bin.join(mpi)).arg(&source), package);
+    }
+    for (hosts, nodes) in [(1, 2), (1, 4), (2, 2), (2, 4), (2, 8)] {
+        let lab = place.up(
+            &format!("ring{hosts}of{nodes}"),
+            &format!(
+                "hosts: {hosts}\nnetworks: {{net: host}}\nnodes: {{n: {{count: {nodes}, mounts: [\"./bin:/opt/ring:ro\"]}}}}\n"
+            ),
+        );
+        let ran = run(&lab, &["--mpi", "openmpi"], &["/opt/ring/openmpi"]);
+        assert_eq!(ran.output("n1"), format!("{nodes} ranks add up to {}\n", nodes * (nodes - 1) / 2));
+        // Of MPICH no more than that it starts: see `netpipe_over_mpich_crosses_the_network`.
+        for mpi in ["openmpi", "mpich"] {
+            let ran = run(&lab, &["--mpi", mpi], &[&format!("/opt/ring/{mpi}"), "hello"]);
+            let output = ran.output("n1");
+            let mut said: Vec<&str> = output.lines().filter(|line| !line.contains("UCX  ERROR")).collect();
+            said.sort_unstable();
+            assert_eq!(said, (0..nodes).map(|rank| format!("{rank} of {nodes}")).collect::<Vec<_>>(), "{mpi}");
+        }
+    }
+}
+
 #[test]
 fn hpc_challenge_over_four_nodes() {
     let place = Place::new();

@@ -12,6 +12,7 @@ use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_lab::model::DriverKind;
+use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::init;
@@ -24,7 +25,7 @@ use crate::condition::{Around, Links};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
 use crate::fast::{Event, Near, Routers};
-use crate::network::{Fabric, NodeNet, configure_node, prepare_node};
+use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
 use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
@@ -60,6 +61,8 @@ struct Slot {
     /// Kept while the node is stopped or dead, so that its links outlive it.
     net: Option<OwnedFd>,
     pidfd: Option<OwnedFd>,
+    /// On driver `host`: what has its programs send from the node's own address.
+    sources: Option<SourceAddresses>,
 }
 
 /// A node between its clone and its first word.
@@ -213,8 +216,13 @@ impl Nodes {
             |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
         let node = &blueprint.lab.nodes[index];
         let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
-        let slot = &self.slots[index];
         let group = self.group(blueprint, index)?;
+        let own = sources(&blueprint.lab, index);
+        let slot = &mut self.slots[index];
+        if let Some(folder) = group.as_ref().and_then(Group::clone_target).filter(|_| !own.is_empty()) {
+            // Where the kernel cannot, the network's notes say so (`Host::probe`).
+            slot.sources = slot.sources.take().or_else(|| SourceAddresses::attach(folder, &own, mark(index)).ok());
+        }
         let born_in = group.as_ref().and_then(Group::clone_target);
         let cloned = clone_into(alone, CloneFlags::CLONE_NEWPID, born_in).map_err(says("clone its init"))?;
         let Cloned::Parent { pid, pidfd } = cloned else {

@@ -2,6 +2,7 @@
 //! it hands the command and its standard input and output to the launch service of its job and exits as the command does.
 
 mod arguments;
+pub(super) mod own;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,6 +22,11 @@ const NO_CONNECTION: u8 = 255;
 /// Runs the agent with a command line like ssh's, program name first, and returns the exit code.
 #[must_use]
 pub fn agent_main(argv: &[String]) -> u8 {
+    if let [_, option, words @ ..] = argv
+        && option == own::OPTION
+    {
+        return own::execute(words);
+    }
     match call(argv) {
         Ok(code) => code,
         Err(account) => {

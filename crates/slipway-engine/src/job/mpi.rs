@@ -17,6 +17,7 @@ use std::path::Path;
 use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
 
 use super::JobError;
+use super::agent::own::OPTION;
 
 /// The launch agent in every node.
 const AGENT: &str = "/run/slipway/agent";
@@ -98,7 +99,7 @@ fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &
     options.extend(parameters.into_iter().flat_map(|(name, value)| ["--mca", name, value].map(str::to_owned)));
     Launch {
         // Debian's alternatives may point `mpirun` to another implementation.
-        commands: ["mpirun.openmpi", "mpirun"].map(|name| command(name, &options, job)).into(),
+        commands: ["mpirun.openmpi", "mpirun"].map(|name| command(name, &options, network, job)).into(),
         hosts: hosts(lab, job, |name, slots| format!("{name} slots={slots}")),
         env: [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -126,15 +127,18 @@ fn mpich(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &st
         env.insert("UCX_NET_DEVICES".to_owned(), (*name).to_owned());
     }
     Launch {
-        commands: vec![command("mpiexec.hydra", &options, job)],
+        commands: vec![command("mpiexec.hydra", &options, network, job)],
         hosts: hosts(lab, job, |name, slots| format!("{name}:{slots}")),
         env,
     }
 }
 
-fn command(name: &str, options: &[String], job: &Job) -> Vec<OsString> {
-    let words =
-        std::iter::once(name).chain(options.iter().map(String::as_str)).chain(job.command.iter().map(String::as_str));
+fn command(name: &str, options: &[String], network: &Network, job: &Job) -> Vec<OsString> {
+    // Libraries must not take the addresses of a host's other nodes for this one's.
+    let own = [AGENT, OPTION, network.name.as_str()];
+    let own = own.into_iter().filter(|_| network.driver == DriverKind::Host);
+    let words = std::iter::once(name).chain(options.iter().map(String::as_str)).chain(own);
+    let words = words.chain(job.command.iter().map(String::as_str));
     words.map(OsString::from).collect()
 }
 
@@ -215,7 +219,9 @@ mod tests {
     #[test]
     fn names_on_driver_host_are_not_resolved_to_addresses_that_nodes_share() {
         let lab = lab("{net: host}", "{n: {count: 2}}");
-        assert!(line(&launched(&lab, &job(&[0, 1], None), Mpi::Openmpi)).contains("if_base_do_not_resolve 1"));
+        let open = line(&launched(&lab, &job(&[0, 1], None), Mpi::Openmpi));
+        assert!(open.contains("if_base_do_not_resolve 1"), "{open}");
+        assert!(open.ends_with(" /run/slipway/agent --own-address net prog -x"), "{open}");
         assert!(!line(&launched(&lab, &job(&[0, 1], None), Mpi::Mpich)).contains("-iface"));
     }
 }

@@ -151,6 +151,8 @@ pub enum Helper {
     SetSockOpt = 49,
     /// (context, flags) → 0, or the flags that the kernel does not know. Says what of a connection the program hears.
     SockOpsCbFlagsSet = 59,
+    /// (context, address of a socket's name, its bytes) → 0, or negative. Binds the context's socket, to no port where that is 0.
+    Bind = 64,
     /// () → the number of the version 2 control group that the current process is in.
     GetCurrentCgroupId = 80,
     /// (storage, socket, 0, flags: 0) → address of the socket's value, or 0 where it has none.

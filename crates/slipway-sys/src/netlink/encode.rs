@@ -12,10 +12,11 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::request::{
-    AddrGenMode, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, SetLink, Veth, Vxlan,
+    AddrGenMode, BridgePort, Forward, Macvlan, MacvlanMode, NewLink, Peer, Request, Rule, SetLink, Veth, Vxlan,
 };
 use super::{Mac, tc};
 
@@ -41,6 +42,11 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         Request::AddRoute { to, prefix, via, index, source } => {
             (RouteNetlinkMessage::NewRoute(route(*to, *prefix, *via, *index, *source)), PUT)
         }
+        Request::AddOwnRoute { table, to, via, source } => {
+            (RouteNetlinkMessage::NewRoute(own_route(*table, *to, *via, *source)), PUT)
+        }
+        Request::AddRule(of) => (RouteNetlinkMessage::NewRule(rule(*of)), NLM_F_CREATE),
+        Request::DeleteRule(of) => (RouteNetlinkMessage::DelRule(rule(*of)), 0),
         Request::AddNeighbour { index, address, mac } => {
             (RouteNetlinkMessage::NewNeighbour(neighbour(*index, *address, *mac)), PUT)
         }
@@ -221,6 +227,32 @@ fn route(to: IpAddr, prefix: u8, via: Option<IpAddr>, index: Option<u32>, source
     message.attributes.extend(via.map(|via| RouteAttribute::Gateway(via.into())));
     message.attributes.extend(index.map(RouteAttribute::Oif));
     message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(source.into())));
+    message
+}
+
+fn own_route(table: u32, to: IpAddr, via: Option<IpAddr>, source: IpAddr) -> RouteMessage {
+    /// The loopback device's index in every namespace.
+    const LOOPBACK: u32 = 1;
+    let bits = if to.is_ipv4() { 32 } else { 128 };
+    let index = via.is_none().then_some(LOOPBACK);
+    let mut message = route(to, bits, via, index, Some(source));
+    if via.is_none() {
+        message.header.kind = RouteType::Local;
+        message.header.scope = RouteScope::Host;
+    }
+    // Larger numbers than a byte's are in the attribute alone.
+    message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+    message.attributes.push(RouteAttribute::Table(table));
+    message
+}
+
+fn rule(of: Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = if of.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.action = RuleAction::ToTable;
+    message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+    message.attributes = vec![RuleAttribute::Priority(of.priority), RuleAttribute::Table(of.table)];
+    message.attributes.extend(of.mark.map(RuleAttribute::FwMark));
     message
 }
 

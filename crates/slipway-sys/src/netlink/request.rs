@@ -52,6 +52,21 @@ pub enum Request<'a> {
         /// The address that programs are given here if they do not bind one.
         source: Option<IpAddr>,
     },
+    /// Adds a route to a table that rules name, for packets that programs here send.
+    AddOwnRoute {
+        /// The table's number.
+        table: u32,
+        /// Destination, one address.
+        to: IpAddr,
+        /// Next hop. `None`: the address is this namespace's own.
+        via: Option<IpAddr>,
+        /// The address that programs are given here if they do not bind one.
+        source: IpAddr,
+    },
+    /// Adds a routing rule (`ip-rule(8)`).
+    AddRule(Rule),
+    /// Takes a routing rule away.
+    DeleteRule(Rule),
     /// Adds a permanent entry to a device's neighbour table.
     AddNeighbour {
         /// The device.
@@ -104,6 +119,22 @@ pub enum Forward {
     /// To the tunnel's end at this address, in the vxlan device's own table.
     Remote(IpAddr),
 }
+
+/// A routing rule: which packets are looked up in which table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// Of IPv6, not of IPv4.
+    pub ipv6: bool,
+    /// Lower ones come first.
+    pub priority: u32,
+    /// Packets of sockets with this mark. `None`: all.
+    pub mark: Option<u32>,
+    /// The table.
+    pub table: u32,
+}
+
+/// The table of a namespace's own addresses (`RT_TABLE_LOCAL`).
+pub const LOCAL_TABLE: u32 = 255;
 
 /// What every new device can be given.
 #[derive(Debug, Clone, Default)]
@@ -271,6 +302,9 @@ impl fmt::Display for Request<'_> {
                 }
                 index.map_or(Ok(()), |index| write!(f, " on device {index}"))
             }
+            Self::AddOwnRoute { table, to, .. } => write!(f, "add route to {to} to table {table}"),
+            Self::AddRule(rule) => write!(f, "add a routing rule for table {}", rule.table),
+            Self::DeleteRule(rule) => write!(f, "delete a routing rule for table {}", rule.table),
             Self::AddNeighbour { index, address, mac } => {
                 write!(f, "add neighbour {address} at {} to device {index}", MacText(*mac))
             }
