@@ -16,14 +16,13 @@ const RESULTS: &str = "slipway-results";
 
 /// Makes the folder `named`, or `WHAT-LAB-TIME` in [`RESULTS`]. It must be new: results are never mixed.
 pub(crate) fn folder(named: Option<&Path>, what: &str, lab: &str) -> Result<PathBuf, Failure> {
-    let folder = match named {
-        Some(named) => named.to_owned(),
-        None => {
-            let results = std::env::var_os("SLIPWAY_RESULTS").map_or_else(|| PathBuf::from(RESULTS), PathBuf::from);
-            fs::create_dir_all(&results).map_err(Failure::io(format!("make folder {}", results.display())))?;
-            let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-            results.join(format!("{what}-{lab}-{}", time.replace([':', '-', '.'], "")))
-        }
+    let folder = if let Some(named) = named {
+        named.to_owned()
+    } else {
+        let results = std::env::var_os("SLIPWAY_RESULTS").map_or_else(|| PathBuf::from(RESULTS), PathBuf::from);
+        fs::create_dir_all(&results).map_err(Failure::io(format!("make folder {}", results.display())))?;
+        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        results.join(format!("{what}-{lab}-{}", time.replace([':', '-', '.'], "")))
     };
     fs::create_dir(&folder).map_err(|error| {
         let shown = folder.display();

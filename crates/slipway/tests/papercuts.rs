@@ -122,7 +122,7 @@ fn a_comparison_leaves_a_lab_alone_that_was_there_before() {
 #[test]
 fn networks_without_a_subnet_are_one_error() {
     let place = Place::new();
-    let networks: String = (0..200).map(|i| format!("  net{i}: bridge\n")).collect();
+    let networks = (0..200).map(|i| format!("  net{i}: bridge\n")).collect::<Vec<_>>().concat();
     let text = format!("networks:\n{networks}nodes: {{n: {{networks: [net0, net199]}}}}\n");
     let file = place.file("many", &text);
     let error = place.fails(2, ["up".as_ref(), file.as_os_str()]);

@@ -1,5 +1,7 @@
 //! `slipway stop`, and what it shares with the other commands that change nodes.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use slipway_engine::lab::Running;
 use slipway_lab::units::Seconds;
@@ -67,7 +69,7 @@ pub(super) fn changed(what: &str, all: &[String], unchanged: &[String], lab: &st
     }
     if !unchanged.is_empty() || all.is_empty() {
         let which = if unchanged.is_empty() { "nothing".to_owned() } else { view::listed(unchanged) };
-        text.push_str(&format!("unchanged: {which} of lab {lab}\n"));
+        let _ = writeln!(text, "unchanged: {which} of lab {lab}");
     }
     text
 }
