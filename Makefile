@@ -28,15 +28,15 @@ setup-lint: ## build the programs of `make lint` that come from crates.io
 build: ## build the release binary
 	cargo build --release --locked --package slipway
 
-demo: setup build ## compare what five container networks cost a real parallel program
+demo: setup build ## compare what six container networks cost a real parallel program
 	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
-	  --drivers host,bridge,ovs,macvlan,vxlan --jobs iperf3,netpipe,job --time 1s --repeat 5
+	  --drivers host,bridge,ovs,macvlan,vxlan,fast --jobs iperf3,netpipe,job --time 1s --repeat 3
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
 
 test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute
-	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test upstream --test attacker -- --ignored
+	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
