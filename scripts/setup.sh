@@ -50,6 +50,7 @@ TEST=(
   libpython3.11-testsuite # the tests of its own sockets
   nodejs             # sockets that a parent passes on to its workers
   socat              # sockets with options
+  erlang-base        # nodes of Erlang that talk to each other (epmd)
   jq                 # answers of --json, in the guide
   umoci              # images: OCI layouts
   buildah            # images: OCI archives, as people make them
@@ -73,6 +74,8 @@ BENCH=(
   wrk                # HTTP at full speed
   postgresql         # a real server, and pgbench
   memcached          # a real server
+  rabbitmq-server    # a real cluster, of Erlang
+  amqp-tools         # its clients
   libmemcached-tools # memcaslap, its load
   prometheus         # promtool, which judges what Prometheus is given
 )
@@ -98,7 +101,7 @@ FUZZ=(
 
 # Services that come with the packages above: package:unit.
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
-  postgresql:postgresql memcached:memcached prometheus:prometheus)
+  postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -33,6 +33,8 @@ pub(crate) enum Kind {
         node: usize,
         /// Of IPv6.
         ipv6: bool,
+        /// With addresses of IPv4, so that it is no socket of IPv6 alone.
+        mapped: bool,
     },
     /// Between the routers of two hosts.
     Between,
@@ -43,12 +45,15 @@ pub(crate) enum Kind {
 pub(crate) struct Defaults(Mutex<HashMap<Kind, (Instant, Options)>>);
 
 impl Defaults {
+    /// The options of a kind of sockets, if a thread has read them within a second.
+    pub(crate) fn known(&self, kind: Kind) -> Option<Options> {
+        lock(&self.0).get(&kind).filter(|(since, _)| since.elapsed() < AGE).map(|(_, options)| *options)
+    }
+
     /// What sockets of a kind have; this is one of them.
     pub(crate) fn of(&self, kind: Kind, socket: impl AsFd) -> Options {
-        if let Some((since, options)) = lock(&self.0).get(&kind)
-            && since.elapsed() < AGE
-        {
-            return *options;
+        if let Some(options) = self.known(kind) {
+            return options;
         }
         let options = Options::of(socket);
         lock(&self.0).insert(kind, (Instant::now(), options));

@@ -12,7 +12,7 @@ use slipway_sys::notify::Caller;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use crate::note::OPTIONS;
-use crate::personality::{FREE, HEARD, free};
+use crate::personality::{FREE, HEARD, OF_SOCKETS, SELDOM, free};
 use crate::timestamps;
 
 /// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
@@ -104,8 +104,11 @@ pub fn filter(leave: Leave) -> Filter {
         traps.push(Trap { call: libc::SYS_setsockopt, when, verdict: Verdict::Allow });
     }
     for (call, names) in [
-        (libc::SYS_getsockopt, ASKED.to_vec()),
-        (libc::SYS_setsockopt, [ASKED, SET, &HEARD, &FILTERS, &timestamps::NAMES].concat()),
+        (libc::SYS_getsockopt, [ASKED, &OF_SOCKETS].concat()),
+        (
+            libc::SYS_setsockopt,
+            [ASKED, &OF_SOCKETS, SET, &HEARD, &SELDOM.map(|(name, _)| name), &FILTERS, &timestamps::NAMES].concat(),
+        ),
     ] {
         let levels = LEVELS.iter().map(|level| level.cast_unsigned()).collect();
         traps.push(notified(call, When::Argument { index: SECOND, mask: u32::MAX, values: levels }));
@@ -132,7 +135,7 @@ pub fn filter(leave: Leave) -> Filter {
 pub fn guard(group: BorrowedFd<'_>, notes: Option<&SocketStorage>) -> Result<SocketGuard, LoadError> {
     let options: Vec<FreeOption> = free(OPTIONS).collect();
     let free = notes.map(|storage| FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage });
-    let names: &[&[i32]] = &[ASKED, SET, &FILTERS, &timestamps::NAMES];
+    let names: &[&[i32]] = &[ASKED, &OF_SOCKETS, SET, &FILTERS, &timestamps::NAMES];
     SocketGuard::attach(group, GuardedOptions { levels: LEVELS, names, free })
 }
 

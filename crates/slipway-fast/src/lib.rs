@@ -11,6 +11,7 @@
 //! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
 //! - [`policy`]: who may talk to whom, how fast, and how often at once; [`limits`]: what holds connections to that.
+//! - [`unkept`]: options of sockets that cannot be kept; connections of those are left alone.
 //! - [`unix`], [`loopback`]: connections within a host, as fast as can be, and those that have packets to be paced.
 //! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
 //! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
@@ -55,6 +56,7 @@ mod timestamps;
 mod told;
 mod tree;
 pub mod unix;
+pub mod unkept;
 pub mod walk;
 
 #[cfg(test)]

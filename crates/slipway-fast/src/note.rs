@@ -14,7 +14,7 @@ use crate::address::mapped;
 use crate::personality::Options;
 
 /// Bytes of a note.
-pub const BYTES: usize = 144;
+pub const BYTES: usize = OPTIONS + Options::BYTES;
 
 /// Where a note has its options.
 pub(crate) const OPTIONS: usize = 48;
@@ -59,13 +59,40 @@ impl Path {
     }
 }
 
+/// Kinds of options that a program has set on a socket of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// It set an option that programs set seldom.
+    pub is_rare: bool,
+    /// It set one that cannot be read, and that a fast connection cannot keep.
+    pub is_unseen: bool,
+}
+
+impl Change {
+    /// It may have set anything that can be read.
+    pub(crate) const UNKNOWN: Self = Self { is_rare: true, is_unseen: false };
+
+    fn and(self, other: Self) -> Self {
+        Self { is_rare: self.is_rare || other.is_rare, is_unseen: self.is_unseen || other.is_unseen }
+    }
+
+    fn write(self) -> u8 {
+        u8::from(self.is_rare) | u8::from(self.is_unseen) << 1
+    }
+
+    fn read(byte: u8) -> Self {
+        Self { is_rare: byte & 1 != 0, is_unseen: byte & 2 != 0 }
+    }
+}
+
 /// What is written on a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, for the length of a call")]
 pub enum Written {
     /// Nothing: it is a program's own, and its options below the level of sockets are a new one's, or its listener's.
     Nothing,
     /// It is a program's own, which has set such an option, or may have.
-    Changed,
+    Changed(Change),
     /// It was handed out.
     Note(Note),
 }
@@ -169,7 +196,8 @@ impl Notes {
     /// `ENOTSOCK` where it is no socket.
     pub fn on(&self, socket: impl AsFd) -> io::Result<Written> {
         let Some(bytes) = self.0.get(socket.as_fd())? else { return Ok(Written::Nothing) };
-        Ok(Note::read(&bytes).map_or(Written::Changed, Written::Note))
+        let change = || Written::Changed(Change::read(bytes.get(1).copied().unwrap_or_default()));
+        Ok(Note::read(&bytes).map_or_else(change, Written::Note))
     }
 
     /// Where they are.
@@ -185,17 +213,25 @@ impl Notes {
     pub fn of(&self, socket: impl AsFd) -> io::Result<Option<Note>> {
         Ok(match self.on(socket)? {
             Written::Note(note) => Some(note),
-            Written::Nothing | Written::Changed => None,
+            Written::Nothing | Written::Changed(_) => None,
         })
     }
 
-    /// Writes on a program's own socket that it is no more as it was made.
+    /// Writes on a program's own socket what has changed about it, besides what is `written` there.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn mark_changed(&self, socket: impl AsFd) -> io::Result<()> {
+    pub fn mark_changed(&self, socket: impl AsFd, written: &Written, change: Change) -> io::Result<()> {
+        let before = match written {
+            Written::Changed(before) => Some(*before),
+            Written::Nothing | Written::Note(_) => None,
+        };
+        let change = before.unwrap_or_default().and(change);
+        if before == Some(change) {
+            return Ok(());
+        }
         let mut bytes = [0; BYTES];
-        bytes[0] = CHANGED;
+        [bytes[0], bytes[1]] = [CHANGED, change.write()];
         self.0.set(socket.as_fd(), &bytes)
     }
 

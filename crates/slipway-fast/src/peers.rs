@@ -46,6 +46,7 @@ impl Peers {
             Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Outcome::Refused,
             Err(ChannelError::Refused(Refusal::Policy)) => Outcome::Native(Reason::Policy),
             Err(ChannelError::Refused(Refusal::Backlog)) => Outcome::Native(Reason::Backlog),
+            Err(ChannelError::Refused(Refusal::Options)) => Outcome::Native(Reason::Options),
             Err(ChannelError::Refused(Refusal::NotServed)) => Outcome::Native(Reason::Conditions),
             Err(ChannelError::Refused(Refusal::Crowded)) => Outcome::Native(Reason::Crowded),
             Err(ChannelError::Refused(_)) => Outcome::Native(Reason::Exhausted),

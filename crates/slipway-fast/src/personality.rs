@@ -4,6 +4,8 @@
 //! times of its keep-alive) have nothing to change where there is no network, and are only kept; what a pair of sockets
 //! cannot have at all is refused as by a kernel that was built without it.
 
+mod table;
+
 use std::io;
 use std::os::fd::AsFd;
 
@@ -11,105 +13,112 @@ use rustix::io::Errno;
 use slipway_sys::bpf::{FreeNumber, FreeOption};
 use slipway_sys::sockopt::{self, Name};
 
-/// Numbers that are kept, and the least and the most that each may be (`do_tcp_setsockopt`, `net/ipv4/tcp.c`).
-const KEPT: [(Name, i32, i32); 18] = [
-    (tcp(libc::TCP_NODELAY), i32::MIN, i32::MAX),
-    (tcp(libc::TCP_CORK), i32::MIN, i32::MAX),
-    (tcp(libc::TCP_KEEPIDLE), 1, 32767),
-    (tcp(libc::TCP_KEEPINTVL), 1, 32767),
-    (tcp(libc::TCP_KEEPCNT), 1, 127),
-    (tcp(libc::TCP_USER_TIMEOUT), 0, i32::MAX),
-    (QUICKACK, i32::MIN, i32::MAX),
-    (tcp(libc::TCP_NOTSENT_LOWAT), i32::MIN, i32::MAX),
-    (tcp(libc::TCP_SYNCNT), 1, 127),
-    (tcp(libc::TCP_LINGER2), i32::MIN, 120),
-    (ip(libc::IP_TOS), 0, 255),
-    (ip(libc::IP_TTL), 1, 255),
-    (ip(libc::IP_MTU_DISCOVER), 0, 5),
-    (ip(libc::IP_RECVTOS), i32::MIN, i32::MAX),
-    (ipv6(libc::IPV6_TCLASS), -1, 255),
-    (ipv6(libc::IPV6_UNICAST_HOPS), -1, 255),
-    (ipv6(libc::IPV6_RECVTCLASS), i32::MIN, i32::MAX),
-    (ipv6(libc::IPV6_V6ONLY), i32::MIN, i32::MAX),
-];
-
-/// Those that are true or false, whatever number was set.
-const SWITCHES: [Name; 6] = [
-    tcp(libc::TCP_NODELAY),
-    tcp(libc::TCP_CORK),
-    QUICKACK,
-    ip(libc::IP_RECVTOS),
-    ipv6(libc::IPV6_RECVTCLASS),
-    ipv6(libc::IPV6_V6ONLY),
-];
+pub(crate) use self::table::OF_SOCKETS;
+use self::table::{COMMON, ETHERNET, FIXED, KEPT, LISTS, Rule, Shown, is_unseen, tcp};
+use crate::note::{Change, Path};
+use crate::timestamps;
 
 /// Those of TCP that programs set on nearly every connection. Where the kernel itself can take them ([`free`]) the router does not
 /// hear of it.
 pub(crate) const FREE: [i32; 5] =
     [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
 
-/// Those that change nothing once there is a connection: they are checked, and forgotten. 0 is always right.
-const PAST: [(Name, i32, i32); 2] =
-    [(tcp(libc::TCP_MAXSEG), 88, 32767), (tcp(libc::TCP_DEFER_ACCEPT), i32::MIN, i32::MAX)];
-
 const QUICKACK: Name = tcp(libc::TCP_QUICKACK);
 pub(crate) const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
 pub(crate) const CONGESTION_BYTES: usize = 16;
 
-/// What a segment holds on Ethernet, with time stamps: 1500 less 40 and 12.
-const SEGMENT: i32 = 1448;
-
-const fn tcp(name: i32) -> Name {
-    Name { level: libc::IPPROTO_TCP, name }
-}
-
-const fn ip(name: i32) -> Name {
-    Name { level: libc::IPPROTO_IP, name }
-}
-
-const fn ipv6(name: i32) -> Name {
-    Name { level: libc::IPPROTO_IPV6, name }
-}
+/// Changes nothing once there is a connection: it is checked, and forgotten. 0 is always right.
+const MAXSEG: Name = tcp(libc::TCP_MAXSEG);
+const SEGMENTS: std::ops::RangeInclusive<i32> = 88..=32767;
+/// What a segment holds on Ethernet, with time stamps: less 40 and 12.
+const SEGMENT: i32 = ETHERNET - 52;
 
 /// [`FREE`], and where in what is written of [`Options`] each is, from `at` on.
 pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
-    let places = (at..).step_by(4).zip(KEPT).filter(|(_, (name, ..))| FREE.map(tcp).contains(name));
-    places.map(|(at, (name, least, most))| {
-        let number = if SWITCHES.contains(&name) { FreeNumber::Switch } else { FreeNumber::Within(least, most) };
-        FreeOption { name: name.name, at: i16::try_from(at).expect("a note is short"), number }
+    let places = (at..).step_by(4).zip(KEPT).filter(|(_, kept)| FREE.map(tcp).contains(&kept.name));
+    places.map(|(at, kept)| {
+        let number = match kept.rule {
+            Rule::Within(least, most) => FreeNumber::Within(least, most),
+            _ => FreeNumber::Switch,
+        };
+        FreeOption { name: kept.name.name, at: i16::try_from(at).expect("a note is short"), number }
     })
 }
 
+/// The kind of this option, which a program sets on a TCP socket of its own. `is_nothing`: it sets it to 0.
+pub(crate) fn change(name: Name, is_nothing: bool) -> Change {
+    let is_often_set = KEPT[..COMMON].iter().any(|kept| kept.name == name)
+        || name.level == libc::SOL_SOCKET && (CARRIED.contains(&name.name) || HEARD.contains(&name.name));
+    Change { is_rare: !is_often_set, is_unseen: !is_nothing && is_unseen(name) }
+}
+
+/// Whether a connection by this path loses this option, set to something.
+pub(crate) fn loses(name: Name, path: Path) -> bool {
+    let is_stamps = name.level == libc::SOL_SOCKET && timestamps::NAMES.contains(&name.name);
+    is_stamps && path == Path::Pair
+        || LISTS.contains(&name)
+        || is_unseen(name)
+        || place(name).is_some_and(|at| !KEPT[at].held.by(path))
+}
+
+/// Whether a connection by this path can keep what is set on a program's own socket of TCP, as far as that can be read.
+pub(crate) fn keeps(socket: impl AsFd, path: Path) -> bool {
+    let socket = socket.as_fd();
+    let numbers = KEPT.iter().filter(|kept| !kept.held.by(path));
+    let is_on = |name| sockopt::int(socket, name).is_ok_and(|number| number != 0);
+    let has_list = |name| sockopt::get(socket, name, &mut [0; 64]).is_ok_and(|bytes| bytes > 0);
+    let has_stamps = path == Path::Pair && timestamps::is_on(socket);
+    !has_stamps && !numbers.map(|kept| kept.name).any(is_on) && !LISTS.into_iter().any(has_list)
+}
+
 /// What a program set, or would find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     kept: [i32; KEPT.len()],
     congestion: [u8; CONGESTION_BYTES],
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self { kept: [0; KEPT.len()], congestion: [0; CONGESTION_BYTES] }
+    }
+}
+
 impl Options {
+    /// How many there are in a note.
+    pub(crate) const BYTES: usize = 4 * KEPT.len() + CONGESTION_BYTES;
+
     /// As they are on a socket of TCP.
     #[must_use]
     pub(crate) fn of(socket: impl AsFd) -> Self {
-        let socket = socket.as_fd();
-        let mut options = Self::default();
-        for (value, (name, ..)) in options.kept.iter_mut().zip(KEPT) {
-            // One that this kernel does not know stays at zero, and is nobody's.
-            *value = sockopt::int(socket, name).unwrap_or_default();
-        }
-        let _ = sockopt::get(socket, CONGESTION, &mut options.congestion);
-        options
+        Self::default().with(&socket, |_| true).with_congestion_of(socket)
     }
 
     /// The same, but for those which programs set without the router's hearing of it: they are as on this socket of TCP.
     #[must_use]
-    pub(crate) fn with_free_of(mut self, socket: impl AsFd) -> Self {
-        for (value, (name, ..)) in self.kept.iter_mut().zip(KEPT) {
-            if FREE.map(tcp).contains(&name) {
-                *value = sockopt::int(&socket, name).unwrap_or_default();
-            }
+    pub(crate) fn with_free_of(self, socket: impl AsFd) -> Self {
+        self.with(socket, |at| FREE.map(tcp).contains(&KEPT[at].name))
+    }
+
+    /// The same, but for those which programs set often.
+    #[must_use]
+    pub(crate) fn with_common_of(self, socket: impl AsFd) -> Self {
+        self.with(&socket, |at| at < COMMON).with_congestion_of(socket)
+    }
+
+    fn with(mut self, socket: impl AsFd, is_asked: impl Fn(usize) -> bool) -> Self {
+        let socket = socket.as_fd();
+        let asked = self.kept.iter_mut().zip(KEPT).enumerate().filter(|(at, _)| is_asked(*at));
+        for (_, (value, kept)) in asked {
+            // One that this kernel does not know stays at zero, and is nobody's.
+            *value = sockopt::int(socket, kept.name).unwrap_or_default();
         }
+        self
+    }
+
+    fn with_congestion_of(mut self, socket: impl AsFd) -> Self {
+        let _ = sockopt::get(socket, CONGESTION, &mut self.congestion);
         self
     }
 
@@ -120,7 +129,8 @@ impl Options {
     /// As `setsockopt(2)`.
     pub(crate) fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
         let to = to.as_fd();
-        for ((wanted, has), (name, ..)) in self.kept.iter().zip(&has.kept).zip(KEPT) {
+        for ((wanted, has), kept) in self.kept.iter().zip(&has.kept).zip(KEPT).filter(|(_, kept)| kept.is_real) {
+            let name = kept.name;
             // Whether it acknowledges at once changes by itself (`tcp(7)`), so what others have says nothing of this one: on a
             // connection that routers have just talked over it would wait, and what comes next with it (RFC 896), 40 ms.
             if name == QUICKACK || wanted != has && sockopt::int(to, name).is_ok() {
@@ -137,8 +147,7 @@ impl Options {
         for (chunk, value) in bytes.chunks_exact_mut(4).zip(self.kept) {
             chunk.copy_from_slice(&value.to_ne_bytes());
         }
-        let end = KEPT.len() * 4;
-        bytes[end..end + CONGESTION_BYTES].copy_from_slice(&self.congestion);
+        bytes[4 * KEPT.len()..][..CONGESTION_BYTES].copy_from_slice(&self.congestion);
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Self {
@@ -157,46 +166,73 @@ impl Options {
     /// # Errors
     /// `ENOPROTOOPT` for an option that there is not.
     pub(crate) fn get(&self, name: Name, open: bool) -> Result<Vec<u8>, Errno> {
-        if let Some(at) = KEPT.iter().position(|(kept, ..)| *kept == name) {
+        if let Some(at) = place(name) {
             return Ok(self.kept[at].to_ne_bytes().to_vec());
         }
         match name {
-            CONGESTION => Ok(self.congestion.to_vec()),
-            Name { level: libc::IPPROTO_TCP, name: libc::TCP_MAXSEG } => Ok(SEGMENT.to_ne_bytes().to_vec()),
-            Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT } => Ok(0_i32.to_ne_bytes().to_vec()),
-            Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => Ok(info(open)),
-            _ => Err(Errno::NOPROTOOPT),
+            CONGESTION => return Ok(self.congestion.to_vec()),
+            MAXSEG => return Ok(SEGMENT.to_ne_bytes().to_vec()),
+            Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => return Ok(info(open)),
+            name if LISTS.contains(&name) => return Ok(Vec::new()),
+            _ => {}
+        }
+        match FIXED.iter().find(|fixed| fixed.name == name).map(|fixed| fixed.shown) {
+            Some(Shown::Number(number)) => Ok(number.to_ne_bytes().to_vec()),
+            Some(Shown::Nothing) => Ok(Vec::new()),
+            Some(Shown::Refused(errno)) => Err(errno),
+            None => Err(Errno::NOPROTOOPT),
         }
     }
 
-    /// What `setsockopt(2)` does.
+    /// What `setsockopt(2)` does on a connection by this path. True where the kernel is to set it too, on one of TCP.
     ///
     /// # Errors
-    /// `EINVAL` for a value that TCP refuses, `ENOPROTOOPT` for an option that there is not, `ENOENT` for congestion control
-    /// other than the connection has: there is none to change.
-    pub(crate) fn set(&mut self, name: Name, value: &[u8]) -> Result<(), Errno> {
+    /// `EINVAL` for a value that TCP refuses, `ENOPROTOOPT` for an option that there is not, or that such a connection cannot have,
+    /// `ENOENT` for congestion control other than the connection has: there is none to change.
+    pub(crate) fn set(&mut self, name: Name, value: &[u8], path: Path) -> Result<bool, Errno> {
         if name == CONGESTION {
             let asked = value.split(|byte| *byte == 0).next().unwrap_or_default();
             let has = self.congestion.split(|byte| *byte == 0).next().unwrap_or_default();
-            return if asked == has { Ok(()) } else { Err(Errno::NOENT) };
+            return if asked == has { Ok(true) } else { Err(Errno::NOENT) };
         }
-        let past = PAST.iter().find(|(past, ..)| *past == name);
-        let kept = KEPT.iter().position(|(kept, ..)| *kept == name);
-        let (_, least, most) = past.or(kept.map(|at| &KEPT[at])).ok_or(Errno::NOPROTOOPT)?;
+        if LISTS.contains(&name) {
+            let is_none = value.is_empty() || name.level == libc::IPPROTO_IP && value.iter().all(|byte| *byte == 0);
+            return if is_none { Ok(false) } else { Err(Errno::NOPROTOOPT) };
+        }
+        if let Some(fixed) = FIXED.iter().find(|fixed| fixed.name == name) {
+            return fixed.set.map(|()| false);
+        }
         let number = match value.first_chunk() {
             Some(bytes) => i32::from_ne_bytes(*bytes),
             // One byte is enough for options of IP (`do_ip_setsockopt`), not for those of TCP.
-            None if name.level != libc::IPPROTO_TCP && !value.is_empty() => i32::from(value[0]),
+            None if name.level == libc::IPPROTO_IP && !value.is_empty() => i32::from(value[0]),
             None => return Err(Errno::INVAL),
         };
-        let unset = past.is_some() && number == 0;
-        if !unset && !(*least..=*most).contains(&number) {
-            return Err(Errno::INVAL);
+        if name == MAXSEG {
+            return if number == 0 || SEGMENTS.contains(&number) { Ok(true) } else { Err(Errno::INVAL) };
         }
-        let Some(at) = kept else { return Ok(()) };
-        self.kept[at] = if SWITCHES.contains(&name) { i32::from(number != 0) } else { number };
-        Ok(())
+        let at = place(name).ok_or(Errno::NOPROTOOPT)?;
+        let kept = KEPT[at];
+        let number = match kept.rule {
+            Rule::Never(errno) => return Err(errno),
+            Rule::Switch => i32::from(number != 0),
+            Rule::Within(least, most) | Rule::Forgotten(least, most) if !(least..=most).contains(&number) => {
+                return Err(Errno::INVAL);
+            }
+            Rule::Forgotten(..) => return Ok(false),
+            Rule::Within(..) => number,
+        };
+        if number != 0 && !kept.held.by(path) {
+            return Err(Errno::NOPROTOOPT);
+        }
+        self.kept[at] = number;
+        Ok(kept.is_real)
     }
+}
+
+/// Where an option is among those that are kept.
+fn place(name: Name) -> Option<usize> {
+    KEPT.iter().position(|kept| kept.name == name)
 }
 
 /// `struct tcp_info` (`include/uapi/linux/tcp.h`) of a connection that nothing ever happens to.
@@ -227,16 +263,34 @@ const CARRIED: [i32; 4] = [libc::SO_REUSEADDR, libc::SO_KEEPALIVE, libc::SO_RCVT
 pub(crate) const HEARD: [i32; 6] =
     [libc::SO_BROADCAST, libc::SO_TIMESTAMP, libc::SO_OOBINLINE, libc::SO_RCVLOWAT, libc::SO_LINGER, libc::SO_PRIORITY];
 
+/// Those that next to no program sets, with what a new socket has.
+pub(crate) const SELDOM: [(i32, i32); 12] = [
+    (libc::SO_NO_CHECK, 0),
+    (libc::SO_TIMESTAMPNS, 0),
+    (63, 0), // SO_TIMESTAMP_NEW
+    (64, 0), // SO_TIMESTAMPNS_NEW
+    (libc::SO_RXQ_OVFL, 0),
+    (libc::SO_WIFI_STATUS, 0),
+    (libc::SO_PEEK_OFF, -1),
+    (libc::SO_NOFCS, 0),
+    (libc::SO_SELECT_ERR_QUEUE, 0),
+    (libc::SO_BUSY_POLL, 0),
+    (75, 0), // SO_RCVMARK
+    (82, 0), // SO_RCVPRIORITY
+];
+/// Whose value is longer than a word.
+const PACING: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
+
 /// Gives a new socket what was set on the one that it takes the place of, or on the listener that it is `accepted` from, which
-/// passes on all but `SO_PRIORITY` (`sk_clone`, `net/core/sock.c`). `changed`: whether one of [`HEARD`] may have been set. Sizes of
+/// passes on all but `SO_PRIORITY` (`sk_clone`, `net/core/sock.c`). `changed`: whether one of [`HEARD`], or of [`SELDOM`], may have been set. Sizes of
 /// buffers pass only where the program set them (`SO_BUF_LOCK`): the defaults of the two kinds of sockets differ.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
-pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: bool) -> io::Result<()> {
+pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: Option<Change>) -> io::Result<()> {
     const NOTHING: [u8; 16] = [0; 16];
     let (from, to) = (from.as_fd(), to.as_fd());
-    let heard = HEARD.into_iter().filter(|name| changed && !(accepted && *name == libc::SO_PRIORITY));
+    let heard = HEARD.into_iter().filter(|name| changed.is_some() && !(accepted && *name == libc::SO_PRIORITY));
     for name in CARRIED.into_iter().chain(heard) {
         let name = Name { level: libc::SOL_SOCKET, name };
         let mut value = NOTHING;
@@ -247,6 +301,20 @@ pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: boo
         }
     }
     let socket = |name| Name { level: libc::SOL_SOCKET, name };
+    if changed.is_some_and(|change| change.is_rare) {
+        for (name, default) in SELDOM {
+            // Some are none of this kernel's.
+            let value = sockopt::int(from, socket(name)).unwrap_or(default);
+            if value != default {
+                sockopt::set(to, socket(name), &value.to_ne_bytes())?;
+            }
+        }
+        let mut rate = [0; 8];
+        let len = sockopt::get(from, PACING, &mut rate)?;
+        if rate[..len].iter().any(|byte| *byte != u8::MAX) {
+            sockopt::set(to, PACING, &rate[..len])?;
+        }
+    }
     let locked = sockopt::int(from, socket(libc::SO_BUF_LOCK)).unwrap_or_default();
     // SOCK_SNDBUF_LOCK, SOCK_RCVBUF_LOCK (`include/uapi/linux/socket.h`). The kernel doubles what is set.
     for (lock, name) in [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)] {
@@ -276,8 +344,8 @@ mod tests {
         typed::set_tcp_nodelay(&socket, true).expect("set");
         let mut options = Options::of(&socket);
         assert_eq!(options.get(tcp(libc::TCP_NODELAY), true), Ok(1_i32.to_ne_bytes().to_vec()));
-        options.set(tcp(libc::TCP_KEEPIDLE), &77_i32.to_ne_bytes()).expect("in range");
-        let mut bytes = [0; 100];
+        options.set(tcp(libc::TCP_KEEPIDLE), &77_i32.to_ne_bytes(), Path::Pair).expect("in range");
+        let mut bytes = [0; Options::BYTES];
         options.write(&mut bytes);
         assert_eq!(Options::read(&bytes), options);
         assert_eq!(options.get(tcp(libc::TCP_KEEPIDLE), true), Ok(77_i32.to_ne_bytes().to_vec()));
@@ -288,7 +356,7 @@ mod tests {
         let (_, socket) = pair_and_tcp();
         let mut options = Options::of(&socket);
         for value in [0, 32768, -1] {
-            let ours = options.set(tcp(libc::TCP_KEEPIDLE), &i32::to_ne_bytes(value));
+            let ours = options.set(tcp(libc::TCP_KEEPIDLE), &i32::to_ne_bytes(value), Path::Pair);
             let theirs = sockopt::set(&socket, tcp(libc::TCP_KEEPIDLE), &i32::to_ne_bytes(value));
             assert_eq!(
                 ours.err().map(Errno::raw_os_error),
@@ -296,14 +364,37 @@ mod tests {
                 "{value}"
             );
         }
-        assert_eq!(options.set(tcp(libc::TCP_NODELAY), &[1]), Err(Errno::INVAL));
+        assert_eq!(options.set(tcp(libc::TCP_NODELAY), &[1], Path::Pair), Err(Errno::INVAL));
         for (value, expected) in [(0, Ok(())), (87, Err(Errno::INVAL)), (88, Ok(())), (32768, Err(Errno::INVAL))] {
-            let ours = options.set(tcp(libc::TCP_MAXSEG), &i32::to_ne_bytes(value));
+            let ours = options.set(tcp(libc::TCP_MAXSEG), &i32::to_ne_bytes(value), Path::Pair).map(drop);
             let theirs = sockopt::set(&socket, tcp(libc::TCP_MAXSEG), &i32::to_ne_bytes(value));
             assert_eq!((ours, theirs.is_ok()), (expected, expected.is_ok()), "{value}");
         }
-        assert_eq!(options.set(tcp(9999), &[0; 4]), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.set(tcp(9999), &[0; 4], Path::Pair), Err(Errno::NOPROTOOPT));
         assert_eq!(options.get(tcp(9999), true), Err(Errno::NOPROTOOPT));
+    }
+
+    #[test]
+    fn what_a_connection_cannot_keep_is_known_before_it_is_made_and_refused_after() {
+        let ip = |name| Name { level: libc::IPPROTO_IP, name };
+        let on = 1_i32.to_ne_bytes();
+        for (name, by_pair, by_tcp) in
+            [(ip(libc::IP_RECVTTL), true, true), (ip(libc::IP_MINTTL), false, false), (tcp(libc::TCP_INQ), false, true)]
+        {
+            let (_, socket) = pair_and_tcp();
+            assert!(keeps(&socket, Path::Pair), "{name:?}");
+            sockopt::set(&socket, name, &on).expect("set");
+            for (path, expected) in [(Path::Pair, by_pair), (Path::Tcp, by_tcp)] {
+                assert_eq!(keeps(&socket, path), expected, "{name:?} by {path:?}");
+                let mut options = Options::default();
+                let set = options.set(name, &on, path).map(drop);
+                assert_eq!(set, if expected { Ok(()) } else { Err(Errno::NOPROTOOPT) }, "{name:?} by {path:?}");
+                assert!(options.set(name, &[0; 4], path).is_ok(), "off, {name:?}");
+            }
+        }
+        let (_, socket) = pair_and_tcp();
+        sockopt::set(&socket, ip(libc::IP_OPTIONS), &[1, 0, 0, 0]).expect("set");
+        assert!(!keeps(&socket, Path::Tcp));
     }
 
     #[test]
@@ -312,7 +403,7 @@ mod tests {
         typed::set_socket_keepalive(&socket, true).expect("set");
         typed::set_socket_recv_buffer_size(&socket, 50_000).expect("set");
         let before = typed::socket_send_buffer_size(&pair).expect("read");
-        carry(&socket, &pair, false, false).expect("carried");
+        carry(&socket, &pair, false, None).expect("carried");
         assert!(typed::socket_keepalive(&pair).expect("read"));
         assert_eq!(typed::socket_recv_buffer_size(&pair).expect("read"), 100_000);
         assert_eq!(typed::socket_send_buffer_size(&pair).expect("read"), before, "it was never set");

@@ -28,13 +28,15 @@ pub enum Reason {
     Filtered,
     /// As many connections of the two nodes wait to be accepted as is their share of what the router may have in hand.
     Crowded,
+    /// The socket, or the listener, has an option that a fast connection cannot keep (`IP_MINTTL`, `IP_OPTIONS`, `TCP_MD5SIG`, …).
+    Options,
     /// A router lacked something that only the fast path needs: descriptors, memory, sockets to knock with.
     Exhausted,
 }
 
 impl Reason {
     /// All there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Udp,
         Self::NotTcp,
         Self::NotANode,
@@ -45,6 +47,7 @@ impl Reason {
         Self::Asynchronous,
         Self::Filtered,
         Self::Crowded,
+        Self::Options,
         Self::Exhausted,
     ];
 
@@ -62,6 +65,7 @@ impl Reason {
             Self::Asynchronous => "asynchronous",
             Self::Filtered => "filtered",
             Self::Crowded => "crowded",
+            Self::Options => "options",
             Self::Exhausted => "exhausted",
         }
     }
@@ -80,6 +84,9 @@ impl Reason {
             Self::Asynchronous => "the socket sends signals (O_ASYNC)",
             Self::Filtered => "the socket has a filter (SO_ATTACH_FILTER)",
             Self::Crowded => "too many connections of the two nodes wait to be accepted",
+            Self::Options => {
+                "the socket or its listener has an option that cannot be kept (IP_MINTTL, TCP_MD5SIG, ...)"
+            }
             Self::Exhausted => "the router lacked descriptors or memory",
         }
     }

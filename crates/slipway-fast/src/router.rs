@@ -41,6 +41,7 @@ use crate::shares::Shares;
 use crate::sync::lock;
 use crate::tree::Tree;
 use crate::unix::Pairs;
+use crate::unkept::Unkept;
 use crate::walk;
 
 /// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
@@ -83,6 +84,8 @@ pub struct Router {
     pub(crate) pairs: Pairs,
     /// Which listener is where.
     pub(crate) doors: Doors,
+    /// Listeners whose options fast connections cannot keep.
+    pub(crate) unkept: Unkept,
     /// The other hosts.
     pub(crate) peers: Peers,
     /// What is in hand, for the next router.
@@ -147,6 +150,7 @@ impl Router {
             defaults: Defaults::default(),
             pairs: Pairs::default(),
             doors: Doors::default(),
+            unkept: Unkept::default(),
             knockers: Knockers::new(2 * most_pending()),
             pending: AllPending::default(),
             shares: Shares::new(most_pending()),
@@ -236,6 +240,7 @@ impl Router {
     pub fn forget(&self, node: usize) {
         self.knockers.forget(node);
         self.doors.forget(node);
+        self.unkept.forget(node);
         lock(&self.namespaces).remove(&node);
     }
 

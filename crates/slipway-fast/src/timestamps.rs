@@ -26,6 +26,12 @@ pub(crate) fn set(socket: impl AsFd, name: i32, asked: &[u8]) -> io::Result<()> 
     sockopt::set(socket, Name { level: libc::SOL_SOCKET, name }, &value)
 }
 
+/// Whether time stamps are asked for.
+pub(crate) fn is_on(socket: impl AsFd) -> bool {
+    let [name, _] = NAMES;
+    sockopt::int(socket, Name { level: libc::SOL_SOCKET, name }).is_ok_and(|asked| asked.cast_unsigned() & !ALONE != 0)
+}
+
 /// Gives a new socket what was asked of the one that it takes the place of; `changed`: whether something may have been.
 ///
 /// # Errors

@@ -62,8 +62,12 @@ fn observe(place: &Place, (driver, hosts): (&str, u32), build: &str, group: &str
         let mut command = lab.program(side, [&program, "/meet", side, group]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started")
     });
-    let printed = sides.map(|side| {
-        let output = side.wait_with_output().expect("it ends");
+    // Both at once: a side whose output nobody reads waits, and the other side for it.
+    let outputs = thread::scope(|scope| {
+        let reading = sides.map(|side| scope.spawn(|| side.wait_with_output().expect("it ends")));
+        reading.map(|reading| reading.join().expect("it was read"))
+    });
+    let printed = outputs.map(|output| {
         assert!(output.status.success(), "{driver}, {build}: {}", told(&output));
         String::from_utf8_lossy(&output.stdout).into_owned()
     });
@@ -204,4 +208,9 @@ fn families() {
 #[test]
 fn processes() {
     all_see_the_same("processes");
+}
+
+#[test]
+fn sweeps() {
+    all_see_the_same("sweeps");
 }

@@ -106,15 +106,15 @@ bind to a path: EINVAL
 bind to an abstract name: EINVAL
 listen: EINVAL
 accept: EINVAL
-let descriptors pass: EPERM
+let descriptors pass: EOPNOTSUPP
 see its packets: EPERM
-let credentials pass: EPERM
+let credentials pass: EOPNOTSUPP
 be of a device: EPERM
-connect by sending: ENOPROTOOPT
-be repaired: ENOPROTOOPT
-have a protocol above: ENOPROTOOPT
+connect by sending: EINVAL
+be repaired: EPERM
+have a protocol above: ENOENT
 open its namespace: ENOTTY
-open its peer's process: ENOPROTOOPT
+open its peer's process: ENODATA
 it is what it was",
     );
 }

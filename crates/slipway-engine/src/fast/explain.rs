@@ -10,6 +10,7 @@ use serde::Serialize;
 use slipway_fast::note::{Notes, Path};
 use slipway_fast::places::Places;
 use slipway_fast::reason::Reason;
+use slipway_fast::unkept::Keeping;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
@@ -115,9 +116,13 @@ fn look(places: &Places, descriptor: i32, socket: &OwnedFd, notes: &Notes, count
     let address = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
     let local = getsockname(socket.as_fd()).ok().and_then(address);
     let peer = getpeername(socket.as_fd()).ok().flatten().and_then(address);
+    let is_kept = notes.on(socket).is_ok_and(|written| Keeping::of(socket, &written).is_full());
+    let unkept = || Reason::Options.to_string();
     let (way, why) = match peer {
-        None if socket_acceptconn(socket) == Ok(true) => (Way::Listening, String::new()),
-        None => (Way::Unconnected, String::new()),
+        None if socket_acceptconn(socket) == Ok(true) && is_kept => (Way::Listening, String::new()),
+        None if socket_acceptconn(socket) == Ok(true) => (Way::Listening, unkept()),
+        None => (Way::Unconnected, if is_kept { String::new() } else { unkept() }),
+        Some(_) if !is_kept => (Way::Native, unkept()),
         Some(peer) => (Way::Native, reason(places, local, peer, counted)),
     };
     Some(Socket { descriptor, local, peer, way, why })

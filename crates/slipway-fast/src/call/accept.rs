@@ -13,14 +13,14 @@ use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
-use super::furnish::{Like, furnish};
+use super::furnish::{Like, changed, furnish};
 use super::give::{NotGiven, give, wishes};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown};
 use crate::copies::Listener;
 use crate::doors::Door;
 use crate::ledger::{Entry, Left};
-use crate::note::{Note, Path, Role, Written};
+use crate::note::{Change, Note, Path, Role};
 use crate::park::{Kept, Offered, Parker};
 use crate::pending::{Connection, End};
 use crate::personality::Options;
@@ -29,6 +29,7 @@ use crate::shares::Share;
 use crate::sync::lock;
 use crate::told::Given;
 use crate::tree::Tree;
+use crate::unkept::Keeping;
 
 pub(super) const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
 pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
@@ -191,9 +192,14 @@ fn inherit(
 ) -> Result<(), Answer> {
     let Connection { end: End::There(end), path: Some(path), .. } = connection else { return Ok(()) };
     let written = call.router.notes.on(&listening.socket)?;
+    let keeping = Keeping::of(&listening.socket, &written);
+    if !keeping.is_by(*path) {
+        call.router.unkept.listens(call.node(), || Some(connection.server.port()), keeping);
+        return Err(Errno::CONNABORTED.into());
+    }
     let is_tcp = listening.protocol == libc::IPPROTO_TCP;
-    let changed = !is_tcp || written != Written::Nothing;
-    let by_packets = is_tcp && changed && goes_by_packets(&call.tree.parker, &listening.socket)?;
+    let changed = if is_tcp { changed(&written) } else { Some(Change::UNKNOWN) };
+    let by_packets = is_tcp && changed.is_some() && goes_by_packets(&call.tree.parker, &listening.socket)?;
     if let Some(cookie) = listening.cookie
         && is_tcp
         && call.tree.parker.is_waited_at(cookie)
@@ -319,8 +325,9 @@ impl Expected {
         let Connection { end: End::There(end), path: Some(path), .. } = &connection else { return Err(connection) };
         let Some(parker) = router.parker(node) else { return Err(connection) };
         let Ok(written) = router.notes.on(&*socket) else { return Err(connection) };
-        let changed = written != Written::Nothing;
-        if changed && goes_by_packets(&parker, &socket).unwrap_or(true) {
+        let changed = changed(&written);
+        let is_kept = Keeping::of(&*socket, &written).is_by(*path);
+        if !is_kept || changed.is_some() && goes_by_packets(&parker, &socket).unwrap_or(true) {
             return Err(connection);
         }
         let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };

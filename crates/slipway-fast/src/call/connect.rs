@@ -15,16 +15,17 @@ use super::{Answer, Gift, Trapped};
 use crate::address::{Address, canonical, shown};
 use crate::limits::Member;
 use crate::loopback;
-use crate::note::{Note, Path, Role, Written};
+use crate::note::{Change, Note, Path, Role, Written};
 use crate::originals;
 use crate::peers::Outcome;
 use crate::pending::{Connection, End};
 use crate::personality::Options;
 use crate::places::Place;
 use crate::reason::Reason;
-use crate::router::{Admission, Announced, Unheard};
+use crate::router::{Admission, Announced, Router, Unheard};
 use crate::sync::lock;
 use crate::told::Said;
+use crate::unkept::Keeping;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -40,6 +41,7 @@ struct Wanted {
     client: SocketAddr,
     server: SocketAddr,
     at: Place,
+    path: Path,
     admission: Admission,
 }
 
@@ -54,7 +56,7 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
         Address::Ip(server) => server,
         Address::Unspecified => {
             // An accepted one can be made a client so, and has what its listener had.
-            call.router.notes.mark_changed(&socket)?;
+            call.router.notes.mark_changed(&socket, &written, Change::UNKNOWN)?;
             return Ok(Answer::GoOn);
         }
         Address::Other => return Ok(Answer::GoOn),
@@ -134,6 +136,10 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
         return Err(Some(Reason::Filtered));
     }
     let admission = router.admits(call.node(), at, server.port()).map_err(Some)?;
+    let path = path(router, at, &admission);
+    if !Keeping::of(&socket, &written).is_by(path) {
+        return Err(Some(Reason::Options));
+    }
     let bound = canonical(bound);
     if !bound.ip().is_unspecified() && bound.ip() != own {
         return Err(Some(Reason::NotANode));
@@ -141,14 +147,19 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     let port = if bound.port() == 0 { router.next_port() } else { bound.port() };
     let client = SocketAddr::new(own, port);
     let nonblocking = flags.contains(OFlags::NONBLOCK);
-    Ok(Wanted { socket, written, nonblocking, ipv6, client, server, at, admission })
+    Ok(Wanted { socket, written, nonblocking, ipv6, client, server, at, path, admission })
+}
+
+/// The kind of connection that would carry the data.
+fn path(router: &Router, at: Place, admission: &Admission) -> Path {
+    let is_pair = at.host == router.host && admission.terms.hold(Path::Pair) && !router.places.is_exact(at.network);
+    if is_pair { Path::Pair } else { Path::Tcp }
 }
 
 fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answer, Answer> {
     let router = call.router;
     let is_here = wanted.at.host == router.host;
-    let is_pair = is_here && wanted.admission.terms.hold(Path::Pair) && !router.places.is_exact(wanted.at.network);
-    let path = if is_pair { Path::Pair } else { Path::Tcp };
+    let path = wanted.path;
     let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
     let connected = match kept {
         Some(ours) => Ok((Outcome::Accepted(ours), None)),
@@ -210,6 +221,9 @@ fn hand_out(
 fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Gift>)> {
     let router = call.router;
     let [client, server] = [wanted.client, wanted.server];
+    if !router.unkept.is_kept(wanted.at.node, server.port(), path) {
+        return Ok((Outcome::Native(Reason::Options), None));
+    }
     let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
     let Some(turn) = router.turn(member, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
     let flow = router.next_flow();

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use crate::address::canonical;
 use crate::defaults::Kind;
-use crate::note::{Note, Path, Written};
+use crate::note::{Change, Note, Path, Written};
 use crate::personality::{Options, carry};
 use crate::router::Router;
 use crate::timestamps;
@@ -16,14 +17,23 @@ pub(super) struct Like<'a> {
     pub(super) ipv6: bool,
     /// Whether it was accepted, or is the listener that the new one is as if accepted from.
     pub(super) accepted: bool,
-    /// Whether a program has set, on it or on its listener, what is not set on a new one.
-    pub(super) changed: bool,
+    /// Options that a program has set on it or on its listener.
+    pub(super) changed: Option<Change>,
 }
 
 impl<'a> Like<'a> {
     /// A program's own, by what is written on it.
     pub(super) fn own(socket: &'a OwnedFd, ipv6: bool, written: &Written) -> Self {
-        Self { socket, ipv6, accepted: false, changed: *written != Written::Nothing }
+        Self { socket, ipv6, accepted: false, changed: changed(written) }
+    }
+}
+
+/// The options that a program has set on a socket of its own.
+pub(super) fn changed(written: &Written) -> Option<Change> {
+    match written {
+        Written::Changed(change) => Some(*change),
+        Written::Nothing => None,
+        Written::Note(_) => Some(Change::UNKNOWN),
     }
 }
 
@@ -37,11 +47,18 @@ pub(super) fn furnish(
 ) -> io::Result<()> {
     let Like { socket, ipv6, accepted, changed } = like;
     carry(socket, new, accepted, changed)?;
-    let kind = if accepted { Kind::Accepted { node, ipv6 } } else { Kind::New { node, ipv6 } };
-    written.options = if changed { Options::of(socket) } else { router.defaults.of(kind, socket).with_free_of(socket) };
+    let mapped = ipv6 && canonical(written.local).is_ipv4();
+    let kind = if accepted { Kind::Accepted { node, ipv6, mapped } } else { Kind::New { node, ipv6 } };
+    written.options = match changed {
+        None => router.defaults.of(kind, socket).with_free_of(socket),
+        Some(Change { is_rare, .. }) => match router.defaults.known(kind).filter(|_| !is_rare) {
+            Some(options) => options.with_common_of(socket),
+            None => Options::of(socket),
+        },
+    };
     if written.path == Path::Tcp {
         written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
-        timestamps::carry(socket, new, changed)?;
+        timestamps::carry(socket, new, changed.is_some())?;
     }
     router.notes.put(new, &written)?;
     // It has what it is to be like: a rule's priority comes after.

@@ -1,15 +1,18 @@
 //! `bind(2)` and `listen(2)`: a socket that was handed out has its name, and cannot become a listener of the host.
 
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
-
+use rustix::net::{AddressFamily, getsockname};
 use slipway_sys::sockopt;
 
 use super::accept::{PROTOCOL, is_ours};
 use super::{Answer, Trapped};
+use crate::note::Written;
+use crate::unkept::Keeping;
 
 /// How long copies of listeners can take to be closed; usually it is less than a millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -27,9 +30,15 @@ pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
     Ok(Answer::GoOn)
 }
 
+/// The port that a socket is bound to.
+pub(super) fn port(socket: impl AsFd) -> Option<u16> {
+    SocketAddr::try_from(getsockname(socket).ok()?).ok().map(|address| address.port())
+}
+
 pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    if call.router.notes.of(&socket)?.is_some() {
+    let written = call.router.notes.on(&socket)?;
+    if matches!(written, Written::Note(_)) {
         return Err(Errno::INVAL.into());
     }
     // Credentials are the listener's who makes it one (`unix(7)`).
@@ -39,5 +48,6 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     rustix::net::listen(&socket, call.int(1))?;
     // The kernel may give it what another had.
     call.router.doors.forget(call.node());
+    call.router.unkept.listens(call.node(), || port(&socket), Keeping::of(&socket, &written));
     Ok(Answer::Result(Ok(0)))
 }

@@ -5,26 +5,50 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_acceptconn;
 use rustix::net::{RecvFlags, recv};
 use slipway_sys::sockopt::{self, Name};
 
 use super::accept::DEFERS;
+use super::listen::port;
 use super::{Answer, Trapped};
 use crate::address::write;
+use crate::filter::SO_PASSRIGHTS;
 use crate::note::{Note, Path, Written};
-use crate::personality::HEARD;
+use crate::personality::{HEARD, OF_SOCKETS, SELDOM, change, loses};
 use crate::sync::lock;
 use crate::timestamps;
+use crate::unkept::Keeping;
 
 /// The longest value that is read from a program, bytes; options of TCP are shorter.
 const LONGEST: usize = 256;
+
+/// Options of `SOL_SOCKET` that can only be read.
+const READ_ONLY: [i32; 8] = [
+    libc::SO_DOMAIN,
+    libc::SO_PROTOCOL,
+    libc::SO_PEERCRED,
+    libc::SO_PEERSEC,
+    libc::SO_PEERGROUPS,
+    libc::SO_PEERNAME,
+    libc::SO_PEERPIDFD,
+    libc::SO_NETNS_COOKIE,
+];
+
+/// Those that only Unix sockets have (`sk_may_scm_recv`, Linux 6.16).
+const OF_UNIX: [i32; 4] = [libc::SO_PASSCRED, libc::SO_PASSSEC, libc::SO_PASSPIDFD, SO_PASSRIGHTS];
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     let Some(note) = call.router.notes.of(&socket)? else { return on_own(call, socket.as_fd()) };
     let value = value(&note, socket.as_fd(), asked(call))?;
-    if asked(call).name == libc::SO_PEERNAME && asked(call).level == libc::SOL_SOCKET && call.room(4)? > value.len() {
-        return Err(Errno::INVAL.into());
+    // The kernel checks the length of these two values.
+    if asked(call).level == libc::SOL_SOCKET {
+        match asked(call).name {
+            libc::SO_PEERNAME if call.room(4)? > value.len() => return Err(Errno::INVAL.into()),
+            libc::SO_NETNS_COOKIE if call.room(4)? != value.len() => return Err(Errno::INVAL.into()),
+            _ => {}
+        }
     }
     // The length is the value-result argument after the value.
     call.write(3, &value, true)?;
@@ -58,46 +82,68 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let _turn = lock(&call.tree.writing);
     let mut note = match call.router.notes.on(&socket)? {
         Written::Note(note) => note,
-        own @ (Written::Nothing | Written::Changed) => {
-            if own == Written::Nothing {
-                call.router.notes.mark_changed(&socket)?;
-            }
-            // Some take it back first thing; what is not read here is seen at the first `accept`.
-            if name == DEFERS && call.read(3, 4).is_ok_and(|seconds| seconds != [0; 4]) {
-                call.tree.parker.defer();
-            }
-            return Ok(Answer::GoOn);
-        }
+        own => return set_on_own(call, socket.as_fd(), name, &own),
     };
     let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
     let bytes = call.read(3, len)?;
-    if name.level == libc::SOL_SOCKET {
-        match name.name {
-            libc::SO_LINGER => sockopt::set(&socket, name, &bytes)?,
-            libc::SO_MAX_PACING_RATE | libc::SO_PRIORITY => {
-                if !call.router.may_set(&note, name.name, number(&bytes).ok_or(Errno::INVAL)?) {
-                    return Err(Errno::PERM.into());
-                }
-                sockopt::set(&socket, name, &bytes)?;
+    if name.level == libc::SOL_SOCKET && !OF_SOCKETS.contains(&name.name) {
+        return set_of_socket(call, socket.as_fd(), &note, name, &bytes);
+    }
+    if !belongs(name.level, note.local) {
+        return Err(Errno::NOPROTOOPT.into());
+    }
+    let is_real = note.options.set(name, &bytes, note.path)?;
+    // The hosts' own network may be of another version of IP.
+    if is_real && note.path == Path::Tcp && sockopt::int(&socket, name).is_ok() {
+        sockopt::set(&socket, name, &bytes)?;
+        // The type of service has a priority of its own (`rt_tos2priority`).
+        call.router.keep_priority(&socket, &note)?;
+    }
+    call.router.notes.put(&socket, &note)?;
+    Ok(Answer::Result(Ok(0)))
+}
+
+/// On a program's own socket: the kernel sets it, and it is remembered that something is.
+fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Written) -> Result<Answer, Answer> {
+    let len = usize::try_from(call.int(4)).unwrap_or_default().min(LONGEST);
+    // Some take back first thing what they may set; what cannot be read is taken for something.
+    let is_nothing = || call.read(3, len).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+    let could_be_lost = [Path::Pair, Path::Tcp].iter().any(|path| loses(name, *path));
+    let is_nothing = (could_be_lost || name == DEFERS) && is_nothing();
+    call.router.notes.mark_changed(socket, own, change(name, is_nothing))?;
+    if name == DEFERS && !is_nothing {
+        call.tree.parker.defer();
+    }
+    if could_be_lost && !is_nothing && socket_acceptconn(socket).unwrap_or(false) {
+        call.router.unkept.listens(call.node(), || port(socket), Keeping::after(name, is_nothing));
+    }
+    Ok(Answer::GoOn)
+}
+
+/// An option of `SOL_SOCKET` of a connection.
+fn set_of_socket(
+    call: &Trapped<'_>,
+    socket: BorrowedFd<'_>,
+    note: &Note,
+    name: Name,
+    bytes: &[u8],
+) -> Result<Answer, Answer> {
+    match name.name {
+        libc::SO_LINGER => sockopt::set(socket, name, bytes)?,
+        libc::SO_MAX_PACING_RATE | libc::SO_PRIORITY => {
+            if !call.router.may_set(note, name.name, number(bytes).ok_or(Errno::INVAL)?) {
+                return Err(Errno::PERM.into());
             }
-            other if timestamps::NAMES.contains(&other) => timestamps::set(&socket, other, &bytes)?,
-            // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
-            name if HEARD.contains(&name) => return Ok(Answer::GoOn),
-            // It marks packets, of which there are none; on the hosts' own network it is not the program's to say.
-            libc::SO_MARK => {}
-            _ => return Err(Errno::PERM.into()),
+            sockopt::set(socket, name, bytes)?;
         }
-    } else {
-        if !belongs(name.level, note.local) {
-            return Err(Errno::NOPROTOOPT.into());
-        }
-        note.options.set(name, &bytes)?;
-        if note.path == Path::Tcp {
-            sockopt::set(&socket, name, &bytes)?;
-            // The type of service has a priority of its own (`rt_tos2priority`).
-            call.router.keep_priority(&socket, &note)?;
-        }
-        call.router.notes.put(&socket, &note)?;
+        other if timestamps::NAMES.contains(&other) => timestamps::set(socket, other, bytes)?,
+        // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
+        name if HEARD.contains(&name) || SELDOM.iter().any(|(seldom, _)| *seldom == name) => return Ok(Answer::GoOn),
+        // To no interface, as it is.
+        libc::SO_BINDTODEVICE | libc::SO_BINDTOIFINDEX if bytes.iter().all(|byte| *byte == 0) => {}
+        _ if READ_ONLY.contains(&name.name) => return Err(Errno::NOPROTOOPT.into()),
+        _ if OF_UNIX.contains(&name.name) => return Err(Errno::OPNOTSUPP.into()),
+        _ => return Err(Errno::PERM.into()),
     }
     Ok(Answer::Result(Ok(0)))
 }
@@ -119,10 +165,14 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             libc::SO_DOMAIN => int(if note.local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET }),
             libc::SO_PROTOCOL => int(libc::IPPROTO_TCP),
             libc::SO_PEERNAME => Ok(write(note.peer)),
-            libc::SO_PEERGROUPS => Err(Errno::NODATA.into()),
+            libc::SO_PEERGROUPS | libc::SO_PEERPIDFD => Err(Errno::NODATA.into()),
             // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
             libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
-            libc::SO_NETNS_COOKIE | libc::SO_BINDTOIFINDEX | libc::SO_BINDTODEVICE | libc::SO_MARK => int(0),
+            libc::SO_BINDTODEVICE => Ok(Vec::new()),
+            libc::SO_NETNS_COOKIE => Ok(vec![0; 8]),
+            libc::SO_BINDTOIFINDEX => int(0),
+            _ if OF_SOCKETS.contains(&name) => Ok(note.options.get(Name { level: libc::SOL_SOCKET, name }, true)?),
+            _ if OF_UNIX.contains(&name) => Err(Errno::OPNOTSUPP.into()),
             _ => Err(Errno::NOPROTOOPT.into()),
         },
         _ if note.path == Path::Tcp && name.level == libc::IPPROTO_TCP => {
@@ -132,7 +182,8 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             Ok(bytes)
         }
         _ if belongs(name.level, note.local) => Ok(note.options.get(name, is_open(socket))?),
-        _ => Err(Errno::NOPROTOOPT.into()),
+        // As the kernel says it (`ip_getsockopt`), other than of what is set.
+        _ => Err(Errno::OPNOTSUPP.into()),
     }
 }
 

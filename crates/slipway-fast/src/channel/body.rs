@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of this protocol. Routers of a lab are one program, so others are refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes of the longest body.
 pub(super) const LONGEST_BODY: usize = Open::LENGTH;
@@ -93,11 +93,13 @@ pub enum Refusal {
     Resources,
     /// Too many connections of the two nodes wait to be accepted.
     Crowded,
+    /// The listener has an option that the fast path cannot keep; the container network can.
+    Options,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers in a message (from 1).
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NobodyListens,
         Self::Policy,
         Self::Backlog,
@@ -106,6 +108,7 @@ impl Refusal {
         Self::NotServed,
         Self::Resources,
         Self::Crowded,
+        Self::Options,
     ];
 }
 
@@ -120,6 +123,7 @@ impl fmt::Display for Refusal {
             Self::NotServed => "the listener is not one that the fast path serves",
             Self::Crowded => "too many connections of the two nodes wait to be accepted",
             Self::Resources => "the server's router is out of descriptors or memory",
+            Self::Options => "the listener has an option that the fast path cannot keep",
         })
     }
 }

@@ -28,6 +28,9 @@ impl Router {
             Err(refusal) => return drop(asked.refuse(refusal)),
         };
         let Open { flow, client, server } = asked.open;
+        if !self.unkept.is_kept(member.server, server.port(), Path::Tcp) {
+            return drop(asked.refuse(Refusal::Options));
+        }
         let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
         let left = Left { node, path, flow, client, server, given: None };
         let Some(share) = self.share(client, node) else { return drop(asked.refuse(Refusal::Crowded)) };

@@ -77,6 +77,22 @@ static void after_close(void) {
     meet();
 }
 
+// TCP takes what is written first after the peer has closed, and fails once the peer has said that nobody reads it.
+static void first_write(void) {
+    int fd = paired("server");
+    if (serving) {
+        close(fd);
+        meet();
+    } else {
+        meet();
+        ready(fd, POLLRDHUP, -1);
+        outcome("the first write", send(fd, "a", 1, MSG_NOSIGNAL));
+        ready(fd, POLLHUP, -1);
+        outcome("the second write", send(fd, "b", 1, MSG_NOSIGNAL));
+    }
+    meet();
+}
+
 // What was said before the end arrives before the end.
 static void last_words(void) {
     int fd = paired("server");
@@ -224,6 +240,7 @@ const struct scenario endings[] = {
     {"half-close", half_close},
     {"shut-reading", shut_reading},
     {"after-close", after_close},
+    {"first-write", first_write},
     {"last-words", last_words},
     {"unread", unread},
     {"linger-reset", linger_reset},

@@ -11,7 +11,7 @@ static const struct {
 } groups[] = {
     {"addresses", addresses}, {"connecting", connecting}, {"failing", failing},   {"accepting", accepting},
     {"options", options},     {"flags", flags},           {"data", data},         {"endings", endings},
-    {"refusals", refusals},   {"families", families},     {"processes", processes},
+    {"refusals", refusals},   {"families", families},     {"processes", processes}, {"sweeps", sweeps},
 };
 
 bool serving;
@@ -43,7 +43,7 @@ const char *error_name(int number) {
         NAME(EHOSTUNREACH), NAME(EINPROGRESS), NAME(EINTR), NAME(EINVAL), NAME(EISCONN), NAME(EMFILE), NAME(EMSGSIZE),
         NAME(ENETUNREACH), NAME(ENODATA), NAME(ENOENT), NAME(ENOMEM), NAME(ENOPROTOOPT), NAME(ENOSYS), NAME(ENOTCONN),
         NAME(ENOTSOCK), NAME(ENXIO), NAME(EOPNOTSUPP), NAME(EPERM), NAME(EPIPE), NAME(EPROTONOSUPPORT), NAME(EPROTOTYPE),
-        NAME(ERANGE), NAME(ESPIPE), NAME(ETIMEDOUT), NAME(ENODEV), NAME(EEXIST), NAME(ENOTTY), NAME(ENOTDIR), NAME(EDOM),
+        NAME(ERANGE), NAME(ESPIPE), NAME(ETIMEDOUT), NAME(ENODEV), NAME(EEXIST), NAME(ENOTTY), NAME(ENOTDIR), NAME(EDOM), NAME(EPROTO),
 #undef NAME
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -42,7 +42,7 @@ struct scenario {
     void (*run)(void);
 };
 extern const struct scenario addresses[], connecting[], accepting[], options[], flags[], data[], endings[], failing[],
-    refusals[], families[], processes[];
+    refusals[], families[], processes[], sweeps[];
 extern bool serving;
 
 // Output: one line each, begun with the scenario's name and the side.

@@ -1,0 +1,320 @@
+//! Which options there are below and beside the level of sockets, what each may be, and which connections can keep what a program sets.
+//!
+//! By the kernel's own rules (`do_tcp_setsockopt`, `do_ip_setsockopt`, `do_ipv6_setsockopt`, `sk_setsockopt`).
+//! `crates/slipway/tests/sockets/sweep.c` holds every one against a socket of the container network.
+
+use rustix::io::Errno;
+use slipway_sys::sockopt::Name;
+
+use crate::note::Path;
+
+/// An option that is a number, which a note keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    /// Which.
+    pub(super) name: Name,
+    /// What a program may set it to.
+    pub(super) rule: Rule,
+    /// Which connections can have another number than 0.
+    pub(super) held: Held,
+    /// Whether a connection of the hosts' own network gets it too. Otherwise it would say or do something about packets that are not
+    /// the program's, or nothing at all.
+    pub(super) is_real: bool,
+}
+
+/// What a program may set an option to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// From the least to the most.
+    Within(i32, i32),
+    /// Anything: what is not 0 is 1.
+    Switch,
+    /// The same as `Within`, and it stays as it is.
+    Forgotten(i32, i32),
+    /// Nothing.
+    Never(Errno),
+}
+
+/// Which connections can have an option on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// All: it changes nothing that a program could see there, or it is only a number.
+    Always,
+    /// Those of TCP: it is kept by the kernel.
+    ByTcp,
+    /// None: it is about packets.
+    Never,
+}
+
+impl Held {
+    pub(super) fn by(self, path: Path) -> bool {
+        self == Self::Always || self == Self::ByTcp && path == Path::Tcp
+    }
+}
+
+/// An option that is no number of the socket's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fixed {
+    pub(super) name: Name,
+    pub(super) shown: Shown,
+    /// What `setsockopt(2)` says; where it says yes, nothing changes.
+    pub(super) set: Result<(), Errno>,
+}
+
+/// What `getsockopt(2)` gives.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shown {
+    Number(i32),
+    /// No bytes.
+    Nothing,
+    Refused(Errno),
+}
+
+/// Of [`KEPT`], the first so many are set often enough to be read for every socket on which any was set.
+pub(super) const COMMON: usize = 20;
+
+#[rustfmt::skip]
+pub(super) const KEPT: [Kept; 83] = [
+    real(tcp(libc::TCP_NODELAY), Rule::Switch),
+    real(tcp(libc::TCP_CORK), Rule::Switch),
+    real(tcp(libc::TCP_KEEPIDLE), Rule::Within(1, 32767)),
+    real(tcp(libc::TCP_KEEPINTVL), Rule::Within(1, 32767)),
+    real(tcp(libc::TCP_KEEPCNT), Rule::Within(1, 127)),
+    real(tcp(libc::TCP_USER_TIMEOUT), Rule::Within(0, i32::MAX)),
+    real(super::QUICKACK, Rule::Switch),
+    real(tcp(libc::TCP_NOTSENT_LOWAT), Rule::Within(i32::MIN, i32::MAX)),
+    real(tcp(libc::TCP_SYNCNT), Rule::Within(1, 127)),
+    real(tcp(libc::TCP_LINGER2), Rule::Within(i32::MIN, 120)),
+    real(ip(libc::IP_TOS), Rule::Within(0, 255)),
+    real(ip(libc::IP_TTL), Rule::Within(1, 255)),
+    real(ip(libc::IP_MTU_DISCOVER), Rule::Within(0, 5)),
+    real(ip(libc::IP_RECVTOS), Rule::Switch),
+    real(ipv6(libc::IPV6_TCLASS), Rule::Within(-1, 255)),
+    real(ipv6(libc::IPV6_UNICAST_HOPS), Rule::Within(-1, 255)),
+    real(ipv6(libc::IPV6_RECVTCLASS), Rule::Switch),
+    kept(ipv6(libc::IPV6_V6ONLY), Rule::Never(Errno::INVAL)),
+    kept(tcp(libc::TCP_DEFER_ACCEPT), Rule::Forgotten(i32::MIN, i32::MAX)),
+    kept(socket(libc::SO_REUSEPORT), Rule::Switch),
+    // Seldom from here on. Of TCP.
+    kept(tcp(libc::TCP_WINDOW_CLAMP), Rule::Within(0, i32::MAX)),
+    real(tcp(libc::TCP_THIN_LINEAR_TIMEOUTS), Rule::Within(0, 1)),
+    kept(tcp(libc::TCP_THIN_DUPACK), Rule::Forgotten(0, 1)),
+    kept(tcp(libc::TCP_FASTOPEN), Rule::Never(Errno::INVAL)),
+    kept(tcp(libc::TCP_FASTOPEN_CONNECT), Rule::Never(Errno::INVAL)),
+    kept(tcp(TCP_FASTOPEN_NO_COOKIE), Rule::Never(Errno::INVAL)),
+    Kept { held: Held::Never, ..kept(tcp(libc::TCP_SAVE_SYN), Rule::Within(0, 2)) },
+    Kept { held: Held::Never, ..kept(tcp(TCP_TX_DELAY), Rule::Within(0, i32::MAX)) },
+    Kept { held: Held::ByTcp, ..real(tcp(libc::TCP_INQ), Rule::Within(0, 1)) },
+    real(tcp(44), Rule::Within(1000, 120_000)), // TCP_RTO_MAX_MS, milliseconds
+    real(tcp(45), Rule::Within(1, i32::MAX)), // TCP_RTO_MIN_US
+    real(tcp(46), Rule::Within(1, i32::MAX)), // TCP_DELACK_MAX_US
+    // Of sockets.
+    Kept { held: Held::ByTcp, ..real(socket(libc::SO_ZEROCOPY), Rule::Within(0, 1)) },
+    kept(socket(SO_TXREHASH), Rule::Within(-1, 1)),
+    // They are about packets of the hosts' network, which is not the program's to say.
+    kept(socket(libc::SO_MARK), Rule::Within(i32::MIN, i32::MAX)),
+    kept(socket(libc::SO_DONTROUTE), Rule::Switch),
+    // Of IP. What comes with each datagram comes with nothing of a stream (`tcp_recvmsg`).
+    kept(ip(libc::IP_RECVOPTS), Rule::Switch),
+    kept(ip(libc::IP_RETOPTS), Rule::Switch),
+    kept(ip(libc::IP_PKTINFO), Rule::Switch),
+    kept(ip(libc::IP_RECVTTL), Rule::Switch),
+    kept(ip(libc::IP_PASSSEC), Rule::Switch),
+    kept(ip(libc::IP_ORIGDSTADDR), Rule::Switch),
+    kept(ip(IP_CHECKSUM), Rule::Switch),
+    // No error of the network comes to a fast connection.
+    kept(ip(libc::IP_RECVERR), Rule::Switch),
+    kept(ip(IP_RECVERR_RFC4884), Rule::Within(0, 1)),
+    // About a socket's address, which it has.
+    kept(ip(libc::IP_FREEBIND), Rule::Switch),
+    kept(ip(libc::IP_TRANSPARENT), Rule::Switch),
+    kept(ip(libc::IP_BIND_ADDRESS_NO_PORT), Rule::Switch),
+    Kept { held: Held::Never, ..kept(ip(IP_LOCAL_PORT_RANGE), Rule::Within(i32::MIN, i32::MAX)) },
+    Kept { held: Held::Never, ..kept(ip(IP_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
+    Kept { held: Held::Never, ..kept(ip(libc::IP_MINTTL), Rule::Within(0, 255)) },
+    kept(ip(libc::IP_MULTICAST_TTL), Rule::Never(Errno::INVAL)),
+    kept(ip(libc::IP_MULTICAST_LOOP), Rule::Switch),
+    kept(ip(libc::IP_MULTICAST_ALL), Rule::Within(0, 1)),
+    // The same of IPv6.
+    kept(ipv6(2), Rule::Switch), // IPV6_2292PKTINFO
+    kept(ipv6(3), Rule::Switch), // IPV6_2292HOPOPTS
+    kept(ipv6(4), Rule::Switch), // IPV6_2292DSTOPTS
+    kept(ipv6(5), Rule::Switch), // IPV6_2292RTHDR
+    kept(ipv6(8), Rule::Switch), // IPV6_2292HOPLIMIT
+    kept(ipv6(libc::IPV6_FLOWINFO), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVPKTINFO), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVHOPLIMIT), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVHOPOPTS), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVRTHDR), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVDSTOPTS), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVPATHMTU), Rule::Switch),
+    kept(ipv6(IPV6_RECVFRAGSIZE), Rule::Switch),
+    kept(ipv6(libc::IPV6_ORIGDSTADDR), Rule::Switch),
+    kept(ipv6(libc::IPV6_MTU_DISCOVER), Rule::Within(0, 5)),
+    kept(ipv6(libc::IPV6_DONTFRAG), Rule::Switch),
+    kept(ipv6(libc::IPV6_RECVERR), Rule::Switch),
+    kept(ipv6(IPV6_RECVERR_RFC4884), Rule::Within(0, 1)),
+    kept(ipv6(libc::IPV6_FREEBIND), Rule::Switch),
+    kept(ipv6(IPV6_FLOWINFO_SEND), Rule::Switch),
+    kept(ipv6(IPV6_ROUTER_ALERT_ISOLATE), Rule::Switch),
+    kept(ipv6(libc::IPV6_TRANSPARENT), Rule::Switch),
+    kept(ipv6(libc::IPV6_AUTOFLOWLABEL), Rule::Switch),
+    kept(ipv6(libc::IPV6_ADDR_PREFERENCES), Rule::Forgotten(i32::MIN, i32::MAX)),
+    kept(ipv6(libc::IPV6_MULTICAST_HOPS), Rule::Never(Errno::NOPROTOOPT)),
+    kept(ipv6(libc::IPV6_MULTICAST_LOOP), Rule::Within(0, 1)),
+    kept(ipv6(IPV6_MULTICAST_ALL), Rule::Within(0, 1)),
+    Kept { held: Held::Never, ..kept(ipv6(IPV6_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
+    Kept { held: Held::Never, ..kept(ipv6(libc::IPV6_MINHOPCOUNT), Rule::Within(0, 255)) },
+];
+
+/// Of a connection of TCP as the kernel makes them within a node, as far as that is known.
+#[rustfmt::skip]
+pub(super) const FIXED: [Fixed; 31] = [
+    fixed(ip(libc::IP_HDRINCL), Shown::Number(0), Err(Errno::NOPROTOOPT)),
+    fixed(ip(libc::IP_NODEFRAG), Shown::Number(0), Err(Errno::NOPROTOOPT)),
+    fixed(ip(libc::IP_ROUTER_ALERT), Shown::Number(0), Err(Errno::INVAL)),
+    fixed(ip(IP_RECVFRAGSIZE), Shown::Number(0), Err(Errno::INVAL)),
+    fixed(ip(libc::IP_MULTICAST_IF), Shown::Number(0), Err(Errno::INVAL)),
+    fixed(ip(libc::IP_PKTOPTIONS), Shown::Nothing, Err(Errno::NOPROTOOPT)),
+    fixed(ip(libc::IP_MTU), Shown::Number(ETHERNET), Err(Errno::NOPROTOOPT)),
+    fixed(ip(16), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::PERM)), // IP_IPSEC_POLICY
+    fixed(ip(17), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::PERM)), // IP_XFRM_POLICY
+    fixed(ipv6(34), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::PERM)), // IPV6_IPSEC_POLICY
+    fixed(ipv6(35), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::PERM)), // IPV6_XFRM_POLICY
+    fixed(ipv6(libc::IPV6_ADDRFORM), Shown::Number(libc::AF_INET6), Err(Errno::INVAL)),
+    fixed(ipv6(6), Shown::Nothing, Ok(())), // IPV6_2292PKTOPTIONS
+    fixed(ipv6(libc::IPV6_MULTICAST_IF), Shown::Number(0), Err(Errno::NOPROTOOPT)),
+    fixed(ipv6(libc::IPV6_ROUTER_ALERT), Shown::Number(0), Err(Errno::NOPROTOOPT)),
+    fixed(ipv6(libc::IPV6_MTU), Shown::Number(ETHERNET), Ok(())),
+    fixed(tcp(libc::TCP_REPAIR), Shown::Number(0), Err(Errno::PERM)),
+    fixed(tcp(libc::TCP_REPAIR_QUEUE), Shown::Refused(Errno::INVAL), Err(Errno::PERM)),
+    fixed(tcp(libc::TCP_QUEUE_SEQ), Shown::Refused(Errno::INVAL), Err(Errno::PERM)),
+    fixed(tcp(TCP_REPAIR_WINDOW), Shown::Refused(Errno::INVAL), Err(Errno::PERM)),
+    fixed(tcp(libc::TCP_REPAIR_OPTIONS), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::INVAL)),
+    fixed(tcp(libc::TCP_TIMESTAMP), Shown::Number(0), Err(Errno::PERM)),
+    fixed(tcp(libc::TCP_CC_INFO), Shown::Nothing, Err(Errno::NOPROTOOPT)),
+    fixed(tcp(libc::TCP_SAVED_SYN), Shown::Nothing, Err(Errno::NOPROTOOPT)),
+    fixed(tcp(libc::TCP_ULP), Shown::Nothing, Err(Errno::NOENT)),
+    fixed(tcp(TCP_FASTOPEN_KEY), Shown::Nothing, Err(Errno::INVAL)),
+    fixed(tcp(43), Shown::Number(0), Err(Errno::NOPROTOOPT)), // TCP_IS_MPTCP
+    fixed(tcp(42), Shown::Refused(Errno::PERM), Err(Errno::PERM)), // TCP_AO_REPAIR
+    fixed(tcp(libc::TCP_INFO), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::NOPROTOOPT)), // shown by `info`
+    fixed(tcp(libc::TCP_MD5SIG), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::INVAL)),
+    fixed(tcp(TCP_MD5SIG_EXT), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::INVAL)),
+];
+
+/// What a program has sent with each packet, as bytes; none can be kept.
+pub(super) const LISTS: [Name; 5] = [
+    ip(libc::IP_OPTIONS),
+    ipv6(libc::IPV6_HOPOPTS),
+    ipv6(libc::IPV6_RTHDRDSTOPTS),
+    ipv6(libc::IPV6_RTHDR),
+    ipv6(libc::IPV6_DSTOPTS),
+];
+
+/// Of [`FIXED`], and of neither table, what changes a connection and cannot be read, or is read as if it had not been set.
+#[rustfmt::skip]
+const UNSEEN: [Name; 14] = [
+    tcp(libc::TCP_MD5SIG), tcp(TCP_MD5SIG_EXT), tcp(libc::TCP_REPAIR), tcp(libc::TCP_REPAIR_QUEUE), tcp(libc::TCP_QUEUE_SEQ),
+    tcp(TCP_REPAIR_WINDOW), tcp(libc::TCP_REPAIR_OPTIONS), tcp(libc::TCP_ULP), ip(16), ip(17), ipv6(34), ipv6(35),
+    ipv6(libc::IPV6_ADDRFORM), ipv6(6),
+];
+
+/// Groups of multicast, which are none of a stream's: the numbers of IP, and of IPv6.
+const GROUPS: [std::ops::RangeInclusive<i32>; 4] = [35..=48, 20..=21, 27..=28, 42..=48];
+
+/// Whether nobody can know what becomes of a connection once a program has set this, because it cannot be read, or because these tables
+/// do not have it.
+pub(super) fn is_unseen(name: Name) -> bool {
+    let is_known = KEPT.iter().any(|kept| kept.name == name)
+        || FIXED.iter().any(|fixed| fixed.name == name)
+        || LISTS.contains(&name)
+        || [super::CONGESTION, super::MAXSEG].contains(&name);
+    let [ip, ipv6 @ ..] = GROUPS;
+    let is_group = match name.level {
+        libc::IPPROTO_IP => ip.contains(&name.name),
+        libc::IPPROTO_IPV6 => ipv6.iter().any(|names| names.contains(&name.name)),
+        _ => false,
+    };
+    name.level != libc::SOL_SOCKET && (UNSEEN.contains(&name) || !is_known && !is_group)
+}
+
+/// Ethernet's, bytes.
+pub(super) const ETHERNET: i32 = 1500;
+
+// Those that the C library's headers lack (`include/uapi/linux/`).
+const TCP_MD5SIG_EXT: i32 = 32;
+const TCP_FASTOPEN_KEY: i32 = 33;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+const TCP_REPAIR_WINDOW: i32 = 29;
+const TCP_TX_DELAY: i32 = 37;
+const IP_CHECKSUM: i32 = 23;
+const IP_RECVFRAGSIZE: i32 = 25;
+const IP_RECVERR_RFC4884: i32 = 26;
+const IP_UNICAST_IF: i32 = 50;
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+const IPV6_MULTICAST_ALL: i32 = 29;
+const IPV6_ROUTER_ALERT_ISOLATE: i32 = 30;
+const IPV6_RECVERR_RFC4884: i32 = 31;
+const IPV6_FLOWINFO_SEND: i32 = 33;
+const IPV6_UNICAST_IF: i32 = 76;
+const IPV6_RECVFRAGSIZE: i32 = 77;
+const SO_TXREHASH: i32 = 74;
+
+/// The names of `SOL_SOCKET` among [`KEPT`].
+pub(crate) const OF_SOCKETS: [i32; 5] =
+    [libc::SO_REUSEPORT, libc::SO_ZEROCOPY, SO_TXREHASH, libc::SO_MARK, libc::SO_DONTROUTE];
+
+const fn kept(name: Name, rule: Rule) -> Kept {
+    Kept { name, rule, held: Held::Always, is_real: false }
+}
+
+const fn real(name: Name, rule: Rule) -> Kept {
+    Kept { is_real: true, ..kept(name, rule) }
+}
+
+const fn fixed(name: Name, shown: Shown, set: Result<(), Errno>) -> Fixed {
+    Fixed { name, shown, set }
+}
+
+pub(super) const fn tcp(name: i32) -> Name {
+    Name { level: libc::IPPROTO_TCP, name }
+}
+
+const fn ip(name: i32) -> Name {
+    Name { level: libc::IPPROTO_IP, name }
+}
+
+const fn ipv6(name: i32) -> Name {
+    Name { level: libc::IPPROTO_IPV6, name }
+}
+
+const fn socket(name: i32) -> Name {
+    Name { level: libc::SOL_SOCKET, name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_of_one_table() {
+        let mut names: Vec<Name> =
+            KEPT.iter().map(|kept| kept.name).chain(FIXED.iter().map(|fixed| fixed.name)).collect();
+        names.extend(LISTS);
+        names.sort();
+        assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
+        let of_sockets = KEPT.iter().filter(|kept| kept.name.level == libc::SOL_SOCKET).map(|kept| kept.name.name);
+        assert_eq!(of_sockets.collect::<Vec<_>>(), OF_SOCKETS);
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_is_not_known_cannot_be_kept() {
+        for name in [tcp(libc::TCP_MD5SIG), tcp(38), tcp(9999), ip(9999), ipv6(9999)] {
+            assert!(is_unseen(name), "{name:?}");
+        }
+        for name in [tcp(libc::TCP_NODELAY), ip(libc::IP_MINTTL), ip(libc::IP_ADD_MEMBERSHIP), ip(libc::IP_OPTIONS)] {
+            assert!(!is_unseen(name), "{name:?}");
+        }
+    }
+}

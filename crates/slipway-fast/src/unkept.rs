@@ -1,0 +1,139 @@
+//! Options that fast connections cannot keep, and listeners that have some: what comes to their ports is left to the container network.
+//!
+//! A client's own socket is looked at when it connects. Of a server's, the router hears that it listens (`listen(2)`) and what is set on it
+//! afterwards. What it does not hear of, because a router before it did, it sees when it accepts for the first time: that connection
+//! ends, and those after it are left alone.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use crate::note::{Change, Path, Written};
+use crate::personality::{keeps, loses};
+use crate::sync::lock;
+use slipway_sys::sockopt::Name;
+
+/// Ports of one node that are remembered. A node with more is left alone as a whole.
+const PORTS: usize = 256;
+
+/// In the place of a port: all of the node.
+const ALL: u16 = 0;
+
+/// Which connections can keep what is set on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeping {
+    pair: bool,
+    tcp: bool,
+}
+
+impl Keeping {
+    const EVERY: Self = Self { pair: true, tcp: true };
+
+    /// Of a program's own socket of TCP, on which this is written.
+    #[must_use]
+    pub fn of(socket: impl AsFd, written: &Written) -> Self {
+        match written {
+            Written::Changed(Change { is_unseen: true, .. }) => Self { pair: false, tcp: false },
+            Written::Changed(Change { is_rare: true, .. }) => Self::by(|path| keeps(&socket, path)),
+            _ => Self::EVERY,
+        }
+    }
+
+    /// Of one on which this option is set; `is_nothing`: to 0.
+    pub(crate) fn after(name: Name, is_nothing: bool) -> Self {
+        Self::by(|path| is_nothing || !loses(name, path))
+    }
+
+    fn by(is_kept: impl Fn(Path) -> bool) -> Self {
+        Self { pair: is_kept(Path::Pair), tcp: is_kept(Path::Tcp) }
+    }
+
+    /// Whether a connection by this path can.
+    #[must_use]
+    pub fn is_by(self, path: Path) -> bool {
+        match path {
+            Path::Pair => self.pair,
+            Path::Tcp => self.tcp,
+        }
+    }
+
+    /// Whether every connection can.
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        self == Self::EVERY
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { pair: self.pair && other.pair, tcp: self.tcp && other.tcp }
+    }
+}
+
+/// Ports of listeners whose options are not kept by every connection.
+#[derive(Debug, Default)]
+pub(crate) struct Unkept(Mutex<HashMap<usize, HashMap<u16, Keeping>>>);
+
+impl Unkept {
+    /// A program of the node listens at this port, by a socket whose options are kept so.
+    pub(crate) fn listens(&self, node: usize, port: impl FnOnce() -> Option<u16>, keeping: Keeping) {
+        let mut nodes = lock(&self.0);
+        if keeping.is_full() {
+            if let Some(ports) = nodes.get_mut(&node)
+                && let Some(port) = port()
+            {
+                ports.remove(&port);
+            }
+            return;
+        }
+        let ports = nodes.entry(node).or_default();
+        let port = port().filter(|port| ports.len() < PORTS || ports.contains_key(port)).unwrap_or(ALL);
+        let before = ports.get(&port).copied().unwrap_or(Keeping::EVERY);
+        ports.insert(port, before.and(keeping));
+    }
+
+    /// Whether a connection by this path to this port of the node keeps what its listener has set, as far as is known.
+    pub(crate) fn is_kept(&self, node: usize, port: u16, path: Path) -> bool {
+        let nodes = lock(&self.0);
+        let Some(ports) = nodes.get(&node) else { return true };
+        [port, ALL].iter().all(|port| ports.get(port).is_none_or(|keeping| keeping.is_by(path)))
+    }
+
+    /// Forgets a node's: it has ended.
+    pub(crate) fn forget(&self, node: usize) {
+        lock(&self.0).remove(&node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Keeping = Keeping { pair: false, tcp: false };
+    const TCP: Keeping = Keeping { pair: false, tcp: true };
+
+    #[test]
+    fn a_port_is_left_alone_until_another_listens_there() {
+        let unkept = Unkept::default();
+        unkept.listens(1, || Some(80), TCP);
+        let kept = |port| [Path::Pair, Path::Tcp].map(|path| unkept.is_kept(1, port, path));
+        assert_eq!((kept(80), kept(81)), ([false, true], [true, true]));
+        assert!(unkept.is_kept(2, 80, Path::Pair));
+        unkept.listens(1, || Some(80), NONE);
+        assert_eq!(kept(80), [false, false]);
+        unkept.listens(1, || Some(80), Keeping::EVERY);
+        assert_eq!(kept(80), [true, true]);
+        unkept.listens(1, || Some(80), TCP);
+        unkept.forget(1);
+        assert_eq!(kept(80), [true, true]);
+    }
+
+    #[test]
+    fn a_node_with_too_many_is_left_alone_as_a_whole() {
+        let unkept = Unkept::default();
+        for port in 1..=300 {
+            unkept.listens(1, || Some(port), NONE);
+        }
+        assert!(!unkept.is_kept(1, 9999, Path::Tcp));
+        assert!(lock(&unkept.0)[&1].len() <= PORTS + 1);
+        assert!(unkept.is_kept(2, 9999, Path::Tcp));
+    }
+}
