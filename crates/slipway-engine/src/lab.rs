@@ -2,6 +2,7 @@
 
 mod down;
 mod end;
+pub(crate) mod freeze;
 mod limits;
 mod links;
 mod programs;
@@ -209,16 +210,6 @@ impl Running {
             usage: group.as_ref().map(Group::usage).transpose()?,
             program: self.own_program(index),
         })
-    }
-
-    /// Stops every process of these nodes where it stands.
-    pub fn freeze(&self, nodes: &[usize]) -> Result<(), LabError> {
-        nodes.iter().try_for_each(|&node| Ok(self.need_group(node)?.freeze()?))
-    }
-
-    /// Lets frozen nodes go on.
-    pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
-        nodes.iter().try_for_each(|&node| Ok(self.need_group(node)?.thaw()?))
     }
 
     /// Starts nodes that are stopped or dead, with the files and links that they had.

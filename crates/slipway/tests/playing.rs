@@ -385,11 +385,39 @@ fn peers_of_a_node_killed_softly_see_it() {
     place.run(["kill", &lab.name, "n2"]);
     let mut line = String::new();
     said.read_line(&mut line).expect("the connection ends");
-    assert!(["end", "reset"].contains(&line.trim()), "{line}");
+    assert_eq!(line.trim(), "reset");
     assert_eq!(lab.row("n2")["status"], "dead");
+    assert!(lab.is_silent("n1", "n2"), "it is dead");
     end(children);
     place.run(["start", &lab.name, "n2"]);
     assert!(lab.pings("n1", "n2"));
+}
+
+/// A frozen node keeps its connections, its carrier, and what is asked of its links.
+#[test]
+fn a_frozen_node_is_silent_and_its_connections_outlive_it() {
+    let place = Place::new();
+    let lab = place.up("still", FOUR);
+    let name = lab.name.as_str();
+    let (children, mut said) = connection(&lab);
+    place.run(["freeze", name, "n2"]);
+    assert_eq!(lab.row("n2")["status"], "frozen");
+    // Changes of its links do not wake it.
+    place.run(["set", name, "n2", "delay=1ms"]);
+    place.run(["cut", name, "n2"]);
+    place.run(["heal", name]);
+    let carrier = ["cat", "/sys/class/net/eth0/carrier"];
+    assert!(lab.is_silent("n1", "n2"));
+    place.run(["thaw", name, "n2"]);
+    assert!(lab.pings("n1", "n2"));
+    assert_eq!(lab.exec("n2", carrier), "1\n");
+    let connections = lab.exec("n1", ["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+    assert!(connections.lines().any(|line| line.contains(":1388 01 ")), "{connections}");
+    place.run(["kill", name, "n2"]);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("the connection ends");
+    assert_eq!(line.trim(), "reset");
+    end(children);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Nodes as their anchor holds them: born, ended, born again.
 
+mod death;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,6 +19,8 @@ use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::init;
 use slipway_sys::process::ProcessId;
+
+pub(super) use death::Death;
 
 use super::Blueprint;
 use super::logs::Logs;
@@ -150,6 +154,7 @@ impl Nodes {
             ready(done + 1)?;
         }
         // In force before the first packet passes.
+        self.links.wake(which);
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
         self.routers.wake(which);
         self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
@@ -312,66 +317,6 @@ impl Nodes {
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
         blueprint.write(&self.state)?;
         outcome
-    }
-
-    /// Silences the links of `which`, then ends every process in them.
-    pub(super) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let which: Vec<usize> =
-            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
-        let silenced = self.silence(blueprint, &which);
-        self.kill(blueprint, &which);
-        blueprint.write(&self.state)?;
-        silenced
-    }
-
-    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let mut nodes = which.iter();
-        nodes
-            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
-            .map_err(|error| error.to_string())
-    }
-
-    /// Ends every process in `which` as a crash would. `hard`: so that nobody hears of it.
-    pub(super) fn crash(
-        &mut self,
-        alone: SingleThread,
-        blueprint: &Blueprint,
-        which: &[usize],
-        hard: bool,
-    ) -> Result<(), String> {
-        let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
-        let which: Vec<usize> = self.known(which)?.filter(running).collect();
-        if hard {
-            if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
-                let name = &blueprint.lab.nodes[index].name;
-                return Err(format!(
-                    "kill node {name} silently: on driver host its links are its host's\nHint: kill it softly, or choose another driver"
-                ));
-            }
-            self.silence(blueprint, &which)?;
-        }
-        let hushed = if hard { self.hush(alone, blueprint, &which) } else { Ok(()) };
-        self.kill(blueprint, &which);
-        for &index in &which {
-            self.state.nodes[index].status = NodeStatus::Dead;
-        }
-        blueprint.write(&self.state).and(hushed)
-    }
-
-    /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
-    /// The programs are stopped first, or they might end some themselves while others are looked for.
-    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let lab = &blueprint.lab;
-        let is_fast = |&index: &usize| lab.nodes[index].fast_networks(lab).next().is_some();
-        let which: Vec<usize> = which.iter().copied().filter(is_fast).collect();
-        let group = |index: usize| self.groups.as_ref().map(|groups| groups.node(index, &lab.nodes[index].name));
-        let groups = which.iter().filter_map(|&index| group(index)).collect::<Result<Vec<Group>, _>>();
-        let groups = groups.map_err(|error| error.to_string())?;
-        let stopped = groups.iter().try_for_each(Group::freeze);
-        self.with_routers(alone, blueprint, |routers, near| routers.silence(near, &which));
-        // One that cannot be stopped ends nevertheless, and one that is stopped could not end.
-        let ended = groups.iter().try_for_each(Group::begin_to_kill);
-        stopped.and(ended).map_err(|error| error.to_string())
     }
 
     /// Writes down how links are now.

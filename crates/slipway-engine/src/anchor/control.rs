@@ -10,6 +10,7 @@ use rustix::net::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::birth::Death;
 use crate::condition::LinkAction;
 use crate::packet;
 
@@ -24,9 +25,12 @@ pub(crate) enum Request {
     Start(Vec<usize>),
     /// Silence these nodes' links, then end every process in them. Files and links stay.
     Halt(Vec<usize>),
-    /// End every process in these nodes, as a crash would: silently where `hard`, so that no packet leaves any more; else the
-    /// kernel closes their connections, and goes on to answer for them.
-    Kill { nodes: Vec<usize>, hard: bool },
+    /// End every process in these nodes, as a crash, a shutdown or a power failure would. Nothing answers for them afterwards.
+    Kill { nodes: Vec<usize>, death: Death },
+    /// Have interfaces of these nodes, which are frozen, pass nothing; or, where they are thawed, what they passed before.
+    Still { nodes: Vec<usize>, still: bool },
+    /// Put in place what stilling these nodes will need.
+    PrepareStill(Vec<usize>),
     /// Change links: for good, or as the overlay of this number until it is lifted.
     Links(Option<usize>, Box<LinkAction>),
     /// Lift an overlay.
@@ -85,7 +89,13 @@ impl Request {
         match self {
             Self::Start(_) => "starting nodes",
             Self::Halt(_) | Self::Kill { .. } => "ending nodes",
-            Self::Links(..) | Self::Lift(_) | Self::Prepare(_) | Self::Settle | Self::Restore => "changing links",
+            Self::Still { .. }
+            | Self::PrepareStill(_)
+            | Self::Links(..)
+            | Self::Lift(_)
+            | Self::Prepare(_)
+            | Self::Settle
+            | Self::Restore => "changing links",
             Self::Report => "reporting on links",
             Self::Programs | Self::Follow(_) => "seeing to nodes' programs",
             Self::Policy | Self::Listener(_) | Self::Fast | Self::Notes => "seeing to the fast path",

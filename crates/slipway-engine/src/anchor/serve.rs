@@ -54,7 +54,8 @@ pub(super) fn serve(
             let _ = control::serve_one(listener, &mut before, |request, descriptor| match request {
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which).map(nothing),
                 Request::Halt(which) => nodes.halt(blueprint, &which).map(nothing),
-                Request::Kill { nodes: which, hard } => nodes.crash(alone, blueprint, &which, hard).map(nothing),
+                Request::Kill { nodes: which, death } => nodes.crash(alone, blueprint, &which, death).map(nothing),
+                Request::Still { nodes: which, still } => nodes.still(alone, blueprint, &which, still).map(nothing),
                 Request::Links(number, action) => {
                     nodes.with_links(alone, blueprint, |links, around| links.change(around, number, *action))
                 }
@@ -62,6 +63,7 @@ pub(super) fn serve(
                 Request::Prepare(action) => {
                     nodes.with_links(alone, blueprint, |links, around| links.prepare(around, *action))
                 }
+                Request::PrepareStill(which) => nodes.prepare_still(alone, blueprint, &which).map(nothing),
                 Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
                 Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
                 Request::Policy => nodes.set_policy(alone, blueprint),

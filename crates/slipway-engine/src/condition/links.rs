@@ -94,6 +94,33 @@ impl Links {
         self.enact(around, asked)
     }
 
+    /// Has interfaces of nodes pass nothing, silently, and without a change of what is asked of them; or ends that. Nodes on
+    /// driver `host` have none of their own.
+    pub(crate) fn still(&mut self, around: &Around<'_>, nodes: &[usize], still: bool) -> Result<(), String> {
+        let asked = self.asked_still(around.lab, nodes, still)?;
+        self.enact(around, asked)
+    }
+
+    /// Puts in place what [`still`](Self::still) will need of these nodes. Until then packets pass as they do now, and
+    /// fast connections stay. It stays until [`settle`](Self::settle).
+    pub(crate) fn prepare_still(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), String> {
+        let asked = self.asked_still(around.lab, nodes, true)?;
+        self.all_ready(around, asked)
+    }
+
+    fn asked_still(&self, lab: &Lab, nodes: &[usize], still: bool) -> Result<Asked, String> {
+        self.asked(lab, every_place(lab, nodes.iter().copied()), |live| {
+            for &node in nodes {
+                let _ = if still { live.still.insert(node) } else { live.still.remove(&node) };
+            }
+        })
+    }
+
+    /// Notes that nodes start anew, and are frozen no longer.
+    pub(crate) fn wake(&mut self, nodes: &[usize]) {
+        self.live.still.retain(|node| !nodes.contains(node));
+    }
+
     /// Puts in place what an action will need, so that little is left to do when its time comes. Until then it lets pass
     /// what passes now, but its nodes count as altered already. It stays until [`settle`](Self::settle).
     pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), String> {
@@ -101,6 +128,10 @@ impl Links {
         self.check_action(around.lab, &action, &places)?;
         let asked = self.asked(around.lab, places, |live| live.change(action))?;
         self.coming.extend(asked.plans.iter().map(|&((node, _), _)| node));
+        self.all_ready(around, asked)
+    }
+
+    fn all_ready(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), String> {
         if self.wire_state == WireState::Dead {
             // The next change sees to that.
             return Ok(());
@@ -186,7 +217,7 @@ impl Links {
         self.ready.clear();
         self.coming.clear();
         let places = self.interfaces.keys().copied().collect();
-        let asked = self.asked(around.lab, places, |live| *live = Live::default())?;
+        let asked = self.asked(around.lab, places, |live| *live = live.anew())?;
         self.enact(around, asked)
     }
 

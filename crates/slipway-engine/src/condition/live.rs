@@ -99,6 +99,8 @@ pub(crate) struct Live {
     links: BTreeMap<(usize, usize, Direction), LinkChange>,
     pairs: Vec<Pair>,
     cut: BTreeSet<Place>,
+    /// Nodes that are frozen, whose interfaces pass nothing.
+    pub(crate) still: BTreeSet<usize>,
     partitions: Vec<Groups>,
     overlays: BTreeMap<usize, LinkAction>,
     /// Which overlays there are about an interface: a scenario may lay thousands, of which few concern any one.
@@ -106,6 +108,11 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// Without changes; what is frozen still is.
+    pub(crate) fn anew(&self) -> Self {
+        Self { still: self.still.clone(), ..Self::default() }
+    }
+
     /// Makes a change that holds until another takes it back.
     pub(crate) fn change(&mut self, action: LinkAction) {
         match action.sorted() {

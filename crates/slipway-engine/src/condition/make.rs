@@ -157,7 +157,7 @@ impl Links {
         for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
             let mechanism = way.choice.mechanism;
             let entry = Entry {
-                cut: plan.cut || mechanism == Mechanism::Gate && loses_all(&way.all),
+                cut: plan.cut || plan.still || mechanism == Mechanism::Gate && loses_all(&way.all),
                 by: match mechanism {
                     // What is sent to a device that is not there is lost.
                     Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
@@ -269,7 +269,7 @@ pub(super) fn port(interface: u32, direction: Direction) -> u32 {
 impl Plan {
     /// Whether there is nothing to do.
     fn is_nothing(&self) -> bool {
-        self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
+        !self.still && self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
     }
 
     pub(super) fn takes_wire(&self) -> bool {
@@ -281,6 +281,7 @@ impl Plan {
         matches!(egress.choice.mechanism, Mechanism::Wire | Mechanism::Gate)
             || ingress.choice.mechanism != Mechanism::Native
             || self.cut
+            || self.still
             || self.side != Side::default()
     }
 }

@@ -22,6 +22,8 @@ pub(super) const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
     pub(super) cut: bool,
+    /// Whether its node is frozen: nothing passes, but connections stay.
+    pub(super) still: bool,
     pub(super) side: Side,
     /// Egress, then ingress.
     pub(super) ways: [Way; 2],
@@ -71,7 +73,8 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
         Ok(Way { all, peers: if pairs { peers } else { BTreeMap::new() }, choice })
     };
     let [egress, ingress] = BOTH;
-    Ok(Plan { cut, side, ways: [way(egress)?, way(ingress)?] })
+    let still = live.still.contains(&place.0);
+    Ok(Plan { cut, still, side, ways: [way(egress)?, way(ingress)?] })
 }
 
 /// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.

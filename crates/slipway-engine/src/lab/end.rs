@@ -23,7 +23,7 @@ impl Running {
         if let Kill::Graceful { grace } = how {
             self.ask_to_end(nodes, grace.duration())?;
         }
-        self.ask(&Request::Kill { nodes: nodes.to_vec(), hard: how == Kill::Hard })
+        self.ask(&Request::Kill { nodes: nodes.to_vec(), death: how.into() })
     }
 
     /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.

@@ -31,6 +31,7 @@ use super::watch::Watch;
 use super::wire::WireWatch;
 use crate::anchor::control::{Request, now as monotonic};
 use crate::lab::Running;
+use crate::lab::freeze::go_on;
 use crate::state::StateRoot;
 
 /// Between two looks at how busy the machine is, nanoseconds.
@@ -78,12 +79,14 @@ struct Helper {
 }
 
 /// Why the anchor was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Purpose {
     /// For an event that is about nodes.
     Nodes(usize),
     /// For an event that is about links.
     Links(usize),
+    /// For an event that freezes or thaws. The programs of `or_not` go on where the answer is that nothing stands still.
+    Still { number: usize, or_not: Vec<usize>, still: bool },
     /// To know what became of a node that has ended: once it answers, it has seen to that.
     Look(usize),
     /// To forget a change that cannot be felt any more.
@@ -264,8 +267,8 @@ impl Platform for Stage {
             Act::Undo(change) => self.undo(number, *change),
             Act::Kill(nodes, how) => self.kill(number, nodes.clone(), *how),
             Act::Start(nodes) => self.ask(Purpose::Nodes(number), &Request::Start(nodes.clone())),
-            Act::Freeze(nodes) => done(self.running.freeze(nodes)),
-            Act::Thaw(nodes) => done(self.running.thaw(nodes)),
+            Act::Freeze(nodes) => self.freeze(number, nodes),
+            Act::Thaw(nodes) => self.ask(Purpose::Still { number, or_not: nodes.clone(), still: false }, &go_on(nodes)),
             Act::Run(nodes, command) => self.run(number, nodes, command),
             Act::EndPrograms(of) => self.end_programs(number, *of),
         }
@@ -286,8 +289,4 @@ impl Platform for Stage {
             }
         }
     }
-}
-
-fn done(result: Result<(), crate::lab::LabError>) -> Begun {
-    result.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
 }

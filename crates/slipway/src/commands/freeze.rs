@@ -8,7 +8,10 @@ use crate::failure::Failure;
 /// Stop every process of nodes where it stands
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway freeze [OPTIONS] [LAB] <NODE>...", after_help = "\
-The node keeps its memory and connections and answers nothing, until `slipway thaw`.
+The node keeps its memory and connections. Its interfaces pass nothing, so it
+answers and forwards nothing, until `slipway thaw`. Connections of the fast path
+stay: what peers write waits in buffers. On driver host the node shares its
+host's network, which goes on answering.
 
 Examples:
   slipway freeze demo n3

@@ -14,11 +14,14 @@ use crate::failure::Failure;
 #[command(
     override_usage = "slipway kill [OPTIONS] [LAB] <NODE>...",
     after_help = "\
-graceful  every program gets SIGTERM and the time of --grace; then as soft
-soft      every process is ended at once; the kernel closes their connections,
-          so that peers see resets
-hard      the links go silent first, so that no packet leaves; then as soft:
-          peers see nothing at all
+graceful  a shutdown: every program gets SIGTERM and the time of --grace; what
+          is left is ended, and the kernel closes its connections
+soft      a crash: connections are reset, and every process is ended at once
+hard      a power failure: the links go silent first, so that no packet leaves,
+          and every process is ended: peers see nothing at all
+
+Afterwards the node answers nothing and forwards nothing, whichever it was. On
+driver host it shares its host's network, which goes on answering.
 
 Files and links are kept: `slipway start` brings the node back.
 

@@ -15,12 +15,18 @@ use super::{Helper, Purpose, Stage};
 use crate::anchor::control::{self, Request};
 use crate::condition::{LinkAction, Pair};
 use crate::job;
-use crate::lab::Running;
+use crate::lab::freeze::still;
+use crate::lab::{LabError, Running};
 
 impl Stage {
     /// Has the anchor put in place what the schedule will ask of links, so that an event is not late for it: of many that
     /// change the same keys of the same interfaces, for one.
     pub(in super::super) fn prepare(&self, schedule: &Schedule) {
+        let frozen: BTreeSet<usize> = schedule.events.iter().flat_map(|event| frozen(&event.action)).copied().collect();
+        if !frozen.is_empty() {
+            let frozen = Request::PrepareStill(frozen.into_iter().collect());
+            let _ = control::ask(&self.running.dir().control(), &frozen);
+        }
         let mut seen = BTreeSet::new();
         for action in schedule.events.iter().filter_map(|event| on_links(&event.action)) {
             if seen.insert(likeness(&action)) {
@@ -67,13 +73,25 @@ impl Stage {
             return Begun::Failed(error.to_string());
         }
         match how {
-            Kill::Soft | Kill::Hard => {
-                self.ask(Purpose::Nodes(number), &Request::Kill { nodes, hard: matches!(how, Kill::Hard) })
-            }
+            Kill::Soft | Kill::Hard => self.ask(Purpose::Nodes(number), &Request::Kill { nodes, death: how.into() }),
             Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
                 let killed = running.and_then(|running| running.kill(&nodes, how).map_err(|error| error.to_string()));
                 teller.tell(&News::Finished(killed));
             }),
+        }
+    }
+
+    /// The programs stop here and now; the anchor sees to the interfaces.
+    pub(super) fn freeze(&mut self, number: usize, nodes: &[usize]) -> Begun {
+        let stopped = match self.running.stop_programs(nodes) {
+            Ok(stopped) => stopped,
+            Err(error) => return Begun::Failed(error.to_string()),
+        };
+        match self.ask(Purpose::Still { number, or_not: stopped.clone(), still: true }, &still(nodes)) {
+            Begun::Failed(why) => {
+                Begun::Failed(self.running.with_programs_back(LabError::Refused(why), &stopped).to_string())
+            }
+            begun => begun,
         }
     }
 
@@ -149,6 +167,14 @@ impl Stage {
         };
         let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
         done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
+    }
+}
+
+/// The nodes that an action freezes.
+fn frozen(action: &Action) -> &[usize] {
+    match action {
+        Action::Freeze { nodes } => nodes,
+        _ => &[],
     }
 }
 

@@ -13,6 +13,7 @@ use super::super::load::Ticks;
 use super::super::platform::Happening;
 use super::{LOOK_AGAIN, LOOK_AT_WIRE, Purpose, Stage, monotonic};
 use crate::anchor::control::Request;
+use crate::lab::LabError;
 use crate::state::NodeStatus;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +137,17 @@ impl Stage {
                 }
                 happened.push(Happening::Finished(number, result));
                 Ok(happened)
+            }
+            Purpose::Still { number, or_not, still } => {
+                let result = match (still, result) {
+                    (true, Err(why)) => {
+                        Err(self.running.with_programs_back(LabError::Refused(why), &or_not).to_string())
+                    }
+                    (false, Ok(())) => self.running.let_programs_go_on(&or_not).map_err(|error| error.to_string()),
+                    (_, result) => result,
+                };
+                let waited = waited.map(|why| Happening::Waited(number, why));
+                Ok(waited.into_iter().chain([Happening::Finished(number, result)]).collect())
             }
             Purpose::Look(node) => {
                 let mut happened = self.refresh()?;

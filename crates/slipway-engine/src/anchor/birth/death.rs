@@ -1,0 +1,155 @@
+//! How nodes end, and what their peers see of it.
+
+use serde::{Deserialize, Serialize};
+use slipway_lab::scenario::Kill;
+use slipway_sys::cgroup::Group;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::ns::with_net;
+use slipway_sys::sock_diag::{destroy_tcp, tcp_sockets};
+
+use super::{Blueprint, Nodes, net_of};
+use crate::state::NodeStatus;
+
+/// How much peers hear of a node's end. Afterwards they hear nothing, whichever it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Death {
+    /// Nothing: its power is gone.
+    Silent,
+    /// Resets of its connections: it crashed.
+    Reset,
+    /// Ends of its connections, from its kernel: it was shut down.
+    Closed,
+}
+
+impl From<Kill> for Death {
+    fn from(how: Kill) -> Self {
+        match how {
+            Kill::Graceful { .. } => Self::Closed,
+            Kill::Soft => Self::Reset,
+            Kill::Hard => Self::Silent,
+        }
+    }
+}
+
+impl Nodes {
+    /// Silences the links of `which`, then ends every process in them.
+    pub(in crate::anchor) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let which: Vec<usize> =
+            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
+        let silenced = self.silence(blueprint, &which);
+        self.kill(blueprint, &which);
+        blueprint.write(&self.state)?;
+        silenced
+    }
+
+    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let mut nodes = which.iter();
+        nodes
+            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Ends every process in `which`, in this manner, and then whatever their kernels would answer or forward.
+    pub(in crate::anchor) fn crash(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+        death: Death,
+    ) -> Result<(), String> {
+        let hard = death == Death::Silent;
+        let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
+        let which: Vec<usize> = self.known(which)?.filter(running).collect();
+        if hard {
+            if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
+                let name = &blueprint.lab.nodes[index].name;
+                return Err(format!(
+                    "kill node {name} silently: on driver host its links are its host's\nHint: kill it softly, or choose another driver"
+                ));
+            }
+            self.silence(blueprint, &which)?;
+        }
+        let told = match death {
+            Death::Silent => self.hush(alone, blueprint, &which),
+            Death::Reset => self.reset(blueprint, &which),
+            Death::Closed => Ok(()),
+        };
+        self.kill(blueprint, &which);
+        // An init ends after all others in its node: the ends of their connections are on the way by now.
+        let silenced = if hard { Ok(()) } else { self.silence(blueprint, &which) };
+        for &index in &which {
+            self.state.nodes[index].status = NodeStatus::Dead;
+        }
+        blueprint.write(&self.state).and(told).and(silenced)
+    }
+
+    /// Resets connections of nodes that have a network of their own. As programs end, the kernel would end connections in good
+    /// order, of which a crash knows nothing.
+    fn reset(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let own = |&index: &usize| !blueprint.on_host_network(index);
+        let which: Vec<usize> = which.iter().copied().filter(own).collect();
+        self.end_stopped(blueprint, &which, |nodes| {
+            for net in which.iter().filter_map(|&index| net_of(&nodes.slots, index)) {
+                // A kernel that cannot reset them closes them with their programs.
+                let _ = with_net(net, || {
+                    for socket in tcp_sockets()? {
+                        let _ = destroy_tcp(socket.local, socket.remote, socket.cookie);
+                    }
+                    Ok::<_, std::io::Error>(())
+                });
+            }
+        })
+    }
+
+    /// Has interfaces of frozen nodes pass nothing, silently, their carriers as they were; or pass what they passed before.
+    pub(in crate::anchor) fn still(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+        still: bool,
+    ) -> Result<(), String> {
+        let which: Vec<usize> = self.known(which)?.collect();
+        self.with_links(alone, blueprint, |links, around| links.still(around, &which, still)).map(drop)
+    }
+
+    /// Puts in place what that will need.
+    pub(in crate::anchor) fn prepare_still(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+    ) -> Result<(), String> {
+        let which: Vec<usize> = self.known(which)?.collect();
+        self.with_links(alone, blueprint, |links, around| links.prepare_still(around, &which)).map(drop)
+    }
+
+    /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
+    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let lab = &blueprint.lab;
+        let is_fast = |&index: &usize| lab.nodes[index].fast_networks(lab).next().is_some();
+        let which: Vec<usize> = which.iter().copied().filter(is_fast).collect();
+        self.end_stopped(blueprint, &which, |nodes| {
+            nodes.with_routers(alone, blueprint, |routers, near| routers.silence(near, &which));
+        })
+    }
+
+    /// Stops the programs of nodes, acts, and ends them: none of them sees what is done to its sockets.
+    fn end_stopped(
+        &mut self,
+        blueprint: &Blueprint,
+        which: &[usize],
+        act: impl FnOnce(&mut Self),
+    ) -> Result<(), String> {
+        let name = |index: usize| &blueprint.lab.nodes[index].name;
+        let group = |&index: &usize| self.groups.as_ref().map(|groups| groups.node(index, name(index)));
+        let groups = which.iter().filter_map(group).collect::<Result<Vec<Group>, _>>();
+        let groups = groups.map_err(|error| error.to_string())?;
+        let stopped = groups.iter().try_for_each(Group::freeze);
+        act(self);
+        // One that cannot be stopped ends nevertheless, and one that is stopped could not end.
+        let ended = groups.iter().try_for_each(Group::begin_to_kill);
+        stopped.and(ended).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,61 @@
+//! Nodes that stand still, and what would answer for them meanwhile.
+
+use super::{LabError, Running};
+use crate::anchor::control::Request;
+
+impl Running {
+    /// Stops every process of these nodes where it stands, and has nothing pass their interfaces: their kernels would answer
+    /// and forward. Peers hear nothing of it. Where one of both cannot be, neither is.
+    pub fn freeze(&self, nodes: &[usize]) -> Result<(), LabError> {
+        let stopped = self.stop_programs(nodes)?;
+        self.ask(&still(nodes)).map_err(|error| self.with_programs_back(error, &stopped))
+    }
+
+    /// Lets frozen nodes go on.
+    pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
+        self.ask(&go_on(nodes))?;
+        self.let_programs_go_on(nodes)
+    }
+
+    /// Stops every process of these nodes, or none where one cannot be stopped. Gives those that were not frozen already.
+    pub(crate) fn stop_programs(&self, nodes: &[usize]) -> Result<Vec<usize>, LabError> {
+        let mut stopped = Vec::with_capacity(nodes.len());
+        let mut stop = |node: usize| {
+            let group = self.need_group(node)?;
+            if !group.is_frozen()? {
+                // One that was stopped half-way goes on too.
+                stopped.push(node);
+                group.freeze()?;
+            }
+            Ok::<_, LabError>(())
+        };
+        match nodes.iter().try_for_each(|&node| stop(node)) {
+            Ok(()) => Ok(stopped),
+            Err(error) => Err(self.with_programs_back(error, &stopped)),
+        }
+    }
+
+    /// Lets every process of these nodes go on. All are tried; the first failure is told.
+    pub(crate) fn let_programs_go_on(&self, nodes: &[usize]) -> Result<(), LabError> {
+        let thaw = |&node: &usize| Ok::<_, LabError>(self.need_group(node)?.thaw()?);
+        nodes.iter().map(thaw).fold(Ok(()), Result::and)
+    }
+
+    /// Lets nodes go on that were stopped for a freeze, and gives its failure.
+    pub(crate) fn with_programs_back(&self, failure: LabError, stopped: &[usize]) -> LabError {
+        match self.let_programs_go_on(stopped) {
+            Ok(()) => failure,
+            Err(undo) => LabError::Refused(format!("{failure}\nand to let programs go on: {undo}")),
+        }
+    }
+}
+
+/// Closes interfaces of nodes that are frozen.
+pub(crate) fn still(nodes: &[usize]) -> Request {
+    Request::Still { nodes: nodes.to_vec(), still: true }
+}
+
+/// Opens them before the nodes go on.
+pub(crate) fn go_on(nodes: &[usize]) -> Request {
+    Request::Still { nodes: nodes.to_vec(), still: false }
+}
