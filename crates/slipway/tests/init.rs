@@ -79,8 +79,8 @@ fn programs_that_enter_a_node_cannot_be_read_before_they_are_the_nodes() {
         let output = program.env("OPERATOR", MARKER).output().expect("slipway can be started");
         assert!(output.status.success(), "{}", told(&output));
     }
-    // It ends with the first program that it reads this of.
-    let mut last = lab.program("plain", ["env", "LAST=1", "sleep", "infinity"]);
+    // It ends with the first program that it reads this of, and looks at each once.
+    let mut last = place.slipway(["exec", "--env", "LAST=1", &lab.name, "plain", "--", "sleep", "infinity"]);
     let mut last = last.spawn().expect("slipway can be started");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut said, &mut rest).expect("text");

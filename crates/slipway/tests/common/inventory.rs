@@ -37,7 +37,8 @@ impl Inventory {
                 || groups.contains(&format!("/slipway/{}", place.prefix));
             // A `slipway` that a test itself runs in the background is the test's business.
             let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            if of_lab && !bytes.is_empty() {
+            // A process that has ended has no program any more. A node's PID 1 has one, and no environment.
+            if of_lab && fs::read_link(process.join("exe")).is_ok() {
                 found.processes.insert(format!("{} {}", process.display(), name.trim()));
                 found.namespaces.extend(
                     fs::read_link(process.join("ns/net"))

@@ -4,7 +4,7 @@ seed, seconds, known = int(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv
 dice = random.Random(seed)
 devices = [name for name in os.listdir("/sys/class/net") if name != "lo"]
 ports = [(raw(name), own(name)) for name in sorted(devices)]
-macs = [bytes(one) for one in known["macs"]] + [bytes([2, 0xB0, 0, 0, 0, n]) for n in range(100, 130)] + GROUPS
+macs = [mac(one) for one in known["macs"]] + [bytes([2, 0xB0, 0, 0, 0, n]) for n in range(100, 130)] + GROUPS
 macs += [dice.randbytes(6) for _ in range(20)]
 v4 = known["ipv4"] + ["10.63.0.1", "10.63.0.2", "255.255.255.255", "224.0.0.1", "127.0.0.1", "0.0.0.0", "10.63.255.255"]
 v6 = known["ipv6"] + ["ff02::1", "ff02::2", "fe80::1", "::1", "::", "fd53:6c69:70ff::1", "fd53:6c69:70ff::2"]
