@@ -32,17 +32,9 @@ impl Plan {
             write_iops: asked.disk.write_iops,
         });
         let device = limits.filter(|_| disk.is_some_and(|disk| disk.own));
-        let group = Limits {
-            cpu: asked.cpu.map(cores).transpose()?,
-            cpu_period: asked.cpu_period.map(slipway_lab::units::Seconds::duration),
-            cpuset: asked.cpuset.clone(),
-            memory: asked.memory.map(|bytes| bytes.0),
-            memory_soft: asked.memory_soft.map(|bytes| bytes.0),
-            swap: asked.swap.map(|bytes| bytes.0),
-            pids: asked.pids,
-            // Not twice.
-            disk: limits.filter(|_| device.is_none() || !hierarchy.limits_devices()),
-        };
+        // Not twice.
+        let disk = limits.filter(|_| device.is_none() || !hierarchy.limits_devices());
+        let group = Limits { disk, ..without_disk(asked)? };
         Ok(Self { group, device })
     }
 
@@ -50,6 +42,20 @@ impl Plan {
     pub(crate) fn limit_device(&self, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
         self.device.map_or(Ok(()), |limits| limit_own_device(&limits, hierarchy))
     }
+}
+
+/// What is asked of a node's control group, but for its disk.
+pub(crate) fn without_disk(asked: &model::Limits) -> Result<Limits, CgroupError> {
+    Ok(Limits {
+        cpu: asked.cpu.map(cores).transpose()?,
+        cpu_period: asked.cpu_period.map(slipway_lab::units::Seconds::duration),
+        cpuset: asked.cpuset.clone(),
+        memory: asked.memory.map(|bytes| bytes.0),
+        memory_soft: asked.memory_soft.map(|bytes| bytes.0),
+        swap: asked.swap.map(|bytes| bytes.0),
+        pids: asked.pids,
+        disk: None,
+    })
 }
 
 /// Holds a node's own device to limits: where control groups count what the kernel writes back for the machine instead of

@@ -47,7 +47,7 @@ use crate::state::LabDir;
 use message::Message;
 
 /// Where programs are looked for when the node's environment does not say.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What is needed to enter a node.
 #[derive(Debug)]

@@ -93,6 +93,12 @@ pub fn megahertz() -> f64 {
     top.map(|kilohertz| kilohertz / 1000.0).or_else(|| number(line("/proc/cpuinfo", "cpu MHz"))).unwrap_or(1000.0)
 }
 
+/// This machine's memory, bytes; 0 where the kernel does not say.
+#[must_use]
+pub fn memory() -> u64 {
+    kibibytes(&line("/proc/meminfo", "MemTotal:"))
+}
+
 impl Facts {
     /// Looks at this machine.
     #[must_use]
@@ -106,7 +112,7 @@ impl Facts {
             processor: line("/proc/cpuinfo", "model name").trim_start_matches(['\t', ' ', ':']).to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             frequency: frequency(),
-            memory: kibibytes(&line("/proc/meminfo", "MemTotal:")),
+            memory: memory(),
             root: rustix::process::geteuid().is_root(),
             user_namespace: in_user_namespace(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default()),
             missing_capabilities: missing(),

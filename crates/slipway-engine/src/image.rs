@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Image, ImageSource, Lab};
 
+mod check;
 mod error;
 pub(crate) mod holes;
 mod host;
@@ -36,6 +37,7 @@ mod tree;
 mod unpack;
 pub(crate) mod walk;
 
+pub(crate) use check::folder;
 pub use error::ImageError;
 pub use save::{SaveError, Saved, save};
 pub use store::Store;

@@ -1,5 +1,6 @@
 //! The lab from outside: bring it up, look at it, change a node, take it down.
 
+mod check;
 mod down;
 mod end;
 pub(crate) mod freeze;
@@ -19,6 +20,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
 
+pub use check::check;
 pub use down::{DownError, Removed, down, leftovers};
 pub use limits::{Resources, undo};
 pub use programs::OwnProgram;

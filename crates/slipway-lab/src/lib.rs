@@ -13,6 +13,7 @@ mod names;
 mod pair;
 pub mod platform;
 pub mod policy;
+mod remark;
 mod resolve;
 pub mod scenario;
 mod schema;
@@ -26,6 +27,7 @@ mod written;
 
 pub use errors::{LabError, LabErrors};
 pub use pair::PeerRule;
+pub use remark::{Remark, locate};
 pub use resolve::{Overrides, parse, parse_with};
 pub use schema::json_schema;
 pub use select::SelectError;

@@ -31,8 +31,8 @@ pub(crate) struct Failure {
 enum What {
     /// "failed to …", and what to do about it, a line each.
     Plain { message: String, hints: Vec<String> },
-    /// A lab file is wrong.
-    File(Box<LabErrors>),
+    /// A lab file is wrong: it could not be understood, or made.
+    File { errors: Box<LabErrors>, doing: &'static str },
     /// Nobody reads the answer any more.
     Unread,
 }
@@ -49,6 +49,11 @@ impl Failure {
     /// The arguments are wrong.
     pub(crate) fn usage(account: impl Display) -> Self {
         Self::new(Exit::Usage, &account)
+    }
+
+    /// This machine cannot make what a lab file asks for; nothing was tried.
+    pub(crate) fn refused(errors: LabErrors) -> Self {
+        Self { exit: Exit::Usage, what: What::File { errors: Box::new(errors), doing: "do as asked by" } }
     }
 
     /// For `map_err`: `doing` is a verb with its object, as in "write lab.yaml".
@@ -71,7 +76,7 @@ impl Failure {
         let text = match (&self.what, as_json) {
             (What::Unread, _) => return,
             (_, true) => format!("{}\n", printable_json(&json!({ "error": self.json() }).to_string())),
-            (What::File(errors), _) => draw(errors, color),
+            (What::File { errors, doing }, _) => draw(errors, doing, color),
             (What::Plain { message, hints }, _) => {
                 let hints: Vec<String> = hints.iter().map(|hint| format!("Hint: {hint}\n")).collect();
                 printable(&format!("slipway: failed to {message}\n{}", hints.concat()))
@@ -87,7 +92,7 @@ impl Failure {
                 let help = (!hints.is_empty()).then(|| hints.join("\n"));
                 json!({ "message": message, "help": help, "file": null, "line": null, "column": null })
             }
-            What::File(errors) => {
+            What::File { errors, .. } => {
                 let first = &errors.errors()[0];
                 json!({
                     "message": first.message, "help": first.help,
@@ -101,10 +106,10 @@ impl Failure {
 }
 
 /// With the file's text around each place.
-fn draw(errors: &LabErrors, color: bool) -> String {
+fn draw(errors: &LabErrors, doing: &str, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
-    let mut text = format!("slipway: failed to understand the lab file: {errors}\n");
+    let mut text = format!("slipway: failed to {doing} the lab file: {errors}\n");
     for error in errors.errors() {
         text.push('\n');
         if handler.render_report(&mut text, error).is_err() {
@@ -120,7 +125,7 @@ fn exit_of(error: &io::Error) -> Exit {
 
 impl From<LabErrors> for Failure {
     fn from(errors: LabErrors) -> Self {
-        Self { exit: Exit::Usage, what: What::File(Box::new(errors)) }
+        Self { exit: Exit::Usage, what: What::File { errors: Box::new(errors), doing: "understand" } }
     }
 }
 
@@ -183,6 +188,7 @@ impl From<UpError> for Failure {
             UpError::State(error) => error.into(),
             UpError::Open(error) => error.into(),
             UpError::Image(error) => error.into(),
+            UpError::Refused(_) => Self::usage(&error),
             UpError::Matrix(error) => Self::usage(error),
             UpError::Conditions(account) => Self::new(Exit::Unable, &account),
             // As a shell says that a signal ended a program.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, capabilities};
 use sha2::{Digest as _, Sha256};
-use slipway_engine::lab::Running;
+use slipway_engine::image::Store;
+use slipway_engine::lab::{self, Running, UpError};
 use slipway_engine::state::StateRoot;
 use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
@@ -51,6 +52,27 @@ impl Source {
     /// The lab that it would describe.
     pub(crate) fn with(&self, overrides: &Overrides) -> Result<Lab, Failure> {
         Ok(slipway_lab::parse_with(&self.shown, &self.text, &self.folder, overrides)?)
+    }
+
+    /// Why the lab did not come up, with the lines that ask for what this machine cannot make.
+    pub(crate) fn refused(&self, error: UpError) -> Failure {
+        match error {
+            UpError::Refused(remarks) => Failure::refused(slipway_lab::locate(&self.shown, &self.text, &remarks)),
+            other => other.into(),
+        }
+    }
+
+    /// Looks for what bringing up the lab would come upon before anything is made.
+    pub(crate) fn check(&self, lab: &Lab) -> Result<(), Failure> {
+        lab::check(&Store::open()?, lab).map_err(|error| self.refused(error))
+    }
+
+    /// As [`check`](Self::check), of what no driver could make.
+    pub(crate) fn check_for_any_driver(&self, lab: &Lab) -> Result<(), Failure> {
+        match lab::check(&Store::open()?, lab) {
+            Err(error @ UpError::Refused(_)) => Err(self.refused(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Of its text, hexadecimal.

@@ -264,9 +264,9 @@ fn what_fails_half_way_is_undone() {
             "SR-IOV",
             3,
         ),
-        ("image", "images: {gone: ./gone.tar}\nnodes: {n: {image: gone}}\n", "gone.tar", 1),
-        ("mount", "nodes: {a: , b: {mounts: ['/no/such/folder:/x']}}\n", "node b", 1),
-        ("command", "nodes: {a: , b: {command: /no/such/program}}\n", "/no/such/program", 1),
+        ("image", "images: {gone: ./gone.tar}\nnodes: {n: {image: gone}}\n", "gone.tar", 2),
+        ("mount", "nodes: {a: , b: {mounts: ['/no/such/folder:/x']}}\n", "/no/such/folder", 2),
+        ("command", "nodes: {a: , b: {command: /scratch/no/program}}\n", "/scratch/no/program", 1),
     ] {
         let file = place.file(name, text);
         let output = place.slipway(["up".as_ref(), file.as_os_str()]).output().expect("started");

@@ -75,7 +75,7 @@ pub(super) fn read<T, E: From<io::Error>>(
 }
 
 /// Which compression it is (RFC 1952 section 2.3.1; RFC 8878 sections 3.1.1 and 3.1.2).
-fn decoder<'a>(source: &'a mut impl BufRead) -> io::Result<Box<dyn Read + 'a>> {
+pub(super) fn decoder<'a>(source: &'a mut impl BufRead) -> io::Result<Box<dyn Read + 'a>> {
     let skippable = |magic: &[u8]| magic[0] & 0xf0 == 0x50 && magic[1..4] == [0x2a, 0x4d, 0x18];
     let magic = source.fill_buf()?;
     if magic.len() >= 2 && magic[..2] == [0x1f, 0x8b] {

@@ -9,14 +9,16 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::pidfd_send_signal;
+use slipway_lab::Remark;
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::CgroupError;
 use slipway_sys::signals::Taken;
 
+use super::check::prepare;
 use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
-use crate::condition::{Links, MatrixError, read_matrices};
+use crate::condition::MatrixError;
 use crate::guard::Guard;
 use crate::image::{ImageError, Store};
 use crate::state::{LabDir, LabLock, StateError, StateRoot};
@@ -27,6 +29,9 @@ pub enum UpError {
     /// The state folder, or the lab is up already.
     #[error(transparent)]
     State(#[from] StateError),
+    /// This machine cannot make what the lab file asks for; nothing was tried.
+    #[error("make what the lab file asks for: {}", told(.0))]
+    Refused(Vec<Remark>),
     /// A matrix of delays cannot be had.
     #[error(transparent)]
     Matrix(#[from] MatrixError),
@@ -67,6 +72,11 @@ pub enum UpError {
     /// Control groups.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+}
+
+fn told(remarks: &[Remark]) -> String {
+    let told = |Remark { place, message, help }: &Remark| format!("{}: {message}\nHint: {help}", place.join("."));
+    remarks.iter().map(told).collect::<Vec<_>>().join("\n")
 }
 
 /// How far `up` is.
@@ -142,8 +152,7 @@ fn up_then<T>(
     progress: &mut dyn FnMut(Progress),
     claimed: impl FnOnce() -> io::Result<T>,
 ) -> Result<(Running, T), UpError> {
-    let links = Links::new(read_matrices(lab)?);
-    links.check(lab).map_err(UpError::Conditions)?;
+    let links = prepare(store, lab)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = take(root, &lab.name)?;

@@ -98,7 +98,10 @@ impl Limits {
     }
 
     /// Refuses what the kernel would.
-    pub(super) fn check(&self) -> Result<(), CgroupError> {
+    ///
+    /// # Errors
+    /// The first limit that cannot be.
+    pub fn check(&self) -> Result<(), CgroupError> {
         self.quota()?;
         if self.swap.is_some() && self.memory.is_none() {
             let reason = "swap is counted beyond memory, and memory has no limit. Hint: give memory one too".to_owned();

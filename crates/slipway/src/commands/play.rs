@@ -18,6 +18,7 @@ use super::run::{self, Program};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::labs::Source;
 use crate::meter::Meter;
 use crate::verification::Verify;
 use crate::script::{self, Script, Which};
@@ -100,7 +101,7 @@ enum Until {
 struct Part {
     lab: Lab,
     /// The lab's file, where it was named and its lab is not up.
-    to_bring_up: bool,
+    to_bring_up: Option<Source>,
     script: Script,
 }
 
@@ -126,6 +127,9 @@ impl Args {
         }
         let part = self.part(context)?;
         if self.plan {
+            if let Some(source) = &part.to_bring_up {
+                source.check(&part.lab)?;
+            }
             context.answer(&part.script.schedule, |schedule| schedule.table(&part.lab).to_string())?;
             return Ok(Exit::Success);
         }
@@ -136,14 +140,14 @@ impl Args {
                 "play until the job has ended: there is none\nHint: name a program after `--`, or add --job for the lab file's own",
             ));
         }
-        if !part.to_bring_up {
+        let Some(source) = &part.to_bring_up else {
             let running = Running::open(&context.root, &part.lab.name)?;
             return self.perform(context, running, &part, job.as_ref());
-        }
+        };
         let mut meter = Meter::new(&context.global);
         let up = lab::up_in_passing(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
         meter.finish();
-        let (running, passing) = up?;
+        let (running, passing) = up.map_err(|error| source.refused(error))?;
         let outcome = self.perform(context, running, &part, job.as_ref());
         passing.down()?;
         outcome
@@ -158,7 +162,7 @@ impl Args {
         };
         let from_file =
             lab.filter(|word| labs::is_file(word)).map(|file| labs::source(Some(file.as_ref()))).transpose()?;
-        let (lab, to_bring_up) = match &from_file {
+        let (lab, to_bring_up) = match from_file {
             Some(source) => {
                 let written = source.lab()?;
                 let is_up = context.root.lab(&written.name).exists() && !self.plan;
@@ -166,9 +170,9 @@ impl Args {
                     let running = labs::running(&context.root, Some(&written.name))?;
                     same_places(&running.lab, &written)?;
                 }
-                (written, !is_up)
+                (written, (!is_up).then_some(source))
             }
-            None => (labs::running(&context.root, lab.map(String::as_str))?.lab, false),
+            None => (labs::running(&context.root, lab.map(String::as_str))?.lab, None),
         };
         let which = scenario.map_or(Which::OfLab, |file| Which::File(file.clone()));
         let script = Script::plan(&lab, &which, self.seed)?;

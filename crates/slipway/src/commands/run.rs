@@ -16,6 +16,7 @@ use slipway_measure::check::{self, CheckedPath};
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::labs::Source;
 use crate::meter::Meter;
 use crate::verification::Verify;
 use crate::{labs, stamp};
@@ -109,26 +110,28 @@ impl Args {
         labs::need_privilege()?;
         match self.lab.as_deref().filter(|word| labs::is_file(word)) {
             Some(file) => {
-                let lab = labs::read(Some(file.as_ref()))?;
+                let source = labs::source(Some(file.as_ref()))?;
+                let lab = source.lab()?;
                 if context.root.lab(&lab.name).exists() {
                     return self.in_lab(context, &Running::open(&context.root, &lab.name)?);
                 }
-                self.in_passing(context, &lab)
+                self.in_passing(context, &source, &lab)
             }
             None => self.in_lab(context, &labs::running(&context.root, self.lab.as_deref())?),
         }
     }
 
     /// Brings the lab up, runs, takes it down whatever came of it.
-    fn in_passing(&self, context: &Context, model: &Lab) -> Result<Exit, Failure> {
+    fn in_passing(&self, context: &Context, source: &Source, model: &Lab) -> Result<Exit, Failure> {
         let job = self.program.job(model)?;
         if self.dry_run.dry_run {
+            source.check(model)?;
             return dry(context, model, &job);
         }
         let mut meter = Meter::new(&context.global);
         let up = lab::up_in_passing(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
         meter.finish();
-        let (running, passing) = up?;
+        let (running, passing) = up.map_err(|error| source.refused(error))?;
         let outcome = self.launch(context, &running, &job);
         passing.down()?;
         outcome

@@ -14,6 +14,7 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::labs::Source;
 use crate::{labs, view};
 
 /// Bring a lab up
@@ -63,9 +64,11 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let file = labs::read(self.file.as_deref())?;
+        let source = labs::source(self.file.as_deref())?;
+        let file = source.lab()?;
         labs::need_privilege()?;
         if self.dry_run.dry_run {
+            source.check(&file)?;
             let planned = Planned { plan: &file, networks: network::plan(&file)? };
             context.answer(&planned, |planned| {
                 format!("would bring up lab {}:\n\n{}", file.name, view::lab(&file, &planned.networks))
@@ -76,7 +79,7 @@ impl Args {
         let mut meter = Meter::new(&context.global);
         let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
         meter.finish();
-        let mut running = outcome.map_err(|error| because(&file, error))?;
+        let mut running = outcome.map_err(|error| because(&source, &file, error))?;
         let ended = running.early_ends(AT_ONCE)?;
         let early = |(node, end): (usize, ProgramEnd)| Early { node: file.nodes[node].name.clone(), end };
         let ended: Vec<Early> = ended.into_iter().map(early).collect();
@@ -102,10 +105,10 @@ impl Args {
 }
 
 /// The anchor tells in words what failed. That this machine cannot run a driver has an exit code of its own.
-fn because(lab: &Lab, error: UpError) -> Failure {
+fn because(source: &Source, lab: &Lab, error: UpError) -> Failure {
     match (&error, network::plan(lab)) {
         (UpError::Failed(_), Err(unsupported @ NetworkError::Unsupported { .. })) => unsupported.into(),
-        _ => error.into(),
+        _ => source.refused(error),
     }
 }
 

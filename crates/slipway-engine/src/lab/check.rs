@@ -1,0 +1,166 @@
+//! What this machine cannot make of a lab, found before anything is made: by `up`, and by a dry run.
+
+mod program;
+mod sysctl;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
+
+use slipway_lab::Remark;
+use slipway_lab::model::{Lab, Node};
+use slipway_sys::cgroup::CgroupError;
+
+use super::up::UpError;
+use crate::cgroup::without_disk;
+use crate::condition::{Links, read_matrices};
+use crate::facts;
+use crate::image::{Store, folder};
+use program::Found;
+
+/// Looks for what [`up`](super::up) would refuse before it makes anything, and warns of limits beyond this machine.
+///
+/// # Errors
+/// As [`up`](super::up): [`UpError::Refused`] has everything that is wrong with images, mounts, limits, kernel settings and
+/// programs at once.
+pub fn check(store: &Store, lab: &Lab) -> Result<(), UpError> {
+    prepare(store, lab).map(drop)
+}
+
+/// The same, for `up`, which takes the links from it.
+pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
+    let mut remarks = Remarks::default();
+    images(store, lab, &mut remarks);
+    for node in &lab.nodes {
+        mounts(lab, node, &mut remarks);
+        limits(lab, node, &mut remarks);
+        command(lab, node, &mut remarks);
+    }
+    sysctl::check(lab, &mut remarks);
+    warn(lab);
+    if !remarks.0.is_empty() {
+        return Err(UpError::Refused(remarks.0));
+    }
+    let links = Links::new(read_matrices(lab)?);
+    links.check(lab).map_err(UpError::Conditions)?;
+    Ok(links)
+}
+
+#[derive(Debug, Default)]
+struct Remarks(Vec<Remark>);
+
+impl Remarks {
+    fn add(&mut self, place: &[&str], message: impl Into<String>, help: impl Into<String>) {
+        let place = place.iter().map(|key| (*key).to_owned()).collect();
+        self.0.push(Remark { place, message: message.into(), help: help.into() });
+    }
+
+    /// `error` may have a hint behind it.
+    fn error(&mut self, place: &[&str], error: &impl Display, otherwise: &str) {
+        let account = error.to_string().replace(". Hint: ", "\nHint: ");
+        let (message, help) = account.split_once("\nHint: ").unwrap_or((&account, otherwise));
+        self.add(place, message, help);
+    }
+}
+
+fn images(store: &Store, lab: &Lab, remarks: &mut Remarks) {
+    for image in &lab.images {
+        if let Err(error) = store.check(image) {
+            let otherwise =
+                "an image is `host`, a folder, a tar archive (also gzip or zstd), or an OCI or docker image";
+            remarks.error(&["images", &image.name, "path"], &error, otherwise);
+        }
+    }
+}
+
+fn mounts(lab: &Lab, node: &Node, remarks: &mut Remarks) {
+    let root = folder(&lab.images[node.image]);
+    for (index, mount) in node.mounts.iter().enumerate() {
+        let index = index.to_string();
+        let (source, target) = (mount.source.display(), mount.target.display());
+        let is_folder = match std::fs::metadata(&mount.source) {
+            Ok(found) => found.is_dir(),
+            Err(error) => {
+                let help = "check the path: it is on this machine, and relative to the lab file";
+                remarks.add(
+                    &["nodes", &node.name, "mounts", &index, "source"],
+                    format!("mount {source}: {error}"),
+                    help,
+                );
+                continue;
+            }
+        };
+        // Within another mount, or on a file system that is the node's own, the target is made as it has to be.
+        let fresh = ["/run", "/tmp", "/scratch"].map(Path::new);
+        let others = node.mounts.iter().filter(|other| *other != mount).map(|other| other.target.as_path());
+        let covered = fresh.into_iter().chain(others).any(|above| mount.target.starts_with(above));
+        let Some(root) = root.as_ref().filter(|_| !covered) else { continue };
+        let (message, help) = match (is_folder, program::look(root, &mount.target)) {
+            (true, Found::File | Found::Program) => {
+                (format!("mount folder {source} on {target}, which is a file in the image"), "choose another target")
+            }
+            (false, Found::Folder) => (
+                format!("mount file {source} on {target}, which is a folder in the image"),
+                "write the file's whole path as the target",
+            ),
+            _ => continue,
+        };
+        remarks.add(&["nodes", &node.name, "mounts", &index, "target"], message, help);
+    }
+}
+
+fn limits(lab: &Lab, node: &Node, remarks: &mut Remarks) {
+    let outcome = without_disk(&node.limits).and_then(|limits| limits.check());
+    let Err(error) = outcome else { return };
+    let CgroupError::BadLimit { limit, .. } = &error else { return };
+    let otherwise = "write a limit that this machine can keep";
+    let host = &lab.hosts[node.host];
+    let of_host = *limit == "cpuset" && host.cpus == node.limits.cpuset;
+    let place = if of_host { ["hosts", &host.name, "cpus"] } else { ["nodes", &node.name, *limit] };
+    remarks.error(&place, &error, otherwise);
+}
+
+fn command(lab: &Lab, node: &Node, remarks: &mut Remarks) {
+    let (Some(command), Some(root)) = (&node.command, folder(&lab.images[node.image])) else { return };
+    let Some(name) = command.first() else { return };
+    let (message, help) = match program::find(&root, node, name) {
+        Found::Nothing if name.contains('/') => (
+            format!("start {name}: the node has no such file"),
+            "programs come from the node's image and its mounts; its /tmp and /run are empty at first",
+        ),
+        Found::Nothing => (
+            format!("start {name}: it is in no folder of the node's PATH"),
+            "write the program's whole path, or install it in the image",
+        ),
+        Found::Folder => (format!("start {name}: it is a folder"), "write the path of a program"),
+        Found::File => (format!("start {name}: the file cannot be executed"), "make it executable: `chmod +x`"),
+        Found::Program | Found::Unknown => return,
+    };
+    remarks.add(&["nodes", &node.name, "command"], message, help);
+}
+
+/// Limits that nodes never feel, since the machine has less.
+fn warn(lab: &Lab) {
+    let memory = facts::memory();
+    let processors = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
+    // Once for a group.
+    let mut told = BTreeSet::new();
+    for node in &lab.nodes {
+        let Ok(limits) = without_disk(&node.limits) else { continue };
+        if let (Some(asked), true) = (node.limits.memory, memory > 0)
+            && asked.0 > memory
+        {
+            #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+            let has = memory as f64 / f64::from(1 << 30);
+            told.insert((&node.group, format!("may use {asked} of memory, and this machine has {has:.1}GiB")));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "no machine has as many")]
+        if let Some(cores) = limits.cpu.filter(|cores| *cores > processors as f64) {
+            let count = if processors == 1 { "processor" } else { "processors" };
+            told.insert((&node.group, format!("may use {cores} cores, and this machine has {processors} {count}")));
+        }
+    }
+    for (group, what) in told {
+        tracing::warn!("node {group} {what}: the limit is never felt");
+    }
+}
