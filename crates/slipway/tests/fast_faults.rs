@@ -356,14 +356,14 @@ fn a_router_with_few_descriptors_leaves_connections_to_the_network_beneath() {
     for client in ["a", "b"] {
         let (routers_before, before) = (lab.router_processes(), lab.connections());
         let held = descriptors(routers_before[0]);
-        // Nobody accepts.
-        place.run(["freeze", &lab.name, "srv"]);
+        // Nobody accepts. A frozen node would not answer on the network beneath.
+        lab.exec("srv", ["pkill", "-STOP", "-f", "mirror.py"]);
         let together = Talker::start(&lab, client, "exec python3 /opt/test/together.py srv 600", "all are connected");
         let waiting = lab.routers()[0]["status"]["waiting"].as_u64().expect("a number");
         // Each takes two, and there are some for who comes next.
         let more = descriptors(routers_before[0]).saturating_sub(held) as u64;
         assert!(more < 3 * waiting, "{client}: {more} descriptors more for {waiting} connections");
-        place.run(["thaw", &lab.name, "srv"]);
+        lab.exec("srv", ["pkill", "-CONT", "-f", "mirror.py"]);
         assert_eq!(together.ends(), "all are served", "{client}: {}", log(&lab));
         // More than a node's share, of all that a router has room for.
         let native = |router: &Value| router["status"]["connections"]["native"]["crowded"].as_u64();
