@@ -87,8 +87,8 @@ fn megahertz_are_a_share_of_this_machines() {
     let (quota, period) = (quota.expect("limited"), period.expect("limited"));
     assert!((quota / period - 100.0 / nominal).abs() < 0.001, "{quota} of {period} µs, {nominal} MHz");
     let file = place.file("fast", "nodes: {fast: {cpu: 90 GHz}}\n");
-    let said = place.fails(1, ["up".as_ref(), file.as_os_str()]);
-    assert!(said.contains("MHz of this machine") && said.contains("Hint: "), "{said}");
+    let said = place.fails(2, ["up".as_ref(), file.as_os_str()]);
+    assert!(said.contains("MHz of this machine") && said.contains("help: "), "{said}");
 }
 
 #[test]
