@@ -44,7 +44,7 @@ impl Plan {
     }
 }
 
-/// What is asked of a node's control group, but for its disk.
+/// The limits asked for a node's control group, except those of its disk.
 pub(crate) fn without_disk(asked: &model::Limits) -> Result<Limits, CgroupError> {
     Ok(Limits {
         cpu: asked.cpu.map(cores).transpose()?,

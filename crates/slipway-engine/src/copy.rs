@@ -2,10 +2,13 @@
 //!
 //! A tar stream goes through a pipe between this process and slipway's own agent, which runs in the node as any program
 //! there does: what a name means in the node, its symbolic links above all, is decided inside, where it can lead nowhere
-//! else. What comes out is not trusted either, for a program of the node may have stopped the agent and write in its place:
-//! every name has to begin with the one that was asked for; names are resolved beneath the destination without following any
-//! link, and so is the destination itself; files are made anew; owners and set-user-id bits do not cross; only files, folders
-//! and links are made; how much may come is bounded, and so is how long nothing may come.
+//! else.
+//!
+//! This process does not trust a stream out of a node: a program there may have stopped the agent and write in its
+//! place. Every name has to begin with the one that was asked for. Names are resolved beneath the destination without
+//! following any link, and so is the destination itself. Files are made anew. Owners and set-user-id bits do not cross.
+//! Only files, folders and links are made. The amount that may come is bounded, and so is the time in which nothing
+//! comes.
 
 mod pack;
 mod stream;
@@ -84,7 +87,7 @@ pub enum CopyError {
     Stalled {
         /// Which.
         node: String,
-        /// How long was waited.
+        /// Time waited for the stream to go on.
         patience: Duration,
     },
     /// A signal ended it.
@@ -126,11 +129,11 @@ pub struct Copied {
     pub bytes: u64,
     /// Sockets, FIFOs and devices, which were left out.
     pub skipped: u64,
-    /// Symbolic links that lead out of what was copied. What follows one comes to a file of this machine.
+    /// Symbolic links that lead out of what was copied. A program that follows one comes to a file of this machine.
     pub outward: u64,
 }
 
-/// What bounds a copy.
+/// Bounds of a copy: bytes out of a node, and time without progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes that may come out of a node; `None` for nine tenths of what is free at the destination.

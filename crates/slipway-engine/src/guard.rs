@@ -1,8 +1,8 @@
 //! A guard: the process that clears up behind a command that was killed.
 //!
-//! A job has one. The kernel ends a program together with the process that started it (`PR_SET_PDEATHSIG`), but not what
-//! that program has started in turn: the init of its node inherits that, and it would stay for as long as the node. A lab
-//! that a command brings up for itself has one too: nobody else would take it down.
+//! A job has one. The kernel ends a program together with the process that started it (`PR_SET_PDEATHSIG`), but not the
+//! processes that this program has started in turn. The init of its node inherits them, and they would stay for as long
+//! as the node. A lab that a command brings up for itself has one too: nobody else would take it down.
 //!
 //! A guard waits for the end of its command. A command that ends as it should dismisses it.
 

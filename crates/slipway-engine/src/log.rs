@@ -44,7 +44,7 @@ impl NodeLog {
     pub fn read(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         loop {
             let newest = opened(&self.path)?;
-            // What was written to the last before another took its place is read now.
+            // Read all that was written to the last file before another took its place.
             for file in &mut self.files {
                 file.read_to_end(into)?;
             }

@@ -80,7 +80,7 @@ pub enum StateError {
         lab: String,
         /// Processes, by number and command.
         holders: String,
-        /// How long was waited.
+        /// Time waited for the lab.
         patience: Duration,
     },
 }

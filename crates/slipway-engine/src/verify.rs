@@ -4,8 +4,9 @@
 //! All sockets are this process's own, opened inside the nodes' network namespaces, so that one clock stamps both ends and
 //! nothing has to be installed in a node. Packets pass through everything that a program's would.
 //!
-//! What is expected is simulated: the same packets, sent at the same times, pass models of what stands on their way
-//! ([`world`], [`model`]) as often as it takes to know how far chance alone may go ([`expect`], [`chance`]).
+//! A simulation gives the expected values. The same packets, sent at the same times, pass models of the mechanisms on
+//! their way ([`world`], [`model`]). They do so as often as it takes to know how far chance alone may go ([`expect`],
+//! [`chance`]).
 
 mod chance;
 mod expect;
@@ -69,8 +70,8 @@ pub struct Effort {
     pub interval: Option<Duration>,
     /// How long a rate is measured; longer where it is low.
     pub rate_time: Duration,
-    /// About how long all of it may take: fewer packets are sent where so many do not fit in, and rates are left out whose
-    /// turn does not come. `None`: some ten seconds a path.
+    /// About how long all of it may take. Fewer packets are sent where so many do not fit in. Rates whose turn does not
+    /// come are left out. `None`: some ten seconds a path.
     pub time: Option<Duration>,
 }
 
@@ -87,7 +88,7 @@ pub fn is_conditioned(links: &LinkReport, route: &Route) -> bool {
     world.ways.iter().any(|way| way.closed || !way.asked.is_empty())
 }
 
-/// What is to be measured.
+/// The paths to measure, and the packets to send.
 #[derive(Debug)]
 pub struct Plan {
     world: World,

@@ -1,7 +1,8 @@
-//! What nodes' own programs print, on its way from their pipes to the lab's folder.
+//! Carries the output of nodes' own programs from their pipes to the lab's folder.
 //!
-//! A program may print without end. So of each node two files are kept, of bounded length; each pipe is read once in a while
-//! and never for long, so that no node keeps the anchor from what else it does; meanwhile a program that prints more waits.
+//! A program may print without end, so the anchor keeps two files of bounded length for each node. It reads each pipe
+//! once in a while and never for long, so that no node keeps it from its other work. Meanwhile a program that prints
+//! more waits.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -33,7 +34,7 @@ pub(super) struct Logs {
     spent: usize,
 }
 
-/// What a program prints to.
+/// The pipe that a program prints to.
 #[derive(Debug)]
 struct Source {
     node: usize,

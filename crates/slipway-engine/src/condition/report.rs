@@ -82,7 +82,7 @@ pub struct PeerReport {
     pub node: usize,
     /// What holds.
     pub conditions: LinkConditions,
-    /// What is the pair's own of that. A rate among it is in addition to the interface's.
+    /// The pair's own part of `conditions`. A rate in it is in addition to the interface's.
     #[serde(default)]
     pub own: LinkConditions,
 }

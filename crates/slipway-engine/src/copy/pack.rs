@@ -1,5 +1,5 @@
-//! From a file or folder to a tar stream. What is read may be changed meanwhile, by a node through a bind mount for one:
-//! below the name that was asked for no symbolic link is followed, whatever takes a file's place.
+//! From a file or folder to a tar stream. Somebody may change the files meanwhile, for one a node through a bind mount.
+//! So no symbolic link is followed below the name that was asked for, whatever takes a file's place.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};

@@ -17,7 +17,8 @@ use super::{CopyError, Progress};
 
 /// A tar stream is made of these, bytes (`tar(5)`): a header for every entry, then its content, filled up.
 const BLOCK: u64 = 512;
-/// What passes in the time that a stream may stall, at the least: one that drips would go on for as long as it likes.
+/// Least bytes that pass in the time that a stream may stall. A stream that drips would else go on for as long as it
+/// likes.
 const LEAST: u64 = 4096;
 /// End a copy.
 pub(super) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
@@ -30,7 +31,7 @@ pub(super) struct Pipe<'a> {
     patience: Duration,
     since: Instant,
     passed: u64,
-    /// Why it was given up.
+    /// Set when the stream is given up, to the reason.
     broken: &'a mut Option<Broken>,
 }
 

@@ -164,7 +164,7 @@ fn more_than_may_come_is_refused_before_it_is_written() {
     let large = forged(&[("a", EntryType::Regular, &"x".repeat(100 << 10))]);
     assert!(matches!(bounded(&large, "a"), Err(CopyError::TooMuch { .. })));
     assert!(!dir.path().join("a").exists());
-    // What makes no file counts as well, or a stream could go on for ever.
+    // An entry that makes no file counts as well, or a stream could go on for ever.
     let endless = forged(&[("p", EntryType::Fifo, "")]);
     let header = &endless[..512];
     assert!(matches!(bounded(&header.repeat(100), "p"), Err(CopyError::TooMuch { .. })));

@@ -1,5 +1,5 @@
-//! From a tar stream to files. The stream is not trusted, and neither are files that an earlier one made: on this machine no
-//! symbolic link is followed, on the way to the destination or below it.
+//! From a tar stream to files. The stream is not trusted, and neither are files that an earlier one made. On this
+//! machine no symbolic link is followed, on the way to the destination or below it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,19 +19,19 @@ use super::{Copied, CopyError};
 use crate::image::holes::{Side, write_content};
 use crate::image::member::{Fault, Kind, Member, Members, shown};
 
-/// What an entry takes on a disk besides its content, bytes, for the bound on what may come.
+/// Bytes that an entry takes on a disk besides its content, for the bound on a stream.
 const ENTRY: u64 = 4096;
 /// Where nothing else is said, so much of what is free may be filled: of ten parts.
 const SHARE: u64 = 9;
 
-/// What a stream may do.
+/// Rules that a stream is held to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rules<'a> {
     /// The name that was asked for. Inside a node any: it comes from the caller.
     pub(super) name: Option<&'a OsStr>,
     /// Whether symbolic links on the way to the destination are followed, as they are inside a node.
     pub(super) follow: bool,
-    /// Whether what comes is bounded.
+    /// Whether bytes and entries of the stream are bounded.
     pub(super) bounded: bool,
     /// Bytes that may come; `None` for a share of what is free at the destination.
     pub(super) most: Option<Bytes>,
@@ -78,7 +78,7 @@ struct Place {
     room: Room,
 }
 
-/// What may still come.
+/// Bytes and entries that may still come.
 struct Room {
     of: Bytes,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What is wrong with an image before anything of it is unpacked.
+//! Finds faults of an image before anything of it is unpacked.
 
 use std::fs::{self, File};
 use std::io::BufReader;

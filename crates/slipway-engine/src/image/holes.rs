@@ -1,5 +1,5 @@
-//! Holes of sparse files, kept in archives as GNU tar's format 0.1 keeps them: an extended header lists the runs of data,
-//! and the entry's content is those runs, one behind the other.
+//! Holes of sparse files, kept in archives as GNU tar's format 0.1 keeps them. An extended header lists the runs of
+//! data. The entry's content is those runs, one behind the other.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// More runs than this are written as fewer, with zeros between: a list of this many fits an extended header.
 const MAX_RUNS: usize = 8192;
-/// What a block of `st_blocks` counts, bytes (`stat(2)`).
+/// Bytes in a block of `st_blocks` (`stat(2)`).
 const SECTOR: u64 = 512;
 
 /// A file's size and its runs of data, in order, each as offset and length.
@@ -82,7 +82,7 @@ impl Runs {
         self.runs.iter().map(|&(_, length)| length).sum()
     }
 
-    /// Whether there is any hole.
+    /// True for a file with a hole anywhere.
     pub(crate) fn is_sparse(&self) -> bool {
         self.stored() < self.size
     }

@@ -14,7 +14,7 @@ pub(crate) const MAX_DEPTH: usize = 500;
 pub(crate) struct Folder {
     pub(crate) fd: OwnedFd,
     pub(crate) path: PathBuf,
-    /// What is left, last first.
+    /// Names that are left, last first.
     pub(crate) names: Vec<CString>,
 }
 

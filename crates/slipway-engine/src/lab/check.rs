@@ -1,4 +1,4 @@
-//! What this machine cannot make of a lab, found before anything is made: by `up`, and by a dry run.
+//! Finds the parts of a lab that this machine cannot make, before anything is made: for `up`, and for a dry run.
 
 mod program;
 mod sysctl;

@@ -43,8 +43,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at a lock: nothing announces its release without taking it.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Takes the lab `name` down. `None` where there was nothing of that name. Whoever else holds the lab is waited for as long as
-/// `patience` says.
+/// Takes the lab `name` down. `None` where there was nothing of that name. Waits for another holder of the lab, for as
+/// long as `patience` says.
 #[tracing::instrument(level = "info", skip_all, fields(lab = name), err(level = "debug"))]
 pub fn down(root: &StateRoot, name: &str, patience: Duration) -> Result<Option<Removed>, DownError> {
     if !leftovers(root)?.iter().any(|known| known == name) {

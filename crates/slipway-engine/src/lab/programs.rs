@@ -18,7 +18,7 @@ pub struct OwnProgram {
     pub status: &'static str,
     /// Seen from the machine.
     pub pid: Option<i32>,
-    /// How it ended.
+    /// Exit code and signal, once it has ended.
     #[serde(flatten)]
     pub end: Option<ProgramEnd>,
 }
@@ -70,7 +70,7 @@ impl Running {
         Ok(with.into_iter().filter_map(|node| Some((node, self.state.nodes[node].ended?))).collect())
     }
 
-    /// What a node's own program printed. `follow`: one can wait for more.
+    /// The output of a node's own program. `follow`: one can wait for more.
     ///
     /// # Errors
     /// When there is no such program, or the anchor cannot be asked.

@@ -137,7 +137,7 @@ pub fn up_in_passing(
     lab: &Lab,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Running, Passing), UpError> {
-    // What it cannot remove, `slipway down --all` finds.
+    // `slipway down --all` finds the rest, if the guard cannot remove all.
     let post = || Guard::post_bare(|| drop(down(root, &lab.name, PATIENCE)));
     let (running, guard) = up_then(root, store, lab, progress, post)?;
     Ok((running, Passing { root: root.clone(), name: lab.name.clone(), _guard: guard }))

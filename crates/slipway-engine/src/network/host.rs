@@ -58,8 +58,8 @@ impl Driver for Host {
     }
 }
 
-/// Puts the addresses of a host's nodes on it, each on a device of its own: some MPI libraries know a node by the last address of a
-/// device, and send from the first.
+/// Puts the addresses of a host's nodes on it, each on a device of its own. Some MPI libraries know a node by the last
+/// address of a device, and send from the first.
 fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<String, NetworkError> {
     let of = &lab.networks[network];
     let local: Vec<_> =
@@ -181,7 +181,7 @@ fn first_network(lab: &Lab, host: usize) -> usize {
     (0..lab.networks.len()).find(is).unwrap_or(0)
 }
 
-/// What marks the sockets of a node.
+/// The mark on the sockets of a node.
 #[must_use]
 pub fn mark(node: usize) -> u32 {
     0x5e00_0000 | u32::try_from(node + 1).unwrap_or(0)
@@ -201,7 +201,7 @@ pub fn sources(lab: &Lab, node: usize) -> Vec<SourceAddress> {
     all.map(|(address, prefix, _)| SourceAddress { address, prefix }).collect()
 }
 
-/// What this machine lacks for that.
+/// The reason that this machine cannot have programs send from these addresses; `None` where it can.
 fn why_no_sources() -> Option<String> {
     match Hierarchy::detect() {
         Ok(hierarchy) if hierarchy.mode() == Mode::V1 => Some("control groups of version 2 are not mounted".to_owned()),

@@ -54,8 +54,8 @@ pub(crate) struct Birth<'a> {
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 const THREADS_MAX: &str = "/proc/sys/kernel/threads-max";
 
-/// The processes and threads that a node may have: half of the machine's, so that no node takes all. `None` before Linux 6.14,
-/// where the bound is the whole machine's.
+/// The processes and threads that a node may have: half of the machine's, so that no node takes all. Before Linux 6.14
+/// the bound is the whole machine's, and this is `None`.
 ///
 /// # Errors
 /// When `/proc` is not mounted.

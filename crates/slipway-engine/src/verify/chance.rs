@@ -1,11 +1,11 @@
-//! What chance allows: where the next measurement of a right link lies, told from simulated ones.
+//! The room that chance leaves: the range of the next measurement of a right link, told from simulated ones.
 
 /// One check of so many of a right link comes out wrong: with five of a link, one link of 200.
 const CHANCE: f64 = 0.001;
 /// How many standard deviations that is, both ways.
 const WIDTH: f64 = 3.2905;
 
-/// What is expected of a share or a time, and where a measurement may lie.
+/// The expected value of a share or a time, and the range in which a measurement may lie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Range {
     pub(super) expected: f64,
@@ -66,7 +66,7 @@ pub(super) fn share(counts: &[f64], of: &[f64]) -> Option<Range> {
     Some(Range { expected, low, high }.with(least, most))
 }
 
-/// Where the next value lies.
+/// The range of the next value, told from those before; `None` without any.
 pub(super) fn value(values: &[f64]) -> Option<Range> {
     let runs = values.len() as f64;
     if values.is_empty() {

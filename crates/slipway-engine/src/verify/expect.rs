@@ -1,4 +1,4 @@
-//! What is expected of the measured paths: the same trains, sent often through models of what makes the conditions.
+//! Expected values of the measured paths: the same trains are sent often through models of the mechanisms.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const RUNS: std::ops::RangeInclusive<usize> = 24..=120;
 /// Trains from which it is told what overtakes.
 const PILOTS: usize = 8;
 
-/// What is expected of a path.
+/// Expected values of a path.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Expected {
     /// Packets that do not arrive.
@@ -35,7 +35,7 @@ pub(super) struct Expected {
     pub(super) early: Option<f64>,
 }
 
-/// What is expected of overtaking.
+/// The expected share of packets that overtake.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Reorder {
     /// So many.
@@ -44,18 +44,18 @@ pub(super) enum Reorder {
     TooClose,
 }
 
-/// What is read off a train, measured or simulated.
+/// Readings of a train, measured or simulated.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Seen {
     pub(super) sent: f64,
     pub(super) got: f64,
     pub(super) twice: f64,
     pub(super) early: f64,
-    /// Of packets that did not overtake.
+    /// Packets that arrived and did not overtake.
     pub(super) delayed: f64,
-    /// Median of those.
+    /// Median of their delays, seconds.
     pub(super) delay: f64,
-    /// As [`Expected::jitter`].
+    /// Jitter of their delays, seconds, reckoned as [`Expected::jitter`] is.
     pub(super) spread: f64,
 }
 
@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// What is expected of trains sent so.
+/// Expected values of each path, for trains sent so.
 pub(super) fn expect(world: &World, sent: &[Sent]) -> Vec<Expected> {
     let counts = lengths(world, sent);
     let random = world.is_random();
@@ -131,7 +131,7 @@ fn of_path(way: &Way, seen: &[Seen], early: Early) -> Expected {
     }
 }
 
-/// What packets that overtake take.
+/// The time that packets take at most, seconds, if they overtake.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Early {
     None,
@@ -202,8 +202,8 @@ pub(super) fn simulate(world: &World, sent: &[Sent], counts: &[usize], run: usiz
     trains
 }
 
-/// What is expected of the rate of a path that is flooded with these packets: bits per second, by the same reckoning as of
-/// those that really come. And when the last is through.
+/// The expected rate of a path that is flooded with these packets, bits per second, reckoned as a measured one is. Also
+/// gives the time at which the last packet is through.
 pub(super) fn rate(world: &World, sent: &[Sent], reckon: &dyn Fn(&[u64]) -> Option<f64>) -> (Option<Range>, Duration) {
     let runs = if world.is_random() { PILOTS } else { 1 };
     let (mut rates, mut end) = (Vec::new(), 0);

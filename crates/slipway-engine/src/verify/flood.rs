@@ -24,19 +24,19 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// A flood to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Flood {
-    /// What the path should carry, bits per second as the kernel counts them, headers included.
+    /// Rate that the path should carry, bits per second as the kernel counts them, headers included.
     pub(super) rate: f64,
     /// Bytes of UDP payload.
     payload: usize,
     /// Counted from when the first packet came.
     time: Duration,
-    /// When each packet is sent.
+    /// All packets, each with its time of sending.
     pub(super) packets: Vec<Sent>,
     /// When the last of it is through, about.
     through: Duration,
 }
 
-/// What was offered and what arrived, bits per second as the kernel counts them.
+/// Rates offered and received, bits per second as the kernel counts them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Flooded {
     pub(super) offered: f64,
@@ -59,7 +59,7 @@ impl Flood {
         let time = effort.rate_time.max(Duration::from_secs_f64(PACKETS * bits / rate)).min(most);
         let offered = rate * SURPLUS / world.ways[way].intact().max(0.01);
         let time = time.min(Duration::from_secs_f64(MOST * bits / offered));
-        // What a bucket lets pass at once is sent at once.
+        // As much is sent at once as a bucket lets pass at once.
         let burst = f64::from(world.burst(way)) * 8.0 / bits;
         let count = burst + offered * time.as_secs_f64() / bits;
         let bytes = u32::try_from(payload + HEADERS).unwrap_or(u32::MAX);
@@ -79,7 +79,7 @@ impl Flood {
         self.through
     }
 
-    /// What the times of arrival (nanoseconds) say: bits per second.
+    /// Rate by the times of arrival (nanoseconds), bits per second; `None` where too few came to tell.
     pub(super) fn reckon(&self, arrivals: &[u64]) -> Option<f64> {
         let first = *arrivals.first()?;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

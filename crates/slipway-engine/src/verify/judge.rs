@@ -11,9 +11,9 @@ use super::train::Train;
 const LATER: (f64, f64) = (LATE as f64 / 1e9, 0.01);
 /// How much too early a delay may be: two clocks' reading, seconds, and per second of delay.
 const EARLIER: (f64, f64) = (2e-6, 0.001);
-/// What a jitter may differ by beyond [`LATER`], of itself.
+/// Share of itself by which a jitter may differ, beyond [`LATER`].
 const JITTER: f64 = 0.05;
-/// What a rate may differ by, of itself.
+/// Share of itself by which a rate may differ.
 const RATE: f64 = 0.03;
 /// Delays that say something.
 const FEWEST: f64 = 10.0;
@@ -28,7 +28,7 @@ fn unknown(check: Check, note: impl Into<String>) -> Check {
     Check { verdict: Verdict::Unknown, note: Some(note.into()), ..check }
 }
 
-/// What a train says. `needed` packets would tell everything.
+/// Judges the readings of a train. `needed` packets would tell everything.
 pub(super) fn train(expected: &Expected, train: &Train, needed: u32) -> Vec<Check> {
     let seen = Seen::of(train, expected.early);
     let mut checks = Vec::new();

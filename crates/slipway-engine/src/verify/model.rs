@@ -13,7 +13,7 @@ use slipway_sys::netlink::{Netem, Tbf};
 use slipway_wire::Spec;
 use slipway_wire::link::{Link, Packet};
 
-/// What stands at one direction of an interface.
+/// The mechanism at one direction of an interface.
 #[derive(Debug, Clone)]
 pub(super) enum Mechanism {
     /// Slipway's own wire.
@@ -37,7 +37,7 @@ pub(super) struct Out {
     pub(super) damage: Damage,
 }
 
-/// What a bit that is turned over means to the receiver.
+/// The effect on the receiver of a bit that is turned over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Damage {
     /// None was.

@@ -54,12 +54,12 @@ impl Route {
         })
     }
 
-    /// Where it begins.
+    /// The interface at which the path begins.
     pub(super) fn from(&self) -> Place {
         self.hops[0].from
     }
 
-    /// Where it ends.
+    /// The interface at which the path ends.
     pub(super) fn to(&self) -> Place {
         self.hops[self.hops.len() - 1].to
     }

@@ -36,7 +36,7 @@ fn world(interfaces: Vec<InterfaceReport>, hops: &[(usize, usize)]) -> World {
     World::of(&links, &[Route { hops }], &|_| 1500)
 }
 
-/// What one node sends to another: egress, then the other's ingress behind a `|`.
+/// The way from one node to another. `words`: egress, then the other's ingress behind a `|`.
 fn link(mechanism: Mechanism, words: &str) -> World {
     let (egress, ingress) = words.split_once('|').unwrap_or((words, ""));
     world(vec![interface(0, mechanism, egress, ""), interface(1, mechanism, "", ingress)], &[(0, 1)])

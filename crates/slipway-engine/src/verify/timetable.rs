@@ -1,5 +1,5 @@
-//! When packets are sent, and how long all of it takes: trains as long as what they are to tell needs, as far as the time
-//! for measuring reaches.
+//! The times at which packets are sent, and the time that all of it takes. A train is as long as its path's conditions
+//! need, as far as the time for measuring reaches.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct Train {
     pub(super) needed: u32,
 }
 
-/// What is sent, when.
+/// The packets to send, with their times.
 #[derive(Debug)]
 pub(super) struct Timetable {
     /// One for each path.
@@ -64,7 +64,7 @@ impl Timetable {
         Self { trains, patience, floods }
     }
 
-    /// How long trains take.
+    /// Time that the longest train takes, with the patience behind it.
     pub(super) fn trains_last(&self) -> Duration {
         self.trains.iter().map(|train| train.interval * train.packets).max().unwrap_or_default() + self.patience
     }
@@ -103,7 +103,7 @@ fn train(world: &World, at: usize, effort: Effort, most: Duration) -> Train {
     let interval = effort.interval.unwrap_or_else(|| (most / wanted.max(1)).clamp(SHORTEST, INTERVAL)).max(slow);
     let fits = most.as_nanos() / interval.as_nanos().max(1);
     let fits = u32::try_from(fits).unwrap_or(u32::MAX).max(LEAST);
-    // Who asks for so many and for no time gets them.
+    // Send as many as were asked for, unless a time was asked for too.
     let packets = if effort.packets.is_some() && effort.time.is_none() { wanted } else { wanted.min(fits) };
     Train { packets, interval, needed }
 }
@@ -132,7 +132,7 @@ impl Way {
         (slowest.is_finite() && !self.closed).then_some(slowest)
     }
 
-    /// What a packet may take.
+    /// Longest time that a packet may take, about.
     pub(super) fn longest(&self) -> Duration {
         let time = |time: Option<Seconds>| time.map_or(0.0, |time| time.0);
         let of = |asked: &LinkConditions| {

@@ -20,7 +20,7 @@ struct Port {
     mechanism: Mechanism,
 }
 
-/// What a path passes.
+/// The ports and conditions that a path passes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Way {
     /// Which of the ports, and whom a packet is for, where that one tells.
@@ -29,7 +29,7 @@ pub(super) struct Way {
     pub(super) asked: Vec<LinkConditions>,
     /// A cut or a partition lets nothing pass.
     pub(super) closed: bool,
-    /// What makes it.
+    /// Names of the mechanisms that make the conditions.
     pub(super) mechanism: String,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct World {
 /// A packet to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sent {
-    /// When, nanoseconds.
+    /// Time of sending, nanoseconds.
     pub(super) at: u64,
     /// On which way.
     pub(super) way: usize,
@@ -64,7 +64,7 @@ pub(super) struct Arrival {
 }
 
 impl World {
-    /// What `routes` pass, as links are now. `mtu` is a network's.
+    /// The ports and ways of `routes`, as links are now. `mtu` is a network's.
     pub(super) fn of(links: &LinkReport, routes: &[Route], mtu: &dyn Fn(Place) -> u32) -> Self {
         let mut world = Self::default();
         for route in routes {
@@ -164,12 +164,13 @@ impl World {
         self.ways[way].ports.iter().map(of).max().unwrap_or(0)
     }
 
-    /// Whether anything is drawn.
+    /// Whether chance has a part in any condition.
     pub(super) fn is_random(&self) -> bool {
         self.ways.iter().flat_map(|way| &way.asked).any(is_random)
     }
 
-    /// What becomes of packets, in the order in which they are sent. What arrives is told by the time of arrival.
+    /// Passes packets through the ports, in the order in which they are sent. Tells of arrivals in the order of their
+    /// times.
     pub(super) fn simulate(&self, seed: u64, late: u64, sent: &[Sent], arrive: &mut dyn FnMut(Arrival)) {
         let mut models: Vec<Model> = self
             .ports

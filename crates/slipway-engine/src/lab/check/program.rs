@@ -1,4 +1,4 @@
-//! What is at a path of a node that is not up yet.
+//! Looks at a path of a node that is not up yet.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use slipway_lab::model::Node;
 
 use crate::exec::PATH;
 
-/// What a node will have at a path.
+/// The kind of file that a node will have at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
@@ -49,7 +49,7 @@ fn in_node(root: &Path, node: &Node, path: &Path) -> Found {
     if ["/run", "/tmp"].iter().any(|empty| path.starts_with(empty)) {
         return Found::Nothing;
     }
-    // What an earlier lab of the name left in its scratch folder is there still.
+    // The scratch folder still has the files that an earlier lab of the name left there.
     if path.starts_with("/scratch") || OWN.iter().any(|own| path.starts_with(own)) {
         return Found::Unknown;
     }
@@ -60,7 +60,7 @@ fn in_node(root: &Path, node: &Node, path: &Path) -> Found {
     }
 }
 
-/// What an image's folder has at a path, with its links as they are within it.
+/// Looks at a path in an image's folder. Links lead where they do within the folder.
 pub(super) fn look(root: &Path, path: &Path) -> Found {
     let inside = || -> rustix::io::Result<fs::File> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;

@@ -11,7 +11,7 @@ use slipway_sys::ns::{create_net, with_net};
 
 use super::Remarks;
 
-/// What the kernel said of a setting.
+/// The kernel's answer to a setting.
 enum Verdict {
     Good,
     Missing,

@@ -7,10 +7,10 @@
 //! - a datagram of UDP, or an answer to a ping, where the receiver sent what it answers in the last two minutes;
 //! - an error of ICMP, where either may open anything to the other.
 //!
-//! Rules that name ports are about TCP and UDP. Where such a rule is about the two, no packet passes that does not show its
-//! port: fragments, extension headers of IPv6, other protocols, all that is not IP. ICMP has no ports; the other rules decide
-//! about it. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. Some messages of ICMP pass from gateways alone, whatever
-//! the rules are ([`control`]).
+//! Rules that name ports are about TCP and UDP. Where such a rule is about the two, no packet passes that does not show
+//! its port. Fragments, packets with extension headers of IPv6, other protocols and all that is not IP show none. ICMP
+//! has no ports; the other rules decide about it. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. Some messages
+//! of ICMP pass from gateways alone, whatever the rules are ([`control`]).
 
 mod control;
 mod rules;

@@ -13,12 +13,12 @@ pub(in crate::verify) struct Model {
     per_byte: f64,
     /// Bytes that may wait.
     limit: u64,
-    /// What the bucket holds at most, nanoseconds of sending.
+    /// Most tokens that the bucket holds, nanoseconds of sending.
     depth: f64,
-    /// What it held at `at`.
+    /// Tokens that it held at `at`.
     tokens: f64,
     at: f64,
-    /// What waits: when it goes, and its bytes.
+    /// Packets that wait: the time at which each goes, and its bytes.
     waiting: VecDeque<(f64, u64)>,
     bytes: u64,
 }
