@@ -5,7 +5,7 @@
 //! command and its standard input and output over a socket to this process, which enters the node ([`service`]).
 //!
 //! In each node a job has a control group of its own, so that its end is the end of everything that it started; where this
-//! process is killed, by its [`guard`].
+//! process is killed, by its [guard](crate::guard).
 
 pub mod agent;
 mod attend;

@@ -18,10 +18,10 @@ use crate::facts;
 use crate::image::{Store, folder};
 use program::Found;
 
-/// Looks for what [`up`](super::up) would refuse before it makes anything, and warns of limits beyond this machine.
+/// Looks for what [`up`](super::up()) would refuse before it makes anything, and warns of limits beyond this machine.
 ///
 /// # Errors
-/// As [`up`](super::up): [`UpError::Refused`] has everything that is wrong with images, mounts, limits, kernel settings and
+/// As [`up`](super::up()): [`UpError::Refused`] has everything that is wrong with images, mounts, limits, kernel settings and
 /// programs at once.
 pub fn check(store: &Store, lab: &Lab) -> Result<(), UpError> {
     prepare(store, lab).map(drop)
