@@ -1,10 +1,11 @@
 //! The ends of connections that rules count, each until its last descriptor is closed, wherever that is.
 //!
-//! No `close(2)` is trapped, and a list of all sockets takes as long as the host has sockets. Instead the kernel says when one ends: a
-//! watch on a socket (`inotify(7)`) tells of the close of its last descriptor, before that `close` returns, and keeps nothing open.
-//! So counting takes the same time however many connections there are, and what is counted cannot drift: where events are lost
-//! (`IN_Q_OVERFLOW`), and of ends that nobody tells of, because watches are used up, the kernel's list is asked (`sock_diag(7)`), as
-//! seldom as [`OFTEN`] says. Where it does not answer, all stay counted: too many are refused rather than too few.
+//! No `close(2)` is trapped, and a list of all sockets takes as long as the host has sockets. Instead each end has a
+//! watch (`inotify(7)`). It tells of the close of the last descriptor, before that `close` returns, and keeps nothing
+//! open. So counting takes the same time however many connections there are, and the count cannot drift. The router
+//! asks the kernel's list (`sock_diag(7)`) where events are lost (`IN_Q_OVERFLOW`), and for ends that have no watch
+//! because all are used up. It asks as seldom as [`OFTEN`] says. Where the list does not answer, all stay counted: too
+//! many are refused rather than too few.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,4 +1,4 @@
-//! What is remembered of so many at most: of more the one that was put there first is forgotten.
+//! A map with room for so many entries. One more pushes out the entry that was put there first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

@@ -32,7 +32,7 @@ const WORDS: usize = 16;
 /// Bits of a word.
 const BITS: usize = u64::BITS as usize;
 
-/// Most entries, of which each node has its share. What has no room ends with its router.
+/// Most entries, of which each node has its share. A connection without an entry ends with its router.
 const ENTRIES: usize = 4096;
 
 /// Nodes of which it is written whether some of their listeners defer, a bit each, behind the entries: more than any lab has.

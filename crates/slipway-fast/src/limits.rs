@@ -1,9 +1,10 @@
 //! What rules hold back: rates, alone and shared, priorities, and how many connections there are at once.
 //!
 //! An end's rate is its `SO_MAX_PACING_RATE` (socket(7)), which its program cannot raise ([`crate::filter`]). Where connections
-//! share a rate each has an even part, which changes when one is made and when one ends ([`crate::ends`]); parts are set anew
-//! four times a second while there are some that share. Which rule an end is under follows from its addresses and the policy, so
-//! that another policy, or another router, which finds the ends among programs' descriptors ([`walk`]), counts the same.
+//! share a rate, each has an even part, which changes when one is made and when one ends ([`crate::ends`]). The router
+//! sets parts anew four times a second while some share. An end's addresses and the policy decide which rule it is
+//! under. So another policy counts the same, and so does another router, which finds the ends among programs'
+//! descriptors ([`walk`]).
 
 use std::collections::BTreeSet;
 use std::io;

@@ -31,7 +31,7 @@ pub(crate) const CONGESTION_BYTES: usize = 16;
 /// Changes nothing once there is a connection: it is checked, and forgotten. 0 is always right.
 const MAXSEG: Name = tcp(libc::TCP_MAXSEG);
 const SEGMENTS: std::ops::RangeInclusive<i32> = 88..=32767;
-/// What a segment holds on Ethernet, with time stamps: less 40 and 12.
+/// Bytes of data in a segment on Ethernet: less 40 of headers and 12 of time stamps.
 const SEGMENT: i32 = ETHERNET - 52;
 
 /// [`FREE`], and where in what is written of [`Options`] each is, from `at` on.
@@ -184,11 +184,12 @@ impl Options {
         }
     }
 
-    /// What `setsockopt(2)` does on a connection by this path. True where the kernel is to set it too, on one of TCP.
+    /// Sets an option on a connection by this path, as `setsockopt(2)` does. True where the kernel is to set it too, on
+    /// one of TCP.
     ///
     /// # Errors
-    /// `EINVAL` for a value that TCP refuses, `ENOPROTOOPT` for an option that there is not, or that such a connection cannot have,
-    /// `ENOENT` for congestion control other than the connection has: there is none to change.
+    /// A value that TCP refuses gives `EINVAL`. An unknown option, or one that such a connection cannot have, gives
+    /// `ENOPROTOOPT`. Congestion control other than the connection's gives `ENOENT`: there is none to change.
     pub(crate) fn set(&mut self, name: Name, value: &[u8], path: Path) -> Result<bool, Errno> {
         if name == CONGESTION {
             let asked = value.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Shares of what all nodes of a host have together: so many of something, of which no node can take what others need.
 //!
 //! A connection is charged to the two nodes that it is between. It is let in while its two nodes have fewer of them, together with
-//! what its server's node has from anybody, than are free. So one pair of nodes has a third at most, several that want
-//! everything have even parts of it, and for one more node there is always a part left. A node that asks for more is refused; what
+//! what its server's node has from anybody, than are free. So one pair of nodes has a third at most, and several that
+//! want everything have even parts. One more node always finds a part left. A node that asks for more is refused; what
 //! the others have is never taken from them.
 
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Shares {
         Share(Box::new((Arc::clone(self), client, server)))
     }
 
-    /// How many are taken.
+    /// Shares that are taken.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         lock(&self.held).all

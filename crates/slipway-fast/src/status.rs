@@ -14,8 +14,8 @@ pub struct Status {
     pub connections: Tally,
     /// Connections that wait to be accepted.
     pub waiting: usize,
-    /// Connections that rules count and whose end nobody tells of: the machine has no more watches for them (`inotify(7)`), and the
-    /// kernel's list of sockets is asked instead, four times a second at most.
+    /// Connections that rules count without a watch on their end, because the machine has no more (`inotify(7)`). The
+    /// router asks the kernel's list of sockets instead, four times a second at most.
     #[serde(default)]
     pub listed: usize,
     /// How it stands with routers of other hosts.

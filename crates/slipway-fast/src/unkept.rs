@@ -1,8 +1,9 @@
-//! Options that fast connections cannot keep, and listeners that have some: what comes to their ports is left to the container network.
+//! Options that fast connections cannot keep, and listeners that have some: connections to their ports are left to the
+//! container network.
 //!
-//! A client's own socket is looked at when it connects. Of a server's, the router hears that it listens (`listen(2)`) and what is set on it
-//! afterwards. What it does not hear of, because a router before it did, it sees when it accepts for the first time: that connection
-//! ends, and those after it are left alone.
+//! The router looks at a client's own socket when it connects. Of a server's, it hears `listen(2)` and each option that
+//! is set afterwards. A replaced router does not know options that the router before it heard of. It sees them at the
+//! listener's first `accept`: that connection ends, and those after it are left alone.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -57,7 +58,7 @@ impl Keeping {
         }
     }
 
-    /// Whether every connection can.
+    /// Whether every connection can keep all that is set.
     #[must_use]
     pub fn is_full(self) -> bool {
         self == Self::EVERY

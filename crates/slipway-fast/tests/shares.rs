@@ -16,8 +16,9 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(ip), port)
 }
 
-/// One node has a listener with a long queue that it never accepts from, and the other opens more connections to it than a router may
-/// have waiting in all. Connections to the other node are fast all the same, and there is a reason why some of those are not.
+/// One node has a listener with a long queue and never accepts. The other node opens more connections to it than a
+/// router may have waiting in all. Connections to the other node are fast all the same, and there is a reason why some
+/// of those are not.
 #[test]
 fn nodes_that_leave_connections_waiting_leave_room_for_others() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).expect("lowered");

@@ -52,7 +52,7 @@ pub(crate) fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
     }
 }
 
-/// What other programs call things, and what they are called here.
+/// Words of other programs, each with Slipway's own.
 const OTHER_WORDS: [(&str, &str); 14] = [
     ("latency", "delay"),
     ("bandwidth", "rate"),

@@ -1,4 +1,4 @@
-//! What a machine finds wrong with a lab: told with the lines of the file that ask for it.
+//! Faults that a machine finds in a lab, told with the lines of the file that ask for them.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,14 @@ use crate::tree::{Kind, NodeId, Tree};
 pub struct Remark {
     /// Keys from the top of the file; of lists, indices. A node is named by its own name, also where `count` makes it.
     pub place: Vec<String>,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: String,
 }
 
-/// Puts remarks to their lines in the text that the lab was read from. What no line asks for is put to the nearest key
-/// above it.
+/// Puts remarks to their lines in the text that the lab was read from. A remark whose place has no line goes
+/// to the nearest key above it.
 #[must_use]
 pub fn locate(file: &str, text: &str, remarks: &[Remark]) -> LabErrors {
     let tree = Tree::parse(text, &mut Report::default());

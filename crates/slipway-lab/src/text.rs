@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// Whether a character steers a terminal or is not seen on it: control characters, those that change the direction of what
-/// follows, those without width, and separators that not every terminal takes for the end of a line. Tabs and ends of lines
-/// are among them.
+/// Whether a character steers a terminal or is not seen on it. These are control characters, tabs and ends of lines
+/// among them, characters that change the direction of others, and characters without width. Separators that not every
+/// terminal takes for the end of a line count too.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

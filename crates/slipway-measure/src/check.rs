@@ -52,7 +52,7 @@ pub struct CheckedPath {
 pub struct Check {
     /// `delay`, `jitter`, `loss`, `duplicate`, `reorder`, `rate`. Corrupt packets count as lost: receivers drop them.
     pub what: String,
-    /// What the mechanism in use makes of what is asked, in `unit`.
+    /// The asked value as the mechanism in use makes it, in `unit`.
     pub asked: f64,
     /// In `unit`.
     pub measured: f64,

@@ -113,7 +113,7 @@ pub enum Kind {
     SocketMade,
     /// To a control group, where a UDP socket of its sends to an IPv4 address that it is told with the packet.
     Send4,
-    /// The same for IPv6.
+    /// To a control group, where a UDP socket of its sends to an IPv6 address that it is told with the packet.
     Send6,
     /// To a control group, where the own address of a socket of its is asked for, of IPv4.
     OwnName4,

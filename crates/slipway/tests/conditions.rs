@@ -468,7 +468,7 @@ fn a_change_that_the_kernel_refuses_leaves_links_and_belief_as_they_were() {
     let output = place.failing(&fault, ["up".as_ref(), file.as_os_str()]).output().expect("it can be started");
     assert!(output.status.success(), "{}", told(&output));
     let lab = Lab { place: &place, name: place.name("refused") };
-    // What is reported is what was ever touched.
+    // The report lists links that were ever touched.
     set(&lab, &["n", "loss=100%"]);
     set(&lab, &["n", "loss=none"]);
     assert!(lab.pings("n1", "n2"));
@@ -501,7 +501,7 @@ fn verified(lab: &Lab<'_>, path: &str, options: &[&str]) -> (Value, std::collect
     )
 }
 
-/// What does not depend on how late a machine is: shares.
+/// Shares, which do not depend on how late a machine is.
 #[test]
 fn right_links_are_found_right() {
     let place = Place::new();

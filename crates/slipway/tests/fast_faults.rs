@@ -299,7 +299,7 @@ fn a_cut_between_hosts_is_a_pause() {
     let mut beside = Talker::start(&lab, "a", "exec python3 /opt/test/stream.py srv", "the same came back");
     let between = between_hosts(&lab);
     let set = |state| {
-        // What hosts send, and what tunnels do.
+        // Devices for the hosts' own traffic, and for tunnels.
         for device in ["uplink.2", "tunnel.2"] {
             let words = [&*between, "ip", "link", "set", device, state];
             let output = Command::new("nsenter").args(words).output().expect("util-linux and iproute2 are installed");

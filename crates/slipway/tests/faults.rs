@@ -326,7 +326,7 @@ fn up_that_cannot_leaves_nothing() {
         &["limit cpuset: of 4000 not all are there", "help: this machine runs on processors "],
     );
     up("nodes: {n: {count: 3}, odd: {mounts: ['./gone:/srv']}}\n", 2, &["gone", "No such file"]);
-    // What earlier labs left in /scratch shows when the node starts.
+    // Only a node's start shows files that earlier labs left in /scratch.
     up("nodes: {n: {count: 3}, odd: {command: /scratch/no/program}}\n", 1, &["/scratch/no/program", "node `odd`"]);
 
     for (folder, text) in [

@@ -6,7 +6,7 @@ mod common;
 use common::{Lab, Place, await_that};
 use serde_json::{Value, json};
 
-/// What programs in nodes make frames with.
+/// Python with which programs in nodes make frames.
 const FRAMES: &str = include_str!("threats/frames.py");
 
 /// Notes every frame that says `secret` or `marker`, once it looks.
@@ -97,7 +97,7 @@ fn what_a_node_sends_gets_into_no_tunnel() {
                 answers += run(&lab, "evil", &program).as_u64().expect("a number");
             }
         }
-        // What was sent before has arrived, or has not.
+        // Once a ping is answered, the frames before it have arrived, or never will.
         assert!(driver == "host" || lab.pings("evil", "mate"));
         assert!(lab.pings("friend", "victim"));
         let arrived = came(&lab, "victim").len();

@@ -1,4 +1,4 @@
-//! What `-v`, `-vv` and `SLIPWAY_LOG` log, in the command and in a lab's processes.
+//! Logs under `-v`, `-vv` and `SLIPWAY_LOG`, of the command and of a lab's processes.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Small promises of the command line: what changed and what did not, dry runs, suggestions, where results go, and labs that
-//! go down with the command that brought them up.
+//! Small promises of the command line: reports of changes, dry runs, suggestions, and places of results. Labs go down
+//! with the command that brought them up.
 
 mod common;
 

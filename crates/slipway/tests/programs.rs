@@ -134,8 +134,8 @@ fn one_program_compiled_for_open_mpi_and_for_mpich() {
     }
 }
 
-/// Who answers at a node's address says whence it was asked, by TCP and UDP, from sockets that their program bound to nothing, to a
-/// port alone, and to no address of no family, as Open MPI does.
+/// A server at a node's address answers with the address that it was asked from, by TCP and UDP. Clients ask from
+/// sockets bound to nothing, and from sockets bound to a port alone, as Open MPI does.
 const WHENCE: &str = r#"
 import socket, sys, threading
 def serve(family, at):

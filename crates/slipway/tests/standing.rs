@@ -1,5 +1,6 @@
-//! Two nodes attack the fast path for as long as two others use it: what these connect to is fast, counted, and held to its rules.
-//! `SLIPWAY_TEST_SEED` repeats an attack. Needs root and the packages of `scripts/setup.sh test`.
+//! Two nodes attack the fast path for as long as two others use it. The others' connections are fast, counted, and held
+//! to their rules. To repeat an attack, set `SLIPWAY_TEST_SEED`. Needs root and the packages of
+//! `scripts/setup.sh test`.
 
 mod common;
 
@@ -13,8 +14,8 @@ use serde_json::Value;
 const SECONDS: &str = "10";
 const CONNECTIONS: u64 = 300;
 
-/// Makes connections one after the other, each with a word there and back; then as many as a rule allows, and one more; and says at
-/// what rate it may send, bytes a second, under another.
+/// Makes connections one after the other, each with a word there and back. Then it makes as many as a rule allows, and
+/// one more. Under another rule, it says at what rate it may send, bytes a second.
 const CLIENT: &str = "
 import socket
 for word in range(300):

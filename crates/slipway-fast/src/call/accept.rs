@@ -120,7 +120,7 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
 
 /// A connection on its way to the program.
 pub(crate) struct Accepted {
-    /// As [`Connection::share`].
+    /// A share of connections in hand, as [`Connection::share`].
     pub(crate) share: Option<Share>,
     /// As [`Connection::entry`].
     pub(crate) entry: Option<Entry>,

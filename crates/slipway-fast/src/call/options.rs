@@ -137,7 +137,7 @@ fn set_of_socket(
             sockopt::set(socket, name, bytes)?;
         }
         other if timestamps::NAMES.contains(&other) => timestamps::set(socket, other, bytes)?,
-        // As on any socket. What a program may set them to depends on its capabilities, not on the router's.
+        // As on any socket. The program's capabilities decide which values it may set, not the router's.
         name if HEARD.contains(&name) || SELDOM.iter().any(|(seldom, _)| *seldom == name) => return Ok(Answer::GoOn),
         // To no interface, as it is.
         libc::SO_BINDTODEVICE | libc::SO_BINDTOIFINDEX if bytes.iter().all(|byte| *byte == 0) => {}

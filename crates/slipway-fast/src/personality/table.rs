@@ -13,7 +13,7 @@ use crate::note::Path;
 pub(crate) struct Kept {
     /// Which.
     pub(super) name: Name,
-    /// What a program may set it to.
+    /// Values that a program may set.
     pub(super) rule: Rule,
     /// Which connections can have another number than 0.
     pub(super) held: Held,
@@ -22,7 +22,7 @@ pub(crate) struct Kept {
     pub(super) is_real: bool,
 }
 
-/// What a program may set an option to.
+/// Values that a program may set an option to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// From the least to the most.
@@ -57,11 +57,11 @@ impl Held {
 pub(super) struct Fixed {
     pub(super) name: Name,
     pub(super) shown: Shown,
-    /// What `setsockopt(2)` says; where it says yes, nothing changes.
+    /// The answer of `setsockopt(2)`. Success changes nothing.
     pub(super) set: Result<(), Errno>,
 }
 
-/// What `getsockopt(2)` gives.
+/// The answer of `getsockopt(2)`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown {
     Number(i32),
@@ -108,13 +108,13 @@ pub(super) const KEPT: [Kept; 83] = [
     real(tcp(44), Rule::Within(1000, 120_000)), // TCP_RTO_MAX_MS, milliseconds
     real(tcp(45), Rule::Within(1, i32::MAX)), // TCP_RTO_MIN_US
     real(tcp(46), Rule::Within(1, i32::MAX)), // TCP_DELACK_MAX_US
-    // Of sockets.
+    // Options of sockets (`SOL_SOCKET`).
     Kept { held: Held::ByTcp, ..real(socket(libc::SO_ZEROCOPY), Rule::Within(0, 1)) },
     kept(socket(SO_TXREHASH), Rule::Within(-1, 1)),
     // They are about packets of the hosts' network, which is not the program's to say.
     kept(socket(libc::SO_MARK), Rule::Within(i32::MIN, i32::MAX)),
     kept(socket(libc::SO_DONTROUTE), Rule::Switch),
-    // Of IP. What comes with each datagram comes with nothing of a stream (`tcp_recvmsg`).
+    // Options of IP. Control messages of datagrams never come with a stream (`tcp_recvmsg`).
     kept(ip(libc::IP_RECVOPTS), Rule::Switch),
     kept(ip(libc::IP_RETOPTS), Rule::Switch),
     kept(ip(libc::IP_PKTINFO), Rule::Switch),
@@ -135,7 +135,7 @@ pub(super) const KEPT: [Kept; 83] = [
     kept(ip(libc::IP_MULTICAST_TTL), Rule::Never(Errno::INVAL)),
     kept(ip(libc::IP_MULTICAST_LOOP), Rule::Switch),
     kept(ip(libc::IP_MULTICAST_ALL), Rule::Within(0, 1)),
-    // The same of IPv6.
+    // Options of IPv6, for the same reasons.
     kept(ipv6(2), Rule::Switch), // IPV6_2292PKTINFO
     kept(ipv6(3), Rule::Switch), // IPV6_2292HOPOPTS
     kept(ipv6(4), Rule::Switch), // IPV6_2292DSTOPTS
@@ -203,7 +203,7 @@ pub(super) const FIXED: [Fixed; 31] = [
     fixed(tcp(TCP_MD5SIG_EXT), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::INVAL)),
 ];
 
-/// What a program has sent with each packet, as bytes; none can be kept.
+/// Bytes that the kernel is to send with each packet. No connection can keep any.
 pub(super) const LISTS: [Name; 5] = [
     ip(libc::IP_OPTIONS),
     ipv6(libc::IPV6_HOPOPTS),

@@ -88,7 +88,7 @@ fn items(lab: &Lab) -> (Vec<Item<'_>>, Vec<usize>) {
     (items, left_out)
 }
 
-/// What holds between some nodes only, a line each: `n1, n2 → n3 · delay 20ms loss 1% · wan`.
+/// Rules between some nodes only, a line each: `n1, n2 → n3 · delay 20ms loss 1% · wan`.
 fn rules(lab: &Lab) -> Vec<String> {
     let named = |nodes: &[usize]| match nodes {
         [only] => lab.nodes[*only].name.clone(),

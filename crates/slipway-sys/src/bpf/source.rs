@@ -17,9 +17,9 @@ pub struct SourceAddress {
     pub prefix: u8,
 }
 
-/// Gives sockets of a version 2 control group, and of groups within it, their source address: a TCP or UDP socket that is connected
-/// without having been bound, and a UDP socket bound to no address that sends. Only towards the subnets named; all else is as the
-/// routes say.
+/// Gives sockets of a version 2 control group, and of groups within it, their source address. It does so for TCP and
+/// UDP sockets that are connected without having been bound, and for UDP sockets bound to no address that send. Only
+/// towards the subnets named; all else is as the routes say.
 ///
 /// A socket that its program bound to a port, but to no address, cannot be given one as it is connected, nor can one of ICMP. These
 /// follow the route, which rules may choose by the mark.
@@ -188,7 +188,7 @@ fn bind6(own: &[u8; 16]) -> Vec<Insn<'static>> {
     program
 }
 
-/// What the kernel refuses stays as it was.
+/// Instructions that bind the socket. One that the kernel refuses to bind stays as it was.
 fn bind(name: i16, length: i32) -> [Insn<'static>; 6] {
     [
         Insn::Mov(R1, Operand::Of(R6)),

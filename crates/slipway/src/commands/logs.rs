@@ -44,7 +44,7 @@ struct Log<'a> {
     lab: &'a str,
     node: &'a str,
     lines: Vec<String>,
-    /// How the program is.
+    /// The state of the node's own program.
     program: Option<OwnProgram>,
 }
 

@@ -5,7 +5,7 @@
 //! let fault = Fault::of(libc::SYS_mkdirat, Errno::NOSPC);
 //! let output = place.failing(&fault, ["up", "lab.yaml"]).output();
 //!
-//! // Only while a file exists, and only `bpf` with command 5 (BPF_PROG_LOAD): the lab comes up whole, its anchor carries
+//! // Only `bpf` with command 5 (BPF_PROG_LOAD) fails, while a file exists. The lab comes up whole, its anchor carries
 //! // the fault, and the test chooses the moment.
 //! let fault = Fault::of(libc::SYS_bpf, Errno::NOMEM).where_argument(0, 5).only_while(&place.path().join("failing"));
 //! place.failing(&fault, ["up", "lab.yaml"]).output();
@@ -15,8 +15,8 @@
 //!
 //! A filter (`seccomp(2)`) makes them fail, so arguments behind pointers cannot be told apart. A fault with
 //! [`only_while`](Fault::only_while) takes the one listener that a process tree may have: nodes on a network with driver `fast`
-//! cannot start programs under it. A filter stays with all that the command starts, so a lab brought up under a fault keeps it,
-//! while later commands of the test are free of it.
+//! cannot start programs under it. A filter stays with all that the command starts. So a lab brought up under a fault
+//! keeps it. Later commands of the test are free of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
