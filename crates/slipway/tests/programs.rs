@@ -105,9 +105,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-#[test]
-fn one_program_compiled_for_open_mpi_and_for_mpich() {
-    let place = Place::new();
+/// Compiles [`RING`] into the folder `bin` of a place, for each MPI.
+fn compile_ring(place: &Place) {
     let source = place.path().join("ring.c");
     std::fs::write(&source, RING).expect("written");
     let bin = place.path().join("bin");
@@ -115,6 +114,12 @@ fn one_program_compiled_for_open_mpi_and_for_mpich() {
     for (mpi, package) in [("openmpi", "libopenmpi-dev"), ("mpich", "libmpich-dev")] {
         compile(Command::new(format!("mpicc.{mpi}")).arg("-o").arg(bin.join(mpi)).arg(&source), package);
     }
+}
+
+#[test]
+fn one_program_compiled_for_open_mpi_and_for_mpich() {
+    let place = Place::new();
+    compile_ring(&place);
     let nodes = "nodes: {n: {count: 4, mounts: [\"./bin:/opt/ring:ro\"]}}\n";
     for cluster in [OVERLAY, FAST, FAST_ALONE] {
         let lab = place.up("ring", &format!("{cluster}{nodes}"));
@@ -208,13 +213,7 @@ fn programs_on_their_hosts_network_send_from_their_nodes_address() {
 #[test]
 fn mpi_on_the_network_of_its_hosts() {
     let place = Place::new();
-    let source = place.path().join("ring.c");
-    std::fs::write(&source, RING).expect("written");
-    let bin = place.path().join("bin");
-    std::fs::create_dir(&bin).expect("made");
-    for (mpi, package) in [("openmpi", "libopenmpi-dev"), ("mpich", "libmpich-dev")] {
-        compile(Command::new(format!("mpicc.{mpi}")).arg("-o").arg(bin.join(mpi)).arg(&source), package);
-    }
+    compile_ring(&place);
     for (hosts, nodes) in [(1, 2), (1, 4), (2, 2), (2, 4), (2, 8)] {
         let lab = place.up(
             &format!("ring{hosts}of{nodes}"),
