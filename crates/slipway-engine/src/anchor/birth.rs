@@ -126,7 +126,7 @@ impl Nodes {
     ) -> Result<(), String> {
         let outcome = self.bear(alone, blueprint, which, &mut ready);
         if outcome.is_err() {
-            self.kill(blueprint, which);
+            self.kill(alone, blueprint, which);
         }
         outcome
     }
@@ -413,16 +413,16 @@ impl Nodes {
     }
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
-    pub(super) fn end(&mut self, blueprint: &Blueprint) {
+    pub(super) fn end(&mut self, alone: SingleThread, blueprint: &Blueprint) {
         let all: Vec<usize> = (0..self.slots.len()).collect();
-        self.kill(blueprint, &all);
+        self.kill(alone, blueprint, &all);
         self.routers.end();
         self.links.end();
     }
 
     /// Ends the inits of `which`, and so every process in their PID namespaces.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = which.len()))]
-    fn kill(&mut self, blueprint: &Blueprint, which: &[usize]) {
+    fn kill(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) {
         for &index in which {
             if let Some(pidfd) = &self.slots[index].pidfd {
                 // Gone already is what is wanted.
@@ -444,7 +444,7 @@ impl Nodes {
                 Ok(status) => {
                     let pid = status.pid().map_or(0, nix::unistd::Pid::as_raw);
                     if !ending.remove(&pid) {
-                        self.ended(blueprint, status);
+                        self.ended(alone, blueprint, status);
                     }
                 }
                 Err(Errno::EINTR) => {}
@@ -454,7 +454,7 @@ impl Nodes {
     }
 
     /// Notes that a child ended: a node's init, and so the node, or a node's command.
-    pub(super) fn ended(&mut self, blueprint: &Blueprint, status: WaitStatus) {
+    pub(super) fn ended(&mut self, alone: SingleThread, blueprint: &Blueprint, status: WaitStatus) {
         let Some(pid) = status.pid().map(nix::unistd::Pid::as_raw) else { return };
         let is = |process: Option<ProcessId>| process.is_some_and(|process| process.pid == pid);
         if self.links.ended(pid) {
@@ -471,7 +471,7 @@ impl Nodes {
             (node.status, node.init, node.command) = (NodeStatus::Dead, None, None);
             // Its network outlives it, and the kernel in it would go on to answer pings. A link that cannot be silenced is
             // no reason to end the lab.
-            let _ = self.fabric.set_carrier(&blueprint.lab, index, false);
+            let _ = self.bury(alone, blueprint, &[index]);
         } else if let Some(node) = self.state.nodes.iter_mut().find(|node| is(node.command)) {
             node.command = None;
             node.ended = match status {

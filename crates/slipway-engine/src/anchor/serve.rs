@@ -28,7 +28,7 @@ pub(super) fn serve(
     awaited.add(Signal::SIGTERM);
     let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     // Whoever died while the lab was made has already said so to nobody.
-    reap(blueprint, nodes);
+    reap(alone, blueprint, nodes);
     let mut before = None;
     // Most requests end no connections.
     let nothing = |()| 0;
@@ -43,17 +43,17 @@ pub(super) fn serve(
         if ready[0] {
             while let Some(signal) = signals.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
-                    nodes.end(blueprint);
+                    nodes.end(alone, blueprint);
                     return Ok(());
                 }
             }
-            reap(blueprint, nodes);
+            reap(alone, blueprint, nodes);
         }
         if ready[1] {
             // A caller that went away before its answer has only itself to tell.
             let _ = control::serve_one(listener, &mut before, |request, descriptor| match request {
                 Request::Start(which) => nodes.start_asked(alone, blueprint, &which).map(nothing),
-                Request::Halt(which) => nodes.halt(blueprint, &which).map(nothing),
+                Request::Halt(which) => nodes.halt(alone, blueprint, &which).map(nothing),
                 Request::Kill { nodes: which, death } => nodes.crash(alone, blueprint, &which, death).map(nothing),
                 Request::Still { nodes: which, still } => nodes.still(alone, blueprint, &which, still).map(nothing),
                 Request::Links(number, action) => {
@@ -105,11 +105,11 @@ fn wait(signals: &SignalFd, listener: &OwnedFd, nodes: &Nodes) -> io::Result<([b
     Ok(([happened[0], happened[1]], events.collect(), printed))
 }
 
-fn reap(blueprint: &Blueprint, nodes: &mut Nodes) {
+fn reap(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes) {
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {
             break;
         }
-        nodes.ended(blueprint, status);
+        nodes.ended(alone, blueprint, status);
     }
 }

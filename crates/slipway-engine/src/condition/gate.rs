@@ -37,6 +37,8 @@ pub(super) type Side = [u16; LANES];
 const CUT: u32 = 1;
 /// Look who is at the other end.
 const PARTED: u32 = 2;
+/// Of what is sent, let only that pass which comes back from the wire.
+const LAST: u32 = 4;
 
 /// Bytes of [`Entry`].
 const ENTRY: usize = 8 + SIDE;
@@ -50,6 +52,8 @@ const ADDRESS: usize = 16;
 pub(super) struct Entry {
     /// Drops everything.
     pub(super) cut: bool,
+    /// Of what is sent, drops everything but what the wire gives back.
+    pub(super) last: bool,
     /// Interface index of the device by which packets go, to the wire or on a detour; 0 for none.
     pub(super) by: u32,
     /// The node's own groups.
@@ -77,12 +81,10 @@ impl Gates {
     /// Changes what a gate decides by. Flag and device change together.
     pub(super) fn set(&self, gate: u32, entry: Entry) -> io::Result<()> {
         let mut value = [0; ENTRY];
-        let verdict = match entry {
-            Entry { cut: true, .. } => CUT,
-            // In no group of any partition, as nearly always: nothing to look up.
-            Entry { side, .. } if side == Side::default() => 0,
-            _ => PARTED,
-        };
+        let mut verdict = if entry.cut { CUT } else { 0 };
+        // In no group of any partition, as nearly always: nothing to look up.
+        verdict |= if entry.side == Side::default() { 0 } else { PARTED };
+        verdict |= if entry.last { LAST } else { 0 };
         value[..4].copy_from_slice(&verdict.to_ne_bytes());
         value[4..8].copy_from_slice(&entry.by.to_ne_bytes());
         value[8..].copy_from_slice(&side_bytes(entry.side));
@@ -123,7 +125,9 @@ impl Gates {
             Mov(R7, Of(R0)),
             Load(Size::Word, R8, R7, 0),
             JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
-            JumpIf(Cond::Eq, R8, Imm(CUT.cast_signed()), "drop"),
+            JumpIf(Cond::Set, R8, Imm(CUT.cast_signed()), "drop"),
+            Alu(AluOp::And, R8, Imm(PARTED.cast_signed())),
+            JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
             // The other end's address. What has none is judged by nothing.
             Store(Size::Double, R10, key, Imm(0)),
             Store(Size::Double, R10, key + 8, Imm(0)),
@@ -173,9 +177,14 @@ impl Gates {
         code.push(Label("reachable"));
         code.push(Load(Size::Word, R8, R7, 4));
         match direction {
-            Direction::Egress => {
-                code.extend([Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX), JumpIf(Cond::Eq, R1, Of(R8), "pass")]);
-            }
+            Direction::Egress => code.extend([
+                JumpIf(Cond::Eq, R8, Imm(0), "own"),
+                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
+                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
+                Label("own"),
+                Load(Size::Word, R1, R7, 0),
+                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
+            ]),
             Direction::Ingress => code.extend([
                 Load(Size::Word, R1, R6, skb::MARK),
                 JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
@@ -325,6 +334,17 @@ mod tests {
         assert_eq!(bench.both("10.0.0.2"), [WIRE; 2]);
         bench.set(Entry { cut: true, by: 9, ..Entry::default() });
         assert_eq!(bench.both("fd00::2"), [DROP; 2]);
+    }
+
+    #[test]
+    fn a_dead_node_sends_nothing_of_its_own() {
+        let bench = Bench::new();
+        for by in [0, 9] {
+            bench.set(Entry { last: true, by, ..Entry::default() });
+            assert_eq!(bench.both("10.0.0.2")[0], DROP, "by {by}");
+            bench.set(Entry { last: true, by, side: side(&[1]), ..Entry::default() });
+            assert_eq!(bench.both("10.0.0.2")[0], DROP, "by {by}, parted");
+        }
     }
 
     #[test]

@@ -149,19 +149,21 @@ impl<'a> Inside<'a> {
         Ok(Self { net, netlink, name, index: link.index, mtu: link.mtu })
     }
 
-    /// Runs programs on what it sends and receives.
-    pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), String> {
-        let index = self.index;
-        let filter = |direction, program| gate_filter(index, direction, program);
-        self.run(&[
-            Request::AddClsact(index),
-            filter(netlink::Direction::Egress, egress),
-            filter(netlink::Direction::Ingress, ingress),
-        ])
+    /// Makes places for programs. The kernel drops what is queued on the interface meanwhile (`qdisc_graft`,
+    /// `net/sched/sch_api.c`).
+    pub(super) fn hook(&mut self) -> Result<(), String> {
+        self.run(&[Request::AddClsact(self.index)])
     }
 
-    /// Runs none any more.
-    pub(super) fn detach(&mut self) -> Result<(), String> {
+    /// Runs programs there, on what it sends and receives.
+    pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), String> {
+        let filter = |direction, program| gate_filter(self.index, direction, program);
+        let filters = [filter(netlink::Direction::Egress, egress), filter(netlink::Direction::Ingress, ingress)];
+        self.run(&filters)
+    }
+
+    /// Takes the places away, and the programs in them.
+    pub(super) fn unhook(&mut self) -> Result<(), String> {
         self.run(&[Request::DeleteClsact(self.index)])
     }
 

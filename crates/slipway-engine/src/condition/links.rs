@@ -23,7 +23,7 @@ pub(crate) struct Links {
     matrices: Vec<Matrix>,
     pub(super) live: Live,
     pub(super) lanes: Lanes,
-    means: OnceCell<LinkMeans>,
+    pub(super) means: OnceCell<LinkMeans>,
     pub(super) gates: Option<Gates>,
     pub(super) wire: Option<Wire>,
     pub(super) wire_state: WireState,
@@ -116,9 +116,36 @@ impl Links {
         })
     }
 
-    /// Notes that nodes start anew, and are frozen no longer.
+    /// Has dead nodes answer and pass nothing any more, where what they sent before may still wait in their links: that goes on
+    /// to its peers. Gives these nodes; the others' links may be taken away at once.
+    pub(crate) fn bury(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<BTreeSet<usize>, String> {
+        if self.wire_state == WireState::Dead {
+            // Nothing waits, and a death is no reason to start another wire.
+            return Ok(BTreeSet::new());
+        }
+        let mut holding = BTreeSet::new();
+        for place in every_place(around.lab, nodes.iter().copied()) {
+            if self.plan_now(around.lab, place)?.holds() {
+                holding.insert(place.0);
+            }
+        }
+        // Where no gate can be had, links of dead nodes are silenced in another way, and what waits is lost.
+        if self.means.get().is_none_or(|means| means.gate.is_err()) {
+            holding.clear();
+        }
+        if !holding.is_empty() {
+            let asked = self.asked(around.lab, every_place(around.lab, holding.iter().copied()), |live| {
+                live.dead.extend(&holding);
+            })?;
+            self.enact(around, asked)?;
+        }
+        Ok(holding)
+    }
+
+    /// Notes that nodes start anew, and are frozen or dead no longer.
     pub(crate) fn wake(&mut self, nodes: &[usize]) {
         self.live.still.retain(|node| !nodes.contains(node));
+        self.live.dead.retain(|node| !nodes.contains(node));
     }
 
     /// Puts in place what an action will need, so that little is left to do when its time comes. Until then it lets pass

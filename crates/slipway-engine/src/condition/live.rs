@@ -101,6 +101,8 @@ pub(crate) struct Live {
     cut: BTreeSet<Place>,
     /// Nodes that are frozen, whose interfaces pass nothing.
     pub(crate) still: BTreeSet<usize>,
+    /// Nodes that are dead, of whose interfaces nothing comes but what waited there.
+    pub(crate) dead: BTreeSet<usize>,
     partitions: Vec<Groups>,
     overlays: BTreeMap<usize, LinkAction>,
     /// Which overlays there are about an interface: a scenario may lay thousands, of which few concern any one.
@@ -108,9 +110,9 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Without changes; what is frozen still is.
+    /// Without changes; what is frozen or dead still is.
     pub(crate) fn anew(&self) -> Self {
-        Self { still: self.still.clone(), ..Self::default() }
+        Self { still: self.still.clone(), dead: self.dead.clone(), ..Self::default() }
     }
 
     /// Makes a change that holds until another takes it back.

@@ -21,7 +21,9 @@ pub(super) struct Interface {
     pub(super) number: u32,
     /// Bytes.
     mtu: u32,
-    /// Whether the gate's programs are attached.
+    /// Whether there are places for the gate's programs.
+    hook: bool,
+    /// Whether they are there.
     gate: bool,
     ways: [Made; 2],
 }
@@ -64,9 +66,12 @@ impl Links {
         let takes_gate = plan.takes_gate() || self.ready.contains(&place);
         self.at(around, place, plan, |links, interface, entrance| {
             links.lay_ways(around, place, interface, entrance)?;
-            links.set_entries(around.lab, interface)?;
+            let closes = links.set_entries(around.lab, interface)?;
             if takes_gate {
                 links.attach_gate(around.lab, interface, entrance)?;
+            }
+            if closes {
+                purge(interface, entrance)?;
             }
             clear(interface, entrance, takes_gate)
         })
@@ -108,7 +113,7 @@ impl Links {
         } else {
             let number = u32::try_from(self.interfaces.len()).map_err(|error| error.to_string())?;
             let mtu = entrance.enter()?.mtu;
-            Interface { plan, number, mtu, gate: false, ways: Default::default() }
+            Interface { plan, number, mtu, hook: false, gate: false, ways: Default::default() }
         };
         let outcome = work(self, &mut interface, &mut entrance);
         self.interfaces.insert(place, interface);
@@ -123,7 +128,7 @@ impl Links {
         interface: &mut Interface,
         entrance: &mut Entrance<'_>,
     ) -> Result<(), String> {
-        let Interface { plan, number, mtu, ways, .. } = interface;
+        let Interface { plan, number, mtu, ways, hook, .. } = interface;
         for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
             let shape = match way.choice.mechanism {
                 Mechanism::Tbf => Shape::tbf(&way.all, *mtu),
@@ -137,6 +142,12 @@ impl Links {
             };
             if made.unsure || made.shape.as_ref() != Some(&shape) {
                 let inside = entrance.enter()?;
+                if direction == Direction::Egress && !*hook && self.means.get().is_some_and(|means| means.gate.is_ok())
+                {
+                    // Later it would cost what is queued.
+                    inside.hook()?;
+                    *hook = true;
+                }
                 if std::mem::replace(&mut made.unsure, true) {
                     inside.bare(made.detour);
                     made.shape = None;
@@ -151,13 +162,18 @@ impl Links {
         Ok(())
     }
 
-    /// Writes down for its gates what they are to decide by.
-    fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<(), String> {
+    /// Writes down for its gates what they are to decide by. True where nothing that the node sends passes from now on.
+    fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<bool, String> {
+        let was_cut = interface.ways[0].entry.cut;
         let Interface { plan, number, ways, .. } = interface;
         for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
             let mechanism = way.choice.mechanism;
             let entry = Entry {
-                cut: plan.cut || plan.still || mechanism == Mechanism::Gate && loses_all(&way.all),
+                cut: plan.cut
+                    || plan.still
+                    || plan.dead && direction == Direction::Ingress
+                    || mechanism == Mechanism::Gate && loses_all(&way.all),
+                last: plan.dead && direction == Direction::Egress,
                 by: match mechanism {
                     // What is sent to a device that is not there is lost.
                     Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
@@ -174,7 +190,7 @@ impl Links {
                 made.entry = entry;
             }
         }
-        Ok(())
+        Ok(!was_cut && ways[0].entry.cut)
     }
 
     fn attach_gate(&mut self, lab: &Lab, interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
@@ -184,7 +200,12 @@ impl Links {
         let gates = self.gates(lab)?;
         let [egress, ingress] = BOTH.map(|direction| gates.program(port(interface.number, direction), direction));
         let says = |error: slipway_sys::bpf::LoadError| error.to_string();
-        entrance.enter()?.attach(&egress.map_err(says)?, &ingress.map_err(says)?)?;
+        let (egress, ingress) = (egress.map_err(says)?, ingress.map_err(says)?);
+        if !interface.hook {
+            entrance.enter()?.hook()?;
+            interface.hook = true;
+        }
+        entrance.enter()?.attach(&egress, &ingress)?;
         interface.gate = true;
         Ok(())
     }
@@ -230,9 +251,19 @@ impl Links {
     }
 }
 
+/// Drops what the kernel has queued of what the node sends: it is past the gate already.
+fn purge(interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
+    let Made { shape: Some(shape), unsure, .. } = &mut interface.ways[0] else { return Ok(()) };
+    *unsure = true;
+    entrance.enter()?.bare(None);
+    entrance.enter()?.reshape(None, None, Some(shape))?;
+    *unsure = false;
+    Ok(())
+}
+
 /// Takes away what packets no longer pass.
 fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: bool) -> Result<(), String> {
-    let Interface { plan, gate, ways, .. } = interface;
+    let Interface { plan, hook, gate, ways, .. } = interface;
     for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
         let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);
         if !shaped && (made.shape.is_some() || made.unsure) {
@@ -244,9 +275,10 @@ fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: boo
             (made.shape, made.detour, made.unsure) = (None, None, false);
         }
     }
-    if *gate && !takes_gate {
-        entrance.enter()?.detach()?;
-        *gate = false;
+    // While packets are queued, a gate without need lets all pass: to take it away would cost them.
+    if *hook && !takes_gate && ways[0].shape.is_none() {
+        entrance.enter()?.unhook()?;
+        (*hook, *gate) = (false, false);
     }
     Ok(())
 }
@@ -269,11 +301,16 @@ pub(super) fn port(interface: u32, direction: Direction) -> u32 {
 impl Plan {
     /// Whether there is nothing to do.
     fn is_nothing(&self) -> bool {
-        !self.still && self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
+        !self.still && !self.dead && self.ways.iter().all(|way| way.choice.mechanism == Mechanism::Native)
     }
 
     pub(super) fn takes_wire(&self) -> bool {
         self.ways.iter().any(|way| way.choice.mechanism == Mechanism::Wire)
+    }
+
+    /// Whether what its node sends may wait here.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.ways[0].choice.mechanism, Mechanism::Wire | Mechanism::Tbf | Mechanism::Netem)
     }
 
     fn takes_gate(&self) -> bool {
@@ -282,6 +319,7 @@ impl Plan {
             || ingress.choice.mechanism != Mechanism::Native
             || self.cut
             || self.still
+            || self.dead
             || self.side != Side::default()
     }
 }

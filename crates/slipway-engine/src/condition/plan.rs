@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) cut: bool,
     /// Whether its node is frozen: nothing passes, but connections stay.
     pub(super) still: bool,
+    /// Whether its node is dead: nothing passes but what waits in the mechanism of its egress.
+    pub(super) dead: bool,
     pub(super) side: Side,
     /// Egress, then ingress.
     pub(super) ways: [Way; 2],
@@ -73,8 +75,8 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
         Ok(Way { all, peers: if pairs { peers } else { BTreeMap::new() }, choice })
     };
     let [egress, ingress] = BOTH;
-    let still = live.still.contains(&place.0);
-    Ok(Plan { cut, still, side, ways: [way(egress)?, way(ingress)?] })
+    let (still, dead) = (live.still.contains(&place.0), live.dead.contains(&place.0));
+    Ok(Plan { cut, still, dead, side, ways: [way(egress)?, way(ingress)?] })
 }
 
 /// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.

@@ -1,5 +1,7 @@
 //! How nodes end, and what their peers see of it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use slipway_lab::scenario::Kill;
 use slipway_sys::cgroup::Group;
@@ -33,14 +35,31 @@ impl From<Kill> for Death {
 }
 
 impl Nodes {
-    /// Silences the links of `which`, then ends every process in them.
-    pub(in crate::anchor) fn halt(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+    /// Silences the links of `which`, then ends every process in them. What the nodes sent before is on its way.
+    pub(in crate::anchor) fn halt(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+    ) -> Result<(), String> {
         let which: Vec<usize> =
             self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
-        let silenced = self.silence(blueprint, &which);
-        self.kill(blueprint, &which);
+        let silenced = self.bury(alone, blueprint, &which);
+        self.kill(alone, blueprint, &which);
         blueprint.write(&self.state)?;
         silenced
+    }
+
+    /// Has nothing come from the links of `which` any more, but what waits in them.
+    pub(super) fn bury(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+        let mut buried = BTreeSet::new();
+        let done = self.with_links(alone, blueprint, |links, around| {
+            buried = links.bury(around, which)?;
+            Ok(())
+        });
+        // Those whose links could not be closed are silent too: then what waits there is lost.
+        let others: Vec<usize> = which.iter().copied().filter(|index| !buried.contains(index)).collect();
+        done.map(drop).and(self.silence(blueprint, &others))
     }
 
     fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
@@ -75,9 +94,9 @@ impl Nodes {
             Death::Reset => self.reset(blueprint, &which),
             Death::Closed => Ok(()),
         };
-        self.kill(blueprint, &which);
+        self.kill(alone, blueprint, &which);
         // An init ends after all others in its node: the ends of their connections are on the way by now.
-        let silenced = if hard { Ok(()) } else { self.silence(blueprint, &which) };
+        let silenced = if hard { Ok(()) } else { self.bury(alone, blueprint, &which) };
         for &index in &which {
             self.state.nodes[index].status = NodeStatus::Dead;
         }
