@@ -5,11 +5,15 @@ mod tools;
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 use slipway_sys::caps;
 use slipway_sys::cgroup::{Controller, Hierarchy, Mode};
+use slipway_sys::ns::{create_net, with_net};
+use slipway_sys::sock_diag::destroy_tcp;
 
 use crate::condition::LinkMeans;
 use crate::network::{Probed, Unsupported, survey};
@@ -53,6 +57,9 @@ pub struct Facts {
     /// What conditions of links can be made with.
     #[serde(default)]
     pub links: LinkMeans,
+    /// Whether the kernel resets connections when asked; why not.
+    #[serde(default = "nobody_looked")]
+    pub resets: Result<(), String>,
     /// Programs that jobs and probes use.
     pub tools: Vec<Tool>,
     /// Inotify instances that root and all nodes have together (`fs.inotify.max_user_instances`).
@@ -121,6 +128,7 @@ impl Facts {
             seccomp: seccomp(),
             drivers: survey(),
             links: LinkMeans::probe(),
+            resets: resets(),
             tools: tools::find(),
             inotify: line("/proc/sys/fs/inotify/max_user_instances", "").trim().parse().unwrap_or(0),
             processes: most_processes().unwrap_or(None),
@@ -185,6 +193,24 @@ fn seccomp() -> Result<(), String> {
         return Ok(());
     }
     Err("the kernel has no system-call filters. Hint: boot one with CONFIG_SECCOMP_FILTER".to_owned())
+}
+
+fn nobody_looked() -> Result<(), String> {
+    Err("nobody has looked".to_owned())
+}
+
+/// Asks for the reset of a connection that there cannot be, in a namespace of its own.
+fn resets() -> Result<(), String> {
+    let place = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let asked = create_net()
+        .and_then(|net| with_net(net.as_fd(), || destroy_tcp(place(1), place(2), 1)).and_then(|asked| asked));
+    match asked.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(()) | Err((Some(nix::libc::ENOENT), _)) => Ok(()),
+        Err((Some(nix::libc::EOPNOTSUPP), _)) => {
+            Err("the kernel resets no connections for others. Hint: boot one with CONFIG_INET_DIAG_DESTROY".to_owned())
+        }
+        Err((_, error)) => Err(format!("a trial failed: {error}. Hint: boot a kernel with CONFIG_INET_DIAG_DESTROY")),
+    }
 }
 
 #[cfg(test)]

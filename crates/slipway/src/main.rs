@@ -5,6 +5,7 @@ mod commands;
 mod comparison;
 mod conditions;
 mod context;
+mod done;
 mod exit;
 mod failure;
 mod labs;

@@ -1,17 +1,18 @@
 //! A scenario that is going to be played: where it is from, its schedule, the first line of its log, and the page that is
 //! made of the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 use slipway_engine::facts::Facts;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Schedule, Traces};
+use slipway_lab::scenario::{Action, Schedule, Traces};
 use slipway_measure::play::{Begin, FORMAT, Played};
 use slipway_measure::{record, report};
 
+use crate::done::warn_of_hosts_network;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
@@ -70,6 +71,12 @@ impl Script {
         let schedule = scenario
             .plan(lab, seed, &traces)
             .map_err(|error| Failure::usage(format!("plan the scenario of {shown}: {error}")))?;
+        let ended = schedule.events.iter().flat_map(|event| match &event.action {
+            Action::Kill { nodes, .. } | Action::Freeze { nodes } => nodes.as_slice(),
+            _ => &[],
+        });
+        let ended: BTreeSet<usize> = ended.copied().collect();
+        warn_of_hosts_network(lab, &ended.into_iter().collect::<Vec<_>>());
         Ok(Self { schedule, shown, sha256 })
     }
 

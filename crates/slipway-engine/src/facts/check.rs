@@ -43,6 +43,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Check> {
         Err(why) => check(&format!("driver {}", why.driver), Verdict::Partial, &why.missing, Some(&why.hint)),
     }));
     checks.extend(links(&facts.links));
+    checks.push(resets(facts));
     checks.extend(facts.tools.iter().map(tool));
     checks
 }
@@ -63,6 +64,19 @@ fn links(means: &LinkMeans) -> [Check; 4] {
         one("links by netem", "everything but conditions by peer", no_netem, &means.netem),
         one("links by tbf", "rates alone", "other mechanisms serve rates too", &means.tbf),
     ]
+}
+
+/// A soft kill resets connections.
+fn resets(facts: &Facts) -> Check {
+    let subject = "resets of connections";
+    match &facts.resets {
+        Ok(()) => good(subject, "a soft kill resets what was open"),
+        Err(reason) => {
+            let (missing, hint) = split_hint(reason);
+            let found = format!("{missing}: peers of a node killed softly see ends, as after a graceful kill");
+            check(subject, Verdict::Partial, &found, hint)
+        }
+    }
 }
 
 fn tool(tool: &Tool) -> Check {
@@ -210,6 +224,7 @@ mod tests {
             seccomp: Ok(()),
             drivers: Vec::new(),
             links: LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), tbf: Ok(()) },
+            resets: Ok(()),
             tools: Vec::new(),
             inotify: 128,
             processes: Some(16384),
@@ -245,6 +260,7 @@ mod tests {
                     ..facts()
                 },
             ),
+            ("resets of connections", Facts { resets: Err("no. Hint: boot".to_owned()), ..facts() }),
             ("overlay file systems", Facts { overlay: Err("no. Hint: modprobe overlay".to_owned()), ..facts() }),
             ("system-call filters", Facts { seccomp: Err("no. Hint: boot".to_owned()), ..facts() }),
         ];

@@ -1,17 +1,13 @@
 //! `slipway cut`, and what it shares with the other commands that change links and ask no more than which.
 
-use std::collections::BTreeSet;
-
-use serde::Serialize;
 use slipway_engine::condition::{LinkAction, Place};
 use slipway_engine::lab::Running;
 
-use super::stop::changed;
 use crate::context::{Context, DryRun};
+use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
-use crate::view;
 
 /// Cut links: nothing passes any more, and nobody is told
 #[derive(Debug, clap::Args)]
@@ -44,7 +40,7 @@ impl Args {
             )));
         }
         let interfaces = places(&running, words)?;
-        let done = Done::new(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
+        let done = Done::to_links(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
         done.make(context, || Ok(running.change_links(LinkAction::Cut { interfaces })?))
     }
 }
@@ -67,54 +63,4 @@ pub(super) fn places(running: &Running, words: &[String]) -> Result<Vec<Place>, 
     places.sort_unstable();
     places.dedup();
     Ok(places)
-}
-
-/// What is done to which interfaces.
-#[derive(Serialize)]
-pub(super) struct Done {
-    lab: String,
-    action: &'static str,
-    #[serde(skip)]
-    participle: &'static str,
-    interfaces: Vec<String>,
-    /// Those of them that were so already.
-    unchanged: Vec<String>,
-    /// Connections that were on the fast path.
-    ended: u64,
-    dry_run: bool,
-}
-
-impl Done {
-    /// `action` is a verb, `participle` what the links are afterwards; links that are `cut` to the same end stay as they are.
-    pub(super) fn new(
-        (action, participle): (&'static str, &'static str),
-        cut: bool,
-        running: &Running,
-        places: &[Place],
-        DryRun { dry_run }: DryRun,
-    ) -> Result<Self, Failure> {
-        let named = |places: &[Place]| places.iter().map(|&place| running.lab.port_name(place)).collect();
-        let are_cut: BTreeSet<Place> = running
-            .links()?
-            .interfaces
-            .iter()
-            .filter(|interface| interface.cut)
-            .map(|interface| (interface.node, interface.slot))
-            .collect();
-        let so: Vec<Place> = places.iter().copied().filter(|place| are_cut.contains(place) == cut).collect();
-        let (interfaces, unchanged) = (named(places), named(&so));
-        Ok(Self { lab: running.lab.name.clone(), action, participle, interfaces, unchanged, ended: 0, dry_run })
-    }
-
-    /// Does it, unless it is only to be said, and says so.
-    pub(super) fn make(mut self, context: &Context, act: impl FnOnce() -> Result<u64, Failure>) -> Result<Exit, Failure> {
-        let text = |done: &Self, what: &str| changed(what, &done.interfaces, &done.unchanged, &done.lab);
-        if self.dry_run {
-            context.answer(&self, |done| text(done, &format!("would {}", done.action)))?;
-        } else {
-            self.ended = act()?;
-            context.tell(&self, |done| text(done, done.participle) + &view::ended(done.ended))?;
-        }
-        Ok(Exit::Success)
-    }
 }

@@ -1,7 +1,8 @@
 //! `slipway freeze`
 
-use super::stop::{Chosen, Done};
+use super::stop::Chosen;
 use crate::context::{Context, DryRun};
+use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -26,7 +27,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
-        let done = Done::new(("freeze", "frozen"), &["frozen"], &running, &nodes, self.dry_run)?;
+        warn_of_hosts_network(&running.lab, &nodes);
+        let done = Done::to_nodes(("freeze", "frozen"), &["frozen"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.freeze(&nodes)?))
     }
 }

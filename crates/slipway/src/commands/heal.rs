@@ -2,8 +2,9 @@
 
 use slipway_engine::condition::LinkAction;
 
-use super::cut::{Done, places};
+use super::cut::places;
 use crate::context::{Context, DryRun};
+use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets;
@@ -37,7 +38,7 @@ impl Args {
         } else {
             places(&running, words)?
         };
-        let done = Done::new(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
+        let done = Done::to_links(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
         done.make(context, || Ok(running.change_links(LinkAction::Heal { interfaces })?))
     }
 }

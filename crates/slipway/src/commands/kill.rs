@@ -4,8 +4,9 @@ use clap::ValueEnum;
 use slipway_lab::scenario::Kill;
 use slipway_lab::units::Seconds;
 
-use super::stop::{Chosen, Done, seconds};
+use super::stop::{Chosen, seconds};
 use crate::context::{Context, DryRun};
+use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -60,7 +61,8 @@ impl Args {
             How::Soft => Kill::Soft,
             How::Hard => Kill::Hard,
         };
-        let done = Done::new(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
+        warn_of_hosts_network(&running.lab, &nodes);
+        let done = Done::to_nodes(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.kill(&nodes, how)?))
     }
 }

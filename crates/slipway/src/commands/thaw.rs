@@ -1,7 +1,8 @@
 //! `slipway thaw`
 
-use super::stop::{Chosen, Done};
+use super::stop::Chosen;
 use crate::context::{Context, DryRun};
+use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
-        let done = Done::new(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
+        let done = Done::to_nodes(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.thaw(&nodes)?))
     }
 }
