@@ -1,4 +1,4 @@
-//! What a command did to nodes or links, and says of it.
+//! The account of a command that changed nodes or links.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
 
-/// What is done to which nodes or interfaces.
+/// A change of nodes or interfaces, done or only planned.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done {
     lab: String,

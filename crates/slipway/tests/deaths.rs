@@ -90,6 +90,22 @@ fn a_freeze_that_half_fails_lets_programs_go_on() {
     assert!(lab.pings("n1", "n2"));
 }
 
+/// Its network is its host's, and lives on.
+#[test]
+fn a_node_on_driver_host_is_warned_of() {
+    let place = Place::new();
+    let text =
+        "networks: {net: {driver: host}}\nnodes: {n: {count: 2}}\nscenario:\n  events: [{at: 1ms, freeze: n2}]\n";
+    let lab = place.up("host", text);
+    for words in [&["kill", &lab.name, "n1"][..], &["freeze", &lab.name, "n2"], &["play", &lab.name, "--dry-run"]] {
+        let output = place.slipway(words).output().expect("slipway can be started");
+        assert!(output.status.success(), "{}", told(&output));
+        let warned = String::from_utf8_lossy(&output.stderr).contains("shares its host's network");
+        assert!(warned, "{words:?}: {}", told(&output));
+    }
+    lab.down();
+}
+
 /// In a scenario too, whose end takes it back.
 #[test]
 fn a_scenario_freezes_and_thaws_what_answers() {

@@ -1,4 +1,4 @@
-//! What waits in a node's links when it dies goes on to its peers, and nothing after it. Needs root and the packages of
+//! Packets that wait in a node's links when it dies go on to its peers, and none after them. Needs root and the packages of
 //! `scripts/setup.sh test`.
 
 mod common;

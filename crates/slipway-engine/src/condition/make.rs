@@ -23,7 +23,7 @@ pub(super) struct Interface {
     mtu: u32,
     /// Whether there are places for the gate's programs.
     hook: bool,
-    /// Whether they are there.
+    /// Whether the gate's programs are attached there.
     gate: bool,
     ways: [Made; 2],
 }

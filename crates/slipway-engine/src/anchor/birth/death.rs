@@ -35,7 +35,7 @@ impl From<Kill> for Death {
 }
 
 impl Nodes {
-    /// Silences the links of `which`, then ends every process in them. What the nodes sent before is on its way.
+    /// Silences the links of `which`, then ends every process in them. Packets sent before are on their way.
     pub(in crate::anchor) fn halt(
         &mut self,
         alone: SingleThread,
