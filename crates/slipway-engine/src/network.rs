@@ -28,5 +28,5 @@ mod wire;
 pub use driver::{Mechanism, Probed, Unsupported, plan, survey};
 pub use error::NetworkError;
 pub use fabric::{Fabric, NodeNet};
-pub use host::{mark, sources};
+pub use host::{mark, sources, wait_until_gone};
 pub use node::{configure_node, prepare_node};

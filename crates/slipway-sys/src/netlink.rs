@@ -32,7 +32,7 @@ pub use request::{
 pub use tc::{
     BpfFilter, Direction, Distribution, Handle, Loss, Netem, Qdisc, QdiscStats, ReplaceQdisc, Tbf, scaled_share,
 };
-pub use watch::AddressWatch;
+pub use watch::{AddressWatch, wait_until_gone};
 
 /// Bytes sent at once. Well below the default send buffer (`net.core.wmem_default`, 208 KiB).
 const SEND_BYTES: usize = 64 * 1024;

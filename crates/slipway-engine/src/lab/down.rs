@@ -9,8 +9,8 @@ use serde::Serialize;
 use slipway_sys::cgroup::{CgroupError, Hierarchy};
 
 use super::up::{scratch_of, scratch_root};
-use crate::disk;
 use crate::state::{LabDir, StateError, StateRoot};
+use crate::{disk, network};
 
 /// What could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +109,7 @@ pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let scratch = scratch_of(dir);
     note(disk::lift(dir, &scratch).map_err(|error| error.to_string()));
     note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
+    note(remove_devices(dir));
     note(disk::detach(&scratch).map_err(|error| format!("free loop devices of {}: {error}", scratch.display())));
     note(match fs::remove_dir_all(&scratch) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("remove {}: {error}", scratch.display())),
@@ -117,6 +118,12 @@ pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     // Last: while it is there, `down --all` finds the lab.
     note(dir.remove().map_err(|error| error.to_string()));
     if errors.is_empty() { Ok(()) } else { Err(DownError(errors)) }
+}
+
+/// Waits for devices on this machine's own network to go. Those of virtual hosts are in namespaces that nobody sees.
+fn remove_devices(dir: &LabDir) -> Result<(), String> {
+    let (Ok(lab), Ok(state)) = (dir.read_lab(), dir.read_state()) else { return Ok(()) };
+    if lab.machine { network::wait_until_gone(state.anchor.pid.cast_unsigned(), PATIENCE) } else { Ok(()) }
 }
 
 /// Ends whatever still runs in the lab's control groups and removes them. A machine without any has nothing to remove.

@@ -10,6 +10,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_sys::bpf::{SourceAddress, SourceAddresses};
@@ -87,8 +88,24 @@ fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> R
 
 /// The device of a node, by its position on its host. (On this machine's own network, names of other labs' devices are in use.)
 fn device(lab: &Lab, network: usize, position: usize) -> String {
-    let process = std::process::id();
-    if lab.machine { format!("s{process:x}-{network:x}.{position:x}") } else { format!("nodes{network}.{position}") }
+    let of_process = of_process(std::process::id());
+    if lab.machine { format!("{of_process}{network:x}.{position:x}") } else { format!("nodes{network}.{position}") }
+}
+
+/// How the names of devices begin that a lab's anchor has on this machine's own network.
+fn of_process(anchor: u32) -> String {
+    format!("s{anchor:x}-")
+}
+
+/// Waits until this machine's own network has none of the devices that an anchor made, which has ended: the kernel takes
+/// them away with the namespace that holds their other ends, a little later.
+pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), String> {
+    let prefix = of_process(anchor);
+    match slipway_sys::netlink::wait_until_gone(|link| link.name.starts_with(&prefix), patience) {
+        Ok(left) if left.is_empty() => Ok(()),
+        Ok(left) => Err(format!("wait for the kernel to remove network device {}", left.join(", "))),
+        Err(error) => Err(format!("wait for network devices to go: {error}")),
+    }
 }
 
 /// Makes devices, and gives their interface indices. The far ends of their wires are up too: UCX passes by what has no carrier.

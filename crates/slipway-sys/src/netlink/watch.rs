@@ -1,8 +1,9 @@
-//! Waiting for IPv6 addresses.
+//! Waiting for what the kernel does a little later: IPv6 addresses that become usable, devices that go.
 //!
 //! The kernel accepts an IPv6 address at once but takes packets for it only after a piece of work that it does a little
 //! later, even where there is no duplicate address detection (`addrconf_dad_work`, net/ipv6/addrconf.c). It announces the
-//! address when that is done.
+//! address when that is done. A namespace that nobody is in any more ends later too, and its devices with it
+//! (`cleanup_net`, `net/core/net_namespace.c`).
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,8 +16,10 @@ use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{NetlinkError, RECEIVE_BYTES};
+use super::{Link, Netlink, NetlinkError, RECEIVE_BYTES};
 
+/// `RTNLGRP_LINK` (include/uapi/linux/rtnetlink.h).
+const LINKS: u32 = 1;
 /// `RTNLGRP_IPV6_IFADDR` (include/uapi/linux/rtnetlink.h).
 const IPV6_ADDRESSES: u32 = 9;
 /// How long to wait for the kernel's own worker.
@@ -61,6 +64,34 @@ impl AddressWatch {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits until no device of the calling thread's network namespace is one of those meant, and gives the names of those that
+/// are there still after `patience`.
+///
+/// # Errors
+/// When a socket fails.
+pub fn wait_until_gone(is_meant: impl Fn(&Link) -> bool, patience: Duration) -> Result<Vec<String>, NetlinkError> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.add_membership(LINKS)?;
+    // Listed after this listens: none goes unheard.
+    let mut netlink = Netlink::open()?;
+    let until = Instant::now() + patience;
+    let mut buffer = vec![0; RECEIVE_BYTES];
+    loop {
+        let left: Vec<Link> = netlink.links()?.into_iter().filter(&is_meant).collect();
+        let patience = Timespec::try_from(until.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
+        let is_over = || poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&patience)).map(|ready| ready == 0);
+        if left.is_empty() || is_over().map_err(io::Error::from)? {
+            return Ok(left.into_iter().map(|link| link.name).collect());
+        }
+        // What it says does not matter, nor that there was more than the socket holds: all are listed again.
+        match socket.recv(&mut &mut buffer[..], 0) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => return Err(error.into()),
+            _ => {}
+        }
     }
 }
 
