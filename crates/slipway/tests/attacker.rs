@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
-use common::{Lab, Place, await_that, told};
+use common::{Lab, Place, told};
 use serde_json::{Value, json};
 
 const FRAMES: &str = include_str!("threats/frames.py");
@@ -64,9 +64,7 @@ fn lab<'a>(place: &'a Place, name: &str) -> Lab<'a> {
         ),
     );
     for server in SERVERS {
-        await_that("a server listens", || {
-            lab.exec(server, ["cat", "/proc/net/tcp6"]).lines().any(|line| line.contains(":1388 "))
-        });
+        lab.listens(server, 5000);
     }
     lab
 }
@@ -206,18 +204,18 @@ fn attacked(seconds: u32) {
             assert!(lab.pings(client, server), "{client} to {server}");
         }
     }
-    assert!(labs[0].is_silent("evil", "srv"));
-    let came: Vec<&str> = [&labs[0], &labs[1]]
+    assert!(labs[0].is_silent("evil", "srv", "near"));
+    let came: Vec<(&str, String)> = [&labs[0], &labs[1]]
         .iter()
         .flat_map(|lab| {
             if lab.name == labs[0].name { vec!["srv"] } else { SERVERS.to_vec() }
                 .into_iter()
                 .map(move |node| (lab, node))
         })
-        .filter(|(lab, node)| !lab.exec(node, ["cat", "/tmp/came"]).is_empty())
-        .map(|(_, node)| node)
+        .map(|(lab, node)| (node, lab.exec(node, ["cat", "/tmp/came"])))
+        .filter(|(_, frames)| !frames.is_empty())
         .collect();
-    assert_eq!(came, Vec::<&str>::new());
+    assert_eq!(came, []);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use common::{Fault, Lab, Place, await_that, told};
 use rustix::process::{Pid, Signal, kill_process};
+use slipway_measure::play::Played;
 
 /// Two networks and a gateway between them, and a node beside it that always answers.
 const CROSSING: &str = "hosts: 2\nnetworks:\n  front: {driver: FRONT}\n  back: {driver: bridge, ipv4: 10.80.0.0/24, ipv6: \"fd00:80::/64\"}\nnodes:\n  \
@@ -110,10 +111,13 @@ fn a_node_on_driver_host_is_warned_of() {
 #[test]
 fn a_scenario_freezes_and_thaws_what_answers() {
     let place = Place::new();
-    let text = "networks: {net: bridge}\nnodes: {n: {count: 2}}\nscenario:\n  length: 10min\n  events: [{at: 1ms, freeze: n2}]\n";
+    let text = "networks: {net: bridge}\nnodes: {n: {count: 3}}\nscenario:\n  length: 10min\n  events: [{at: 1ms, freeze: n2}]\n";
     let lab = place.up("scene", text);
     let mut player = place.slipway(["play", &lab.name, "--out", "log"]).stdout(Stdio::null()).spawn().expect("started");
-    await_that("the event is over", || lab.row("n2")["status"] == "frozen" && lab.is_silent("n1", "n2"));
+    let log = || std::fs::read_to_string(place.path().join("log/events.jsonl")).unwrap_or_default();
+    await_that("the event is over", || Played::read(&log()).is_ok_and(|played| played.events().count() == 1));
+    assert_eq!(lab.row("n2")["status"], "frozen");
+    assert!(lab.is_silent("n1", "n2", "n3"));
     kill_process(Pid::from_child(&player), Signal::TERM).expect("it plays");
     player.wait().expect("waited for");
     assert_eq!(lab.row("n2")["status"], "running");

@@ -122,12 +122,13 @@ fn a_stopped_node_comes_back_with_its_links_and_files() {
     assert_eq!(lab.row("n2")["status"], "running");
     place.run(["stop", name, "n2", "--grace", "2s"]);
     assert_eq!(lab.row("n2")["status"], "stopped");
-    assert!(lab.is_silent("n1", "n2"), "a stopped node is silent");
+    assert!(lab.is_silent("n1", "n2", "n3"), "a stopped node is silent");
     assert!(lab.pings("n1", "n3"), "the others are not");
     place.fails(125, ["exec", name, "n2", "--", "true"]);
 
     place.run(["start", name, "n2"]);
     assert!(lab.pings("n1", "n2") && lab.pings("n2", "n3.b"), "its links are back");
+    assert!(!lab.is_silent("n1", "n2", "n3"), "which a test of silence notices");
     assert_eq!(mac("n2"), before);
     assert_eq!(lab.exec("n2", ["cat", "/root/file"]), "kept\n");
 

@@ -20,6 +20,9 @@ pub use inventory::{Inventory, entries};
 /// How long a machine under load may take for what another process, or the kernel behind one, brings about.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Pings of a witness of silence.
+const WITNESSES: u64 = 10;
+
 /// Waits for `condition`, which something else brings about by itself.
 #[track_caller]
 pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
@@ -30,16 +33,10 @@ pub fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for what was there before, and nothing else: the kernel clears up behind a killed process by itself.
+/// Finds what was there before, and nothing else: whatever ends a lab has waited for the kernel to clear up behind it.
 #[track_caller]
 pub fn as_before(place: &Place, before: &Inventory, context: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    let mut now = Inventory::of(place);
-    while now != *before && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-        now = Inventory::of(place);
-    }
-    assert_eq!(now, *before, "{context}");
+    assert_eq!(Inventory::of(place), *before, "{context}");
 }
 
 /// State, images, scratch and lab names that no other test has. Dropped, it takes its labs down.
@@ -158,17 +155,84 @@ impl Lab<'_> {
 
     /// Whether a ping from one node gets to an address: one packet, however late a busy machine has it come.
     pub fn pings(&self, from: &str, to: &str) -> bool {
-        self.is_answered(from, to, "-W60")
-    }
-
-    /// Whether nothing comes of a ping from one node to an address.
-    pub fn is_silent(&self, from: &str, to: &str) -> bool {
-        !self.is_answered(from, to, "-W1")
-    }
-
-    fn is_answered(&self, from: &str, to: &str, wait: &str) -> bool {
-        let status = self.program(from, ["ping", "-q", "-c1", wait, to]).stdout(Stdio::null()).status();
+        let status = self.program(from, ["ping", "-q", "-c1", "-W60", to]).stdout(Stdio::null()).status();
         status.expect("slipway can be started").success()
+    }
+
+    /// Whether no answer of `to` comes to `from`. By when the `witness` has answered, which is asked afterwards, one would
+    /// have come.
+    #[track_caller]
+    pub fn is_silent(&self, from: &str, to: &str, witness: &str) -> bool {
+        let before = self.count(from, to, ["InEchoReps", "Icmp6InEchoReplies"]);
+        let is_answered = self.asks_once(from, to);
+        self.asks_often(from, witness);
+        Self::is_of_witness(before, self.count(from, to, ["InEchoReps", "Icmp6InEchoReplies"])) && !is_answered
+    }
+
+    /// Whether nothing that `from` sends comes to `to`. By when the `witness` has been answered, which asks afterwards, it
+    /// would have come.
+    #[track_caller]
+    pub fn is_unheard(&self, from: &str, to: &str, witness: &str) -> bool {
+        let before = self.count(to, to, ["InEchos", "Icmp6InEchos"]);
+        let is_answered = self.asks_once(from, to);
+        self.asks_often(witness, to);
+        Self::is_of_witness(before, self.count(to, to, ["InEchos", "Icmp6InEchos"])) && !is_answered
+    }
+
+    /// Sends one ping, and does not wait for the answer, but may see it. Links of the lab carry what is sent on one processor
+    /// in order, and so does this and [`asks_often`](Self::asks_often).
+    #[track_caller]
+    fn asks_once(&self, from: &str, to: &str) -> bool {
+        let words = ["taskset", "-c", "0", "ping", "-q", "-c1", "-W0.05", to];
+        let output = self.program(from, words).output().expect("slipway can be started");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", told(&output));
+        output.status.success()
+    }
+
+    /// Pings one after the other. So many that a longer path, of which the address had to be asked for first, is passed before.
+    #[track_caller]
+    fn asks_often(&self, from: &str, to: &str) {
+        let script = format!("for i in $(seq {WITNESSES}); do ping -q -c1 -W60 {to} || exit; done");
+        self.exec(from, ["taskset", "-c", "0", "sh", "-c", &script]);
+    }
+
+    #[track_caller]
+    fn is_of_witness(before: u64, after: u64) -> bool {
+        assert!(after >= before + WITNESSES, "each answer to {WITNESSES} pings is counted: {before} to {after}");
+        after == before + WITNESSES
+    }
+
+    /// A node's count of ICMP messages that came in, by its names for IPv4 and IPv6, which it is of depends on the address.
+    #[track_caller]
+    fn count(&self, node: &str, to: &str, names: [&str; 2]) -> u64 {
+        if to.starts_with("ip6-") {
+            let text = self.exec(node, ["cat", "/proc/net/snmp6"]);
+            let counts = text.lines().filter_map(|line| line.split_once(' '));
+            let found = counts.filter(|(name, _)| *name == names[1]).map(|(_, count)| count.trim().parse()).next();
+            return found.expect("it is counted").expect("a number");
+        }
+        let text = self.exec(node, ["cat", "/proc/net/snmp"]);
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
+        let (names_of, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
+        let found = names_of.split(' ').zip(counts.split(' ')).find(|&(name, _)| name == names[0]);
+        found.expect("it is counted").1.parse().expect("a number")
+    }
+
+    /// Waits until a program in a node listens at a port of TCP, which the kernel announces to nobody.
+    #[track_caller]
+    pub fn listens(&self, node: &str, port: u16) {
+        let pid = self.row(node)["pid"].as_i64().expect("it runs");
+        // A socket's local address, the remote one, and the state: 0A is LISTEN (`proc_pid_net(5)`).
+        let is_it = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|local| local.ends_with(&format!(":{port:04X}"))) && words.nth(1) == Some("0A")
+        };
+        await_that(&format!("{node} listens at {port}"), || {
+            ["tcp", "tcp6"].iter().any(|table| {
+                let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).expect("its init lives");
+                table.lines().any(is_it)
+            })
+        });
     }
 
     /// A node's row of `slipway ps`.
