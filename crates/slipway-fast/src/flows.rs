@@ -107,8 +107,7 @@ impl Scope<'_> {
             if held.note.path == Path::Pair && !has_ended(&held.socket) {
                 each(held);
             }
-        });
-        Ok(())
+        })
     }
 }
 

@@ -241,8 +241,7 @@ impl Router {
             if let Some((member, terms)) = self.terms_of(&held.note) {
                 each(held, member, terms);
             }
-        });
-        Ok(())
+        })
     }
 }
 

@@ -50,16 +50,18 @@ pub struct Revoked {
 pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Result<Revoked> {
     let mut revoked = Revoked::default();
     let mut seen = BTreeSet::new();
+    // Where some cannot be looked at, all others are ended nevertheless.
+    let mut looked = Ok(());
     for _ in 0..PASSES {
         let before = seen.len();
-        scope.pairs(&mut seen, |held| {
+        looked = scope.pairs(&mut seen, |held| {
             let flow = Flow::of(&held.note);
             if let Some(reason) = why(&flow)
                 && cut(&held.socket, Path::Pair).is_ok()
             {
                 revoked.flows.insert(flow.number, reason);
             }
-        })?;
+        });
         if seen.len() == before {
             break;
         }
@@ -74,6 +76,7 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
             revoked.flows.insert(flow.number, reason);
         }
     }
+    looked?;
     revoked.hidden = hidden(scope, &seen)?;
     Ok(revoked)
 }

@@ -27,13 +27,18 @@ use crate::note::{Note, Notes};
 /// # Errors
 /// When `/proc` cannot be read, or the thread is gone.
 pub fn descriptors(tid: i32) -> io::Result<Vec<(i32, OsString)>> {
-    let entries = fs::read_dir(format!("/proc/{tid}/fd"))?.flatten();
-    let named = entries.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        // One that is closed meanwhile is one less.
-        Some((number, fs::read_link(entry.path()).ok()?.into_os_string()))
-    });
-    Ok(named.collect())
+    let mut named = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
+        let entry = entry?;
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match fs::read_link(entry.path()) {
+            Ok(name) => named.push((number, name.into_os_string())),
+            // One that is closed meanwhile is one less.
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(named)
 }
 
 /// The inode of what is named so, where it is a socket.
@@ -56,13 +61,28 @@ pub fn namespace(process: i32) -> io::Result<u64> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn processes(namespaces: &BTreeSet<u64>) -> io::Result<Vec<i32>> {
-    let all = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Ok(all.filter(|&process| namespace(process).is_ok_and(|its| namespaces.contains(&its))).collect())
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match namespace(process) {
+            Ok(its) if namespaces.contains(&its) => found.push(process),
+            Ok(_) => {}
+            // No process of a node can keep this from who may trace them all.
+            Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether something failed because its thread or process is gone: then there is nothing to find.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// A thread for each table of descriptors that a process has: almost always one.
-fn tables(process: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+fn tables(process: i32) -> io::Result<Vec<i32>> {
+    let threads = fs::read_dir(format!("/proc/{process}/task"))?;
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let mut tables = Vec::new();
     for thread in threads {
@@ -71,7 +91,7 @@ fn tables(process: i32) -> Vec<i32> {
             tables.push(thread);
         }
     }
-    tables
+    Ok(tables)
 }
 
 /// A socket that a process has.
@@ -86,23 +106,43 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// A copy; `None` where it has been closed meanwhile, or another is at its number by now.
-    #[must_use]
-    pub fn copy(&self) -> Option<OwnedFd> {
-        let copy = self.caller.descriptor(self.number).ok()?;
-        (rustix::fs::fstat(&copy).ok()?.st_ino == self.inode).then_some(copy)
+    ///
+    /// # Errors
+    /// When it is there and cannot be copied, as where no descriptor is left (`EMFILE`).
+    pub fn copy(&self) -> io::Result<Option<OwnedFd>> {
+        let copy = match self.caller.descriptor(self.number) {
+            Err(error) if is_gone(&error) || error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
+            copy => copy?,
+        };
+        let is_it = rustix::fs::fstat(&copy)?.st_ino == self.inode;
+        Ok(is_it.then_some(copy))
     }
 }
 
 /// Shows every socket of a process, once for each number that it has there. A process that is gone has none.
-pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) {
-    for thread in tables(process) {
-        let (Ok(caller), Ok(descriptors)) = (Caller::open(thread), descriptors(thread)) else { continue };
-        for (number, name) in descriptors {
-            if let Some(inode) = socket_inode(&name) {
-                each(&Found { caller: &caller, number, inode });
+///
+/// # Errors
+/// When a process that is there cannot be looked at. All tables that can be are shown before that.
+pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) -> io::Result<()> {
+    let tables = match tables(process) {
+        Err(error) if is_gone(&error) => return Ok(()),
+        tables => tables?,
+    };
+    let mut looked = Ok(());
+    for thread in tables {
+        match Caller::open(thread).and_then(|caller| Ok((caller, descriptors(thread)?))) {
+            Ok((caller, descriptors)) => {
+                for (number, name) in descriptors {
+                    if let Some(inode) = socket_inode(&name) {
+                        each(&Found { caller: &caller, number, inode });
+                    }
+                }
             }
+            Err(error) if is_gone(&error) => {}
+            Err(error) => looked = Err(error),
         }
     }
+    looked
 }
 
 /// A socket that a router handed out, and that a program has.
@@ -118,19 +158,40 @@ pub struct Held {
 
 /// Shows the sockets that were handed out to these processes, each once, and none that is among `seen`; all sockets that were
 /// looked at are put there.
-pub fn handed_out(processes: &[i32], notes: &Notes, seen: &mut BTreeSet<u64>, mut each: impl FnMut(Held)) {
+///
+/// # Errors
+/// When some of them cannot be looked at. All others are shown before that.
+pub fn handed_out(
+    processes: &[i32],
+    notes: &Notes,
+    seen: &mut BTreeSet<u64>,
+    mut each: impl FnMut(Held),
+) -> io::Result<()> {
+    let mut looked = Ok(());
     for &process in processes {
-        sockets(process, |found| {
+        let mut unread = Ok(());
+        let walked = sockets(process, |found| {
             if seen.contains(&found.inode) {
                 return;
             }
-            let Some(socket) = found.copy() else { return };
-            seen.insert(found.inode);
-            if let Ok(Some(note)) = notes.of(&socket) {
-                each(Held { inode: found.inode, socket, note });
+            let socket = match found.copy() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(error) => return unread = Err(error),
+            };
+            match notes.of(&socket) {
+                Ok(note) => {
+                    seen.insert(found.inode);
+                    if let Some(note) = note {
+                        each(Held { inode: found.inode, socket, note });
+                    }
+                }
+                Err(error) => unread = Err(error),
             }
         });
+        looked = looked.and(walked).and(unread);
     }
+    looked
 }
 
 #[cfg(test)]
@@ -141,6 +202,7 @@ mod tests {
 
     use nix::sched::{CloneFlags, unshare};
     use slipway_sys::bpf::SocketStorage;
+    use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
     use super::*;
     use crate::note::{BYTES, Path, Role};
@@ -186,12 +248,35 @@ mod tests {
         let mut found = Vec::new();
         sockets(this_process(), |socket| {
             if socket.inode == hidden {
-                found.push((socket.number, socket.copy().is_some()));
+                found.push((socket.number, socket.copy().expect("copied").is_some()));
             }
-        });
+        })
+        .expect("walked");
         drop(end);
         alone.join().expect("it ran");
         assert_eq!(found, [(number, true)]);
+    }
+
+    /// A guard that sees nobody's sockets must not go on as if there were none.
+    #[test]
+    fn what_cannot_be_looked_at_is_an_error_and_what_is_gone_is_none() {
+        let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
+        let notes = Notes::new(storage);
+        let (_one, _other) = UnixStream::pair().expect("a pair");
+        let handed_out = |process| handed_out(&[process], &notes, &mut BTreeSet::new(), drop);
+        handed_out(this_process()).expect("all can be copied");
+        handed_out(i32::MAX).expect("there is no such process");
+        for call in [libc::SYS_pidfd_getfd, libc::SYS_pidfd_open, libc::SYS_openat] {
+            let failing = Trap { call, when: When::Always, verdict: Verdict::Errno(libc::EMFILE) };
+            let looked = std::thread::scope(|scope| {
+                let running = scope.spawn(|| {
+                    Filter::trap(&[failing]).attach().expect("root may attach");
+                    handed_out(this_process())
+                });
+                running.join().expect("it ran")
+            });
+            assert_eq!(looked.expect_err("unseen").raw_os_error(), Some(libc::EMFILE), "{call}");
+        }
     }
 
     #[test]
@@ -211,9 +296,11 @@ mod tests {
         notes.put(&one, &note).expect("written");
         let mut seen = BTreeSet::new();
         let mut held = Vec::new();
-        handed_out(&[this_process()], &notes, &mut seen, |socket| held.push((socket.inode, socket.note)));
+        handed_out(&[this_process()], &notes, &mut seen, |socket| held.push((socket.inode, socket.note)))
+            .expect("walked");
         assert_eq!(held, [(inode(&one), note)]);
         assert!(seen.contains(&inode(&other)), "it was looked at");
-        handed_out(&[this_process()], &notes, &mut seen, |socket| assert_ne!(socket.inode, inode(&one), "twice"));
+        handed_out(&[this_process()], &notes, &mut seen, |socket| assert_ne!(socket.inode, inode(&one), "twice"))
+            .expect("walked");
     }
 }

@@ -107,8 +107,9 @@ fn works() -> bool {
     destroy_tcp(address, peer, cookie).expect("these tests need root, to end connections");
     let mut sockets = 0;
     walk::sockets(rustix::process::getpid().as_raw_nonzero().get(), |found| {
-        sockets += usize::from(found.copy().is_some());
-    });
+        sockets += usize::from(found.copy().expect("copied").is_some());
+    })
+    .expect("walked");
     assert!(sockets >= 2);
     fs::read_to_string("/proc/self/status").expect("read");
     fs::read_dir("/proc/self/fd").expect("listed").for_each(|entry| drop(fs::read_link(entry.expect("read").path())));

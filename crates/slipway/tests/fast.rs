@@ -112,6 +112,14 @@ fn a_process_is_explained_socket_by_socket() {
     let all: Vec<Value> =
         pids.iter().flat_map(|pid| explain(pid)["sockets"].as_array().expect("a list").clone()).collect();
     assert!(all.iter().any(|socket| socket["way"] == "tcp" && socket["peer"] == "10.64.0.1:5000"), "{all:?}");
+    let _beside = Connected::new(&lab, "a");
+    let why = |node: &str| {
+        let answer = place.json(["inspect", &lab.name, node]);
+        let pids = answer["pids"].as_array().expect("a list").clone();
+        pids.iter().map(|pid| explain(pid)["sockets"].to_string()).collect::<String>()
+    };
+    let why = why("a");
+    assert!(["\"pair\"", "EPIPE", "`exact: true`"].iter().all(|word| why.contains(word)), "{why}");
     let output =
         place.slipway(["fast", "explain", &lab.name, &std::process::id().to_string()]).output().expect("started");
     assert!(String::from_utf8_lossy(&output.stderr).contains("it is in no node"), "{}", told(&output));

@@ -71,7 +71,7 @@ pub(crate) fn explain(
         .filter(|router| router.router.host == lab.nodes[node].host)
         .flat_map(|router| router.status.iter().flat_map(|status| status.connections.native.keys().copied()))
         .collect();
-    Ok((node, sockets(&setup::places(lab), pid, &notes, &counted)))
+    Ok((node, sockets(&setup::places(lab), pid, &notes, &counted).map_err(says(&doing))?))
 }
 
 /// The node of a lab that a process is in.
@@ -81,13 +81,14 @@ pub(crate) fn node_of(state: &State, pid: i32) -> io::Result<Option<usize>> {
     Ok(state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid))))
 }
 
-fn sockets(places: &Places, pid: i32, notes: &Notes, counted: &[Reason]) -> Vec<Socket> {
+fn sockets(places: &Places, pid: i32, notes: &Notes, counted: &[Reason]) -> io::Result<Vec<Socket>> {
     let mut sockets = Vec::new();
     walk::sockets(pid, |found| {
-        sockets.extend(found.copy().and_then(|socket| look(places, found.number, &socket, notes, counted)));
-    });
+        let socket = found.copy().ok().flatten();
+        sockets.extend(socket.and_then(|socket| look(places, found.number, &socket, notes, counted)));
+    })?;
     sockets.sort_by_key(|socket| socket.descriptor);
-    sockets
+    Ok(sockets)
 }
 
 /// `None` for a socket that is none of TCP, and never was.
@@ -98,7 +99,8 @@ fn look(places: &Places, descriptor: i32, socket: &OwnedFd, notes: &Notes, count
         let (way, why) = match note.path {
             Path::Pair => (
                 Way::Pair,
-                "both ends are on this host; without Nagle and delayed acknowledgements, which `exact: true` on the network has",
+                "both ends are on this host; a write after the peer's close fails at once (EPIPE), and there is no Nagle: \
+                 `exact: true` on the network gives TCP's",
             ),
             Path::Tcp if beside => (
                 Way::Tcp,

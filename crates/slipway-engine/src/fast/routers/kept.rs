@@ -37,7 +37,6 @@ impl Fast {
         let mut seen = BTreeSet::new();
         walk::handed_out(&walk::processes(&namespaces)?, &self.shared.notes, &mut seen, |held| {
             kept.push(Kept { socket: held.socket, path: held.note.path });
-        });
-        Ok(())
+        })
     }
 }
