@@ -19,6 +19,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+use slipway_sys::caps;
 use slipway_sys::notify::{Call, Caller, Memory};
 
 use self::accept::Accepted;
@@ -139,6 +141,12 @@ impl Trapped<'_> {
     /// The first argument's file.
     fn socket(&self) -> Result<OwnedFd, Answer> {
         self.confirmed(self.found().map(|(_, socket)| socket))
+    }
+
+    /// Whether the caller has one of these capabilities, in the user namespace that it is in, which is its node's.
+    fn is_capable(&self, one_of: CapabilitySet) -> Result<bool, Answer> {
+        let effective = self.confirmed(caps::effective(self.call.tid))?;
+        Ok(effective.intersects(one_of))
     }
 
     /// Finds out whether the caller heard what it was told last.

@@ -7,7 +7,6 @@
 //! [`Written::Changed`]: crate::note::Written::Changed
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -50,12 +49,12 @@ impl Defaults {
         lock(&self.0).get(&kind).filter(|(since, _)| since.elapsed() < AGE).map(|(_, options)| *options)
     }
 
-    /// What sockets of a kind have; this is one of them.
-    pub(crate) fn of(&self, kind: Kind, socket: impl AsFd) -> Options {
+    /// The options of sockets of a kind; `read` asks one of them.
+    pub(crate) fn of(&self, kind: Kind, read: impl FnOnce() -> Options) -> Options {
         if let Some(options) = self.known(kind) {
             return options;
         }
-        let options = Options::of(socket);
+        let options = read();
         lock(&self.0).insert(kind, (Instant::now(), options));
         options
     }

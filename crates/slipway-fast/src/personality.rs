@@ -8,13 +8,17 @@ mod table;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, socket};
 use slipway_sys::bpf::{FreeNumber, FreeOption};
 use slipway_sys::sockopt::{self, Name};
 
-pub(crate) use self::table::OF_SOCKETS;
-use self::table::{COMMON, ETHERNET, FIXED, KEPT, LISTS, Rule, Shown, is_unseen, tcp};
+use self::table::{
+    COMMON, ETHERNET, FIXED, HOPS, KEPT, LISTS, MULTICAST_HOPS, MULTICAST_TTL, Rule, Shown, TTL, is_unseen, tcp,
+};
+pub(crate) use self::table::{OF_SOCKETS, is_privileged};
 use crate::note::{Change, Path};
 use crate::timestamps;
 
@@ -107,6 +111,25 @@ impl Options {
         self.with(&socket, |at| at < COMMON).with_congestion_of(socket)
     }
 
+    /// Those of a listener, as a socket would have them that is accepted from it. The kernel notes on that socket how many
+    /// hops its client's packets had left (`tcp_v4_syn_recv_sock`). No packet loses a hop within a network, so that is the
+    /// number that clients begin with. `mapped`: the client's address is one of IPv4.
+    #[must_use]
+    pub(crate) fn as_accepted(mut self, ipv6: bool, mapped: bool) -> Self {
+        let mut copy = |from, to| {
+            if let (Some(from), Some(to)) = (place(from), place(to)) {
+                self.kept[to] = self.kept[from];
+            }
+        };
+        if !ipv6 || mapped {
+            copy(TTL, MULTICAST_TTL);
+        }
+        if ipv6 {
+            copy(HOPS, MULTICAST_HOPS);
+        }
+        self
+    }
+
     fn with(mut self, socket: impl AsFd, is_asked: impl Fn(usize) -> bool) -> Self {
         let socket = socket.as_fd();
         let asked = self.kept.iter_mut().zip(KEPT).enumerate().filter(|(at, _)| is_asked(*at));
@@ -161,18 +184,18 @@ impl Options {
         options
     }
 
-    /// What `getsockopt(2)` gives, at most as many bytes as are asked for. `open` is false where the peer has ended.
+    /// The value that `getsockopt(2)` gives. `state` looks at the connection.
     ///
     /// # Errors
     /// `ENOPROTOOPT` for an option that there is not.
-    pub(crate) fn get(&self, name: Name, open: bool) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn get(&self, name: Name, state: impl FnOnce() -> State) -> Result<Vec<u8>, Errno> {
         if let Some(at) = place(name) {
             return Ok(self.kept[at].to_ne_bytes().to_vec());
         }
         match name {
             CONGESTION => return Ok(self.congestion.to_vec()),
             MAXSEG => return Ok(SEGMENT.to_ne_bytes().to_vec()),
-            Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => return Ok(info(open)),
+            Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO } => return Ok(info(state())),
             name if LISTS.contains(&name) => return Ok(Vec::new()),
             _ => {}
         }
@@ -236,11 +259,34 @@ fn place(name: Name) -> Option<usize> {
     KEPT.iter().position(|kept| kept.name == name)
 }
 
+/// The state of a connection, as far as a pair tells it (`include/net/tcp_states.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// `TCP_ESTABLISHED`.
+    Established = 1,
+    /// `TCP_FIN_WAIT2`: its own direction is shut down.
+    FinWait = 5,
+    /// `TCP_CLOSE_WAIT`: its peer's is, or it has ended.
+    CloseWait = 8,
+}
+
+/// How long `struct tcp_info` is on this kernel, bytes. It has grown from time to time.
+fn info_bytes() -> usize {
+    /// Until Linux 6.7.
+    const SHORTEST: usize = 240;
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    let name = tcp(libc::TCP_INFO);
+    let asked = || {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        sockopt::get(&socket, name, &mut [0; 1024])
+    };
+    *BYTES.get_or_init(|| asked().unwrap_or(SHORTEST).max(SHORTEST))
+}
+
 /// `struct tcp_info` (`include/uapi/linux/tcp.h`) of a connection that nothing ever happens to.
-fn info(open: bool) -> Vec<u8> {
-    /// `TCP_ESTABLISHED`, `TCP_CLOSE_WAIT` (`include/net/tcp_states.h`).
-    const STATES: [u8; 2] = [8, 1];
-    let mut bytes = vec![0; 248];
+fn info(state: State) -> Vec<u8> {
+    let mut bytes = vec![0; info_bytes()];
     let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());
     let segment = SEGMENT.unsigned_abs();
     put(8, 200_000); // tcpi_rto, microseconds: its least
@@ -253,7 +299,7 @@ fn info(open: bool) -> Vec<u8> {
     put(80, 10); // tcpi_snd_cwnd
     put(84, segment); // tcpi_advmss
     put(88, 3); // tcpi_reordering
-    bytes[0] = STATES[usize::from(open)];
+    bytes[0] = state as u8;
     bytes
 }
 
@@ -268,8 +314,8 @@ pub(crate) const HEARD: [i32; 6] =
 pub(crate) const SELDOM: [(i32, i32); 12] = [
     (libc::SO_NO_CHECK, 0),
     (libc::SO_TIMESTAMPNS, 0),
-    (63, 0), // SO_TIMESTAMP_NEW
-    (64, 0), // SO_TIMESTAMPNS_NEW
+    (timestamps::TIMESTAMP_WIDE, 0),
+    (timestamps::TIMESTAMPNS_WIDE, 0),
     (libc::SO_RXQ_OVFL, 0),
     (libc::SO_WIFI_STATUS, 0),
     (libc::SO_PEEK_OFF, -1),
@@ -329,7 +375,7 @@ pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: Opt
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair, sockopt as typed};
+    use rustix::net::{SocketFlags, socketpair, sockopt as typed};
 
     use super::*;
 
@@ -344,12 +390,12 @@ mod tests {
         let (_, socket) = pair_and_tcp();
         typed::set_tcp_nodelay(&socket, true).expect("set");
         let mut options = Options::of(&socket);
-        assert_eq!(options.get(tcp(libc::TCP_NODELAY), true), Ok(1_i32.to_ne_bytes().to_vec()));
+        assert_eq!(options.get(tcp(libc::TCP_NODELAY), || State::Established), Ok(1_i32.to_ne_bytes().to_vec()));
         options.set(tcp(libc::TCP_KEEPIDLE), &77_i32.to_ne_bytes(), Path::Pair).expect("in range");
         let mut bytes = [0; Options::BYTES];
         options.write(&mut bytes);
         assert_eq!(Options::read(&bytes), options);
-        assert_eq!(options.get(tcp(libc::TCP_KEEPIDLE), true), Ok(77_i32.to_ne_bytes().to_vec()));
+        assert_eq!(options.get(tcp(libc::TCP_KEEPIDLE), || State::Established), Ok(77_i32.to_ne_bytes().to_vec()));
     }
 
     #[test]
@@ -372,7 +418,7 @@ mod tests {
             assert_eq!((ours, theirs.is_ok()), (expected, expected.is_ok()), "{value}");
         }
         assert_eq!(options.set(tcp(9999), &[0; 4], Path::Pair), Err(Errno::NOPROTOOPT));
-        assert_eq!(options.get(tcp(9999), true), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.get(tcp(9999), || State::Established), Err(Errno::NOPROTOOPT));
     }
 
     #[test]

@@ -11,6 +11,10 @@ use slipway_sys::sockopt::{self, Name};
 /// The option, and as it is where time is longer than words are (`SO_TIMESTAMPING_NEW`).
 pub(crate) const NAMES: [i32; 2] = [libc::SO_TIMESTAMPING, 65];
 
+/// `SO_TIMESTAMP_NEW` and `SO_TIMESTAMPNS_NEW`: time stamps of what is received.
+pub(crate) const TIMESTAMP_WIDE: i32 = 63;
+pub(crate) const TIMESTAMPNS_WIDE: i32 = 64;
+
 /// `SOF_TIMESTAMPING_OPT_TSONLY` (`include/uapi/linux/net_tstamp.h`).
 const ALONE: u32 = 1 << 11;
 
@@ -37,7 +41,12 @@ pub(crate) fn is_on(socket: impl AsFd) -> bool {
 /// # Errors
 /// As [`set`].
 pub(crate) fn carry(from: impl AsFd, to: impl AsFd, changed: bool) -> io::Result<()> {
-    let [name, _] = NAMES;
-    let asked = if changed { sockopt::int(from, Name { level: libc::SOL_SOCKET, name })? } else { 0 };
-    set(to, name, &asked.to_ne_bytes())
+    let [name, wide] = NAMES;
+    if !changed {
+        return set(to, name, &0_u32.to_ne_bytes());
+    }
+    let number = |name| sockopt::int(&from, Name { level: libc::SOL_SOCKET, name });
+    // Which of the two is set last decides for all kinds of time stamps how long their words are (`SOCK_TSTAMP_NEW`).
+    let is_wide = [wide, TIMESTAMP_WIDE, TIMESTAMPNS_WIDE].into_iter().any(|name| number(name).is_ok_and(|on| on != 0));
+    set(to, if is_wide { wide } else { name }, &number(name)?.to_ne_bytes())
 }

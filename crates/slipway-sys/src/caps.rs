@@ -1,4 +1,4 @@
-//! Giving up capabilities (`capabilities(7)`).
+//! Giving up capabilities, and asking for another thread's (`capabilities(7)`).
 
 use std::io;
 
@@ -7,6 +7,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
+
+use crate::process::status;
 
 /// What a program in a node may have: a container's default set (moby, `oci/caps/defaults.go`) without `CAP_MKNOD`.
 ///
@@ -26,6 +28,15 @@ pub const DEFAULT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT)
     .union(CapabilitySet::KILL)
     .union(CapabilitySet::AUDIT_WRITE);
+
+/// The capabilities that a thread may use now, in its own user namespace (`CapEff`, `proc_pid_status(5)`).
+///
+/// # Errors
+/// `NotFound` where there is no such thread.
+pub fn effective(tid: i32) -> io::Result<CapabilitySet> {
+    let bits = u64::from_str_radix(&status(tid, "CapEff")?, 16).map_err(io::Error::other)?;
+    Ok(CapabilitySet::from_bits_retain(bits))
+}
 
 /// Takes everything outside `keep` out of this thread's bounding set, so that no exec can bring it back.
 /// To be called before any change of user, while `CAP_SETPCAP` is there.

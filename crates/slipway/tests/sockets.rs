@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use common::{Place, told};
+use common::{Lab, Place, told};
 
 /// The drivers, and on how many hosts. The first one is what the others are held to.
 const LABS: [(&str, u32); 2] = [("bridge", 1), ("vxlan", 2)];
@@ -71,7 +71,20 @@ fn observe(place: &Place, (driver, hosts): (&str, u32), build: &str, group: &str
         assert!(output.status.success(), "{driver}, {build}: {}", told(&output));
         String::from_utf8_lossy(&output.stdout).into_owned()
     });
+    were_not_left_alone(&lab);
     by_scenario(&printed)
+}
+
+/// No connection was left to the container network because its router was busy or lacked something. A scenario would observe
+/// another kind of connection then.
+#[track_caller]
+fn were_not_left_alone(lab: &Lab<'_>) {
+    for router in lab.routers() {
+        let native = &router["status"]["connections"]["native"];
+        for reason in ["crowded", "exhausted", "no-router"] {
+            assert!(native.get(reason).is_none(), "{native}");
+        }
+    }
 }
 
 /// Lines begin with their scenario; those of a scenario come together, in the order of each side.

@@ -13,7 +13,7 @@ use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
-use super::furnish::{Like, changed, furnish};
+use super::furnish::{Kin, Like, changed, furnish};
 use super::give::{NotGiven, give, wishes};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown};
@@ -210,7 +210,7 @@ fn inherit(
         let door = Door { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
         call.router.doors.learn(call.node(), connection.server, door, since);
     }
-    let like = Like { socket: accepted, ipv6, accepted: true, changed };
+    let like = Like { socket: accepted, ipv6, kin: Kin::Accepted, changed };
     Ok(furnish(call.router, call.node(), like, end, note(connection, *path, ipv6))?)
 }
 
@@ -330,7 +330,7 @@ impl Expected {
         if !is_kept || changed.is_some() && goes_by_packets(&parker, &socket).unwrap_or(true) {
             return Err(connection);
         }
-        let like = Like { socket: &socket, ipv6: door.ipv6, accepted: true, changed };
+        let like = Like { socket: &socket, ipv6: door.ipv6, kin: Kin::Listener, changed };
         if furnish(router, node, like, end, note(&connection, *path, door.ipv6)).is_err() {
             return Err(connection);
         }

@@ -15,16 +15,26 @@ use crate::timestamps;
 pub(super) struct Like<'a> {
     pub(super) socket: &'a OwnedFd,
     pub(super) ipv6: bool,
-    /// Whether it was accepted, or is the listener that the new one is as if accepted from.
-    pub(super) accepted: bool,
+    pub(super) kin: Kin,
     /// Options that a program has set on it or on its listener.
     pub(super) changed: Option<Change>,
+}
+
+/// The relation of the other socket to the new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kin {
+    /// The program's own, whose place the new one takes.
+    Own,
+    /// One that the kernel accepted from the listener.
+    Accepted,
+    /// The listener itself: nothing was accepted from it.
+    Listener,
 }
 
 impl<'a> Like<'a> {
     /// A program's own, by what is written on it.
     pub(super) fn own(socket: &'a OwnedFd, ipv6: bool, written: &Written) -> Self {
-        Self { socket, ipv6, accepted: false, changed: changed(written) }
+        Self { socket, ipv6, kin: Kin::Own, changed: changed(written) }
     }
 }
 
@@ -45,19 +55,24 @@ pub(super) fn furnish(
     new: &OwnedFd,
     mut written: Note,
 ) -> io::Result<()> {
-    let Like { socket, ipv6, accepted, changed } = like;
+    let Like { socket, ipv6, kin, changed } = like;
+    let accepted = kin != Kin::Own;
     carry(socket, new, accepted, changed)?;
     let mapped = ipv6 && canonical(written.local).is_ipv4();
     let kind = if accepted { Kind::Accepted { node, ipv6, mapped } } else { Kind::New { node, ipv6 } };
+    let read = || match kin {
+        Kin::Listener => Options::of(socket).as_accepted(ipv6, mapped),
+        Kin::Own | Kin::Accepted => Options::of(socket),
+    };
     written.options = match changed {
-        None => router.defaults.of(kind, socket).with_free_of(socket),
+        None => router.defaults.of(kind, read).with_free_of(socket),
         Some(Change { is_rare, .. }) => match router.defaults.known(kind).filter(|_| !is_rare) {
             Some(options) => options.with_common_of(socket),
-            None => Options::of(socket),
+            None => read(),
         },
     };
     if written.path == Path::Tcp {
-        written.options.apply(new, &router.defaults.of(Kind::Between, new))?;
+        written.options.apply(new, &router.defaults.of(Kind::Between, || Options::of(new)))?;
         timestamps::carry(socket, new, changed.is_some())?;
     }
     router.notes.put(new, &written)?;

@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_acceptconn;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{SendFlags, send};
+use rustix::thread::CapabilitySet;
 use slipway_sys::sockopt::{self, Name};
 
 use super::accept::DEFERS;
@@ -15,13 +17,13 @@ use super::{Answer, Trapped};
 use crate::address::write;
 use crate::filter::SO_PASSRIGHTS;
 use crate::note::{Note, Path, Written};
-use crate::personality::{HEARD, OF_SOCKETS, SELDOM, change, loses};
+use crate::personality::{HEARD, OF_SOCKETS, SELDOM, State, change, is_privileged, loses};
 use crate::sync::lock;
 use crate::timestamps;
 use crate::unkept::Keeping;
 
-/// The longest value that is read from a program, bytes; options of TCP are shorter.
-const LONGEST: usize = 256;
+/// The longest value of an option of TCP, bytes (`struct tcp_info`), and more than is read from a program.
+const LONGEST: usize = 512;
 
 /// Options of `SOL_SOCKET` that can only be read.
 const READ_ONLY: [i32; 8] = [
@@ -91,6 +93,9 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     }
     if !belongs(name.level, note.local) {
         return Err(Errno::NOPROTOOPT.into());
+    }
+    if is_privileged(name, &bytes) && !call.is_capable(CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN)? {
+        return Err(Errno::PERM.into());
     }
     let is_real = note.options.set(name, &bytes, note.path)?;
     // The hosts' own network may be of another version of IP.
@@ -171,7 +176,9 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             libc::SO_BINDTODEVICE => Ok(Vec::new()),
             libc::SO_NETNS_COOKIE => Ok(vec![0; 8]),
             libc::SO_BINDTOIFINDEX => int(0),
-            _ if OF_SOCKETS.contains(&name) => Ok(note.options.get(Name { level: libc::SOL_SOCKET, name }, true)?),
+            _ if OF_SOCKETS.contains(&name) => {
+                Ok(note.options.get(Name { level: libc::SOL_SOCKET, name }, || state(socket))?)
+            }
             _ if OF_UNIX.contains(&name) => Err(Errno::OPNOTSUPP.into()),
             _ => Err(Errno::NOPROTOOPT.into()),
         },
@@ -181,7 +188,7 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             bytes.truncate(len);
             Ok(bytes)
         }
-        _ if belongs(name.level, note.local) => Ok(note.options.get(name, is_open(socket))?),
+        _ if belongs(name.level, note.local) => Ok(note.options.get(name, || state(socket))?),
         // As the kernel says it (`ip_getsockopt`), other than of what is set.
         _ => Err(Errno::OPNOTSUPP.into()),
     }
@@ -192,8 +199,16 @@ fn belongs(level: i32, local: SocketAddr) -> bool {
     level != libc::IPPROTO_IPV6 || local.is_ipv6()
 }
 
-/// False where the peer has closed its direction, and all that it sent has been read.
-fn is_open(socket: BorrowedFd<'_>) -> bool {
-    let mut byte = [0; 1];
-    !matches!(recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 0)))
+/// The state of a pair by this end. One whose peer has ended and one that both have shut down look alike.
+fn state(socket: BorrowedFd<'_>) -> State {
+    let mut end = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let _ = poll(&mut end, Some(&Timespec::default()));
+    if end[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP) {
+        return State::CloseWait;
+    }
+    // To send no bytes only asks whether the direction is open.
+    match send(socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Err(Errno::PIPE) => State::FinWait,
+        _ => State::Established,
+    }
 }

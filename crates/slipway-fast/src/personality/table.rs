@@ -86,11 +86,11 @@ pub(super) const KEPT: [Kept; 83] = [
     real(tcp(libc::TCP_SYNCNT), Rule::Within(1, 127)),
     real(tcp(libc::TCP_LINGER2), Rule::Within(i32::MIN, 120)),
     real(ip(libc::IP_TOS), Rule::Within(0, 255)),
-    real(ip(libc::IP_TTL), Rule::Within(1, 255)),
+    real(TTL, Rule::Within(1, 255)),
     real(ip(libc::IP_MTU_DISCOVER), Rule::Within(0, 5)),
     real(ip(libc::IP_RECVTOS), Rule::Switch),
     real(ipv6(libc::IPV6_TCLASS), Rule::Within(-1, 255)),
-    real(ipv6(libc::IPV6_UNICAST_HOPS), Rule::Within(-1, 255)),
+    real(HOPS, Rule::Within(-1, 255)),
     real(ipv6(libc::IPV6_RECVTCLASS), Rule::Switch),
     kept(ipv6(libc::IPV6_V6ONLY), Rule::Never(Errno::INVAL)),
     kept(tcp(libc::TCP_DEFER_ACCEPT), Rule::Forgotten(i32::MIN, i32::MAX)),
@@ -132,7 +132,7 @@ pub(super) const KEPT: [Kept; 83] = [
     Kept { held: Held::Never, ..kept(ip(IP_LOCAL_PORT_RANGE), Rule::Within(i32::MIN, i32::MAX)) },
     Kept { held: Held::Never, ..kept(ip(IP_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
     Kept { held: Held::Never, ..kept(ip(libc::IP_MINTTL), Rule::Within(0, 255)) },
-    kept(ip(libc::IP_MULTICAST_TTL), Rule::Never(Errno::INVAL)),
+    kept(MULTICAST_TTL, Rule::Never(Errno::INVAL)),
     kept(ip(libc::IP_MULTICAST_LOOP), Rule::Switch),
     kept(ip(libc::IP_MULTICAST_ALL), Rule::Within(0, 1)),
     // Options of IPv6, for the same reasons.
@@ -160,7 +160,7 @@ pub(super) const KEPT: [Kept; 83] = [
     kept(ipv6(libc::IPV6_TRANSPARENT), Rule::Switch),
     kept(ipv6(libc::IPV6_AUTOFLOWLABEL), Rule::Switch),
     kept(ipv6(libc::IPV6_ADDR_PREFERENCES), Rule::Forgotten(i32::MIN, i32::MAX)),
-    kept(ipv6(libc::IPV6_MULTICAST_HOPS), Rule::Never(Errno::NOPROTOOPT)),
+    kept(MULTICAST_HOPS, Rule::Never(Errno::NOPROTOOPT)),
     kept(ipv6(libc::IPV6_MULTICAST_LOOP), Rule::Within(0, 1)),
     kept(ipv6(IPV6_MULTICAST_ALL), Rule::Within(0, 1)),
     Kept { held: Held::Never, ..kept(ipv6(IPV6_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
@@ -220,6 +220,16 @@ const UNSEEN: [Name; 14] = [
     ipv6(libc::IPV6_ADDRFORM), ipv6(6),
 ];
 
+/// Options that take `CAP_NET_RAW` or `CAP_NET_ADMIN` to set, and whether any program may turn them off.
+const PRIVILEGED: [(Name, bool); 3] =
+    [(socket(libc::SO_MARK), false), (ip(libc::IP_TRANSPARENT), true), (ipv6(libc::IPV6_TRANSPARENT), true)];
+
+/// Whether a program needs a capability to set this option to this.
+pub(crate) fn is_privileged(name: Name, value: &[u8]) -> bool {
+    let is_nothing = value.iter().all(|byte| *byte == 0);
+    PRIVILEGED.iter().any(|(of, may_clear)| *of == name && !(*may_clear && is_nothing))
+}
+
 /// Groups of multicast, which are none of a stream's: the numbers of IP, and of IPv6.
 const GROUPS: [std::ops::RangeInclusive<i32>; 4] = [35..=48, 20..=21, 27..=28, 42..=48];
 
@@ -238,6 +248,12 @@ pub(super) fn is_unseen(name: Name) -> bool {
     };
     name.level != libc::SOL_SOCKET && (UNSEEN.contains(&name) || !is_known && !is_group)
 }
+
+/// How many hops packets have, for one receiver and for many.
+pub(super) const TTL: Name = ip(libc::IP_TTL);
+pub(super) const MULTICAST_TTL: Name = ip(libc::IP_MULTICAST_TTL);
+pub(super) const HOPS: Name = ipv6(libc::IPV6_UNICAST_HOPS);
+pub(super) const MULTICAST_HOPS: Name = ipv6(libc::IPV6_MULTICAST_HOPS);
 
 /// Ethernet's, bytes.
 pub(super) const ETHERNET: i32 = 1500;

@@ -2,7 +2,8 @@
 // nothing, and to something, on sockets of every kind. Numbers stand for names that a C library may lack.
 #include "observer.h"
 
-enum shape { PLAIN, VARIES, ROUTED }; // its value: the same everywhere; a machine's or a moment's; a route's, where there is one by now
+// Its value: the same everywhere; a machine's or a moment's; a route's, where there is one by now; a connection's state and more.
+enum shape { PLAIN, VARIES, ROUTED, STATE };
 struct swept {
     const char *name;
     int level, number, on;
@@ -201,7 +202,7 @@ static const struct swept swept[] = {
     {"TCP_LINGER2", IPPROTO_TCP, 8, 9, PLAIN},
     {"TCP_DEFER_ACCEPT", IPPROTO_TCP, 9, 1, PLAIN},
     {"TCP_WINDOW_CLAMP", IPPROTO_TCP, 10, 65536, VARIES},
-    {"TCP_INFO", IPPROTO_TCP, 11, 1, VARIES},
+    {"TCP_INFO", IPPROTO_TCP, 11, 1, STATE},
     {"TCP_QUICKACK", IPPROTO_TCP, 12, 1, VARIES},
     {"TCP_CONGESTION", IPPROTO_TCP, 13, 1, VARIES},
     {"TCP_MD5SIG", IPPROTO_TCP, 14, 1, PLAIN},
@@ -250,7 +251,7 @@ static const struct swept swept[] = {
 struct value {
     socklen_t length;
     int error;
-    char bytes[256];
+    char bytes[512];
 };
 static struct value read_option(int fd, const struct swept *option) {
     struct value value = {.length = sizeof value.bytes};
@@ -266,7 +267,14 @@ static const char *shown_value(const struct swept *option, const struct value *v
     if (value->length <= sizeof number) memcpy(&number, value->bytes, value->length);
     if (value->length == 4) number = (int)number;
     bool is_there = !value->error || (value->error == ENOTCONN && option->shape == ROUTED);
-    if (is_there && option->shape != PLAIN) snprintf(text, 64, "there");
+    if (is_there && option->shape == STATE) {
+        // As long as this kernel has it, which a new socket tells.
+        int fd = stream("server");
+        struct value whole = read_option(fd, option);
+        close(fd);
+        snprintf(text, 64, "state %d, %s", value->bytes[0], value->length == whole.length ? "whole" : "cut short");
+    }
+    else if (is_there && option->shape != PLAIN) snprintf(text, 64, "there");
     else if (value->error) snprintf(text, 64, "%s", error_name(value->error));
     else snprintf(text, 64, "%ld (%u bytes)", number, value->length);
     return text;
@@ -277,7 +285,7 @@ static const char *put_option(int fd, const struct swept *option, const void *by
 
 // Reads each, sets it to what it is, then to nothing, and reads it again.
 static void sweep(const char *what, int fd) {
-    static const char nothing[256];
+    static const char nothing[512];
     for EACH (option) {
         struct value value = read_option(fd, option);
         char own[32] = "-";
@@ -377,6 +385,67 @@ static void asked_after(void) {
     }
 }
 
+// The same by somebody without privileges, and what setting it to nothing gives.
+static void unprivileged(int fd) {
+    if (setuid(65534) < 0) die("give privileges up");
+    for EACH (option) {
+        const char *on = turned_on(fd, option);
+        int nothing = 0;
+        say("%s: set %s, nothing %s", option->name, on, put_option(fd, option, &nothing, sizeof nothing));
+    }
+}
+static void asked_without_privileges(void) {
+    int fd = paired("server");
+    reap("somebody", child(unprivileged, fd));
+    meet();
+}
+
+// What is accepted from one listener again and again, by a call that waits for it, is as if it had never waited.
+static void accepts(int listener) {
+    static const struct swept asked[] = {
+        {"IP_MULTICAST_TTL", IPPROTO_IP, IP_MULTICAST_TTL, 0, PLAIN},
+        {"IPV6_MULTICAST_HOPS", IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 0, PLAIN},
+        {"IP_TTL", IPPROTO_IP, IP_TTL, 0, PLAIN},
+        {"SO_ACCEPTCONN", SOL_SOCKET, SO_ACCEPTCONN, 0, PLAIN},
+        {"TCP_THIN_LINEAR_TIMEOUTS", IPPROTO_TCP, 16, 0, PLAIN},
+        {"TCP_INFO", IPPROTO_TCP, TCP_INFO, 0, STATE},
+    };
+    for (int time = 1;; time++) {
+        int fd = taken(listener);
+        for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+            struct value value = read_option(fd, &asked[i]);
+            say("time %d, %s: %s", time, asked[i].name, shown_value(&asked[i], &value));
+        }
+        put(fd, "!"); // it stays open: the next that it waits for is a connection
+    }
+}
+static void until_asleep(pid_t pid) {
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while (state != 'S') {
+        FILE *file = fopen(path, "re");
+        if (!file || fscanf(file, "%*d %*s %c", &state) != 1) die("look at a process");
+        fclose(file);
+    }
+}
+static void accepted_again_at(const char *host, const char *listens_at) {
+    int listener = serving ? listening(listens_at, 0) : -1, on = 1;
+    // A seldom one, so that the fast path has to read all of the listener's.
+    if (serving) setsockopt(listener, IPPROTO_TCP, 16, &on, sizeof on);
+    pid_t pid = serving ? child(accepts, listener) : 0;
+    for (int i = 0; i < 4; i++) {
+        if (serving) until_asleep(pid);
+        meet();
+        char byte;
+        if (!serving) bring(dial(host, 0), &byte, 1);
+        meet();
+    }
+    if (serving) kill(pid, SIGKILL);
+}
+static void accepted_again4(void) { accepted_again_at("server", "server"); }
+static void accepted_again6(void) { accepted_again_at("ip6-server", "ip6-server"); }
+static void accepted_again_mapped(void) { accepted_again_at(mapped(), "::"); }
+
 // Requests of ioctl(2) and fcntl(2), and flags of send(2) and recv(2), as one side uses them while the other says and hears text.
 static void request(const char *what, int fd, unsigned long number, int value) {
     int result = ioctl(fd, number, &value);
@@ -441,6 +510,10 @@ const struct scenario sweeps[] = {
     {"asked_by_server6", asked_by_server6},
     {"asked_by_server_mapped", asked_by_server_mapped},
     {"asked_after", asked_after},
+    {"asked_without_privileges", asked_without_privileges},
+    {"accepted_again4", accepted_again4},
+    {"accepted_again6", accepted_again6},
+    {"accepted_again_mapped", accepted_again_mapped},
     {"requests", requests},
     {0},
 };
