@@ -276,6 +276,7 @@ keys! {
     "gap" gap,
     "rate" rate,
     "limit" limit,
+    "queue" queue,
 }
 
 keys! {

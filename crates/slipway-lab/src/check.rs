@@ -50,8 +50,11 @@ pub(crate) fn link(conditions: &LinkConditions) -> Vec<Problem> {
         let help = format!("write `1bit` to `{HIGHEST_RATE}`; to stop everything, `slipway cut`");
         problems.add("rate", format!("no link sends at {rate}"), help);
     }
-    if c.limit == Some(0) {
-        problems.add("limit", "a queue without room lets no packet through", "write 1 or more, or leave `limit` out");
+    for (key, room) in [("limit", c.limit), ("queue", c.queue)] {
+        if room == Some(0) {
+            let help = format!("write 1 or more, or leave `{key}` out");
+            problems.add(key, "a queue without room lets no packet through", help);
+        }
     }
     if c.gap == Some(0) {
         problems.add("gap", "every 0 packets is no gap", "write 1 or more, or leave `gap` out");
@@ -67,6 +70,7 @@ pub(crate) fn link(conditions: &LinkConditions) -> Vec<Problem> {
         ("reorder", c.reorder.is_some(), "delay", c.delay.is_some(), "`20ms`"),
         ("reorder_correlation", c.reorder_correlation.is_some(), "reorder", c.reorder.is_some(), "`1%`"),
         ("gap", c.gap.is_some(), "reorder", c.reorder.is_some(), "`1%`"),
+        ("queue", c.queue.is_some(), "rate", c.rate.is_some(), "`10mbit`"),
     ];
     for (key, _, other, _, example) in needs.into_iter().filter(|(_, has, _, has_other, _)| *has && !has_other) {
         problems.needs(key, other, example);

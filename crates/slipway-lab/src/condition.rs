@@ -14,6 +14,9 @@ use crate::units::{
     ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split, written,
 };
 
+/// Rate that a link without one is taken to have, where its queue is reckoned.
+pub const UNSHAPED: Rate = Rate(10_000_000_000);
+
 /// Conditions of packets that go one way through an interface.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -57,6 +60,10 @@ pub struct LinkConditions {
     /// Packets that may wait, delayed ones included. Computed from `rate` and `delay` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Packets that may wait for the rate, the one that is being sent included. Those that are merely delayed do not count.
+    /// Takes `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
 }
 
 /// The shape of jitter (`tc-netem(8)`, `distribution`).

@@ -36,6 +36,15 @@ pub fn locate(file: &str, text: &str, remarks: &[Remark]) -> LabErrors {
     report.finish(file, text)
 }
 
+/// Whether the file has this place itself.
+pub(crate) fn has(tree: &Tree, place: &[String]) -> bool {
+    let mut here = Some(Tree::ROOT);
+    for (depth, key) in place.iter().enumerate() {
+        here = here.and_then(|here| child(tree, here, key, depth == 1 && place[0] == "nodes"));
+    }
+    here.is_some()
+}
+
 fn find(tree: &Tree, place: &[String]) -> Span {
     let mut here = Tree::ROOT;
     // The whole file is no place: its first line says nothing of what is meant.

@@ -126,25 +126,28 @@ fn conditions() -> impl Strategy<Value = LinkConditions> {
     use proptest::option::of;
     let times = (of(time()), of(time()), of(proptest::sample::select(&Distribution::ALL[..])));
     let shares = proptest::array::uniform6(of(share()));
-    let whole = (of(any::<u32>()), of(any::<u64>().prop_map(Rate)), of(any::<u32>()));
-    (times, of(loss()), shares, whole).prop_map(|((delay, jitter, distribution), loss, shares, (gap, rate, limit))| {
-        let [delay_correlation, loss_correlation, corrupt, duplicate, reorder, reorder_correlation] = shares;
-        LinkConditions {
-            delay,
-            jitter,
-            distribution,
-            delay_correlation,
-            loss,
-            loss_correlation,
-            corrupt,
-            duplicate,
-            reorder,
-            reorder_correlation,
-            gap,
-            rate,
-            limit,
-        }
-    })
+    let whole = (of(any::<u32>()), of(any::<u64>().prop_map(Rate)), of(any::<u32>()), of(any::<u32>()));
+    (times, of(loss()), shares, whole).prop_map(
+        |((delay, jitter, distribution), loss, shares, (gap, rate, limit, queue))| {
+            let [delay_correlation, loss_correlation, corrupt, duplicate, reorder, reorder_correlation] = shares;
+            LinkConditions {
+                delay,
+                jitter,
+                distribution,
+                delay_correlation,
+                loss,
+                loss_correlation,
+                corrupt,
+                duplicate,
+                reorder,
+                reorder_correlation,
+                gap,
+                rate,
+                limit,
+                queue,
+            }
+        },
+    )
 }
 
 fn change() -> impl Strategy<Value = LinkChange> {

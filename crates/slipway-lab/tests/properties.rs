@@ -170,6 +170,7 @@ fn some_conditions() -> impl Strategy<Value = Map<String, Value>> {
         ("duplicate", vec![json!("2%"), json!("none")]),
         ("rate", vec![json!("10mbit"), json!("1gbit"), json!("none")]),
         ("limit", vec![json!(5), json!(1000), json!("none")]),
+        ("queue", vec![json!(5), json!(1000), json!("none")]),
     ];
     let key = |(key, values): (&'static str, Vec<Value>)| {
         proptest::option::of(prop::sample::select(values)).prop_map(move |value| Some((key.to_owned(), value?)))

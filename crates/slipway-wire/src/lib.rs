@@ -11,6 +11,7 @@ mod clock;
 mod confine;
 mod control;
 pub mod frame;
+mod line;
 pub mod link;
 mod peers;
 mod pool;

@@ -214,7 +214,7 @@ impl Link {
         let changes_rates = self.changes_rates(spec);
         self.direction = spec.direction;
         self.processes.set(&spec.all);
-        self.transmitter.set(spec.all.rate);
+        self.transmitter.set(spec.all.rate, spec.all.queue);
         self.limit.set(spec.limit(), spec.mtu);
         self.peers.set(spec);
         self.per_packet = is_per_packet(&spec.all) || spec.peers.iter().any(|peer| is_per_packet(&peer.conditions));
@@ -233,13 +233,13 @@ impl Link {
         match &mut delivery.way {
             Way::Ahead => {}
             Way::DelayThenRate { from } => {
-                delivery.due = self.transmitter.again(now, *from, delivery.due, packet.bytes);
+                delivery.due = self.transmitter.again(now, *from, delivery.due, packet);
             }
             Way::RateThenDelay { from, sent, delay } => {
-                *sent = self.transmitter.again(now, *from, *sent, packet.bytes);
+                *sent = self.transmitter.again(now, *from, *sent, packet);
                 let from = sent.saturating_add(*delay);
                 let pair = self.peers.get(packet.peer);
-                delivery.due = pair.map_or(from, |pair| pair.again(now, from, delivery.due, packet.bytes));
+                delivery.due = pair.map_or(from, |pair| pair.again(now, from, (*sent, delivery.due), packet));
             }
         }
     }
@@ -301,7 +301,7 @@ impl Link {
             self.skip_order(packet, 1);
             return Verdict::default();
         }
-        if !self.admit(packet, fate) {
+        if !self.admit(packet) {
             self.skip_order(packet, 1);
             return Verdict::default();
         }
@@ -311,14 +311,27 @@ impl Link {
             if fate.lost {
                 self.counts.lost += packets;
                 self.skip_order(packet, 1);
-            } else if self.admit(packet, fate) {
-                self.counts.duplicated += packets;
-                copy = Some(self.schedule(now, packet, fate));
+            } else if self.admit(packet) {
+                copy = self.queue(now, packet, fate);
+                self.counts.duplicated += packets * u64::from(copy.is_some());
             } else {
                 self.skip_order(packet, 1);
             }
         }
-        Verdict { copy, itself: Some(self.schedule(now, packet, fate)) }
+        Verdict { copy, itself: self.queue(now, packet, fate) }
+    }
+
+    /// Sends an admitted packet on its way, where it finds room to wait for the rates.
+    fn queue(&mut self, now: u64, packet: Packet, fate: Fate) -> Option<Delivery> {
+        let delivery = self.schedule(now, packet, fate);
+        let packets = u64::from(packet.packets);
+        if delivery.is_some() {
+            self.counts.corrupted += packets * u64::from(fate.damage.is_some());
+        } else {
+            self.leave(packet);
+            self.counts.over_limit += packets;
+        }
+        delivery
     }
 
     /// To be said of each delivery once it went out, or never will.
@@ -358,7 +371,7 @@ impl Link {
         self.skip_order(packet, rest);
     }
 
-    fn admit(&mut self, packet: Packet, fate: Fate) -> bool {
+    fn admit(&mut self, packet: Packet) -> bool {
         let pair = self.peers.get(packet.peer);
         let room = self.limit.has_room(packet)
             && pair.as_ref().is_none_or(|pair| !pair.is_limited || pair.queue.has_room(packet));
@@ -367,14 +380,13 @@ impl Link {
             if let Some(pair) = pair {
                 pair.queue.enter(packet);
             }
-            self.counts.corrupted += u64::from(packet.packets) * u64::from(fate.damage.is_some());
         } else {
             self.counts.over_limit += u64::from(packet.packets);
         }
         room
     }
 
-    fn schedule(&mut self, now: u64, packet: Packet, fate: Fate) -> Delivery {
+    fn schedule(&mut self, now: u64, packet: Packet, fate: Fate) -> Option<Delivery> {
         let late = now.saturating_sub(self.since).min(LATEST);
         let pair = self.peers.get(packet.peer);
         let (due, way) = if held(pair, |pair| &mut pair.reorder, &mut self.processes.reorder).next() {
@@ -382,16 +394,25 @@ impl Link {
             (now, Way::Ahead)
         } else if self.peers.is_empty() {
             let from = now.saturating_add(fate.delay);
-            (self.transmitter.pass(from, late, packet.bytes), Way::DelayThenRate { from })
+            if !self.transmitter.has_room(from, packet) {
+                return None;
+            }
+            (self.transmitter.pass(from, late, packet), Way::DelayThenRate { from })
         } else {
             // Where delays differ by peer, the port's rate comes before them, as a network card's does. Behind them, a
             // packet to a far peer would hold up those to near ones.
-            let sent = self.transmitter.pass(now, late, packet.bytes);
+            let mut pair = self.peers.get(packet.peer);
+            if !self.transmitter.has_room(now, packet)
+                || pair.as_deref_mut().is_some_and(|pair| !pair.has_room_before(now, packet))
+            {
+                return None;
+            }
+            let sent = self.transmitter.pass(now, late, packet);
             let from = sent.saturating_add(fate.delay);
-            let due = self.peers.get(packet.peer).map_or(from, |pair| pair.pass(from, late, packet.bytes));
+            let due = pair.map_or(Some(from), |pair| pair.pass(from, late, sent, packet))?;
             (due, Way::RateThenDelay { from: now, sent, delay: fate.delay })
         };
-        Delivery { due, damage: fate.damage, way }
+        Some(Delivery { due, damage: fate.damage, way })
     }
 }
 

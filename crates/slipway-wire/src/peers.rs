@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use slipway_lab::change::Keys as _;
 
-use crate::link::{PeerIndex, Queue};
+use crate::line::Line;
+use crate::link::{Packet, PeerIndex, Queue};
 use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
 use crate::spec::{Peer, Spec};
@@ -20,6 +21,8 @@ pub(crate) struct Pair {
     pub(crate) reorder: Option<Box<Reorder>>,
     pub(crate) delay: Option<Box<Delays>>,
     transmitter: Option<Box<Transmitter>>,
+    /// Its packets that wait for the port's rate, where it has no rate of its own and they are to be few.
+    line: Option<Box<Line>>,
     pub(crate) queue: Queue,
     pub(crate) is_limited: bool,
 }
@@ -47,8 +50,13 @@ impl Peers {
 
     /// As [`Transmitter::clear`].
     pub(crate) fn clear(&mut self) {
-        for transmitter in self.pairs.iter_mut().filter_map(|pair| pair.transmitter.as_mut()) {
-            transmitter.clear();
+        for pair in &mut self.pairs {
+            if let Some(transmitter) = &mut pair.transmitter {
+                transmitter.clear();
+            }
+            if let Some(line) = &mut pair.line {
+                line.clear();
+            }
         }
     }
 
@@ -78,14 +86,26 @@ impl Peers {
 }
 
 impl Pair {
-    /// As [`Transmitter::pass`].
-    pub(crate) fn pass(&mut self, from: u64, late: u64, bytes: u32) -> u64 {
-        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.pass(from, late, bytes))
+    /// Whether a packet that comes at `now` may wait for the port's rate.
+    pub(crate) fn has_room_before(&mut self, now: u64, packet: Packet) -> bool {
+        self.line.as_mut().is_none_or(|line| line.has_room(now, packet))
     }
 
-    /// As [`Transmitter::again`].
-    pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, bytes: u32) -> u64 {
-        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.again(now, from, done, bytes))
+    /// As [`Transmitter::pass`], for a packet that the port will have `sent`; `None` where it finds no room to wait.
+    pub(crate) fn pass(&mut self, from: u64, late: u64, sent: u64, packet: Packet) -> Option<u64> {
+        if let Some(line) = &mut self.line {
+            line.enter(sent, packet);
+        }
+        let Some(transmitter) = &mut self.transmitter else { return Some(from) };
+        transmitter.has_room(from, packet).then(|| transmitter.pass(from, late, packet))
+    }
+
+    /// As [`Transmitter::again`]. The port will have sent it at the first of the times; it was done at the other.
+    pub(crate) fn again(&mut self, now: u64, from: u64, (sent, done): (u64, u64), packet: Packet) -> u64 {
+        if let Some(line) = self.line.as_mut().filter(|_| sent > now) {
+            line.enter(sent, packet);
+        }
+        self.transmitter.as_mut().map_or(from, |transmitter| transmitter.again(now, from, done, packet))
     }
 
     fn set(&mut self, peer: &Peer, spec: &Spec) {
@@ -120,7 +140,10 @@ impl Pair {
             || own.distribution.is_some()
             || own.delay_correlation.is_some();
         keep(&mut self.delay, delays, || Delays::new(seed), |delay| delay.set(&held));
-        keep(&mut self.transmitter, own.rate.is_some(), Transmitter::default, |transmitter| transmitter.set(own.rate));
+        keep(&mut self.transmitter, own.rate.is_some(), Transmitter::default, |transmitter| {
+            transmitter.set(own.rate, held.queue);
+        });
+        keep(&mut self.line, own.rate.is_none() && own.queue.is_some(), Line::default, |line| line.set(own.queue));
         self.is_limited = own.limit.is_some();
         self.queue.set(own.limit.unwrap_or(u32::MAX), spec.mtu);
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use slipway_lab::change::Keys as _;
-use slipway_lab::condition::LinkConditions;
+use slipway_lab::condition::{LinkConditions, UNSHAPED};
 use slipway_lab::scenario::Direction;
 use slipway_lab::units::{Fraction, Rate, Seconds};
 
@@ -50,7 +50,7 @@ impl Spec {
     pub fn takes_segments(&self) -> bool {
         std::iter::once(&self.all)
             .chain(self.peers.iter().map(|peer| &peer.conditions))
-            .all(|conditions| is_fast(conditions.rate) && is_long(conditions.limit, self.mtu))
+            .all(|of| is_fast(of.rate) && is_long(of.limit, self.mtu) && is_long(of.queue, self.mtu))
     }
 
     /// Packets that may wait: as asked or, where that is left out, what the pair needs that needs the most.
@@ -83,18 +83,17 @@ fn is_long(limit: Option<u32>, mtu: u32) -> bool {
 
 /// Packets of netem's queue when nothing is said (`tc-netem(8)`, `limit`).
 const NETEM_LIMIT: u64 = 1000;
-/// What a link without a rate is taken to carry, for the size of its queue. Bits per second.
-const UNSHAPED: u64 = 10_000_000_000;
 
-/// How many packets may wait where `limit` is not set: netem's 1000, and those that are under way, because both netem and
+/// How many packets may wait where `limit` is not set: netem's 1000, or as many as `queue` says, and those that are under way, because both netem and
 /// the wire count packets that are merely delayed as waiting.
 #[must_use]
 pub fn default_limit(conditions: &LinkConditions, mtu: u32) -> u32 {
     let under_way = nanoseconds(conditions.delay).saturating_add(nanoseconds(conditions.jitter));
-    let rate = conditions.rate.map_or(UNSHAPED, |rate| rate.0.min(UNSHAPED));
+    let rate = conditions.rate.unwrap_or(UNSHAPED).min(UNSHAPED).0;
     let bits = u128::from(rate) * u128::from(under_way) / u128::from(NS);
     let packets = u64::try_from(bits.div_ceil(u128::from(mtu.max(64)) * 8)).unwrap_or(u64::MAX);
-    u32::try_from(packets.saturating_add(NETEM_LIMIT)).unwrap_or(u32::MAX)
+    let queued = conditions.queue.map_or(NETEM_LIMIT, |queue| NETEM_LIMIT.max(queue.into()));
+    u32::try_from(packets.saturating_add(queued)).unwrap_or(u32::MAX)
 }
 
 /// Nanoseconds of a duration; none is zero.

@@ -2,6 +2,9 @@
 
 use slipway_lab::units::Rate;
 
+use crate::line::Line;
+use crate::link::Packet;
+
 const SECOND: u128 = 1_000_000_000;
 
 /// A transmitter that sends one packet after the other.
@@ -15,23 +18,32 @@ pub(crate) struct Transmitter {
     free: u64,
     /// What was rounded off `free`, in nanoseconds times `rate`: small packets at high rates last a few nanoseconds only.
     rest: u64,
+    /// Packets that wait for it.
+    line: Line,
 }
 
 impl Transmitter {
-    /// Changes the rate.
-    pub(crate) fn set(&mut self, rate: Option<Rate>) {
+    /// Changes the rate, and how many packets may wait for it.
+    pub(crate) fn set(&mut self, rate: Option<Rate>, queue: Option<u32>) {
         self.rate_before = self.rate;
         self.rate = rate.map_or(0, |rate| rate.0);
+        self.line.set(queue);
     }
 
     /// Forgets the packets before, all of which are to pass [`Self::again`].
     pub(crate) fn clear(&mut self) {
         (self.free, self.rest) = (0, 0);
+        self.line.clear();
+    }
+
+    /// Whether a packet that comes at `from` finds room to wait.
+    pub(crate) fn has_room(&mut self, from: u64, packet: Packet) -> bool {
+        self.rate == 0 || self.line.has_room(from, packet)
     }
 
     /// When a packet that comes at `from` will have been sent. It may have come by `late` earlier and not been looked at: what
     /// could have been sent meanwhile is made up for, so that a machine that is late makes no link slower.
-    pub(crate) fn pass(&mut self, from: u64, late: u64, bytes: u32) -> u64 {
+    pub(crate) fn pass(&mut self, from: u64, late: u64, packet: Packet) -> u64 {
         if self.rate == 0 {
             return from;
         }
@@ -39,26 +51,29 @@ impl Transmitter {
         if earliest > self.free {
             (self.free, self.rest) = (earliest, 0);
         }
-        let work = u128::from(bytes) * 8 * SECOND + u128::from(self.rest);
+        let work = u128::from(packet.bytes) * 8 * SECOND + u128::from(self.rest);
         let (lasts, rest) = (work / u128::from(self.rate), work % u128::from(self.rate));
         self.free = self.free.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX));
         // A remainder is less than the rate, which is a u64.
         self.rest = u64::try_from(rest).unwrap_or(0);
-        self.free.max(from)
+        let done = self.free.max(from);
+        self.line.enter(done, packet);
+        done
     }
 
     /// When a packet will have been sent that by the rate before would have been at `done`. What is sent of it already
     /// stays sent: a rate that changes more often than a packet lasts would otherwise never let one through.
-    pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, bytes: u32) -> u64 {
+    pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, packet: Packet) -> u64 {
         if done <= now {
             return done;
         }
-        let lasted = (u128::from(bytes) * 8 * SECOND).checked_div(self.rate_before.into()).unwrap_or(0);
+        let lasted = (u128::from(packet.bytes) * 8 * SECOND).checked_div(self.rate_before.into()).unwrap_or(0);
         if u128::from(done - now) >= lasted {
-            return self.pass(from.max(now), 0, bytes);
+            return self.pass(from.max(now), 0, packet);
         }
         let left = (u128::from(done - now) * u128::from(self.rate_before)).checked_div(self.rate.into()).unwrap_or(0);
         (self.free, self.rest) = (now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX)), 0);
+        self.line.enter(self.free, packet);
         self.free
     }
 }

@@ -471,6 +471,92 @@ fn no_more_wait_than_may() {
     assert_eq!(came(&mut link, packet(60_000), 5), 2);
 }
 
+/// Packets of 1250 bytes at 10 Mbit/s: one each millisecond.
+fn queued(queue: u32, delay: f64) -> LinkConditions {
+    LinkConditions { delay: ms(delay), rate: Some(Rate(10_000_000)), queue: Some(queue), ..Default::default() }
+}
+
+/// When packets that come at these times, in milliseconds, come out; `None` for those without room.
+fn come_out(link: &mut Link, packet: Packet, times: impl IntoIterator<Item = u64>) -> Vec<Option<u64>> {
+    let out = |delivery: Delivery| delivery.due / MS;
+    times.into_iter().map(|at| link.pass(at * MS, packet).itself.map(out)).collect()
+}
+
+#[test]
+fn what_is_delayed_does_not_wait_for_the_rate() {
+    // A hundred are under way, and none waits.
+    let mut link = Link::new(&spec(queued(3, 100.0)));
+    assert!(come_out(&mut link, packet(1250), 0..200).iter().all(Option::is_some));
+    // Of six that come at once, three find room, the one that is being sent among them; a millisecond later, one.
+    let mut link = Link::new(&spec(queued(3, 20.0)));
+    let out = come_out(&mut link, packet(1250), [0, 0, 0, 0, 0, 0, 1, 1]);
+    assert_eq!(out, [Some(21), Some(22), Some(23), None, None, None, Some(24), None]);
+    assert_eq!((link.counts().over_limit, link.waiting().0), (4, 4));
+    // A limit counts them all.
+    let mut link = Link::new(&spec(LinkConditions { limit: Some(3), ..queued(30, 20.0) }));
+    assert_eq!(come_out(&mut link, packet(1250), [0; 5]).iter().flatten().count(), 3);
+}
+
+#[test]
+fn a_rate_that_changes_leaves_the_queue_as_long_as_it_is() {
+    let mut link = Link::new(&spec(queued(4, 0.0)));
+    let mut waiting: Vec<(Packet, Delivery)> =
+        (0..4).filter_map(|_| Some((packet(1250), link.pass(0, packet(1250)).itself?))).collect();
+    assert_eq!(waiting.len(), 4);
+    let slower = LinkConditions { rate: Some(Rate(1_000_000)), ..queued(4, 0.0) };
+    link.set(0, &spec(slower.clone()), waiting.iter_mut().map(|(packet, delivery)| (*packet, delivery)));
+    assert_eq!(come_out(&mut link, packet(1250), [5]), [None], "all four wait ten times as long");
+    link.set(5 * MS, &spec(LinkConditions { queue: Some(5), ..slower }), []);
+    assert_eq!(come_out(&mut link, packet(1250), [5, 5]), [Some(50), None], "room for one more");
+}
+
+#[test]
+fn pairs_have_queues_of_their_own() {
+    let ten = Some(Rate(10_000_000));
+    let all = LinkConditions { rate: ten, queue: Some(6), ..Default::default() };
+    // At a rate of its own, with the port's queue and with its own; and at the port's rate.
+    let own_rate = LinkConditions { rate: Some(Rate(5_000_000)), delay: ms(10.0), ..Default::default() };
+    let peers = vec![
+        peer(2, own_rate.clone()),
+        peer(3, LinkConditions { queue: Some(2), ..own_rate }),
+        peer(4, LinkConditions { queue: Some(2), ..Default::default() }),
+    ];
+    let out = |number: u8| {
+        let mut link = Link::new(&Spec { peers: peers.clone(), ..spec(all.clone()) });
+        let near = to(&link, number, 1250);
+        let came = come_out(&mut link, near, [0; 8]).into_iter().flatten().count();
+        assert_eq!(link.waiting().0, came as u64);
+        (came, come_out(&mut link, packet(1250), [0; 8]).into_iter().flatten().count())
+    };
+    assert_eq!(out(2), (6, 0), "the port's queue is full, the pair's is emptied at half its pace");
+    assert_eq!(out(3).0, 4, "a packet is sent by the pair for two that come from the port");
+    assert_eq!(out(4), (2, 4), "others have the rest of the port's queue");
+}
+
+proptest! {
+    /// Whatever comes when: never more wait than may, and a packet that finds room is sent as if there were no others lost.
+    #[test]
+    fn no_more_wait_for_a_rate_than_may(
+        queue in 1u32..20,
+        delay in 0u64..30,
+        pauses in proptest::collection::vec(0u64..3 * MS, 1..300),
+    ) {
+        let mut link = Link::new(&spec(queued(queue, delay as f64)));
+        let (mut now, mut done): (u64, Vec<u64>) = (0, Vec::new());
+        for pause in pauses {
+            now += pause;
+            let at = now + delay * MS;
+            let waits = done.iter().filter(|&&done| done > at).count();
+            let itself = link.pass(now, packet(1250)).itself;
+            prop_assert_eq!(itself.is_some(), waits < queue as usize);
+            if let Some(delivery) = itself {
+                prop_assert_eq!(delivery.due, done.last().map_or(at, |&last| last.max(at)) + MS);
+                done.push(delivery.due);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_limit_follows_rate_and_delay() {
     let limit = |rate: Option<u64>, delay: f64| {
@@ -491,6 +577,8 @@ fn large_segments_come_whole_where_they_are_short_and_fit_the_queue() {
     assert!(takes(LinkConditions { rate: Some(Rate(2_000_000_000)), limit: Some(1000), ..Default::default() }));
     assert!(!takes(LinkConditions { rate: Some(Rate(1_000_000_000)), ..Default::default() }));
     assert!(!takes(LinkConditions { limit: Some(100), ..Default::default() }));
+    let quick = |queue| LinkConditions { rate: Some(Rate(2_000_000_000)), queue: Some(queue), ..Default::default() };
+    assert!(takes(quick(1000)) && !takes(quick(100)));
     let peers = vec![peer(2, LinkConditions { rate: Some(Rate(1_000_000)), ..Default::default() })];
     assert!(!Spec { peers, ..spec(LinkConditions::default()) }.takes_segments());
 }
@@ -540,7 +628,8 @@ fn any_conditions() -> impl Strategy<Value = LinkConditions> {
     let delay = (times(), times(), proptest::option::of(distribution), fraction());
     let losses = (proptest::option::of(loss), fraction());
     let others = (fraction(), fraction(), fraction(), fraction(), proptest::option::of(0u32..10));
-    let queue = (proptest::option::of(any::<u64>().prop_map(Rate)), proptest::option::of(0u32..50));
+    let few = || proptest::option::of(0u32..50);
+    let queue = (proptest::option::of(any::<u64>().prop_map(Rate)), few(), few());
     (delay, losses, others, queue).prop_map(|(delay, losses, others, queue)| LinkConditions {
         delay: delay.0,
         jitter: delay.1,
@@ -555,6 +644,7 @@ fn any_conditions() -> impl Strategy<Value = LinkConditions> {
         gap: others.4,
         rate: queue.0,
         limit: queue.1,
+        queue: queue.2,
     })
 }
 

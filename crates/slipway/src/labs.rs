@@ -62,6 +62,15 @@ impl Source {
         }
     }
 
+    /// Warns of limits that are shorter than what is under way.
+    pub(crate) fn warn(&self, lab: &Lab) {
+        for slipway_lab::LabError { file, line, message, help, .. } in
+            slipway_lab::short_limits(&self.shown, &self.text, lab)
+        {
+            tracing::warn!("{file}:{line}: {message}; {help}");
+        }
+    }
+
     /// Looks for what bringing up the lab would come upon before anything is made.
     pub(crate) fn check(&self, lab: &Lab) -> Result<(), Failure> {
         lab::check(&Store::open()?, lab).map_err(|error| self.refused(error))

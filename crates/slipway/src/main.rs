@@ -12,6 +12,7 @@ mod labs;
 mod meter;
 mod script;
 mod setting;
+mod short;
 mod stamp;
 mod targets;
 mod user;

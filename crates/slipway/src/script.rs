@@ -15,7 +15,7 @@ use slipway_measure::{record, report};
 use crate::done::warn_of_hosts_network;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, short};
 
 /// Which scenario.
 #[derive(Debug, Clone)]
@@ -71,6 +71,10 @@ impl Script {
         let schedule = scenario
             .plan(lab, seed, &traces)
             .map_err(|error| Failure::usage(format!("plan the scenario of {shown}: {error}")))?;
+        let short = schedule.events.iter().flat_map(|event| short::of_event(lab, &event.action));
+        for warning in short.collect::<BTreeSet<String>>() {
+            tracing::warn!("the scenario of {shown}: {warning}");
+        }
         let ended = schedule.events.iter().flat_map(|event| match &event.action {
             Action::Kill { nodes, .. } | Action::Freeze { nodes } => nodes.as_slice(),
             _ => &[],

@@ -183,6 +183,27 @@ fn what_has_no_conditions_has_nothing_put_in_its_way() {
     assert!(!lab.exec("n1", ["ls", "/sys/class/net"]).contains("eth0-shape"));
 }
 
+/// However long the delay, packets under way do not count; those that wait for the rate do.
+#[test]
+fn a_queue_is_apart_from_what_is_delayed() {
+    let place = Place::new();
+    let lab = place
+        .up("queue", "networks: {net: {conditions: {delay: 1s, rate: 1kbit, queue: 3}}}\nnodes: {n: {count: 2}}\n");
+    // A packet takes eleven seconds.
+    let burst = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor _ in range(10): s.sendto(bytes(1400), ('n2', 9))";
+    lab.exec("n1", ["python3", "-c", burst]);
+    let count = |of: &str| link(&lab, "n1", 0)["egress"]["statistics"][of].as_u64().expect("counted");
+    // The kernel of the node may have something to say too.
+    await_that("the wire has read them", || count("received") >= 10);
+    assert_eq!(link(&lab, "n1", 0)["egress"]["mechanism"], "wire");
+    assert_eq!((count("waiting"), count("over_limit")), (3, count("received") - 3 - count("sent")));
+    // At a thousand times the rate, more are under way than may wait.
+    set(&lab, &["n1", "n2", "rate=1mbit", "delay=100ms"]);
+    let answers = ping(&lab, "n1", "n2", &["-c20", "-i0.01", "-w60"]);
+    assert_eq!(answers.len(), 20);
+    lab.down();
+}
+
 /// The first thousand packets that were answered of those that n1 sent to n2: however late the last ones are, ping waits for
 /// them, and sends more meanwhile.
 #[track_caller]

@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{Inventory, Place, as_before};
+use common::{Inventory, Place, as_before, told};
 
 /// A place with an archive, a folder that is an image, and things that are none.
 fn place() -> Place {
@@ -117,6 +117,48 @@ fn what_is_right_is_found_so() {
         "64",
         "a dry run tries settings where nobody lives"
     );
+}
+
+#[test]
+fn limits_below_what_is_under_way_are_warned_of() {
+    let place = place();
+    let net = "networks:\n  net:\n    conditions:\n      delay: 20ms\n      rate: 12mbit\n      limit: 19\n";
+    let file =
+        place.file("lab", &format!("{net}nodes: {{n: {{count: 2}}}}\nscenario: {{events: [{{at: 1ms, cut: n1}}]}}\n"));
+    let file = file.to_str().expect("plain");
+    let said = |words: &[&str]| {
+        let output = place.slipway(words).output().expect("started");
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8")
+    };
+    let line =
+        "lab.yaml:7: a limit of 19 drops packets that are under way: for 20ms at 12mbit, 20 packets of 1500 bytes";
+    for words in [
+        &["up", "--dry-run", file][..],
+        &["run", "--dry-run", file, "--", "true"],
+        &["play", "--dry-run", file],
+        &["up", file],
+    ] {
+        let said = said(words);
+        assert_eq!(said.matches(line).count(), 1, "{words:?}: {said}");
+    }
+    let name = place.name("lab");
+    let short = "n1:eth0: a limit of 20 drops packets that are under way: for 40ms at 12mbit, 40 packets of 1500 bytes";
+    assert!(!said(&["set", &name, "n1", "limit=20"]).contains("note"), "that is enough");
+    assert!(said(&["set", &name, "n1", "delay=40ms", "--dry-run"]).contains(short));
+    assert!(said(&["set", &name, "n1", "delay=40ms"]).contains(short));
+    assert!(!said(&["set", &name, "n1", "loss=1%"]).contains("note"), "it was short before");
+    let pair = said(&["set", &name, "n1->n2", "limit=7"]);
+    assert!(!pair.contains("note"), "{pair}");
+    place.run(["restore", &name]);
+    place.run(["set", &name, "n1", "n2", "limit=40"]);
+    let pair = said(&["set", &name, "n1->n2", "limit=7"]);
+    assert!(pair.contains("n1:eth0: a limit of 7"), "{pair}");
+    place.run(["down", &name]);
+    let scene = "networks: {net: {conditions: {delay: 20ms, rate: 12mbit, limit: 20}}}\nnodes: {n: {count: 2}}\nscenario:\n  events: [{at: 1ms, set: {delay: 40ms}, interfaces: n1}]\n";
+    let scene = place.file("scene", scene);
+    let scene = said(&["play", "--dry-run", scene.to_str().expect("plain")]);
+    assert!(scene.contains(short), "{scene}");
 }
 
 #[test]

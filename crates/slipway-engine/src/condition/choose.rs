@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::condition::{LinkConditions, Loss};
 use slipway_lab::model::LinkMechanism;
 use slipway_lab::scenario::Direction;
+use slipway_lab::units::Seconds;
 
 use super::probe::LinkMeans;
 
@@ -77,6 +78,11 @@ pub(super) enum Unable {
         "use netem for conditions between nodes: it has none\nHint: write `mechanism: auto` or `mechanism: wire` in the lab file"
     )]
     Pairs,
+    /// Netem has one limit for what is delayed and what waits for the rate.
+    #[error(
+        "use netem for a `queue` apart from the delay: its limit counts what is delayed too\nHint: write `mechanism: auto` or `mechanism: wire` in the lab file, or `limit` for both"
+    )]
+    Queue,
     /// Neither netem nor the wire runs here.
     #[error(
         "set conditions on {direction}: the wire cannot run here: {wire}\nHint: `slipway doctor` says what this machine has"
@@ -110,21 +116,24 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     if !pairs && loses_all(all) && gate.is_ok() {
         return choice(Mechanism::Gate, "nothing passes");
     }
+    let apart = has_queue_behind_delay(all);
     let wire = || match (&means.wire, asked) {
         (Ok(()), LinkMechanism::Wire) => choice(Mechanism::Wire, "the lab file asks for it"),
         (Ok(()), _) if pairs => choice(Mechanism::Wire, "conditions differ by peer"),
+        (Ok(()), _) if apart => choice(Mechanism::Wire, "a queue apart from the delay"),
         (Ok(()), _) => choice(Mechanism::Wire, "the kernel has no netem"),
         (Err(missing), LinkMechanism::Wire) => Err(missing_for(Mechanism::Wire, direction, missing)),
         (Err(missing), _) => Err(Unable::Nothing { direction: word(direction), wire: missing.clone() }),
     };
     match (asked, netem) {
         (LinkMechanism::Netem, _) if pairs => Err(Unable::Pairs),
+        (LinkMechanism::Netem, _) if apart => Err(Unable::Queue),
         (LinkMechanism::Netem, Ok(())) => choice(Mechanism::Netem, "the lab file asks for it"),
         (LinkMechanism::Netem, Err(missing)) => Err(missing_for(Mechanism::Netem, direction, &missing)),
         (LinkMechanism::Auto, _) if !pairs && is_rate_alone(all) && queued(&means.tbf).is_ok() => {
             choice(Mechanism::Tbf, "a rate alone")
         }
-        (LinkMechanism::Auto, Ok(())) if !pairs => choice(Mechanism::Netem, "the kernel has it"),
+        (LinkMechanism::Auto, Ok(())) if !pairs && !apart => choice(Mechanism::Netem, "the kernel has it"),
         (LinkMechanism::Auto | LinkMechanism::Wire, _) => wire(),
     }
 }
@@ -146,9 +155,16 @@ pub(super) fn loses_all(conditions: &LinkConditions) -> bool {
     matches!(conditions.loss, Some(Loss::Random(share)) if share.0 >= 1.0)
 }
 
-/// Whether there is a rate, perhaps with a limit, and nothing else.
+/// Whether packets that wait for a rate are to be told from those that are merely delayed.
+fn has_queue_behind_delay(conditions: &LinkConditions) -> bool {
+    let takes = |time: Option<Seconds>| time.is_some_and(|time| time.0 > 0.0);
+    conditions.queue.is_some() && (takes(conditions.delay) || takes(conditions.jitter))
+}
+
+/// Whether there is a rate, perhaps with a queue, and nothing else.
 fn is_rate_alone(conditions: &LinkConditions) -> bool {
-    conditions.rate.is_some() && LinkConditions { rate: None, limit: None, ..conditions.clone() }.is_natural()
+    conditions.rate.is_some()
+        && LinkConditions { rate: None, limit: None, queue: None, ..conditions.clone() }.is_natural()
 }
 
 #[cfg(test)]
@@ -190,6 +206,9 @@ mod tests {
             ("rate=10mbit delay=1ms", Egress, "netem", "wire"),
             ("delay=20ms", Egress, "netem", "wire"),
             ("loss=state 1%", Ingress, "netem", "wire"),
+            ("rate=10mbit queue=5", Egress, "tbf", "tbf"),
+            ("rate=10mbit loss=1% queue=5", Egress, "netem", "wire"),
+            ("rate=10mbit delay=1ms queue=5", Egress, "wire", "wire"),
         ] {
             assert_eq!(auto(&has(), words, direction).as_deref(), Ok(with), "{words}");
             assert_eq!(auto(&lacks_netem(), words, direction).as_deref(), Ok(without), "{words}");
@@ -208,6 +227,9 @@ mod tests {
         assert_eq!(egress(LinkMechanism::Netem, &lacks_netem(), "").as_deref(), Ok("native"));
         let refusal = egress(LinkMechanism::Netem, &lacks_netem(), "delay=1ms").expect_err("there is none");
         assert_eq!(refusal, "use netem for egress: the kernel has no netem");
+        let refusal =
+            egress(LinkMechanism::Netem, &has(), "rate=1mbit delay=1ms queue=5").expect_err("it has one limit");
+        assert!(refusal.starts_with("use netem for a `queue` apart from the delay"), "{refusal}");
     }
 
     #[test]

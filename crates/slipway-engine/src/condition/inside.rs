@@ -44,7 +44,7 @@ impl Shape {
         let rate = conditions.rate.map_or(u64::MAX, |rate| (rate.0 / 8).max(1));
         // What goes in a millisecond: then the rate holds over any longer time, and fast links need not cut large segments.
         let burst = u32::try_from(rate / 1000).unwrap_or(u32::MAX).max(2 * packet);
-        let limit = conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)).saturating_mul(packet);
+        let limit = room(conditions, mtu).saturating_mul(packet);
         Self::Tbf(Tbf { rate, burst, limit })
     }
 
@@ -53,7 +53,7 @@ impl Shape {
         let share = |fraction: Option<Fraction>| fraction.map_or(0.0, |fraction| fraction.0);
         let time = |seconds: Option<Seconds>| seconds.map(Seconds::duration).unwrap_or_default();
         let netem = Netem {
-            limit: conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu)),
+            limit: room(conditions, mtu),
             delay: time(conditions.delay),
             jitter: time(conditions.jitter),
             distribution: conditions.distribution.and_then(|shape| match shape {
@@ -94,6 +94,12 @@ impl Shape {
             ],
         }
     }
+}
+
+/// Packets that may wait where nothing is delayed, or nothing says how many of them may wait for the rate.
+fn room(conditions: &LinkConditions, mtu: u32) -> u32 {
+    let limit = conditions.limit.unwrap_or_else(|| default_limit(conditions, mtu));
+    conditions.queue.map_or(limit, |queue| limit.min(queue))
 }
 
 fn loss(asked: Option<condition::Loss>) -> netlink::Loss {

@@ -120,6 +120,9 @@ macro_rules! with_link_keys {
             /// Packets that may wait. Computed from `rate` and `delay` when left out.
             #[schemars(range(min = 1))]
             pub(crate) limit: Option<Spanned<Setting<u32>>>,
+            /// Packets that may wait for `rate`, apart from those that are merely delayed. As `limit` has it when left out.
+            #[schemars(range(min = 1))]
+            pub(crate) queue: Option<Spanned<Setting<u32>>>,
         }
 
         impl $name {
@@ -128,7 +131,7 @@ macro_rules! with_link_keys {
                 let mut placed = $crate::file::Placed::default();
                 $crate::file::place_keys!(self, placed: $crate::condition::LinkConditions,
                     delay, jitter, distribution, delay_correlation, loss, loss_correlation, corrupt, duplicate, reorder,
-                    reorder_correlation, gap, rate, limit);
+                    reorder_correlation, gap, rate, limit, queue);
                 placed
             }
         }

@@ -163,7 +163,7 @@ impl Quantity {
             "cpu" => Self::Cpu,
             "memory" | "memory_soft" | "swap" => Self::Bytes,
             "disk.read" | "disk.write" => Self::ByteRate,
-            "gap" | "limit" | "pids" | "disk.read_iops" | "disk.write_iops" => Self::Count,
+            "gap" | "limit" | "queue" | "pids" | "disk.read_iops" | "disk.write_iops" => Self::Count,
             _ => return None,
         })
     }

@@ -156,6 +156,7 @@ impl Args {
             verify: self.verify,
             out: self.out,
         };
+        plan.source.warn(&lab);
         plan.source.check_for_any_driver(&lab)?;
         if self.dry_run.dry_run {
             context.answer(&plan.describe(), |steps| {

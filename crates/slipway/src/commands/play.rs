@@ -126,6 +126,9 @@ impl Args {
             return self.resume(context);
         }
         let part = self.part(context)?;
+        if let Some(source) = &part.to_bring_up {
+            source.warn(&part.lab);
+        }
         if self.plan {
             if let Some(source) = &part.to_bring_up {
                 source.check(&part.lab)?;

@@ -124,6 +124,7 @@ impl Args {
     /// Brings the lab up, runs, takes it down whatever came of it.
     fn in_passing(&self, context: &Context, source: &Source, model: &Lab) -> Result<Exit, Failure> {
         let job = self.program.job(model)?;
+        source.warn(model);
         if self.dry_run.dry_run {
             source.check(model)?;
             return dry(context, model, &job);

@@ -10,7 +10,7 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
-use crate::{labs, view};
+use crate::{labs, short, view};
 
 /// Set conditions of links, or what nodes may use, while the lab runs
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ Keys of links, as in tc-netem(8):
   delay=20ms jitter=2ms distribution=normal delay_correlation=25%
   loss=0.5%  loss='gemodel 1% 10%'  loss_correlation=25%
   corrupt=0.1% duplicate=0.1% reorder=1% reorder_correlation=25% gap=5
-  rate=100mbit limit=1000
+  rate=100mbit limit=1000 queue=100
 Keys of nodes:
   cpu=50% cpu='2 cores' cpu='1200 MHz' cpu_period=10ms
   memory=512MiB memory_soft=256MiB swap=1GiB pids=100
@@ -101,9 +101,16 @@ impl Args {
             ended: 0,
             notes: Vec::new(),
         };
+        let links = steps.iter().any(|step| matches!(step, Step::Link(_))).then(|| running.links()).transpose()?;
+        for step in &steps {
+            if let Step::Link(action) = step {
+                set.notes.extend(short::of_action(&running.lab, links.as_ref(), action));
+            }
+        }
+        let noted = |set: &Set| set.notes.iter().fold(String::new(), |text, note| format!("{text}note: {note}\n"));
         let what = |set: &Set| format!("{} for {} of lab {}", set.change, view::listed(&set.targets), set.lab);
         if self.dry_run.dry_run {
-            context.answer(&set, |set| format!("would set {}\n", what(set)))?;
+            context.answer(&set, |set| format!("would set {}\n{}", what(set), noted(set)))?;
             return Ok(Exit::Success);
         }
         for step in steps {
@@ -113,8 +120,7 @@ impl Args {
             }
         }
         context.tell(&set, |set| {
-            let notes: Vec<String> = set.notes.iter().map(|note| format!("note: {note}\n")).collect();
-            format!("set {}\n{}{}", what(set), view::ended(set.ended), notes.concat())
+            format!("set {}\n{}{}", what(set), view::ended(set.ended), noted(set))
         })?;
         Ok(Exit::Success)
     }

@@ -67,6 +67,7 @@ impl Args {
         let source = labs::source(self.file.as_deref())?;
         let file = source.lab()?;
         labs::need_privilege()?;
+        source.warn(&file);
         if self.dry_run.dry_run {
             source.check(&file)?;
             let planned = Planned { plan: &file, networks: network::plan(&file)? };
