@@ -13,17 +13,18 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
+use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
 
-use crate::sync::{lock, whole};
+use crate::sync::{lock, timespec, whole};
 
 /// Where sockets that knock are bound: above the range of ephemeral ports (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 61000..65535;
 
 /// How long a listener whose queue is full may take to make room.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
 /// When others are asked for in place of those that did not come.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ impl Knocker {
     /// # Errors
     /// `EADDRINUSE` where no port is left.
     pub fn new(socket: OwnedFd, ip: IpAddr) -> io::Result<Self> {
-        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+        fcntl_setfl(&socket, OFlags::NONBLOCK)?;
         // Or two could have the same port (`socket(7)`).
         set_socket_reuseaddr(&socket, false)?;
         // A port that is asked for by number stays with the socket when it disconnects (SOCK_BINDPORT_LOCK).
@@ -67,16 +68,32 @@ impl Knocker {
         if poll(&mut knock, Some(&Timespec::default()))? > 0 {
             return Err(Errno::NOTCONN.into());
         }
+        fcntl_setfl(&socket, OFlags::NONBLOCK)?;
         let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
         Ok(Self { socket, address })
     }
 
-    /// Knocks at a listener of the node.
+    /// Knocks at a listener of the node, whose queue has so long to make room. The kernel has carried a segment over loopback
+    /// when it is sent, or soon after.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` or `ETIMEDOUT` where its queue is full.
-    pub fn knock(&self, at: SocketAddr) -> Result<(), Errno> {
-        rustix::net::connect(&self.socket, &at)
+    /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` where its queue is full.
+    pub fn knock(&self, at: SocketAddr, patience: Duration) -> Result<(), Errno> {
+        match rustix::net::connect(&self.socket, &at) {
+            Err(Errno::INPROGRESS) => {}
+            done => return done,
+        }
+        let until = Instant::now() + patience;
+        let mut knock = [PollFd::new(&self.socket, PollFlags::OUT)];
+        loop {
+            let left = timespec(until.saturating_duration_since(Instant::now()));
+            match poll(&mut knock, Some(&left)) {
+                Ok(0) => return Err(Errno::INPROGRESS),
+                Ok(_) => return socket_error(&self.socket)?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Says something, which nobody reads: a listener that defers (`TCP_DEFER_ACCEPT`) has heard nothing before.

@@ -18,11 +18,13 @@ use rustix::io::Errno;
 use slipway_sys::notify::Call;
 
 use crate::call::{Expected, Trapped, expected};
+use crate::channel::Asked;
 use crate::copies::{Copies, Listener};
-use crate::knock::Knocker;
+use crate::knock::{Knocker, PATIENCE};
 use crate::ledger::Ledger;
 use crate::pending::Connection;
 use crate::router::{Announced, Router, Unheard};
+use crate::shares::Share;
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 
@@ -114,6 +116,8 @@ struct State {
     kept: HashMap<u64, VecDeque<Kept>>,
     /// Connections for the node's thread to hand over.
     entrusted: Vec<(Expected, Connection)>,
+    /// Other hosts' questions for it to answer, each with its share.
+    asked: Vec<(Asked, Share)>,
     /// Copies of programs' descriptors for it to close.
     closing: Vec<Listener>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
@@ -259,6 +263,11 @@ impl Parker {
         self.leave(|state| state.entrusted.push((expected, connection)));
     }
 
+    /// Has the node's thread answer another host that asks for a server of the node. Shares bound how many wait for that.
+    pub(crate) fn leave_asked(&self, asked: Asked, share: Share) {
+        self.leave(|state| state.asked.push((asked, share)));
+    }
+
     /// Has the node's thread close a copy of a program's descriptor.
     pub(crate) fn close(&self, copy: Listener) {
         self.leave(|state| state.closing.push(copy));
@@ -267,7 +276,7 @@ impl Parker {
     fn leave(&self, leave: impl FnOnce(&mut State)) {
         let mut state = lock(&self.state);
         // The thread takes all at once.
-        let is_first = state.entrusted.is_empty() && state.closing.is_empty();
+        let is_first = state.entrusted.is_empty() && state.closing.is_empty() && state.asked.is_empty();
         leave(&mut state);
         drop(state);
         if is_first {
@@ -333,8 +342,14 @@ impl Parker {
     fn do_entrusted(&self, router: &Arc<Router>) {
         let mut state = lock(&self.state);
         let (entrusted, closing) = (std::mem::take(&mut state.entrusted), std::mem::take(&mut state.closing));
+        let asked = std::mem::take(&mut state.asked);
         drop(state);
         drop(closing);
+        // All together have as long as one: the node's other programs wait meanwhile.
+        let until = Instant::now() + PATIENCE;
+        for asked in asked {
+            router.asked_late(asked, until);
+        }
         for (expected, connection) in entrusted {
             // Where nobody listens any more, its client sees it end.
             if let Ok(Announced::For(gift)) = router.announce_to(Some(expected), self.node, connection) {

@@ -203,7 +203,7 @@ impl Router {
     }
 
     /// The same, with its thread. It stays when the node ends, which may start anew.
-    fn park_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<Parker>> {
+    pub(crate) fn park_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<Parker>> {
         let mut parkers = lock(&self.parkers);
         if let Some(parker) = parkers.get(&node) {
             return Ok(Arc::clone(parker));

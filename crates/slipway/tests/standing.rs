@@ -1,6 +1,6 @@
-//! Two nodes attack the fast path for as long as two others use it. The others' connections are fast, counted, and held
-//! to their rules. To repeat an attack, set `SLIPWAY_TEST_SEED`. Needs root and the packages of
-//! `scripts/setup.sh test`.
+//! Two nodes attack the fast path for as long as two others use it: by thousands of connections, a thousand threads, and a
+//! flood of first segments. The others' connections are fast, counted, and held to their rules. To repeat an attack, set
+//! `SLIPWAY_TEST_SEED`. Needs root and the packages of `scripts/setup.sh test`.
 
 mod common;
 

@@ -237,7 +237,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcom
     let connection = Connection { share, entry, end, path: Some(path), flow, client, server, number };
     Ok(match router.announce(wanted.at.node, connection) {
         Ok(Announced::For(gift)) => (Outcome::Accepted(ours), Some(gift)),
-        Ok(Announced::Kept | Announced::Knocked(_)) => (Outcome::Accepted(ours), None),
+        Ok(Announced::Kept | Announced::Knocked) => (Outcome::Accepted(ours), None),
         Err(Unheard::Refused) => (Outcome::Refused, None),
         Err(Unheard::Full) => (Outcome::Native(Reason::Backlog), None),
         Err(Unheard::Crowded) => (Outcome::Native(Reason::Crowded), None),

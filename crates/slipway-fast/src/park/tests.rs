@@ -4,11 +4,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use super::*;
-use crate::channel::{Acceptor, Hello, Key, Limits, Open, Pool};
+use crate::channel::{Acceptor, ChannelError, Heard, Hello, Key, Limits, Open, Pool, Refusal};
 use crate::nodes::{CLIENT, Lab, SERVER};
 use crate::note::Path;
 use crate::pending::{End, Pending};
-use crate::router::Announced;
 
 /// So many calls of the node's wait; nothing else tells of it than that.
 fn await_calls(router: &Router, node: usize, count: usize) {
@@ -32,7 +31,8 @@ fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
     let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
     let (entry, path, number) = (None, Some(Path::Pair), None);
     let connection = Connection { share: None, entry, end: End::Awaited, path, flow, client, server: at, number };
-    let Ok(Announced::Knocked(knock)) = lab.router.announce(1, connection) else { panic!("it is not knocked for") };
+    let until = Instant::now() + Duration::from_mins(1);
+    let knock = lab.router.knock_by(1, connection, Some(until)).expect("it is knocked for");
     let end_it = move || {
         let (end, _) = UnixStream::pair().expect("a pair");
         let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
@@ -59,14 +59,14 @@ fn a_node_holds_up_itself_alone() {
     assert_eq!(held_up.join().expect("it ran"), client);
 }
 
-/// Another host asks for a server that waits in `accept` while its node's thread is held up, and then for one of the other node:
-/// both clients go on, and the one server waits for its node alone.
+/// A node's thread is held up. Another host asks for two of its servers, one that waits in `accept` and one whose queue is full, and
+/// then for a server of the other node. The clients of the first and the last go on, and the servers wait for their node alone.
 #[test]
 fn another_host_is_not_held_up_by_a_node() {
     const LONG: Duration = Duration::from_mins(1);
     let lab = Lab::new();
     let at = |ip: Ipv4Addr, port| SocketAddr::new(ip.into(), port);
-    let [near, far, slow] = [at(CLIENT, 81), at(SERVER, 80), at(SERVER, 82)];
+    let [near, far, slow, full_at] = [at(CLIENT, 81), at(SERVER, 80), at(SERVER, 82), at(SERVER, 83)];
     let own = lab.client(move || bound(near));
     let [other, held_up] = [far, slow].map(|at| lab.server(move || bound(at)));
 
@@ -92,13 +92,22 @@ fn another_host_is_not_held_up_by_a_node() {
     await_calls(&lab.router, 1, 2);
     let (end_it, _) = hold_up(&lab, slow);
 
+    // Nobody accepts there, and one connection is all that its queue holds.
+    let full = lab.server(move || bound(full_at));
+    rustix::net::listen(&full, 0).expect("it listens");
+    let _queued = lab.runs(1, false, move || TcpStream::connect(full_at).expect("connected")).join().expect("it ran");
+    let asking = pool.ask(0, &open(4, CLIENT, full_at), LONG).expect("asked");
+
     let _connected = pool.open(0, &open(2, CLIENT, far), LONG).expect("accepted");
     let accepting = lab.client_runs(move || accept(&own));
     await_calls(&lab.router, 0, 1);
     let _served = pool.open(0, &open(3, SERVER, near), LONG).expect("accepted");
     assert_eq!(accepting.join().expect("it ran"), at(SERVER, 1000));
     told.try_recv().expect_err("its node's thread is held up");
+    let Heard::Nothing(asking) = asking.hear().expect("not refused") else { panic!("nobody accepts") };
     end_it();
+    let refused = asking.wait(Instant::now() + LONG).expect_err("its queue is full");
+    assert!(matches!(refused, ChannelError::Refused(Refusal::Backlog)), "{refused}");
     held_up.join().expect("it ran");
     twice.join().expect("it ran");
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Router;
 use crate::address::canonical;
 use crate::call::{Expected, Gift};
-use crate::knock::Knocker;
+use crate::knock::{Knocker, PATIENCE};
 use crate::ledger::{Given, Left};
 use crate::limits::Member;
 use crate::note::Role;
@@ -47,14 +47,15 @@ impl From<Errno> for Unheard {
 
 /// How a server hears of a connection.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are for a call, and each is handed on at once")]
 #[must_use]
 pub(crate) enum Announced {
     /// A call of its waits, and is still to be given it.
     For(Gift),
     /// It comes for it by itself.
     Kept,
-    /// By this knock.
-    Knocked(Knock),
+    /// By a knock.
+    Knocked,
 }
 
 /// Asks for more sockets to knock with.
@@ -110,7 +111,7 @@ impl Router {
             },
         };
         let knocker = self.knocker(node, connection.server.is_ipv6()).ok_or(Unheard::Failed)?;
-        self.knock(node, connection, &knocker).map(Announced::Knocked).map_err(|(unheard, _)| unheard)
+        self.knock(node, connection, &knocker, PATIENCE).map(|_| Announced::Knocked).map_err(|(unheard, _)| unheard)
     }
 
     /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
@@ -119,7 +120,27 @@ impl Router {
     /// Gives the connection back.
     pub(crate) fn knock_late(&self, node: usize, connection: Connection) -> Result<(), (Unheard, Box<Connection>)> {
         match self.resting(node, connection.server.is_ipv6()) {
-            Some(knocker) => self.knock(node, connection, &knocker).map(drop),
+            Some(knocker) => self.knock(node, connection, &knocker, PATIENCE).map(drop),
+            None => Err((Unheard::Failed, Box::new(connection))),
+        }
+    }
+
+    /// Knocks for a connection from another host. Until then it may wait for somebody to knock, and for room in the listener's
+    /// queue; `None`: it waits for nothing.
+    ///
+    /// # Errors
+    /// Gives the connection back.
+    pub(crate) fn knock_by(
+        &self,
+        node: usize,
+        connection: Connection,
+        until: Option<Instant>,
+    ) -> Result<Knock, (Unheard, Box<Connection>)> {
+        let ipv6 = connection.server.is_ipv6();
+        let knocker = if until.is_some() { self.knocker(node, ipv6) } else { self.resting(node, ipv6) };
+        let patience = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        match knocker {
+            Some(knocker) => self.knock(node, connection, &knocker, patience),
             None => Err((Unheard::Failed, Box::new(connection))),
         }
     }
@@ -130,10 +151,11 @@ impl Router {
         node: usize,
         connection: Connection,
         knocker: &Arc<Knocker>,
+        patience: Duration,
     ) -> Result<Knock, (Unheard, Box<Connection>)> {
         let server = connection.server;
         let knock = self.pend(node, connection, knocker);
-        let heard = knocker.knock(server).map_err(Unheard::from).and_then(|()| {
+        let heard = knocker.knock(server, patience).map_err(Unheard::from).and_then(|()| {
             // Whoever accepted it already had it rest, and it may be out for another by now.
             let minded = self.pending.with(knock, |pending| self.mind(knock, &pending.connection, knocker));
             minded.unwrap_or(Ok(())).map_err(|_| Unheard::Failed)

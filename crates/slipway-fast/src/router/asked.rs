@@ -3,16 +3,18 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::{Announced, Router, Unheard};
+use super::{Router, Unheard};
 use crate::call::Expected;
 use crate::channel::{Asked, Open, Refusal};
 use crate::ledger::{Entry, Left};
 use crate::limits::{Member, Turn};
 use crate::note::{Path, Role, remote};
 use crate::park::Parker;
-use crate::pending::{Connection, End, Knock, Pending};
+use crate::pending::{Connection, End, Pending};
 use crate::reason::Reason;
+use crate::shares::Share;
 
 impl Router {
     /// The router of another host asks for a server of this one. Called in the one thread that hears them all, which no program is
@@ -21,7 +23,20 @@ impl Router {
     /// Where a server waits in `accept(2)`, its node's thread hands the connection over: a program takes a descriptor when it likes,
     /// and a copy of its own, by which its listener is looked at here, can be long in closing (`SO_LINGER`). That costs no wake-up
     /// that there would not be: a knock wakes the same thread. And the client does not wait for it, having heard yes.
+    ///
+    /// A server that polls is knocked for here, where that needs no waiting. A listener whose queue is full has some time to make
+    /// room, and more sockets to knock with may have to come: its node's thread waits for these.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
+        self.ask(asked, None);
+    }
+
+    /// The same of a connection that was left to its node's thread, with its share, which waits until then at most.
+    pub(crate) fn asked_late(self: &Arc<Self>, (asked, share): (Asked, Share), until: Instant) {
+        self.ask(asked, Some((share, until)));
+    }
+
+    fn ask(self: &Arc<Self>, asked: Asked, late: Option<(Share, Instant)>) {
+        let (share, until) = late.unzip();
         let (member, turn) = match self.may_ask(&asked.open) {
             Ok(admitted) => admitted,
             // A caller that is gone needs no answer.
@@ -33,8 +48,10 @@ impl Router {
         }
         let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
         let left = Left { node, path, flow, client, server, given: None };
-        let Some(share) = self.share(client, node) else { return drop(asked.refuse(Refusal::Crowded)) };
-        let share = Some(share);
+        let share = share.or_else(|| self.share(client, node));
+        if share.is_none() {
+            return drop(asked.refuse(Refusal::Crowded));
+        }
         let connection = |entry, end| Connection { share, entry, end, path, flow, client, server, number: None };
         if let Some((parker, expected)) = self.awaited(node, server) {
             // The yes comes first on the connection, then what its server says.
@@ -43,8 +60,14 @@ impl Router {
                 None => parker.close(expected.into_socket()),
             };
         }
-        match self.knock_for(node, connection(None, End::Awaited)) {
-            Err(refusal) => drop(asked.refuse(refusal)),
+        match self.knock_by(node, connection(None, End::Awaited), until) {
+            Err((Unheard::Full | Unheard::Failed, connection)) if until.is_none() => {
+                match (self.park_for(node), connection.share) {
+                    (Ok(parker), Some(share)) => parker.leave_asked(asked, share),
+                    _ => drop(asked.refuse(Refusal::Resources)),
+                }
+            }
+            Err((unheard, _)) => drop(asked.refuse(refusal(unheard))),
             Ok(knock) => {
                 let said = self.say_yes(asked, &left, member, turn);
                 self.pending.with(knock, |Pending { connection, knocker, .. }| {
@@ -81,18 +104,6 @@ impl Router {
         Ok((member, turn))
     }
 
-    /// Knocks for a connection whose end is to come.
-    fn knock_for(&self, node: usize, connection: Connection) -> Result<Knock, Refusal> {
-        match self.announce_to(None, node, connection) {
-            Ok(Announced::Knocked(knock)) => Ok(knock),
-            Err(Unheard::Refused) => Err(Refusal::NobodyListens),
-            Err(Unheard::Full) => Err(Refusal::Backlog),
-            Err(Unheard::Crowded) => Err(Refusal::Crowded),
-            // One without an end is knocked for.
-            Ok(Announced::For(_) | Announced::Kept) | Err(Unheard::Failed) => Err(Refusal::Resources),
-        }
-    }
-
     /// Says yes, and counts the server's end. It is written down before that: what a client has been told of outlives this router. A
     /// client that was not told, because the router ended in between, leaves its server a connection that ends.
     fn say_yes(&self, asked: Asked, left: &Left, member: Member, turn: Turn<'_>) -> Option<(Option<Entry>, OwnedFd)> {
@@ -100,5 +111,15 @@ impl Router {
         self.count(&end, member, Path::Tcp, turn).ok()?;
         self.counts.accepted();
         Some((entry, end.into()))
+    }
+}
+
+/// Why another router is told no.
+fn refusal(unheard: Unheard) -> Refusal {
+    match unheard {
+        Unheard::Refused => Refusal::NobodyListens,
+        Unheard::Full => Refusal::Backlog,
+        Unheard::Crowded => Refusal::Crowded,
+        Unheard::Failed => Refusal::Resources,
     }
 }
