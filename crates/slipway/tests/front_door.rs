@@ -91,25 +91,6 @@ fn programs_keep_their_codes_streams_and_signals() {
 }
 
 #[test]
-fn a_terminal_is_a_terminal() {
-    let place = Place::new();
-    let lab = place.up("tty", "nodes: {n: }\n");
-    let slipway = env!("CARGO_BIN_EXE_slipway");
-    let typed = |line: &str| {
-        let mut script = Command::new("script");
-        place.furnish(&mut script);
-        let output = script.args(["-qec", line, "/dev/null"]).output().expect("script (bsdutils) is installed");
-        (output.status.code(), told(&output))
-    };
-    let (code, told) =
-        typed(&format!("stty rows 33 cols 77; {slipway} exec -t {} n -- sh -c 'tty; stty size; exit 5'", lab.name));
-    assert!(told.contains("/dev/pts/0") && told.contains("33 77"), "{told}");
-    assert_eq!(code, Some(5), "{told}");
-    let without = lab.program("n", ["tty"]).output().expect("started");
-    assert_eq!(without.stdout, b"not a tty\n");
-}
-
-#[test]
 fn a_stopped_node_comes_back_with_its_links_and_files() {
     let place = Place::new();
     let lab = place.up("power", "networks: {a: bridge, b: vxlan}\nnodes: {n: {count: 3, networks: [a, b]}}\n");

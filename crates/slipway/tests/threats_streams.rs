@@ -4,12 +4,12 @@ mod common;
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Lab, Place, told};
+use common::{Lab, Place, terminal, told};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 fn lab<'a>(place: &'a Place, more: &str) -> Lab<'a> {
@@ -115,16 +115,6 @@ fn the_callers_pipes_are_as_they_were() {
     drop((command, to_input, output));
     let mut rest = Vec::new();
     from_output.read_to_end(&mut rest).expect("closed");
-}
-
-/// A terminal: its outside, and the side that programs have.
-fn terminal() -> (File, OwnedFd) {
-    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-    unlockpt(&master).expect("ours");
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let terminal = ioctl_tiocgptpeer(&master, flags).expect("its other side");
-    (File::from(master), terminal)
 }
 
 #[test]

@@ -6,6 +6,8 @@
 mod fails;
 mod inventory;
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -306,6 +308,16 @@ impl Drop for Lab<'_> {
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     let output = Command::new("cp").arg(from.as_ref()).arg(to).output().expect("cp (coreutils) is installed");
     assert!(output.status.success(), "{}", told(&output));
+}
+
+/// A terminal of the test's own: its outside, and the side that programs have.
+pub fn terminal() -> (File, OwnedFd) {
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    unlockpt(&master).expect("ours");
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = ioctl_tiocgptpeer(&master, flags).expect("its other side");
+    (File::from(master), terminal)
 }
 
 /// What a program said, for a failure's message.
