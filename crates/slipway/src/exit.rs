@@ -50,7 +50,9 @@ impl Exit {
         for (exit, meaning) in Self::OWN {
             let _ = writeln!(text, "  {:<7}  {meaning}", exit.code());
         }
-        text.push_str("  130,143  ended by Ctrl-C or SIGTERM; what was begun is undone\n");
+        text.push_str(
+            "  130,143  ended by Ctrl-C or SIGTERM; `up`, `run`, `play` and `compare` undo what they began\n",
+        );
         text.push_str("For a program run in a node it is the program's own; 128 and the signal's number where\n");
         text.push_str("one ended it, 127 where it is not found, 126 where it cannot be executed, 125 where\n");
         text.push_str("the node cannot be entered.");
