@@ -9,6 +9,7 @@ use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use slipway_engine::exec::{Entry, Launcher, Program, Stdio};
@@ -19,6 +20,7 @@ use slipway_engine::state::StateRoot;
 use slipway_lab::model::{Job, Mpi};
 use slipway_lab::units::Seconds;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
+use slipway_sys::process::wait_for_end;
 
 const LAB: &str = "
 hosts: 2
@@ -272,14 +274,25 @@ fn outsider(bench: &Bench) {
         env: [("SLIPWAY_LAUNCH".to_owned(), format!("/run/slipway/{name}/launch.sock"))].into(),
         ..Program::default()
     };
-    let mut outsider = None;
-    let job = script("rm -f /tmp/was-here; echo up; sleep 0.5; test ! -e /tmp/was-here", &[0, 1]);
-    let outcome = run(&bench.lab, &job, &bench.folder(), &mut |_| {
+    let told = Entry::to(&bench.lab, 0).expect("n1 runs");
+    let tell = Program { argv: ["touch", "/tmp/over"].map(Into::into).into(), ..Program::default() };
+    let spawn = |entry: &Entry, program: &Program| {
         let stdio = Stdio::Descriptors([null.as_fd(), null.as_fd(), null.as_fd()]);
-        outsider.get_or_insert_with(|| launcher.spawn(&entry, &program, stdio, None).expect("starts"));
+        launcher.spawn(entry, program, stdio, None).expect("starts")
+    };
+    // The job lasts until it is told that the outsider has ended.
+    let words =
+        "rm -f /tmp/was-here /tmp/over; until [ -e /tmp/over ]; do echo up; sleep 0.05; done; test ! -e /tmp/was-here";
+    let (mut outsider, mut teller) = (None, None);
+    let outcome = run(&bench.lab, &script(words, &[0, 1]), &bench.folder(), &mut |_| {
+        let outsider = outsider.get_or_insert_with(|| spawn(&entry, &program));
+        if wait_for_end(outsider, Duration::ZERO).expect("looks") {
+            teller.get_or_insert_with(|| spawn(&told, &tell));
+        }
     });
     assert_eq!(outcome.unwrap_or_else(|error| panic!("failed to {error}")).code, 0);
     assert_eq!(outsider.expect("n1 said something").wait().expect("ends").code(), 255);
+    assert_eq!(teller.expect("it ended").wait().expect("ends").code(), 0);
 }
 
 fn traffic(bench: &Bench) {

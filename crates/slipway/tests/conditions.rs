@@ -321,10 +321,9 @@ links:
 #[track_caller]
 fn transfer(lab: &Lab<'_>, from: &str, to: &str, seconds: &str, meanwhile: impl FnOnce()) -> Value {
     // The one before it may not have ended yet.
-    let listens = "ss -Hltn sport = 5201 | grep -q .";
-    let ready =
-        format!("while {listens}; do sleep 0.05; done; iperf3 -s -1 -D && until {listens}; do sleep 0.05; done");
-    lab.exec(to, ["sh", "-c", &ready]);
+    await_that("no server listens", || lab.exec(to, ["ss", "-Hltn", "sport", "=", "5201"]).is_empty());
+    lab.exec(to, ["iperf3", "-s", "-1", "-D"]);
+    lab.listens(to, 5201);
     let mut client = lab.program(from, ["iperf3", "-J", "-t", seconds, "-c", to]);
     let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started");
     meanwhile();

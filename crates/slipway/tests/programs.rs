@@ -402,10 +402,10 @@ fn redis_and_its_benchmark() {
     let place = Place::new();
     let nodes =
         "nodes:\n  n1: {command: redis-server --bind 0.0.0.0 --protected-mode no --save '' --dir /scratch}\n  n2:\n";
-    let script =
-        "until redis-cli -h n1 ping; do sleep 0.05; done; redis-benchmark -h n1 -t set,get -n 2000 -c 8 -d 1000 --csv";
+    let script = "redis-benchmark -h n1 -t set,get -n 2000 -c 8 -d 1000 --csv";
     for cluster in CLUSTERS {
         let lab = place.up("redis", &format!("{cluster}{nodes}"));
+        lab.listens("n1", 6379);
         let ran = run(&lab, &["--on", "n2"], &["sh", "-c", script]);
         let output = ran.output("n2");
         assert!(output.contains("\"SET\",") && output.contains("\"GET\","), "{output}");
@@ -422,9 +422,10 @@ fn nginx_and_two_clients() {
         "nodes:\n  web: {{command: nginx -c /srv/nginx.conf, mounts: [\"{}:/srv:ro\"], memory: 256MiB, pids: 64}}\n  n: {{count: 2}}\n",
         site.display()
     );
-    let script = "curl -s --fail --retry 20 --retry-connrefused http://web/ && ab -q -n 500 -c 4 http://web/";
+    let script = "curl -s --fail http://web/ && ab -q -n 500 -c 4 http://web/";
     for cluster in CLUSTERS {
         let lab = place.up("nginx", &format!("{cluster}{nodes}"));
+        lab.listens("web", 80);
         let ran = run(&lab, &["--on", "n"], &["sh", "-c", script]);
         let page = std::fs::read_to_string(site.join("index.html")).expect("the page is there");
         for node in ["n1", "n2"] {
@@ -493,9 +494,7 @@ fn a_static_go_program_is_an_image() {
     let text = "images: {go: ./image}\nnodes:\n  server: {image: go, command: [/greet, serve]}\n  client: {image: go, read_only: true}\n";
     for cluster in CLUSTERS {
         let lab = place.up("go", &format!("{cluster}{text}"));
-        await_that("the server listens", || {
-            lab.program("client", ["/greet", "server:7000"]).output().expect("started").status.success()
-        });
+        lab.listens("server", 7000);
         assert_eq!(lab.exec("client", ["/greet", "server:7000"]), "hello from server\n");
         assert_eq!(lab.connections() > 0, lab.is_fast());
         let said = place.fails(127, ["exec", &lab.name, "client", "--", "sh"]);

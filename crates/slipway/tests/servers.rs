@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Lab, Place, await_that, told};
+use common::{Lab, Place, told};
 
 /// The drivers, and on how many hosts.
 const LABS: [(&str, u32); 4] = [("bridge", 1), ("vxlan", 2), ("fast", 1), ("fast", 2)];
@@ -23,17 +23,9 @@ fn with_a_server(command: &[&str], ports: &[u16], prepare: impl Fn(&Path), talk:
         );
         let lab = place.up(driver, &text);
         // Without a connection, so that the first one is the program's.
-        await_that("the server listens", || {
-            let sockets = lab.exec("server", ["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
-            let listens = |port: &u16| {
-                sockets.lines().any(|line| {
-                    let mut words = line.split_whitespace().skip(1);
-                    let own = words.next().is_some_and(|own| own.ends_with(&format!(":{port:04X}")));
-                    own && words.nth(1) == Some("0A")
-                })
-            };
-            ports.iter().all(listens)
-        });
+        for &port in ports {
+            lab.listens("server", port);
+        }
         talk(&lab);
     }
 }

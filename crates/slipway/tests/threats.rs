@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Lab, Place, await_that, told};
+use common::{Lab, Place, told};
 use serde_json::Value;
 
 /// Says hello, and sends back what it gets. Told `F` it sends a descriptor, and says so where it may not.
@@ -58,9 +58,7 @@ fn lab_with<'a>(place: &'a Place, policy: &str, more: &str) -> Lab<'a> {
             "hosts: 2\nnetworks: {{net: fast, open: host}}\npolicy: {policy}\nnodes:\n  srv: {{host: host1, networks: [net], command: {command}}}\n  near: {{host: host1, networks: [net], {mounts}}}\n  far: {{host: host2, networks: [net], {mounts}}}\n{more}"
         ),
     );
-    await_that("the server listens", || {
-        lab.exec("srv", ["cat", "/proc/net/tcp"]).lines().any(|line| line.contains(":1388 "))
-    });
+    lab.listens("srv", 5000);
     lab
 }
 

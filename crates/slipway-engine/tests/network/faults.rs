@@ -18,7 +18,7 @@ fn a_cut_link_keeps_the_nodes_addresses_and_routes() {
         };
         let before = state(&up);
         up.fabric.set_carrier(&up.lab, 0, false).expect("cuts");
-        assert!(up.is_silent(1, up.ipv4(0)), "{driver}");
+        assert!(up.is_silent(1, up.ipv4(0), up.ipv4(2)), "{driver}");
         up.fabric.set_carrier(&up.lab, 0, true).expect("gives back");
         assert_eq!(state(&up), before);
         up.all_reach_all();
@@ -28,9 +28,9 @@ fn a_cut_link_keeps_the_nodes_addresses_and_routes() {
 #[test]
 fn a_node_that_was_stopped_is_configured_again() {
     for driver in ["bridge", "macvlan"] {
-        let mut up = Up::new(&format!("networks:\n  net: {driver}\nnodes:\n  n:\n    count: 2\n"));
+        let mut up = Up::new(&format!("networks:\n  net: {driver}\nnodes:\n  n:\n    count: 3\n"));
         up.fabric.set_carrier(&up.lab, 0, false).expect("cuts");
-        assert!(up.is_silent(1, up.ipv4(0)), "{driver}");
+        assert!(up.is_silent(1, up.ipv4(0), up.ipv4(2)), "{driver}");
         up.must(0, "ip address flush dev eth0");
         up.fabric.set_carrier(&up.lab, 0, true).expect("gives back");
         up.configure(0);

@@ -29,6 +29,9 @@ pub(super) fn build(lab: &Lab) -> Result<Fabric, NetworkError> {
     Fabric::build(lab, place.path())
 }
 
+/// Pings of a witness of silence.
+const WITNESSES: u64 = 10;
+
 impl Up {
     pub(super) fn new(text: &str) -> Self {
         let lab = parse(text);
@@ -82,9 +85,22 @@ impl Up {
         self.run(from, &format!("ping -n -c 1 -W 60 {to}")).status.success()
     }
 
-    /// Whether nothing comes of a packet.
-    pub(super) fn is_silent(&self, from: usize, to: IpAddr) -> bool {
-        !self.run(from, &format!("ping -n -c 1 -W 1 {to}")).status.success()
+    /// Whether no answer of `to` comes to a node. By when the `witness` has answered often enough, which is asked afterwards on
+    /// the same processor, one would have come.
+    pub(super) fn is_silent(&self, from: usize, to: IpAddr, witness: IpAddr) -> bool {
+        let answers = || -> u64 {
+            let text = self.must(from, "cat /proc/thread-self/net/snmp");
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
+            let (names, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
+            let found = names.split(' ').zip(counts.split(' ')).find(|&(name, _)| name == "InEchoReps");
+            found.expect("it is counted").1.parse().expect("a number")
+        };
+        let before = answers();
+        let is_answered = self.run(from, &format!("taskset -c 0 ping -n -c 1 -W 0.05 {to}")).status.success();
+        for _ in 0..WITNESSES {
+            self.must(from, &format!("taskset -c 0 ping -n -c 1 -W 60 {witness}"));
+        }
+        !is_answered && answers() == before + WITNESSES
     }
 
     /// Every node reaches every other on all networks that they share, at the first packet.
