@@ -1,4 +1,4 @@
-//! `slipway exec` at a terminal of the test's own. What a node keeps of one is in `threats_streams.rs`.
+//! `slipway exec` at a terminal of the test's own. Hostile programs at one are in `threats_streams.rs`.
 
 mod common;
 

@@ -97,8 +97,8 @@ fn of_process(anchor: u32) -> String {
     format!("s{anchor:x}-")
 }
 
-/// Waits until this machine's own network has none of the devices that an anchor made, which has ended: the kernel takes
-/// them away with the namespace that holds their other ends, a little later.
+/// Waits until this machine's own network has none of the devices that an anchor made, which has ended. The kernel removes
+/// them with the namespace that holds their other ends, a little later.
 pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), String> {
     let prefix = of_process(anchor);
     match slipway_sys::netlink::wait_until_gone(|link| link.name.starts_with(&prefix), patience) {

@@ -87,7 +87,7 @@ pub fn wait_until_gone(is_meant: impl Fn(&Link) -> bool, patience: Duration) -> 
         if left.is_empty() || is_over().map_err(io::Error::from)? {
             return Ok(left.into_iter().map(|link| link.name).collect());
         }
-        // What it says does not matter, nor that there was more than the socket holds: all are listed again.
+        // All are listed again, so its words do not matter, nor that the socket could not hold every message.
         match socket.recv(&mut &mut buffer[..], 0) {
             Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => return Err(error.into()),
             _ => {}
