@@ -162,15 +162,17 @@ impl Plan {
         for (at, flood) in timetable.floods.iter().enumerate() {
             let Some(flood) = flood else { continue };
             let over = deadline.is_some_and(|deadline| Instant::now() + flood.lasts() > deadline);
-            labels[at].checks.push(if over {
-                judge::rate_left_out(flood.rate)
+            if over {
+                labels[at].checks.push(judge::rate_left_out(flood.rate));
             } else {
                 let (expected, through) = expect::rate(world, &flood.packets, &|arrivals| flood.reckon(arrivals));
                 let lasts = flood.lasts().as_secs_f64();
                 let flooded = flood.run(&paths[at], through, &mut |part| tell(done + part * lasts))?;
                 done += lasts;
-                judge::rate(expected, flood.rate, flooded)
-            });
+                labels[at].checks.push(judge::rate(expected, flood.rate, flooded));
+                let standing = flood.queue().and_then(|_| expect::standing(world, flood));
+                labels[at].checks.extend(judge::queue(standing, flood, flooded));
+            }
         }
         Ok(self.labels)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use slipway_lab::condition::LinkConditions;
 
 use super::chance::{self, Range};
+use super::flood::Flood;
 use super::model::Damage;
 use super::train::{Train, quantile};
 use super::world::{Sent, Way, World, loses};
@@ -200,6 +201,22 @@ pub(super) fn simulate(world: &World, sent: &[Sent], counts: &[usize], run: usiz
         }
     });
     trains
+}
+
+/// The expected time that packets take while the queue of a flooded path is full, seconds.
+pub(super) fn standing(world: &World, flood: &Flood) -> Option<Range> {
+    let runs = if world.is_random() { PILOTS } else { 1 };
+    let standing = |run: usize| {
+        let mut arrivals = Vec::with_capacity(flood.packets.len());
+        world.simulate(run as u64 + 1, 0, &flood.packets, &mut |arrival| {
+            if arrival.damage != Damage::Deadly {
+                arrivals.push((arrival.at, arrival.at.saturating_sub(arrival.sent.at)));
+            }
+        });
+        flood.standing(&arrivals)
+    };
+    let all: Vec<f64> = (0..runs).filter_map(standing).collect();
+    if all.len() == runs { chance::value(&all) } else { None }
 }
 
 /// The expected rate of a path that is flooded with these packets, bits per second, reckoned as a measured one is. Also

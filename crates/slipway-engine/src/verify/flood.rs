@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::path::{HEADERS, HEADERS_IN_MTU, PACKET, Path};
-use super::train::receive;
+use super::train::{quantile, receive, stamp};
 use super::world::{Sent, World};
 use super::{Effort, VerifyError};
 
@@ -34,6 +34,8 @@ pub(super) struct Flood {
     pub(super) packets: Vec<Sent>,
     /// When the last of it is through, about.
     through: Duration,
+    /// Time that the path's queue takes to empty, where it is asked to have one.
+    queue: Option<Duration>,
 }
 
 /// Rates offered and received, bits per second as the kernel counts them.
@@ -42,6 +44,8 @@ pub(super) struct Flooded {
     pub(super) offered: f64,
     /// `None` where too few packets came to tell.
     pub(super) received: Option<f64>,
+    /// Seconds that packets took while the queue was full; `None` where too few came.
+    pub(super) took: Option<f64>,
     /// The receiving socket had no room for some.
     pub(super) overflown: bool,
 }
@@ -56,11 +60,18 @@ impl Flood {
         let fits = (rate * most.as_secs_f64() / 2.0 / PACKETS / 8.0) as usize;
         let payload = fits.saturating_sub(HEADERS).clamp(PACKET, mtu.saturating_sub(HEADERS_IN_MTU).max(PACKET));
         let bits = bits(payload);
-        let time = effort.rate_time.max(Duration::from_secs_f64(PACKETS * bits / rate)).min(most);
+        let queued = f64::from(world.queued(way, payload + HEADERS).unwrap_or(0));
+        let queue =
+            world.queued(way, payload + HEADERS).map(|queued| Duration::from_secs_f64(f64::from(queued) * bits / rate));
+        let time = effort
+            .rate_time
+            .max(Duration::from_secs_f64(PACKETS * bits / rate))
+            .max(queue.unwrap_or_default().mul_f64(2.0))
+            .min(most);
         let offered = rate * SURPLUS / world.ways[way].intact().max(0.01);
         let time = time.min(Duration::from_secs_f64(MOST * bits / offered));
         // As much is sent at once as a bucket lets pass at once.
-        let burst = f64::from(world.burst(way)) * 8.0 / bits;
+        let burst = f64::from(world.burst(way)) * 8.0 / bits + queued.min(MOST / 4.0);
         let count = burst + offered * time.as_secs_f64() / bits;
         let bytes = u32::try_from(payload + HEADERS).unwrap_or(u32::MAX);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
@@ -70,8 +81,8 @@ impl Flood {
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
         let packets: Vec<Sent> = (0..count.ceil() as u32).map(packet).collect();
-        let through = time.mul_f64(SURPLUS) + world.ways[way].longest();
-        Self { rate, payload, time, packets, through }
+        let through = time.mul_f64(SURPLUS) + world.ways[way].longest() + queue.unwrap_or_default();
+        Self { rate, payload, time, packets, through, queue }
     }
 
     /// How long it takes, until nothing of it is under way any more.
@@ -91,6 +102,29 @@ impl Flood {
         (counted.len() >= LEAST && time > 0.0).then(|| (counted.len() - 1) as f64 * bits / time)
     }
 
+    /// Time that packets took while the queue was full, seconds, by the times of arrival and the times taken (nanoseconds).
+    /// `None` where too few came to tell.
+    pub(super) fn standing(&self, arrivals: &[(u64, u64)]) -> Option<f64> {
+        let first = arrivals.first()?.0;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let counted = first + nanoseconds(self.time / 2)..first + nanoseconds(self.time);
+        let took = arrivals.iter().filter(|(at, _)| counted.contains(at)).map(|(_, took)| *took as f64 / 1e9);
+        let mut took: Vec<f64> = took.collect();
+        took.sort_unstable_by(f64::total_cmp);
+        quantile(&took, 0.5).filter(|_| took.len() >= LEAST)
+    }
+
+    /// Time that a packet lasts at the rate, and that a full queue takes to empty, where one is asked; seconds.
+    pub(super) fn queue(&self) -> Option<(f64, f64)> {
+        let packet = ((self.payload + HEADERS) * 8) as f64 / self.rate;
+        self.queue.map(|queue| (packet, queue.as_secs_f64()))
+    }
+
+    /// Whether a queue is full by half the time.
+    pub(super) fn fills(&self) -> bool {
+        self.queue.is_none_or(|queue| queue * 2 <= self.time)
+    }
+
     /// Floods the path, and waits until nothing of it is under way: by `through` at the latest.
     pub(super) fn run(
         &self,
@@ -98,10 +132,11 @@ impl Flood {
         through: Duration,
         progress: &mut dyn FnMut(f64) -> Result<(), VerifyError>,
     ) -> Result<Flooded, VerifyError> {
-        let packet = vec![0u8; self.payload];
+        let mut packet = vec![0u8; self.payload.max(PACKET)];
         let begun = Instant::now();
         let end = through.max(self.time) + QUIET;
         let (mut next, mut arrivals, mut overflown) = (self.packets.iter().peekable(), Vec::new(), 0);
+        let mut taken = Vec::new();
         let (mut sent, mut offered_for, mut last) = (0u32, Duration::ZERO, begun);
         while begun.elapsed() < end {
             let elapsed = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -111,12 +146,14 @@ impl Flood {
                     break;
                 }
                 // A full queue loses what is offered beyond it; that is the point.
+                stamp(&mut packet, sent);
                 let _ = path.sender.send(&packet);
                 sent += 1;
                 offered_for = begun.elapsed();
             }
             while let Some(received) = receive(path)? {
                 arrivals.push(received.at);
+                taken.extend(received.took().map(|took| (received.at, took)));
                 overflown = overflown.max(received.overflown);
                 last = Instant::now();
             }
@@ -129,7 +166,8 @@ impl Flood {
         }
         let bits = ((self.payload + HEADERS) * 8) as f64;
         let offered = f64::from(sent) * bits / offered_for.max(self.time / 2).as_secs_f64();
-        Ok(Flooded { offered, received: self.reckon(&arrivals), overflown: overflown > 0 })
+        let (received, took) = (self.reckon(&arrivals), self.standing(&taken));
+        Ok(Flooded { offered, received, took, overflown: overflown > 0 })
     }
 
     /// Between two packets at the rate.

@@ -4,7 +4,7 @@ use slipway_measure::check::{Check, Verdict};
 
 use super::chance::Range;
 use super::expect::{Expected, LATE, Reorder, Seen};
-use super::flood::Flooded;
+use super::flood::{Flood, Flooded};
 use super::train::Train;
 
 /// What the machine itself may add to a delay: its own path and a scheduler's wake-up, seconds, and per second of delay.
@@ -102,6 +102,24 @@ pub(super) fn rate(expected: Option<Range>, asked: f64, flooded: Flooded) -> Che
         Flooded { overflown: true, .. } => unknown(check, "this machine could not receive all that came"),
         _ => check,
     }
+}
+
+/// Whether a queue is as long as asked, told by how long packets take while it is full.
+pub(super) fn queue(expected: Option<Range>, flood: &Flood, flooded: Flooded) -> Option<Check> {
+    let (packet, empties) = flood.queue()?;
+    let range = expected.unwrap_or(Range::exactly(empties));
+    // A packet more or less may be under way at any time.
+    let allowed = packet + LATER.0 + (LATER.1 + RATE) * range.expected;
+    let check = check("queue", "s", flooded.took.unwrap_or(0.0), range.wider(allowed, allowed));
+    Some(match flooded {
+        _ if expected.is_none() || !flood.fills() => unknown(check, "it does not fill in the time for measuring"),
+        _ if allowed * 1.5 > empties => unknown(check, "it empties sooner than this machine can tell"),
+        Flooded { offered, .. } if offered < flood.rate * 1.05 => {
+            unknown(check, "this machine could not send more than the rate")
+        }
+        Flooded { overflown: true, .. } => unknown(check, "this machine could not receive all that came"),
+        _ => check,
+    })
 }
 
 /// A rate whose turn did not come.

@@ -4,7 +4,7 @@ use slipway_lab::change::LinkChange;
 use slipway_lab::condition::LinkConditions;
 use slipway_measure::check::{Check, Verdict};
 
-use super::expect::{Expected, expect, rate, simulate};
+use super::expect::{self, Expected, expect, rate, simulate};
 use super::flood::Flooded;
 use super::model::mix;
 use super::path::{Hop, Route};
@@ -80,7 +80,15 @@ impl Bench {
         let (expected, _) = rate(&self.asked, &flood.packets, &|arrivals| flood.reckon(arrivals));
         let (received, _) = rate(real, &flood.packets, &|arrivals| flood.reckon(arrivals));
         let received = received.map(|range| range.low);
-        judge::rate(expected, flood.rate, Flooded { offered: flood.rate * 1.2, received, overflown: false })
+        judge::rate(expected, flood.rate, Flooded { offered: flood.rate * 1.2, received, took: None, overflown: false })
+    }
+
+    /// How the queue of a link comes out.
+    fn queue(&self, real: &World) -> Option<Check> {
+        let flood = self.table.floods[0].as_ref().expect("a rate");
+        let took = expect::standing(real, flood).map(|range| range.low + 60e-6);
+        let flooded = Flooded { offered: flood.rate * 1.2, received: None, took, overflown: false };
+        judge::queue(expect::standing(&self.asked, flood), flood, flooded)
     }
 }
 
@@ -202,6 +210,33 @@ fn a_rate_is_held_to_what_the_mechanism_makes_of_it() {
     assert!((of("rate=10mbit corrupt=20%") / 8e6 - 1.0).abs() < 0.03);
     assert!((of("rate=10mbit|loss=50%") / 5e6 - 1.0).abs() < 0.04);
     assert!((of("rate=10mbit|rate=4mbit") / 4e6 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_queue_is_told_by_how_long_packets_take_while_it_is_full() {
+    for mechanism in [Mechanism::Wire, Mechanism::Tbf, Mechanism::Netem] {
+        for (rate, queue) in [("64kbit", 5), ("1mbit", 2), ("1mbit", 30), ("100mbit", 200)] {
+            let with = |queue: u32| link(mechanism, &format!("rate={rate} queue={queue}"));
+            let bench = Bench::new(with(queue), Effort::default());
+            let verdict = |queue| bench.queue(&with(queue)).expect("one is asked");
+            assert_eq!(verdict(queue).verdict, Verdict::Met, "{mechanism} {rate} {queue}: {:?}", verdict(queue));
+            for wrong in [queue * 2, queue * 10] {
+                assert_eq!(verdict(wrong).verdict, Verdict::Off, "{mechanism} {rate} {wrong}: {:?}", verdict(wrong));
+            }
+            let shorter = bench.queue(&with((queue / 2).max(1))).expect("one is asked").verdict;
+            assert!(queue < 4 || shorter == Verdict::Off, "{mechanism} {rate} {queue}, half");
+        }
+        assert!(
+            Bench::new(link(mechanism, "rate=1mbit"), Effort::default())
+                .queue(&link(mechanism, "rate=1mbit"))
+                .is_none()
+        );
+    }
+    // Packets that are delayed do not count: the queue is as long, and all take the delay too.
+    let with = |words: &str| link(Mechanism::Wire, words);
+    let bench = Bench::new(with("rate=1mbit delay=200ms queue=10"), Effort::default());
+    assert_eq!(bench.queue(&with("rate=1mbit delay=200ms queue=10")).expect("asked").verdict, Verdict::Met);
+    assert_eq!(bench.queue(&with("rate=1mbit delay=200ms limit=10")).expect("asked").verdict, Verdict::Off);
 }
 
 #[test]

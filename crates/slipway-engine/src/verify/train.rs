@@ -92,10 +92,7 @@ pub(super) fn run(
 
 fn send(path: &Path, number: u32) -> Result<(), VerifyError> {
     let mut packet = [0; PACKET];
-    packet[..8].copy_from_slice(&MAGIC.to_ne_bytes());
-    packet[8..12].copy_from_slice(&number.to_ne_bytes());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    packet[12..20].copy_from_slice(&u64::try_from(now.as_nanos()).unwrap_or(0).to_ne_bytes());
+    stamp(&mut packet, number);
     match path.sender.send(&packet) {
         Ok(_) => Ok(()),
         // What a full queue or a dead peer refuses is lost, as it would be for a program.
@@ -107,6 +104,14 @@ fn send(path: &Path, number: u32) -> Result<(), VerifyError> {
         }
         Err(error) => Err(failed("send a packet")(error)),
     }
+}
+
+/// Writes a packet's number and the time into its first [`PACKET`] bytes.
+pub(super) fn stamp(packet: &mut [u8], number: u32) {
+    packet[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    packet[8..12].copy_from_slice(&number.to_ne_bytes());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    packet[12..20].copy_from_slice(&u64::try_from(now.as_nanos()).unwrap_or(0).to_ne_bytes());
 }
 
 /// Takes what has arrived, or arrives first until `until`.
@@ -140,6 +145,14 @@ pub(super) struct Received {
     pub(super) overflown: u32,
 }
 
+impl Received {
+    /// How long it took, nanoseconds; `None` where it is none of ours, or whole packets are not.
+    pub(super) fn took(&self) -> Option<u64> {
+        let word = |from: usize| u64::from_ne_bytes(self.packet[from..from + 8].try_into().expect("eight bytes"));
+        (word(0) == MAGIC && self.at > 0).then(|| self.at.saturating_sub(word(12)))
+    }
+}
+
 /// The next packet; `None` where none waits.
 pub(super) fn receive(path: &Path) -> Result<Option<Received>, VerifyError> {
     let mut packet = [0; PACKET];
@@ -167,10 +180,8 @@ pub(super) fn receive(path: &Path) -> Result<Option<Received>, VerifyError> {
 }
 
 fn note(train: &mut Train, received: &Received) {
-    let Received { packet, bytes, at, .. } = received;
-    let word = |from: usize| u64::from_ne_bytes(packet[from..from + 8].try_into().expect("eight bytes"));
-    let number = u32::from_ne_bytes(packet[8..12].try_into().expect("four bytes")) as usize;
-    if *bytes == PACKET && word(0) == MAGIC && *at > 0 {
-        train.note(number, at.saturating_sub(word(12)) as f64 / 1e9);
+    let number = u32::from_ne_bytes(received.packet[8..12].try_into().expect("four bytes")) as usize;
+    if let Some(took) = received.took().filter(|_| received.bytes == PACKET) {
+        train.note(number, took as f64 / 1e9);
     }
 }

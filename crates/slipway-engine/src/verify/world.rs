@@ -164,6 +164,20 @@ impl World {
         self.ways[way].ports.iter().map(of).max().unwrap_or(0)
     }
 
+    /// Packets of this size that may wait on a way that is asked for a `queue`; the fewest, where there are several.
+    pub(super) fn queued(&self, way: usize, bytes: usize) -> Option<u32> {
+        let Way { ports, asked, .. } = &self.ways[way];
+        let of = |((port, _), asked): (&(usize, Option<IpAddr>), &LinkConditions)| {
+            let queue = asked.queue?;
+            match &self.ports[*port].mechanism {
+                // It counts bytes.
+                Mechanism::Tbf(tbf) => Some(tbf.limit / u32::try_from(bytes).unwrap_or(u32::MAX).max(1)),
+                _ => Some(queue),
+            }
+        };
+        ports.iter().zip(asked).filter_map(of).min()
+    }
+
     /// Whether chance has a part in any condition.
     pub(super) fn is_random(&self) -> bool {
         self.ways.iter().flat_map(|way| &way.asked).any(is_random)
