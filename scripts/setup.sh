@@ -33,6 +33,9 @@ TEST=(
   procps             # ps in nodes
   tcpdump            # what is really on the wire
   ethtool            # whether offloads are as asked
+  frr                # a real router: the example `ospf`
+  iptables           # its rules, in a node with `capabilities`
+  nftables           # the same
   libopenmpi-dev     # mpicc.openmpi, for the MPI programs of tests
   libmpich-dev       # mpicc.mpich
   netpipe-openmpi    # a real MPI program: ping-pong
@@ -101,7 +104,8 @@ FUZZ=(
 
 # Services that come with the packages above: package:unit.
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
-  postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server)
+  postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server
+  frr:frr nftables:nftables)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

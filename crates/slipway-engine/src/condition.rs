@@ -1,7 +1,7 @@
 //! Conditions of links, made real.
 //!
-//! Everything is done inside the node's own network namespace, the same for every driver that gives it an interface. Three
-//! parts, of which an interface has what it needs and no more:
+//! Everything is done inside the node's own network namespace, the same for every driver that gives it an interface. Where a
+//! node's programs may change what is there, all is at the host's end of the interface ([`inside::Seat`]). Three parts, of which an interface has what it needs and no more:
 //!
 //! - the **gate** ([`gate`]): BPF programs at the interface that drop (cuts, partitions) or send packets by way of the wire;
 //! - the **wire** (`slipway_wire`): one process per lab that delays, drops and paces frames, reached through a TAP device for
@@ -24,7 +24,7 @@ mod report;
 mod seed;
 
 pub use choose::Mechanism;
-pub(crate) use inside::Shape;
+pub(crate) use inside::{Seat, Shape};
 pub(crate) use links::{Around, Links};
 pub use live::{Groups, LinkAction, Pair, Place};
 pub use matrices::{MatrixError, read_matrices};

@@ -3,6 +3,7 @@
 use std::io;
 
 use rustix::thread::CapabilitySet;
+use slipway_lab::model::Capability;
 use slipway_sys::caps;
 use slipway_sys::notify::Listener;
 use slipway_sys::seccomp::Filter;
@@ -19,14 +20,16 @@ impl Confinement {
         Self(Filter::container_default())
     }
 
-    /// Confines this thread for good.
+    /// Confines this thread for good, to a default container's capabilities and these. It is in a user namespace of the node's
+    /// own where there are any of these.
     ///
     /// The order matters: shrinking the bounding set takes `CAP_SETPCAP`, attaching the filter without `no_new_privs`
     /// takes `CAP_SYS_ADMIN`, and the last step gives both up.
-    pub(crate) fn apply(&self) -> io::Result<()> {
-        caps::bound(caps::DEFAULT)?;
+    pub(crate) fn apply(&self, more: &[Capability]) -> io::Result<()> {
+        let keep = more.iter().fold(caps::DEFAULT, |keep, &one| keep.union(set(one)));
+        caps::bound(keep)?;
         self.0.attach()?;
-        caps::limit(caps::DEFAULT)
+        caps::limit(keep)
     }
 
     /// As [`apply`](Self::apply), for a node's init: it needs no capability, and its exec brings none back.
@@ -48,5 +51,12 @@ impl Confinement {
         let listener = trap.attach_and_listen()?;
         caps::limit(caps::DEFAULT)?;
         Ok(listener)
+    }
+}
+
+fn set(capability: Capability) -> CapabilitySet {
+    match capability {
+        Capability::NetAdmin => CapabilitySet::NET_ADMIN,
+        Capability::SysAdmin => CapabilitySet::SYS_ADMIN,
     }
 }

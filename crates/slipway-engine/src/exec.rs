@@ -34,7 +34,7 @@ use rustix::process::{
 };
 use rustix::termios::Winsize;
 use slipway_fast::filter::{Leave, filter};
-use slipway_lab::model::{IoUring, Lab};
+use slipway_lab::model::{Capability, IoUring, Lab};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
@@ -60,6 +60,8 @@ pub struct Entry {
     pub group: Option<Group>,
     /// Added to the environment of every program in the node.
     pub env: BTreeMap<String, String>,
+    /// Capabilities beyond a default container's. Where there are any, the node's init is in a user namespace of its own.
+    pub capabilities: Vec<Capability>,
     /// For a node on a fast network.
     pub fast: Option<Fast>,
 }
@@ -76,8 +78,11 @@ pub struct Fast {
 }
 
 impl Fast {
-    /// `None` for a node that is on no fast network.
+    /// `None` for a node that is on no fast network, or has rules of its own there.
     pub(crate) fn of(dir: &LabDir, lab: &Lab, routers: &[RouterState], node: usize) -> Option<Self> {
+        if lab.nodes[node].rules_its_network() {
+            return None;
+        }
         let mut networks = lab.nodes[node].fast_networks(lab).peekable();
         networks.peek()?;
         let io_uring = networks.any(|network| network.io_uring == IoUring::Allow);
@@ -100,6 +105,7 @@ impl Entry {
             init: lab.init(node)?,
             group: lab.group(node)?,
             env: model.env.clone(),
+            capabilities: model.capabilities.clone(),
             fast,
         })
     }
@@ -352,6 +358,7 @@ impl Launcher {
                 link: theirs,
                 groups,
                 confinement: &self.confinement,
+                capabilities: &entry.capabilities,
                 trap,
                 files: self.files,
                 image: &image,

@@ -30,3 +30,4 @@ pub use error::NetworkError;
 pub use fabric::{Fabric, NodeNet};
 pub use host::{mark, sources, wait_until_gone};
 pub use node::{configure_node, prepare_node};
+pub(crate) use switch::keeps_addresses;

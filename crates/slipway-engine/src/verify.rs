@@ -50,6 +50,18 @@ pub enum VerifyError {
     /// The caller broke it off.
     #[error("measure the links: interrupted")]
     Interrupted,
+    /// The lab does not say which way packets take.
+    #[error(
+        "find the way from {from} to {to}: programs of {by} route by themselves\nHint: choose nodes of one network, such as {by} and its neighbour"
+    )]
+    Unknown {
+        /// Sender.
+        from: String,
+        /// Receiver.
+        to: String,
+        /// A node with `routes: none`.
+        by: String,
+    },
     /// Two nodes without a network in common.
     #[error("find a way from {from} to {to}: they have no network in common\nHint: choose nodes of one network")]
     NoRoute {

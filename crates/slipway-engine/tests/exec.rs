@@ -46,7 +46,7 @@ impl Node {
         Self {
             unshare,
             lab: Some(lab),
-            entry: Entry { node: "n1".to_owned(), init, group: Some(group), env, fast: None },
+            entry: Entry { node: "n1".to_owned(), init, group: Some(group), env, capabilities: Vec::new(), fast: None },
         }
     }
 
@@ -303,8 +303,14 @@ fn dies_with_caller(bench: &Bench) {
 }
 
 fn gone(bench: &Bench) {
-    let mut entry =
-        Entry { node: "n2".to_owned(), init: bench.node.entry.init, group: None, env: [].into(), fast: None };
+    let mut entry = Entry {
+        node: "n2".to_owned(),
+        init: bench.node.entry.init,
+        group: None,
+        env: [].into(),
+        capabilities: Vec::new(),
+        fast: None,
+    };
     entry.init.start += 1;
     let stdio = Stdio::Descriptors([bench.null.as_fd(), bench.null.as_fd(), bench.null.as_fd()]);
     let frozen = bench.node.group();

@@ -20,6 +20,7 @@ pub struct Places {
     by_address: HashMap<IpAddr, Place>,
     by_interface: HashMap<(usize, usize, bool), IpAddr>,
     exact: HashSet<usize>,
+    ruling: HashSet<usize>,
 }
 
 impl Places {
@@ -45,6 +46,18 @@ impl Places {
     #[must_use]
     pub fn is_exact(&self, network: usize) -> bool {
         self.exact.contains(&network)
+    }
+
+    /// The same, where these nodes have rules of their own on their networks, which a fast connection would pass by.
+    #[must_use]
+    pub fn with_ruling(self, nodes: impl IntoIterator<Item = usize>) -> Self {
+        Self { ruling: nodes.into_iter().collect(), ..self }
+    }
+
+    /// Whether a node may have rules of its own.
+    #[must_use]
+    pub fn is_ruling(&self, node: usize) -> bool {
+        self.ruling.contains(&node)
     }
 
     /// The number of nodes, as far as any is on a fast network.

@@ -18,6 +18,8 @@ pub enum Reason {
     NoRouter,
     /// The pair is under conditions, which the fast path does not keep.
     Conditions,
+    /// A node of the two has `capabilities`: its own packet filters and routes hold for its connections.
+    Capabilities,
     /// Policy says so; what it says holds on the container network too.
     Policy,
     /// The listener's queue is full, or it did not answer in time.
@@ -36,12 +38,13 @@ pub enum Reason {
 
 impl Reason {
     /// All there are.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Udp,
         Self::NotTcp,
         Self::NotANode,
         Self::NoRouter,
         Self::Conditions,
+        Self::Capabilities,
         Self::Policy,
         Self::Backlog,
         Self::Asynchronous,
@@ -60,6 +63,7 @@ impl Reason {
             Self::NotANode => "not-a-node",
             Self::NoRouter => "no-router",
             Self::Conditions => "conditions",
+            Self::Capabilities => "capabilities",
             Self::Policy => "policy",
             Self::Backlog => "backlog",
             Self::Asynchronous => "asynchronous",
@@ -79,6 +83,7 @@ impl Reason {
             Self::NotANode => "the address is no other node's on a fast network",
             Self::NoRouter => "the router of the other host cannot be reached",
             Self::Conditions => "the pair is under conditions",
+            Self::Capabilities => "one of the two nodes has `capabilities`, and may filter and route by itself",
             Self::Policy => "policy forbids it",
             Self::Backlog => "the listener's queue is full",
             Self::Asynchronous => "the socket sends signals (O_ASYNC)",

@@ -262,6 +262,12 @@ pub struct Node {
     pub routes: Vec<Route>,
     /// True: the node forwards packets between its networks.
     pub gateway: bool,
+    /// Whose routes it has. [`routes`](Self::routes) is empty where they are its programs' own.
+    #[serde(default, skip_serializing_if = "Routing::is_lab")]
+    pub routing: Routing,
+    /// What its programs may do beyond a default container's, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
     /// What the node may use.
     pub limits: Limits,
     /// Bind mounts.
@@ -282,9 +288,59 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether its own programs route.
+    #[must_use]
+    pub fn own_routes(&self) -> bool {
+        self.routing == Routing::None
+    }
+
+    /// Whether its programs may change its own network. All that Slipway keeps it to is outside of the node then.
+    #[must_use]
+    pub fn rules_its_network(&self) -> bool {
+        !self.capabilities.is_empty()
+    }
+
     /// The fast networks that it is on.
     pub fn fast_networks<'a>(&'a self, lab: &'a Lab) -> impl Iterator<Item = &'a Network> {
         self.interfaces.iter().map(|interface| &lab.networks[interface.network]).filter(|network| network.is_fast())
+    }
+}
+
+/// What programs of a node may do beyond a default container's (`capabilities(7)`). Each is about the node's own network
+/// namespace alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Capability {
+    /// Interfaces, addresses, routes, packet filters, queueing disciplines.
+    NetAdmin,
+    /// Nothing more in a node, but FRR's programs do not start without it.
+    SysAdmin,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NetAdmin => "NET_ADMIN",
+            Self::SysAdmin => "SYS_ADMIN",
+        })
+    }
+}
+
+/// Whose routes a node has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// The lab's: to every network, through gateways.
+    #[default]
+    Lab,
+    /// Only those to its own networks; its programs add others.
+    None,
+}
+
+impl Routing {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_lab(&self) -> bool {
+        *self == Self::Lab
     }
 }
 

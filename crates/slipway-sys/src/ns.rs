@@ -6,6 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid};
+
+use crate::clone::{Cloned, SingleThread, clone};
+use crate::process::end_with;
 
 /// This thread's own network namespace.
 ///
@@ -28,6 +32,60 @@ pub fn create_net() -> io::Result<OwnedFd> {
     let made = current_net();
     setns(&home, CloneFlags::CLONE_NEWNET).expect("a thread can return to the namespace that it came from");
     made
+}
+
+/// A network namespace that belongs to a user namespace of its own.
+#[derive(Debug)]
+pub struct OwnedNet {
+    /// The user namespace. Ids are the same in it as outside.
+    pub user: OwnedFd,
+    /// The network namespace.
+    pub net: OwnedFd,
+}
+
+/// Makes a network namespace that belongs to a new user namespace. A process with capabilities in that user namespace alone has
+/// them over this network and no other. With capabilities in the first user namespace, it could name any other network to the
+/// kernel by a number (`RTM_GETNSID`) or by a process.
+///
+/// # Errors
+/// As `clone(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENOSPC` beyond `user.max_user_namespaces`, `EINVAL` where the kernel
+/// has no user namespaces.
+pub fn create_owned_net(alone: SingleThread) -> io::Result<OwnedNet> {
+    let maker = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let (pid, pidfd) = match clone(alone, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)? {
+        Cloned::Child => {
+            // It only holds the namespaces until they are open, and ends with its maker.
+            if end_with(&maker).is_ok() {
+                loop {
+                    nix::unistd::pause();
+                }
+            }
+            std::process::exit(1);
+        }
+        Cloned::Parent { pid, pidfd } => (pid, pidfd),
+    };
+    let made = take(pid);
+    // Gone already is what is wanted.
+    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+    made
+}
+
+/// Gives a process's user namespace the ids that there are here, and opens its namespaces.
+fn take(pid: Pid) -> io::Result<OwnedNet> {
+    let of = |name: &str| format!("/proc/{}/{name}", pid.as_raw_nonzero());
+    for map in ["uid_map", "gid_map"] {
+        let here = std::fs::read_to_string(format!("/proc/self/{map}"))?;
+        let same = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (inside, _, count) = (words.next()?, words.next()?, words.next()?);
+            Some(format!("{inside} {inside} {count}\n"))
+        };
+        let same: String = here.lines().filter_map(same).collect();
+        // In one write: the kernel takes a map once.
+        std::fs::write(of(map), same)?;
+    }
+    Ok(OwnedNet { user: File::open(of("ns/user"))?.into(), net: File::open(of("ns/net"))?.into() })
 }
 
 /// Runs `action` with this thread in the network namespace `net`, then returns to where it was.

@@ -176,6 +176,13 @@ pub(crate) fn node(lab: &Lab, node: &Node, how: &[Mechanism]) -> Vec<(&'static s
     if node.gateway {
         facts.push(("gateway", "forwards between its networks".to_owned()));
     }
+    if node.own_routes() {
+        facts.push(("routes", "its own programs'".to_owned()));
+    }
+    if node.rules_its_network() {
+        let words: Vec<String> = node.capabilities.iter().map(ToString::to_string).collect();
+        facts.push(("capabilities", words.join(" ")));
+    }
     facts.extend(node.mounts.iter().map(|mount| {
         let how = if mount.writable { "read-write" } else { "read-only" };
         ("mount", format!("{} on {} ({how})", mount.source.display(), mount.target.display()))

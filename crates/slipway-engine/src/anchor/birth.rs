@@ -18,6 +18,7 @@ use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::init;
+use slipway_sys::ns::create_owned_net;
 use slipway_sys::process::ProcessId;
 
 pub(super) use death::Death;
@@ -25,7 +26,7 @@ pub(super) use death::Death;
 use super::Blueprint;
 use super::logs::Logs;
 use crate::cgroup::LabGroups;
-use crate::condition::{Around, Links};
+use crate::condition::{Around, Links, Place, Seat};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
 use crate::fast::{Event, Near, Routers};
@@ -64,6 +65,10 @@ pub(super) struct Nodes {
 struct Slot {
     /// Kept while the node is stopped or dead, so that its links outlive it.
     net: Option<OwnedFd>,
+    /// The user namespace that owns it, for a node whose programs may change it.
+    user: Option<OwnedFd>,
+    /// Whether its interfaces have been made.
+    linked: bool,
     pidfd: Option<OwnedFd>,
     /// On driver `host`: what has its programs send from the node's own address.
     sources: Option<SourceAddresses>,
@@ -202,7 +207,8 @@ impl Nodes {
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
         let fast = Fast::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index);
-        let entry = Entry { node: node.name.clone(), init, group, env: node.env.clone(), fast };
+        let (env, capabilities) = (node.env.clone(), node.capabilities.clone());
+        let entry = Entry { node: node.name.clone(), init, group, env, capabilities, fast };
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
         let Self { launcher, routers, fabric, slots, state, .. } = self;
         let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
@@ -223,6 +229,9 @@ impl Nodes {
         let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
         let group = self.group(blueprint, index)?;
         let own = sources(&blueprint.lab, index);
+        if node.rules_its_network() {
+            self.renew_network(alone, blueprint, index)?;
+        }
         let slot = &mut self.slots[index];
         if let Some(folder) = group.as_ref().and_then(Group::clone_target).filter(|_| !own.is_empty()) {
             // Where the kernel cannot, the network's notes say so (`Host::probe`).
@@ -233,6 +242,7 @@ impl Nodes {
         let Cloned::Parent { pid, pidfd } = cloned else {
             drop(ours);
             let net = match &slot.net {
+                Some(made) if !slot.linked => Net::Given(made.as_fd()),
                 Some(kept) => Net::Join(kept.as_fd()),
                 None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
                 None => Net::Own,
@@ -249,6 +259,7 @@ impl Nodes {
                     scratch: &blueprint.scratch(index),
                 },
                 net,
+                user: slot.user.as_ref().map(AsFd::as_fd),
                 prepare: &|| prepare_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 confine: &|| self.launcher.confine_init().map_err(|error| error.to_string()),
@@ -260,6 +271,23 @@ impl Nodes {
             NodeState { status: NodeStatus::Stopped, init: Some(init), command: None, ended: None };
         self.slots[index].pidfd = Some(pidfd);
         Ok(Unborn { index, link: ours })
+    }
+
+    /// Gives a node whose programs may change its network a new one: nobody knows what they left of the one before.
+    fn renew_network(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+        let slot = &mut self.slots[index];
+        if std::mem::replace(&mut slot.linked, false) {
+            (slot.net, slot.user) = (None, None);
+            self.fabric.detach(&blueprint.lab, index).map_err(|error| error.to_string())?;
+            self.links.renew(index);
+        }
+        let made = create_owned_net(alone).map_err(|error| {
+            let hint = "`capabilities` take user namespaces: `sysctl user.max_user_namespaces`";
+            of_node(blueprint, index, &format!("make its user namespace: {error}\nHint: {hint}"))
+        })?;
+        let slot = &mut self.slots[index];
+        (slot.net, slot.user) = (Some(made.net), Some(made.user));
+        Ok(())
     }
 
     /// The node's control group, made if it is not there; a node that starts again has the limits that it had.
@@ -289,9 +317,11 @@ impl Nodes {
                     _ => of_node(blueprint, *index, &format!("open {}: {error}", path.display())),
                 })?;
                 slot.net = Some(net.into());
-                fresh.push(*index);
-            } else {
+            }
+            if std::mem::replace(&mut slot.linked, true) {
                 self.fabric.set_carrier(&blueprint.lab, *index, true).map_err(|error| error.to_string())?;
+            } else {
+                fresh.push(*index);
             }
         }
         let nets: Vec<NodeNet<'_>> = fresh
@@ -332,9 +362,17 @@ impl Nodes {
         blueprint: &Blueprint,
         act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), String>,
     ) -> Result<u64, String> {
-        let slots = &self.slots;
-        let net = |node: usize| net_of(slots, node);
-        let around = Around { alone, lab: &blueprint.lab, lock: blueprint.lock.file().as_fd(), net: &net };
+        let Self { slots, fabric, .. } = self;
+        let (slots, fabric, lab) = (&*slots, &*fabric, &blueprint.lab);
+        let seat = |(node, slot): Place| {
+            if lab.nodes[node].rules_its_network() {
+                let (net, name) = fabric.host_end(lab, node, slot)?;
+                return Some(Seat { net, name, outside: true });
+            }
+            let name = lab.nodes[node].interfaces[slot].name.clone();
+            Some(Seat { net: net_of(slots, node)?, name, outside: false })
+        };
+        let around = Around { alone, lab, lock: blueprint.lock.file().as_fd(), seat: &seat };
         let outcome = act(&mut self.links, &around);
         // What failed half-way may have altered some.
         let altered = self.links.altered();

@@ -8,6 +8,7 @@ use slipway_lab::model::LinkMechanism;
 use slipway_lab::scenario::Direction;
 use slipway_lab::units::Seconds;
 
+use super::gate::physical;
 use super::probe::LinkMeans;
 
 /// What makes the conditions of one direction of an interface.
@@ -42,6 +43,8 @@ impl fmt::Display for Mechanism {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) direction: Direction,
+    /// Whether the interface is met at its host's end.
+    pub(super) outside: bool,
     /// Of every packet.
     pub(super) all: &'a LinkConditions,
     /// Whether packets of some peers have conditions of their own.
@@ -98,10 +101,10 @@ pub(super) enum Unable {
 /// The mechanism for what is wanted.
 pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>) -> Result<Choice, Unable> {
     let choice = |mechanism, why| Ok(Choice { mechanism, why });
-    let Wanted { direction, all, pairs, parted } = wanted;
+    let Wanted { direction, outside, all, pairs, parted } = wanted;
     let gate = &means.gate;
-    // What a node receives reaches a queue by way of the gate.
-    let queued = |discipline: &Result<(), String>| match direction {
+    // What a device receives reaches a queue by way of the gate.
+    let queued = |discipline: &Result<(), String>| match physical(direction, outside) {
         Direction::Egress => discipline.clone(),
         Direction::Ingress => gate.clone().and_then(|()| discipline.clone()),
     };
@@ -188,7 +191,7 @@ mod tests {
 
     fn chosen(asked: LinkMechanism, means: &LinkMeans, words: &str, direction: Direction) -> Result<String, String> {
         let all = &words.parse::<LinkChange>().expect("words").set;
-        let wanted = Wanted { direction, all, pairs: false, parted: false };
+        let wanted = Wanted { direction, outside: false, all, pairs: false, parted: false };
         choose(asked, means, wanted).map(|choice| choice.mechanism.to_string()).map_err(|unable| unable.to_string())
     }
 
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn peers_take_the_wire_and_partitions_the_gate() {
         let all = &LinkConditions::default();
-        let wanted = Wanted { direction: Direction::Egress, all, pairs: true, parted: true };
+        let wanted = Wanted { direction: Direction::Egress, outside: false, all, pairs: true, parted: true };
         let with = |asked, means: &LinkMeans, wanted| choose(asked, means, wanted).map(|choice| choice.mechanism);
         assert_eq!(with(LinkMechanism::Auto, &has(), wanted), Ok(Mechanism::Wire));
         assert_eq!(with(LinkMechanism::Netem, &has(), wanted), Err(Unable::Pairs));

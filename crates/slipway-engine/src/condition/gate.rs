@@ -11,6 +11,7 @@ use std::os::fd::AsFd as _;
 use slipway_lab::scenario::Direction;
 use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Size, skb};
 use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program};
+use slipway_sys::netlink::Mac;
 
 use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
 use Operand::{Imm, Of};
@@ -100,19 +101,30 @@ impl Gates {
         self.sides.update(&key, &side_bytes(side))
     }
 
-    /// Loads the program of a gate.
-    pub(super) fn program(&self, gate: u32, direction: Direction) -> Result<Program, LoadError> {
-        Program::load(Kind::SchedCls, "slipway_gate", &self.code(gate, direction))
+    /// Changes the groups of whoever has this Ethernet address, whatever else it sends under.
+    pub(super) fn set_side_behind(&self, mac: Mac, side: Side) -> io::Result<()> {
+        let mut key = [0; ADDRESS];
+        key[..2].fill(0xff);
+        key[2..8].copy_from_slice(&mac);
+        if side == Side::default() {
+            return self.sides.delete(&key).map(drop);
+        }
+        self.sides.update(&key, &side_bytes(side))
+    }
+
+    /// Loads the program of a gate for what a node sends or receives, at its own interface or at the host's end of it.
+    pub(super) fn program(&self, gate: u32, direction: Direction, outside: bool) -> Result<Program, LoadError> {
+        Program::load(Kind::SchedCls, "slipway_gate", &self.code(gate, direction, outside))
     }
 
     /// Registers: R6 context, R7 entry, R8 and R9 scratch. Stack: key of a lookup.
-    fn code(&self, gate: u32, direction: Direction) -> Vec<Insn<'_>> {
+    fn code(&self, gate: u32, direction: Direction, outside: bool) -> Vec<Insn<'_>> {
         let key = -16;
-        let (ipv4, ipv6, arp) = match direction {
+        let (mac, ipv4, ipv6, arp) = match direction {
             // Destination, or the address that is asked for.
-            Direction::Egress => (14 + 16, 14 + 24, 14 + 24),
+            Direction::Egress => (0, 14 + 16, 14 + 24, 14 + 24),
             // Source, or the address that asks.
-            Direction::Ingress => (14 + 12, 14 + 8, 14 + 14),
+            Direction::Ingress => (6, 14 + 12, 14 + 8, 14 + 14),
         };
         let mut code = vec![
             Mov(R6, Of(R1)),
@@ -128,6 +140,22 @@ impl Gates {
             JumpIf(Cond::Set, R8, Imm(CUT.cast_signed()), "drop"),
             Alu(AluOp::And, R8, Imm(PARTED.cast_signed())),
             JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
+        ];
+        // First by the other end's Ethernet address, where the lab knows it.
+        code.extend([
+            Store(Size::Double, R10, key, Imm(0xffff)),
+            Store(Size::Double, R10, key + 8, Imm(0)),
+            Mov(R1, Of(R6)),
+            Mov(R2, Imm(mac)),
+            Mov(R3, Of(R10)),
+            Alu(AluOp::Add, R3, Imm(i32::from(key) + 2)),
+            Mov(R4, Imm(6)),
+            Call(Helper::SkbLoadBytes),
+            JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+        ]);
+        self.parted(&mut code, key, "by address");
+        code.extend([
+            Label("by address"),
             // The other end's address. What has none is judged by nothing.
             Store(Size::Double, R10, key, Imm(0)),
             Store(Size::Double, R10, key + 8, Imm(0)),
@@ -148,12 +176,55 @@ impl Gates {
             Mov(R1, Of(R6)),
             Call(Helper::SkbLoadBytes),
             JumpIf(Cond::Ne, R0, Imm(0), "drop"),
+        ]);
+        self.parted(&mut code, key, "reachable");
+        code.push(Label("reachable"));
+        code.push(Load(Size::Word, R8, R7, 4));
+        match physical(direction, outside) {
+            Direction::Egress => code.extend([
+                JumpIf(Cond::Eq, R8, Imm(0), "own"),
+                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
+                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
+                Label("own"),
+                Load(Size::Word, R1, R7, 0),
+                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
+            ]),
+            Direction::Ingress => code.extend([
+                Load(Size::Word, R1, R6, skb::MARK),
+                JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
+                Mov(R1, Imm(0)),
+                Store(Size::Word, R6, skb::MARK, Of(R1)),
+                Jump("pass"),
+                Label("fresh"),
+                Load(Size::Word, R1, R7, 0),
+                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
+            ]),
+        }
+        code.extend([
+            JumpIf(Cond::Eq, R8, Imm(0), "pass"),
+            Mov(R1, Of(R8)),
+            Mov(R2, Imm(0)),
+            Call(Helper::Redirect),
+            Exit,
+            Label("pass"),
+            Mov(R0, Imm(TC_ACT_UNSPEC)),
+            Exit,
+            Label("drop"),
+            Mov(R0, Imm(TC_ACT_STOLEN)),
+            Exit,
+        ]);
+        code
+    }
+
+    /// Drops what goes to or comes from another group: the other end's are under what lies on the stack. Goes on at `next`.
+    fn parted<'a>(&'a self, code: &mut Vec<Insn<'a>>, key: i16, next: &'static str) {
+        code.extend([
             LoadMap(R1, self.sides.as_fd()),
             Mov(R2, Of(R10)),
             Alu(AluOp::Add, R2, Imm(key.into())),
             Call(Helper::MapLookupElem),
-            JumpIf(Cond::Eq, R0, Imm(0), "reachable"),
-        ];
+            JumpIf(Cond::Eq, R0, Imm(0), next),
+        ]);
         // Four lanes at a time: R8 is theirs, R9 ours, R1 where they differ. With `ONES` added to a lane, its highest bit says
         // that it was not 0. R2 gathers lanes in which all three are not.
         code.extend([Mov(R2, Imm(0)), Mov(R3, Imm(ONES)), Mov(R4, Imm(ONES))]);
@@ -174,40 +245,15 @@ impl Gates {
         }
         // Of what they gather, the highest bits: those that `ONES` leaves out.
         code.extend([Alu(AluOp::Xor, R3, Imm(-1)), Alu(AluOp::And, R2, Of(R3)), JumpIf(Cond::Ne, R2, Imm(0), "drop")]);
-        code.push(Label("reachable"));
-        code.push(Load(Size::Word, R8, R7, 4));
-        match direction {
-            Direction::Egress => code.extend([
-                JumpIf(Cond::Eq, R8, Imm(0), "own"),
-                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
-                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
-                Label("own"),
-                Load(Size::Word, R1, R7, 0),
-                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
-            ]),
-            Direction::Ingress => code.extend([
-                Load(Size::Word, R1, R6, skb::MARK),
-                JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
-                Mov(R1, Imm(0)),
-                Store(Size::Word, R6, skb::MARK, Of(R1)),
-                Jump("pass"),
-                Label("fresh"),
-            ]),
-        }
-        code.extend([
-            JumpIf(Cond::Eq, R8, Imm(0), "pass"),
-            Mov(R1, Of(R8)),
-            Mov(R2, Imm(0)),
-            Call(Helper::Redirect),
-            Exit,
-            Label("pass"),
-            Mov(R0, Imm(TC_ACT_UNSPEC)),
-            Exit,
-            Label("drop"),
-            Mov(R0, Imm(TC_ACT_STOLEN)),
-            Exit,
-        ]);
-        code
+    }
+}
+
+/// Which way packets of a node's pass the device that they are met at.
+pub(super) fn physical(direction: Direction, outside: bool) -> Direction {
+    match (direction, outside) {
+        (direction, false) => direction,
+        (Direction::Egress, true) => Direction::Ingress,
+        (Direction::Ingress, true) => Direction::Egress,
     }
 }
 
@@ -297,7 +343,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let gates = Gates::new(2, 8).expect("these tests need root, to make BPF maps");
-            let load = |gate, direction| gates.program(gate, direction).expect("the verifier takes it");
+            let load = |gate, direction| gates.program(gate, direction, false).expect("the verifier takes it");
             let (egress, ingress) = (load(0, Direction::Egress), load(1, Direction::Ingress));
             Self { gates, egress, ingress }
         }
@@ -345,6 +391,37 @@ mod tests {
             bench.set(Entry { last: true, by, side: side(&[1]), ..Entry::default() });
             assert_eq!(bench.both("10.0.0.2")[0], DROP, "by {by}, parted");
         }
+    }
+
+    /// There a gate meets what a node sends as what its port receives.
+    #[test]
+    fn at_the_hosts_end_a_gate_does_the_same() {
+        let gates = Gates::new(2, 8).expect("these tests need root, to make BPF maps");
+        let load = |gate, direction| gates.program(gate, direction, true).expect("the verifier takes it");
+        let (sends, receives) = (load(0, Direction::Egress), load(1, Direction::Ingress));
+        let set = |entry| (0..2).for_each(|gate| gates.set(gate, entry).expect("there are two"));
+        let to = |mac: [u8; 6]| [&mac[..], &frame("10.0.0.1", "10.9.9.9")[6..]].concat();
+        let from = |mac: [u8; 6]| [&[0; 6], &mac[..], &frame("10.9.9.9", "10.0.0.1")[12..]].concat();
+        let mark = MARK.cast_unsigned();
+        set(Entry { by: 9, ..Entry::default() });
+        assert_eq!(outcome(&sends, &to([2; 6]), 0), WIRE);
+        assert_eq!(outcome(&sends, &to([2; 6]), mark), PASS);
+        assert_eq!(
+            outcome(&receives, &from([2; 6]), mark).0,
+            TC_ACT_REDIRECT,
+            "a mark says nothing on the way out of a port"
+        );
+        set(Entry { by: 9, last: true, ..Entry::default() });
+        assert_eq!((outcome(&sends, &to([2; 6]), 0), outcome(&sends, &to([2; 6]), mark)), (DROP, PASS));
+        // Whatever addresses of IP there are in it.
+        gates.set_side_behind([4; 6], side(&[2])).expect("set");
+        set(Entry { side: side(&[1]), ..Entry::default() });
+        for (mac, becomes) in [([4; 6], DROP), ([2; 6], PASS)] {
+            assert_eq!(outcome(&sends, &to(mac), 0), becomes);
+            assert_eq!(outcome(&receives, &from(mac), 0), becomes);
+        }
+        gates.set_side_behind([4; 6], Side::default()).expect("set");
+        assert_eq!(outcome(&sends, &to([4; 6]), 0), PASS);
     }
 
     #[test]

@@ -7,14 +7,14 @@ use slipway_lab::scenario::Direction;
 use slipway_lab::units::{Fraction, Seconds};
 use slipway_sys::bpf::Program;
 use slipway_sys::netlink::{
-    self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, NewLink, Peer, Qdisc, ReplaceQdisc, Request, SetLink, Tbf,
-    Veth,
+    self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, NetlinkError, NewLink, Peer, Qdisc, ReplaceQdisc, Request,
+    SetLink, Tbf, Veth,
 };
 use slipway_sys::ns::with_net;
 use slipway_sys::tap::Tap;
 use slipway_wire::default_limit;
 
-use super::gate::return_program;
+use super::gate::{physical, return_program};
 
 /// Frames that may wait for the wire to read them. At 10 Gb/s of full packets it may so be away for 5 ms.
 const TAP_QUEUE: u32 = 4096;
@@ -26,6 +26,9 @@ const VLAN: u32 = 4;
 const UNBOUND: u64 = 100_000_000_000;
 /// More than any large segment, bytes.
 const GSO_MAX_SIZE: u32 = 1 << 20;
+
+/// The place of a gate at the host's end of an interface.
+const OUTSIDE: u16 = 3;
 
 /// What packets are queued by.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,25 +118,55 @@ fn loss(asked: Option<condition::Loss>) -> netlink::Loss {
     }
 }
 
+/// Where an interface is met: within its node, or at the host's end of it. The latter is for nodes whose programs may change what is
+/// at their own end. The host's end receives what the node sends, and the other way round.
+#[derive(Debug)]
+pub(crate) struct Seat<'a> {
+    pub(crate) net: BorrowedFd<'a>,
+    /// The name of the device there: the node's interface, or the host's end of it.
+    pub(crate) name: String,
+    pub(crate) outside: bool,
+}
+
 /// The way to an interface, which is entered when there is first something to do there.
 pub(super) struct Entrance<'a> {
-    net: BorrowedFd<'a>,
-    name: &'a str,
+    seat: Seat<'a>,
     inside: Option<Inside<'a>>,
 }
 
 impl<'a> Entrance<'a> {
-    /// The way to the interface `name` in the namespace `net`.
-    pub(super) fn new(net: BorrowedFd<'a>, name: &'a str) -> Self {
-        Self { net, name, inside: None }
+    pub(super) fn new(seat: Seat<'a>) -> Self {
+        Self { seat, inside: None }
+    }
+
+    /// Whether there is nothing to be entered: a node may delete an interface of its own, and then nothing passes it.
+    pub(super) fn is_gone(&self) -> Result<bool, String> {
+        if !self.seat.outside || self.inside.is_some() {
+            return Ok(false);
+        }
+        let mut netlink = self.seat.open()?;
+        match netlink.link(&self.seat.name) {
+            Err(NetlinkError::NoDevice(_)) => Ok(true),
+            Err(NetlinkError::Refused(all)) if all.iter().all(|one| one.error.raw_os_error() == Some(libc::ENODEV)) => {
+                Ok(true)
+            }
+            found => found.map(|_| false).map_err(|error| error.to_string()),
+        }
     }
 
     /// The interface from within.
     pub(super) fn enter(&mut self) -> Result<&mut Inside<'a>, String> {
         if self.inside.is_none() {
-            self.inside = Some(Inside::enter(self.net, self.name)?);
+            self.inside = Some(Inside::enter(&self.seat)?);
         }
         self.inside.as_mut().ok_or_else(|| "enter its network namespace".to_owned())
+    }
+}
+
+impl Seat<'_> {
+    fn open(&self) -> Result<Netlink, String> {
+        let opened = with_net(self.net, Netlink::open).and_then(|socket| socket);
+        opened.map_err(|error| format!("enter its network namespace: {error}"))
     }
 }
 
@@ -141,30 +174,35 @@ impl<'a> Entrance<'a> {
 pub(super) struct Inside<'a> {
     net: BorrowedFd<'a>,
     netlink: Netlink,
-    name: &'a str,
+    /// Names of devices beside it begin so.
+    name: String,
     index: u32,
+    outside: bool,
     pub(super) mtu: u32,
 }
 
 impl<'a> Inside<'a> {
-    /// Finds the interface `name` in the namespace `net`.
-    fn enter(net: BorrowedFd<'a>, name: &'a str) -> Result<Self, String> {
-        let opened = with_net(net, Netlink::open).and_then(|socket| socket);
-        let mut netlink = opened.map_err(|error| format!("enter its network namespace: {error}"))?;
-        let link = netlink.link(name).map_err(|error| error.to_string())?;
-        Ok(Self { net, netlink, name, index: link.index, mtu: link.mtu })
+    fn enter(seat: &Seat<'a>) -> Result<Self, String> {
+        let mut netlink = seat.open()?;
+        let link = netlink.link(&seat.name).map_err(|error| error.to_string())?;
+        // The names of ports leave no room behind them, and there are others' beside.
+        let name = if seat.outside { format!("w{}", link.index) } else { seat.name.clone() };
+        Ok(Self { net: seat.net, netlink, name, index: link.index, outside: seat.outside, mtu: link.mtu })
     }
 
     /// Makes places for programs. The kernel drops what is queued on the interface meanwhile (`qdisc_graft`,
-    /// `net/sched/sch_api.c`).
+    /// `net/sched/sch_api.c`). At the host's end they came with the port.
     pub(super) fn hook(&mut self) -> Result<(), String> {
-        self.run(&[Request::AddClsact(self.index)])
+        if self.outside { Ok(()) } else { self.run(&[Request::AddClsact(self.index)]) }
     }
 
     /// Runs programs there, on what it sends and receives.
     pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), String> {
-        let filter = |direction, program| gate_filter(self.index, direction, program);
-        let filters = [filter(netlink::Direction::Egress, egress), filter(netlink::Direction::Ingress, ingress)];
+        // At the host's end they are behind what keeps the node to its address and to the policy.
+        let (out, into) = (netlink::Direction::Egress, netlink::Direction::Ingress);
+        let (out, into, order) = if self.outside { (into, out, OUTSIDE) } else { (out, into, 1) };
+        let filter = |direction, program| gate_filter(self.index, direction, order, program);
+        let filters = [filter(out, egress), filter(into, ingress)];
         self.run(&filters)
     }
 
@@ -182,7 +220,7 @@ impl<'a> Inside<'a> {
         let made = with_net(self.net, || Tap::create(&name)).and_then(|tap| tap);
         let tap = made.map_err(|error| format!("make {name}: {error}"))?;
         let index = self.netlink.link(&name).map_err(|error| error.to_string())?.index;
-        let back = return_program(self.index, direction).map_err(|error| error.to_string())?;
+        let back = return_program(self.index, physical(direction, self.outside)).map_err(|error| error.to_string())?;
         self.run(&[
             Request::SetLink(SetLink {
                 index,
@@ -192,13 +230,13 @@ impl<'a> Inside<'a> {
                 ..SetLink::default()
             }),
             Request::AddClsact(index),
-            gate_filter(index, netlink::Direction::Ingress, &back),
+            gate_filter(index, netlink::Direction::Ingress, 1, &back),
             Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() }),
         ])?;
         Ok((tap, index))
     }
 
-    /// Makes a detour for what it receives, so that it can be queued: a pair of devices, through which packets go before
+    /// Makes a detour for what the device receives, so that it can be queued: a pair of devices, through which packets go before
     /// the interface has them. Gives the interface index of its beginning. (An `ifb` takes only packets that `act_mirred`
     /// has marked as redirected: `ifb_xmit`, drivers/net/ifb.c.)
     pub(super) fn make_detour(&mut self) -> Result<u32, String> {
@@ -216,7 +254,7 @@ impl<'a> Inside<'a> {
             Request::SetLink(silent(begin)),
             Request::SetLink(silent(end)),
             Request::AddClsact(end),
-            gate_filter(end, netlink::Direction::Ingress, &back),
+            gate_filter(end, netlink::Direction::Ingress, 1, &back),
             Request::SetLink(up(end)),
             Request::SetLink(up(begin)),
         ])?;
@@ -255,6 +293,6 @@ impl<'a> Inside<'a> {
     }
 }
 
-fn gate_filter(index: u32, direction: netlink::Direction, program: &Program) -> Request<'_> {
-    Request::AddBpfFilter(BpfFilter { index, direction, order: 1, program: program.as_fd(), name: "slipway" })
+fn gate_filter(index: u32, direction: netlink::Direction, order: u16, program: &Program) -> Request<'_> {
+    Request::AddBpfFilter(BpfFilter { index, direction, order, program: program.as_fd(), name: "slipway" })
 }

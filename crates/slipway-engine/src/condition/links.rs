@@ -11,6 +11,7 @@ use slipway_sys::clone::SingleThread;
 use slipway_wire::Wire;
 
 use super::gate::{GROUPS, Gates, Side};
+use super::inside::Seat;
 use super::live::{LinkAction, Live, Place};
 use super::make::Interface;
 use super::plan::{Basis, Lanes, Plan, addresses, arrange, has_interfaces, plan, side};
@@ -51,8 +52,8 @@ pub(crate) struct Around<'a> {
     pub(crate) lab: &'a Lab,
     /// The lab's, which its wire holds too: while there is one, the lab is not gone.
     pub(crate) lock: BorrowedFd<'a>,
-    /// A node's network namespace; `None` for one that has never been started.
-    pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
+    /// Where an interface is met; `None` for one of a node that has never been started.
+    pub(crate) seat: &'a dyn Fn(Place) -> Option<Seat<'a>>,
 }
 
 impl Links {
@@ -114,6 +115,12 @@ impl Links {
                 let _ = if still { live.still.insert(node) } else { live.still.remove(&node) };
             }
         })
+    }
+
+    /// Notes that a node's interfaces have been made again, with nothing on them.
+    pub(crate) fn renew(&mut self, node: usize) {
+        let its = self.interfaces.iter_mut().filter(|(place, _)| place.0 == node);
+        its.for_each(|(_, interface)| interface.renew());
     }
 
     /// Has dead nodes answer and pass nothing any more, where what they sent before may still wait in their links: that goes on
@@ -291,6 +298,12 @@ impl Links {
             let networks = around.lab.nodes[node].interfaces.iter().map(|interface| interface.network);
             for address in networks.flat_map(|network| addresses(around.lab, node, network)) {
                 let set = self.gates(around.lab)?.set_side(address, side);
+                outcome = outcome.and(set.map_err(|error| format!("part the nodes: {error}")));
+            }
+            // One that may take any address is known by what its port keeps it to.
+            let of = &around.lab.nodes[node];
+            for interface in of.interfaces.iter().filter(|_| of.rules_its_network()) {
+                let set = self.gates(around.lab)?.set_side_behind(interface.mac, side);
                 outcome = outcome.and(set.map_err(|error| format!("part the nodes: {error}")));
             }
         }

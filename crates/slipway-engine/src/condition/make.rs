@@ -5,7 +5,7 @@ use slipway_lab::scenario::Direction;
 use slipway_wire::{Peer, Spec, Wire};
 
 use super::choose::{Mechanism, loses_all};
-use super::gate::{Entry, Gates, Side};
+use super::gate::{Entry, Gates, Side, physical};
 use super::inside::{Entrance, Shape};
 use super::links::{Around, Links};
 use super::live::Place;
@@ -47,6 +47,14 @@ struct Made {
 }
 
 impl Interface {
+    /// Notes that its device has been made again, under the same number. Taps and detours are beside it, and stay.
+    pub(super) fn renew(&mut self) {
+        self.gate = false;
+        for way in self.ways.iter_mut().filter(|way| way.detour.is_none()) {
+            (way.shape, way.unsure) = (None, false);
+        }
+    }
+
     /// Notes that the wire has ended, and its taps with it.
     pub(super) fn lose_wire(&mut self) {
         for way in &mut self.ways {
@@ -106,14 +114,17 @@ impl Links {
         plan: Plan,
         work: impl FnOnce(&mut Self, &mut Interface, &mut Entrance<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let Some(net) = (around.net)(place.0) else { return Ok(()) };
-        let mut entrance = Entrance::new(net, &around.lab.nodes[place.0].interfaces[place.1].name);
+        let Some(seat) = (around.seat)(place) else { return Ok(()) };
+        let mut entrance = Entrance::new(seat);
+        if entrance.is_gone()? {
+            return Ok(());
+        }
         let mut interface = if let Some(interface) = self.interfaces.remove(&place) {
             Interface { plan, ..interface }
         } else {
             let number = u32::try_from(self.interfaces.len()).map_err(|error| error.to_string())?;
             let mtu = entrance.enter()?.mtu;
-            Interface { plan, number, mtu, hook: false, gate: false, ways: Default::default() }
+            Interface { hook: plan.outside, plan, number, mtu, gate: false, ways: Default::default() }
         };
         let outcome = work(self, &mut interface, &mut entrance);
         self.interfaces.insert(place, interface);
@@ -152,7 +163,7 @@ impl Links {
                     inside.bare(made.detour);
                     made.shape = None;
                 }
-                if direction == Direction::Ingress && made.detour.is_none() {
+                if physical(direction, plan.outside) == Direction::Ingress && made.detour.is_none() {
                     made.detour = Some(inside.make_detour()?);
                 }
                 inside.reshape(made.detour, made.shape.as_ref(), Some(&shape))?;
@@ -162,9 +173,10 @@ impl Links {
         Ok(())
     }
 
-    /// Writes down for its gates what they are to decide by. True where nothing that the node sends passes from now on.
+    /// Writes down for its gates what they are to decide by. True where nothing passes from now on that the device sends.
     fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<bool, String> {
-        let was_cut = interface.ways[0].entry.cut;
+        let queued = queued(&interface.plan);
+        let was_cut = interface.ways[queued].entry.cut;
         let Interface { plan, number, ways, .. } = interface;
         for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
             let mechanism = way.choice.mechanism;
@@ -177,7 +189,7 @@ impl Links {
                 by: match mechanism {
                     // What is sent to a device that is not there is lost.
                     Mechanism::Wire => made.tap.unwrap_or(u32::MAX),
-                    Mechanism::Tbf | Mechanism::Netem if direction == Direction::Ingress => {
+                    Mechanism::Tbf | Mechanism::Netem if physical(direction, plan.outside) == Direction::Ingress => {
                         made.detour.unwrap_or(u32::MAX)
                     }
                     _ => 0,
@@ -190,7 +202,7 @@ impl Links {
                 made.entry = entry;
             }
         }
-        Ok(!was_cut && ways[0].entry.cut)
+        Ok(!was_cut && ways[queued].entry.cut)
     }
 
     fn attach_gate(&mut self, lab: &Lab, interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
@@ -198,7 +210,9 @@ impl Links {
             return Ok(());
         }
         let gates = self.gates(lab)?;
-        let [egress, ingress] = BOTH.map(|direction| gates.program(port(interface.number, direction), direction));
+        let outside = interface.plan.outside;
+        let load = |direction| gates.program(port(interface.number, direction), direction, outside);
+        let [egress, ingress] = BOTH.map(load);
         let says = |error: slipway_sys::bpf::LoadError| error.to_string();
         let (egress, ingress) = (egress.map_err(says)?, ingress.map_err(says)?);
         if !interface.hook {
@@ -244,16 +258,21 @@ impl Links {
     pub(super) fn gates(&mut self, lab: &Lab) -> Result<&Gates, String> {
         if self.gates.is_none() {
             let interfaces: usize = lab.nodes.iter().map(|node| node.interfaces.len()).sum();
-            let gates = Gates::new(2 * interfaces, 2 * interfaces);
+            let gates = Gates::new(2 * interfaces, 3 * interfaces);
             self.gates = Some(gates.map_err(|error| format!("make the maps of the lab's gates: {error}"))?);
         }
         self.gates.as_ref().ok_or_else(|| "make the lab's gates".to_owned())
     }
 }
 
-/// Drops what the kernel has queued of what the node sends: it is past the gate already.
+/// The direction in which packets are queued on the device itself, past the gate.
+fn queued(plan: &Plan) -> usize {
+    usize::from(plan.outside)
+}
+
+/// Drops what the kernel has queued of what the device sends: it is past the gate already.
 fn purge(interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
-    let Made { shape: Some(shape), unsure, .. } = &mut interface.ways[0] else { return Ok(()) };
+    let Made { shape: Some(shape), unsure, .. } = &mut interface.ways[queued(&interface.plan)] else { return Ok(()) };
     *unsure = true;
     entrance.enter()?.bare(None);
     entrance.enter()?.reshape(None, None, Some(shape))?;
@@ -275,8 +294,9 @@ fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: boo
             (made.shape, made.detour, made.unsure) = (None, None, false);
         }
     }
-    // While packets are queued, a gate without need lets all pass: to take it away would cost them.
-    if *hook && !takes_gate && ways[0].shape.is_none() {
+    // While packets are queued, a gate without need lets all pass: to take it away would cost them. At the host's end there are
+    // others' programs beside it, and it stays.
+    if *hook && !takes_gate && !plan.outside && ways[0].shape.is_none() {
         entrance.enter()?.unhook()?;
         (*hook, *gate) = (false, false);
     }
@@ -314,12 +334,10 @@ impl Plan {
     }
 
     fn takes_gate(&self) -> bool {
-        let [egress, ingress] = &self.ways;
-        matches!(egress.choice.mechanism, Mechanism::Wire | Mechanism::Gate)
-            || ingress.choice.mechanism != Mechanism::Native
-            || self.cut
-            || self.still
-            || self.dead
-            || self.side != Side::default()
+        let takes = |(way, direction): (&Way, Direction)| match physical(direction, self.outside) {
+            Direction::Egress => matches!(way.choice.mechanism, Mechanism::Wire | Mechanism::Gate),
+            Direction::Ingress => way.choice.mechanism != Mechanism::Native,
+        };
+        self.ways.iter().zip(BOTH).any(takes) || self.cut || self.still || self.dead || self.side != Side::default()
     }
 }

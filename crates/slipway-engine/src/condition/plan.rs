@@ -20,6 +20,7 @@ pub(super) const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 /// What an interface is to be like.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 pub(super) struct Plan {
     pub(super) cut: bool,
     /// Whether its node is frozen: nothing passes, but connections stay.
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     /// Whether its node is dead: nothing passes but what waits in the mechanism of its egress.
     pub(super) dead: bool,
     pub(super) side: Side,
+    /// Whether it is met at its host's end.
+    pub(super) outside: bool,
     /// Egress, then ingress.
     pub(super) ways: [Way; 2],
 }
@@ -59,6 +62,7 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
     let Basis { lab, live, .. } = basis;
     let (cut, side) = (live.is_cut(place), side(basis.lanes, place.0));
     let parted = cut || side != Side::default();
+    let outside = lab.nodes[place.0].rules_its_network();
     let way = |direction| {
         let (base, peers) = match direction {
             Direction::Egress => peers(basis, place),
@@ -68,7 +72,7 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
         let pairs = peers.values().any(|peer| peer.over(&all) != all);
         let choice = if pairs || parted || !all.is_natural() {
             let means = basis.means.get_or_init(LinkMeans::probe);
-            choose(lab.mechanism, means, Wanted { direction, all: &all, pairs, parted })?
+            choose(lab.mechanism, means, Wanted { direction, outside, all: &all, pairs, parted })?
         } else {
             NATIVE
         };
@@ -76,7 +80,7 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
     };
     let [egress, ingress] = BOTH;
     let (still, dead) = (live.still.contains(&place.0), live.dead.contains(&place.0));
-    Ok(Plan { cut, still, dead, side, ways: [way(egress)?, way(ingress)?] })
+    Ok(Plan { cut, still, dead, side, outside, ways: [way(egress)?, way(ingress)?] })
 }
 
 /// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.

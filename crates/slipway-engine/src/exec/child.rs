@@ -12,6 +12,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::termios::Winsize;
+use slipway_lab::model::Capability;
 use slipway_sys::cgroup::Group;
 use slipway_sys::process::end_with;
 use slipway_sys::seccomp::Filter;
@@ -29,6 +30,8 @@ pub(super) struct Birth<'a> {
     pub(super) link: OwnedFd,
     pub(super) groups: [Option<&'a Group>; 2],
     pub(super) confinement: &'a Confinement,
+    /// Beyond a default container's.
+    pub(super) capabilities: &'a [Capability],
     /// Calls that wait for the host's router, in a node on a fast network, and whether it may use `io_uring`.
     pub(super) trap: Option<(Filter, bool)>,
     pub(super) files: Rlimit,
@@ -53,8 +56,12 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWCGROUP;
     setns(&birth.init, namespaces).map_err(says("enter the namespaces"))?;
+    if !birth.capabilities.is_empty() {
+        // From here on it has none of its capabilities over anything else than the node's network. The init is there already.
+        setns(&birth.init, CloneFlags::CLONE_NEWUSER).map_err(says("enter the node's user namespace"))?;
+    }
     match &birth.trap {
-        None => birth.confinement.apply().map_err(says("drop privileges"))?,
+        None => birth.confinement.apply(birth.capabilities).map_err(says("drop privileges"))?,
         Some((trap, io_uring)) => {
             let listener = birth.confinement.apply_with(trap, *io_uring).map_err(says("drop privileges"))?;
             message::send_listener(&birth.link, &listener).map_err(says("have its host's router listen"))?;

@@ -6,6 +6,7 @@ fn entry() -> Entry {
         init: ProcessId { pid: i32::MAX, start: 1 },
         group: None,
         env: [("A", "node"), ("B", "node")].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        capabilities: Vec::new(),
         fast: None,
     }
 }

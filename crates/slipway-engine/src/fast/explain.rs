@@ -139,6 +139,9 @@ fn reason(places: &Places, local: Option<SocketAddr>, peer: SocketAddr, counted:
     if there.node == here.node {
         return Reason::NotANode.to_string();
     }
+    if places.is_ruling(there.node) || places.is_ruling(here.node) {
+        return Reason::Capabilities.to_string();
+    }
     let others = counted.iter().filter(|&&reason| !matches!(reason, Reason::NotANode | Reason::NotTcp | Reason::Udp));
     let others: Vec<String> = others.map(ToString::to_string).collect();
     if others.is_empty() {

@@ -100,7 +100,8 @@ pub(super) fn places(lab: &Lab) -> Places {
         }
     }
     let exact = lab.networks.iter().enumerate().filter(|(_, network)| network.exact).map(|(number, _)| number);
-    Places::from_iter(all).with_exact(exact)
+    let ruling = lab.nodes.iter().enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
+    Places::from_iter(all).with_exact(exact).with_ruling(ruling)
 }
 
 #[cfg(test)]

@@ -10,12 +10,15 @@ use std::path::Path;
 use slipway_lab::Remark;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::ns::create_owned_net;
 
 use super::up::UpError;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;
 use crate::image::{Store, folder};
+use crate::network::keeps_addresses;
 use program::Found;
 
 /// Looks for what [`up`](super::up()) would refuse before it makes anything, and warns of limits beyond this machine.
@@ -36,6 +39,7 @@ pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
         limits(lab, node, &mut remarks);
         command(lab, node, &mut remarks);
     }
+    rights(lab, &mut remarks);
     sysctl::check(lab, &mut remarks);
     warn(lab);
     if !remarks.0.is_empty() {
@@ -137,6 +141,32 @@ fn command(lab: &Lab, node: &Node, remarks: &mut Remarks) {
         Found::Program | Found::Unknown => return,
     };
     remarks.add(&["nodes", &node.name, "command"], message, help);
+}
+
+/// Looks whether nodes can be held here whose programs may change their own network.
+fn rights(lab: &Lab, remarks: &mut Remarks) {
+    let mut those = lab.nodes.iter().filter(|node| node.rules_its_network()).peekable();
+    if those.peek().is_none() {
+        return;
+    }
+    let problem = if !keeps_addresses() {
+        Some((
+            "the kernel is older than 5.18: its bridges cannot hold such a node to its own address".to_owned(),
+            "boot a newer kernel, or leave `capabilities` out",
+        ))
+    } else if let Ok(alone) = SingleThread::check() {
+        let why = |error| format!("no user namespace can be made for it: {error}");
+        let help = "user namespaces are what keeps it to its own network: `sysctl user.max_user_namespaces`";
+        create_owned_net(alone).err().map(|error| (why(error), help))
+    } else {
+        // Shown when the lab is made.
+        None
+    };
+    for node in those {
+        if let Some((message, help)) = &problem {
+            remarks.add(&["nodes", &node.name, "capabilities"], message.clone(), *help);
+        }
+    }
 }
 
 /// Limits that nodes never feel, since the machine has less.

@@ -34,6 +34,10 @@ impl Driver for Bridge {
         self.switches.attach(lab, network, sites, ends)
     }
 
+    fn detach(&mut self, lab: &Lab, port: Port, sites: &mut Sites) -> Result<(), NetworkError> {
+        self.switches.detach(lab, port, sites)
+    }
+
     fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.open(lab, network, sites)
     }

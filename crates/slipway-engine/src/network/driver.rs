@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::model::{DriverKind, Interface, Lab, Network};
-use slipway_sys::netlink::{Netlink, NetlinkError, Offload, Request};
+use slipway_lab::model::{DriverKind, Interface, Lab, Network, Node};
+use slipway_sys::netlink::{Netlink, NetlinkError, Offload, Refused, Request};
 use slipway_sys::ns::{create_net, with_net};
 
 use super::error::NetworkError;
@@ -106,6 +106,11 @@ pub(super) trait Driver: fmt::Debug {
     /// Makes interfaces of some of its nodes.
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError>;
 
+    /// Takes a node's interface away. Only those of nodes that may do so themselves are.
+    fn detach(&mut self, _lab: &Lab, _port: Port, _sites: &mut Sites) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
     /// Lets packets pass. Harmless when they do already.
     fn open(&mut self, _lab: &Lab, _network: usize, _sites: &mut Sites) -> Result<(), NetworkError> {
         Ok(())
@@ -203,6 +208,15 @@ pub(super) fn switch_offloads_off(netlink: &Netlink, name: &str) -> Result<(), N
         }
     }
     Ok(())
+}
+
+/// Takes a node's port that is gone for a success: the node has deleted its end of the wire.
+pub(super) fn unless_gone(node: &Node, done: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
+    let gone = |refused: &Refused| refused.error.raw_os_error() == Some(libc::ENODEV);
+    match done {
+        Err(NetlinkError::Refused(refused)) if node.rules_its_network() && refused.iter().all(gone) => Ok(()),
+        done => done,
+    }
 }
 
 /// Has the kernel act on a device's new carrier now, and says whether there is one. By itself the kernel acts a little

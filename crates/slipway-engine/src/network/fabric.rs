@@ -7,7 +7,7 @@ use std::path::Path;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
-use super::driver::{Driver, End, Mechanism, Port, driver, members, plan};
+use super::driver::{Driver, End, Mechanism, Port, driver, members, plan, unless_gone};
 use super::error::NetworkError;
 use super::policy::{self, Table};
 use super::site::{Site, Sites};
@@ -92,6 +92,28 @@ impl Fabric {
         Ok(())
     }
 
+    /// Takes the interfaces of a node away, of which its own programs may have done so already.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn detach(&mut self, lab: &Lab, node: usize) -> Result<(), NetworkError> {
+        for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {
+                driver.detach(lab, Port { node, slot }, &mut self.sites)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's end of a node's interface: where it is, and its name. `None` where there is no such device.
+    #[must_use]
+    pub fn host_end(&self, lab: &Lab, node: usize, slot: usize) -> Option<(BorrowedFd<'_>, String)> {
+        let port = Port { node, slot };
+        let driver = self.drivers.get(&lab.networks[lab.nodes[node].interfaces[slot].network].beneath())?;
+        driver.host_end(port)?;
+        Some((self.switch_net(lab.nodes[node].host)?, port.name(lab)))
+    }
+
     /// Puts other rules in the place of the policy that fast networks keep beneath, one interface after another.
     ///
     /// # Errors
@@ -120,7 +142,8 @@ impl Fabric {
             let node = &lab.nodes[port.node];
             let says = NetworkError::system(format!("hold {} to the policy", node.name));
             let gate = table.gate(node.interfaces[port.slot].mac).map_err(std::io::Error::other).map_err(says)?;
-            self.sites.switches[node.host].netlink.run(&gate.on(index)).map_err(NetworkError::of(&of.name))?;
+            let held = self.sites.switches[node.host].netlink.run(&gate.on(index));
+            unless_gone(node, held).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Solicit {
 
     /// Puts the program on what comes in by a device that has a clsact, behind what may drop it.
     pub(super) fn on(&self, index: u32) -> Request<'_> {
-        let (direction, order) = (Direction::Ingress, 3);
+        let (direction, order) = (Direction::Ingress, 4);
         Request::AddBpfFilter(BpfFilter { index, direction, order, program: self.0.as_fd(), name: NAME })
     }
 }

@@ -13,9 +13,11 @@
 use std::collections::BTreeMap;
 
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_sys::netlink::{self, BridgePort, Forward, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::netlink::{self, BridgePort, Forward, Netlink, NewLink, Peer, Request, SetLink, Veth};
 
-use super::driver::{End, Port, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off, try_in_scratch};
+use super::driver::{
+    End, Port, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off, try_in_scratch, unless_gone,
+};
 use super::error::NetworkError;
 use super::fast::kernel;
 use super::node::knows_all;
@@ -63,10 +65,15 @@ pub(super) fn probe(driver: DriverKind) -> Result<(), Unsupported> {
     try_in_scratch(driver, "veth", &[Request::AddVeth(Veth { link: named("veth", 101), peer })])
 }
 
+/// Whether bridges keep each port to the addresses behind it.
+pub(crate) fn keeps_addresses() -> bool {
+    kernel().is_some_and(|version| version >= KEEPS)
+}
+
 /// Notes on bridges of this machine, for `slipway doctor` and `inspect`.
 pub(super) fn notes() -> Vec<String> {
     let says = "its kernel is older than 5.18: a node can send under another node's Ethernet address".to_owned();
-    if kernel().is_some_and(|version| version >= KEEPS) { Vec::new() } else { vec![says] }
+    if keeps_addresses() { Vec::new() } else { vec![says] }
 }
 
 impl Switches {
@@ -124,7 +131,9 @@ impl Switches {
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
             let switch = &self.by_host[&(network, host)];
-            let index = sites.switches[host].index();
+            // One that is made again is what its conditions lead to: it keeps its number.
+            let known = self.ports.get(&port).copied();
+            let index = known.unwrap_or_else(|| sites.switches[host].index());
             let master = Some(switch.bridges[switch.places[&port]]);
             let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
             let peer =
@@ -135,7 +144,8 @@ impl Switches {
             requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
             let guard = self.guard.as_ref().filter(|_| guarded && !policy::leads(&lab.nodes[port.node]));
-            if solicit.is_some() || guard.is_some() || of.is_fast() {
+            let rules = lab.nodes[port.node].rules_its_network();
+            if solicit.is_some() || guard.is_some() || of.is_fast() || rules {
                 requests.push(Request::AddClsact(index));
             }
             requests.extend(guard.map(|guard| guard.on(index)));
@@ -161,7 +171,7 @@ impl Switches {
     /// Sets the network's bridges up.
     pub(super) fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         for (host, port, _) in members(lab, network).filter(|(_, port, _)| self.ports.contains_key(port)) {
-            settle(&sites.switches[host].netlink, &port.name(lab))?;
+            settle_port(&sites.switches[host].netlink, lab, port)?;
         }
         for host in hosts_of(lab, network) {
             let bridges = &self.by_host[&(network, host)].bridges;
@@ -180,9 +190,26 @@ impl Switches {
         up: bool,
     ) -> Result<(), NetworkError> {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
-        let netlink = &mut sites.switches[lab.nodes[port.node].host].netlink;
-        netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })])?;
-        settle(netlink, &port.name(lab)).map(drop)
+        let node = &lab.nodes[port.node];
+        let netlink = &mut sites.switches[node.host].netlink;
+        let set = netlink.run(&[Request::SetLink(SetLink { index, up: Some(up), ..SetLink::default() })]);
+        unless_gone(node, set)?;
+        settle_port(netlink, lab, port)
+    }
+
+    /// Takes a node's interface away.
+    pub(super) fn detach(&mut self, lab: &Lab, port: Port, sites: &mut Sites) -> Result<(), NetworkError> {
+        let Some(&index) = self.ports.get(&port) else { return Ok(()) };
+        let node = &lab.nodes[port.node];
+        Ok(unless_gone(node, sites.switches[node.host].netlink.run(&[Request::DeleteLink(index)]))?)
+    }
+}
+
+/// As [`settle`], for a port that a node may have deleted.
+fn settle_port(netlink: &Netlink, lab: &Lab, port: Port) -> Result<(), NetworkError> {
+    match settle(netlink, &port.name(lab)) {
+        Err(_) if lab.nodes[port.node].rules_its_network() => Ok(()),
+        settled => settled.map(drop),
     }
 }
 

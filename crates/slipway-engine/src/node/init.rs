@@ -26,6 +26,8 @@ const NO_EXEC: &str = "\nHint: `sysctl vm.memfd_noexec` has to be 0 or 1";
 pub(crate) enum Net<'a> {
     /// A new one.
     Own,
+    /// A new one that somebody else made.
+    Given(BorrowedFd<'a>),
     /// One that exists: its host's, or its own from before it was stopped.
     Join(BorrowedFd<'a>),
 }
@@ -42,6 +44,8 @@ pub(crate) struct Birth<'a> {
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
     pub(crate) net: Net<'a>,
+    /// The user namespace that its programs are in, which owns its network; `None` where that is the anchor's.
+    pub(crate) user: Option<BorrowedFd<'a>>,
     /// Run in a new network namespace before it has interfaces.
     pub(crate) prepare: &'a dyn Fn() -> Result<(), String>,
     /// Run in the node's network namespace once its interfaces are there.
@@ -86,11 +90,12 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
     let join: Option<RawFd> = match birth.net {
         Net::Own => None,
-        Net::Join(net) => Some(net.as_raw_fd()),
+        Net::Given(net) | Net::Join(net) => Some(net.as_raw_fd()),
     };
+    let user = birth.user.map(|user| user.as_raw_fd());
     let program = birth.program.as_fd().as_raw_fd();
     // The lab's log among them, until the exec.
-    let keep: Vec<RawFd> = join.into_iter().chain([0, 1, 2, link.raw(), program]).collect();
+    let keep: Vec<RawFd> = join.into_iter().chain(user).chain([0, 1, 2, link.raw(), program]).collect();
     close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
@@ -98,13 +103,15 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
     match birth.net {
         Net::Own => own |= CloneFlags::CLONE_NEWNET,
-        Net::Join(net) => setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?,
+        Net::Given(net) | Net::Join(net) => {
+            setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?;
+        }
     }
     unshare(own).map_err(says("make the node's namespaces"))?;
     if let Some(most) = birth.processes {
         fs::write(PID_MAX, most.to_string()).map_err(|error| format!("write {PID_MAX}: {error}"))?;
     }
-    if matches!(birth.net, Net::Own) {
+    if matches!(birth.net, Net::Own | Net::Given(_)) {
         (birth.prepare)()?;
     }
     link.say(Step::Namespaced).map_err(|error| format!("answer the anchor: {error}"))?;
@@ -113,6 +120,10 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     birth.root.enter().map_err(|error| error.to_string())?;
     link.expect(Step::Linked)?;
     (birth.configure)()?;
+    if let Some(user) = birth.user {
+        // Programs find it here (`exec`), and the capabilities that they get are over no more than it owns.
+        setns(user, CloneFlags::CLONE_NEWUSER).map_err(says("enter the node's user namespace"))?;
+    }
     (birth.confine)()?;
     // It keeps no other descriptor.
     birth.program.become_it(link.as_fd()).map_err(|error| match error.kind() {

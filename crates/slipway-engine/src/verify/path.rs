@@ -50,7 +50,11 @@ impl Route {
         };
         hops.map(|hops| Self { hops }).ok_or_else(|| {
             let name = |node: usize| lab.nodes[node].name.clone();
-            VerifyError::NoRoute { from: name(from), to: name(to) }
+            let (from, to) = (name(from), name(to));
+            match lab.nodes.iter().find(|node| node.own_routes()) {
+                Some(by) => VerifyError::Unknown { from, to, by: by.name.clone() },
+                None => VerifyError::NoRoute { from, to },
+            }
         })
     }
 
@@ -73,13 +77,20 @@ fn hop(lab: &Lab, from: usize, to: usize, on: impl Fn(usize) -> bool) -> Option<
     found.map(|(out, into)| Hop { from: (from, out), to: (to, into) })
 }
 
-/// The way to an interface on a network that the sender is not on.
+/// The way to an interface on a network that the sender is not on. `None` where there is none. It is unknown, and so `None`,
+/// where a node's own programs route.
 fn through(lab: &Lab, from: usize, to: Place) -> Option<Vec<Hop>> {
     let target = &lab.nodes[to.0].interfaces[to.1];
     let address = IpAddr::V4(target.ipv4);
     let mut hops = Vec::new();
     let mut at = from;
+    if lab.nodes[to.0].own_routes() {
+        return None;
+    }
     while hops.len() < MOST_HOPS {
+        if lab.nodes[at].own_routes() {
+            return None;
+        }
         if let Some(last) = hop(lab, at, to.0, |network| network == target.network) {
             hops.push(last);
             return Some(hops);

@@ -63,6 +63,9 @@ impl Router {
             return Err(Reason::Conditions);
         }
         drop(conditioned);
+        if self.places.is_ruling(client) || self.places.is_ruling(server.node) {
+            return Err(Reason::Capabilities);
+        }
         match self.policy().decide(client, server.node, port) {
             Decision::Allow(terms) => Ok(Admission { client, server, port, terms, state }),
             Decision::Deny(_) => Err(Reason::Policy),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::{Address4, Address6, Conditions, Setting, with_node_keys};
 use crate::condition::Cpu;
 use crate::de::{Named, Spanned};
+use crate::model::{Capability, Routing};
 use crate::shape::by_shape;
 use crate::units::{Bytes, Seconds};
 use crate::written::{CpuList, Mac, Written};
@@ -28,6 +29,10 @@ with_node_keys! {
         networks: Option<Spanned<Memberships>>,
         /// `true`: forwards packets between its networks; the others' routes lead through it.
         gateway: Option<Spanned<bool>>,
+        /// `none`: no routes but those to its own networks, as for a router whose programs find them. `lab` when left out.
+        routes: Option<Spanned<Routing>>,
+        /// Rights of its programs over its own network: `[NET_ADMIN]`, with `SYS_ADMIN` for those of FRR. None when left out.
+        capabilities: Option<Vec<Spanned<Capability>>>,
         /// Folders and files of this machine that it sees.
         mounts: Option<Vec<Mount>>,
         /// Environment added for every program in the node.

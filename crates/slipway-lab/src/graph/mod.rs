@@ -52,6 +52,9 @@ impl Item<'_> {
         let parts = [
             count,
             node.gateway.then(|| "gateway".to_owned()),
+            node.own_routes().then(|| "own routes".to_owned()),
+            node.rules_its_network()
+                .then(|| node.capabilities.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
             limits.cpu.map(|cpu| cpu.to_string()),
             limits.memory.map(|memory| memory.to_string()),
         ];

@@ -29,6 +29,8 @@ impl Kinds {
                 ("mounts", !node.mounts.is_empty()),
                 ("environment", !node.env.is_empty()),
                 ("kernel settings", !node.sysctls.is_empty()),
+                ("capabilities", node.rules_its_network()),
+                ("routing by nodes' own programs", node.own_routes()),
                 ("commands of nodes", node.command.is_some()),
                 ("MPI slots", node.slots != 1),
                 ("sshd", node.sshd),

@@ -13,7 +13,7 @@ use crate::condition::Conditions;
 use crate::de::{Entry, Spanned};
 use crate::errors::{Report, Span};
 use crate::file::{File, Membership, Memberships, Node as Written};
-use crate::model::{DriverKind, Interface, Limits, Network, Node};
+use crate::model::{Capability, DriverKind, Interface, Limits, Network, Node};
 use crate::names;
 
 /// The most nodes of a lab.
@@ -164,6 +164,7 @@ fn check_together(spec: &Written, count: usize, members: &[Member], networks: &N
         let help = "name two networks or more in its `networks`, or leave `gateway` out";
         report.add(gateway.at, "a gateway between fewer than two networks", help);
     }
+    check_capabilities(spec, members, networks, report);
     for member in members {
         let asked = member.asked;
         if let Some(mac) = asked.and_then(|asked| asked.mac.as_ref()).filter(|_| count > 1) {
@@ -174,6 +175,35 @@ fn check_together(spec: &Written, count: usize, members: &[Member], networks: &N
             report.add(ipv6.at, "the network has no IPv6", "leave it out, or give the network an `ipv6` subnet");
         }
     }
+}
+
+/// Rights over a node's own network, which it must have, with a port of its host's at which the node can be held.
+fn check_capabilities(spec: &Written, members: &[Member], networks: &Networks, report: &mut Report) {
+    let Some((first, more)) = spec.capabilities.as_deref().and_then(<[_]>::split_first) else { return };
+    let all = || std::iter::once(first).chain(more);
+    let twice = |(at, one): &(usize, &Spanned<Capability>)| all().take(*at).any(|other| other.value == one.value);
+    for (_, one) in all().enumerate().filter(twice) {
+        report.add(one.at, format!("{} is here twice", one.value), "name each capability once");
+    }
+    if all().all(|one| one.value != Capability::NetAdmin) {
+        let help = "write `[NET_ADMIN, SYS_ADMIN]`, or leave `capabilities` out";
+        report.add(first.at, format!("{} alone gives a node nothing", first.value), help);
+    }
+    let has_port = |driver| matches!(driver, DriverKind::Bridge | DriverKind::Vxlan | DriverKind::Fast);
+    let Some(network) = members.iter().map(|member| &networks.list[member.network]).find(|of| !has_port(of.driver))
+    else {
+        return;
+    };
+    let why = match network.driver {
+        DriverKind::Host => "on driver host the network is its host's",
+        _ => "its host has no port there that holds a node to its own address and conditions",
+    };
+    let help = match networks.replaced {
+        Some(driver) => format!("leave driver {driver} out, or take `capabilities` out of the file"),
+        None => "take driver bridge, vxlan or fast, or leave `capabilities` out".to_owned(),
+    };
+    let (name, driver) = (&network.name, network.driver);
+    report.add(first.at, format!("{} on network `{name}` (driver {driver}): {why}", first.value), help);
 }
 
 pub(super) fn nodes(
@@ -223,6 +253,8 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
         interfaces: Vec::new(),
         routes: Vec::new(),
         gateway: spec.gateway.as_ref().is_some_and(|gateway| gateway.value),
+        routing: spec.routes.as_ref().map(|routes| routes.value).unwrap_or_default(),
+        capabilities: spec.capabilities.iter().flatten().map(|one| one.value).collect(),
         limits: spec.limits().change.apply(&Limits::default()),
         mounts: Vec::new(),
         env: program::env(&spec.env, report),

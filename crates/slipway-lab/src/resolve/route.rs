@@ -16,7 +16,7 @@ pub(super) fn routes(networks: &[Network], nodes: &mut [Node]) {
         |network| network.ipv6.map(IpNet::from),
         |interface| interface.ipv6.map(IpAddr::from),
     );
-    for node in nodes {
+    for node in nodes.iter_mut().filter(|node| !node.own_routes()) {
         node.routes = v4.routes(node).chain(v6.routes(node)).collect();
     }
 }

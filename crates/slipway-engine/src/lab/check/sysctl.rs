@@ -7,7 +7,8 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_sys::ns::{create_net, with_net};
+use slipway_sys::clone::SingleThread;
+use slipway_sys::ns::{create_net, create_owned_net, with_net};
 
 use super::Remarks;
 
@@ -18,22 +19,31 @@ enum Verdict {
     Refused(io::Error),
 }
 
+/// Whether a node may change its network, which then lacks some settings; and the node's own.
+type Kind<'a> = (bool, &'a BTreeMap<String, String>);
+
 /// Sets the settings of each kind of node in a network namespace that is gone afterwards, as a node does before it has
 /// interfaces. Where none can be made, or `/proc/sys` cannot be written here, it shows when the lab is up.
 pub(super) fn check(lab: &Lab, remarks: &mut Remarks) {
-    let mut known: Vec<(&BTreeMap<String, String>, Vec<Verdict>)> = Vec::new();
+    let mut known: Vec<(Kind<'_>, Vec<Verdict>)> = Vec::new();
     for node in lab.nodes.iter().filter(|node| !node.sysctls.is_empty()) {
         // Such a node has its host's network, which has other settings.
         if node.interfaces.iter().any(|interface| lab.networks[interface.network].driver == DriverKind::Host) {
             continue;
         }
-        if !known.iter().any(|(settings, _)| **settings == node.sysctls) {
-            let Ok(verdicts) = create_net().and_then(|net| with_net(net.as_fd(), || all(&node.sysctls))) else {
+        let kind: Kind<'_> = (node.rules_its_network(), &node.sysctls);
+        if !known.iter().any(|(settings, _)| *settings == kind) {
+            let net = if kind.0 {
+                SingleThread::check().and_then(create_owned_net).map(|owned| owned.net)
+            } else {
+                create_net()
+            };
+            let Ok(verdicts) = net.and_then(|net| with_net(net.as_fd(), || all(&node.sysctls))) else {
                 return;
             };
-            known.push((&node.sysctls, verdicts));
+            known.push((kind, verdicts));
         }
-        let Some((_, verdicts)) = known.iter().find(|(settings, _)| **settings == node.sysctls) else { continue };
+        let Some((_, verdicts)) = known.iter().find(|(settings, _)| *settings == kind) else { continue };
         for ((name, value), verdict) in node.sysctls.iter().zip(verdicts) {
             let (message, help) = match verdict {
                 Verdict::Good => continue,

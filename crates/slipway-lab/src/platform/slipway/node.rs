@@ -161,6 +161,13 @@ impl<'l> Writer<'l> {
             spec.put("networks", networks);
         }
         spec.flag("gateway", node.gateway);
+        if node.own_routes() {
+            spec.text("routes", "none");
+        }
+        if node.rules_its_network() {
+            let words: Vec<String> = node.capabilities.iter().map(ToString::to_string).collect();
+            spec.put("capabilities", Yaml::texts(&words));
+        }
         put_limits(&node.limits, spec);
         if let Some(cpuset) = self.own_cpuset(node) {
             spec.text("cpuset", cpuset);
