@@ -194,10 +194,11 @@ fn fits(shown: &str, seen: &str) -> bool {
 /// Left out: what takes minutes (`compare`, OpenFOAM), and what wants a terminal (`shell`).
 #[test]
 fn every_example_runs_as_it_says() {
-    const SHOW: [&str; 8] = [
+    const SHOW: [&str; 9] = [
         "hello.yaml",
         "two-hosts.yaml",
         "gateway.yaml",
+        "ospf/ospf.yaml",
         "mpi-hpcc.yaml",
         "redis.yaml",
         "nginx.yaml",
