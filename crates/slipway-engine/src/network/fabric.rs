@@ -141,7 +141,7 @@ impl Fabric {
             let Some(index) = driver.host_end(port) else { continue };
             let node = &lab.nodes[port.node];
             let says = NetworkError::system(format!("hold {} to the policy", node.name));
-            let gate = table.gate(node.interfaces[port.slot].mac).map_err(std::io::Error::other).map_err(says)?;
+            let gate = table.gate(lab, port.node, port.slot).map_err(std::io::Error::other).map_err(says)?;
             let held = self.sites.switches[node.host].netlink.run(&gate.on(index));
             unless_gone(node, held).map_err(NetworkError::of(&of.name))?;
         }

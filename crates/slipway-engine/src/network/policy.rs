@@ -1,7 +1,8 @@
 //! What a lab's policy lets pass on the network beneath a fast one: programs at the host's end of each node's interface, where
 //! nothing that root in a node may do (raw and packet sockets, addresses of others) gets around them.
 //!
-//! Each node is known by its Ethernet address, which one program keeps it to. The other looks at what comes to a node, and
+//! Each node is known by its Ethernet address, which one program keeps it to. The same program drops what has the IP address
+//! of another node as its source: whoever it reaches would answer to that node. The other looks at what comes to a node, and
 //! decides by the first rule that is about both and about the packet, as the router does of connections. What a rule limits
 //! is dropped like what it denies: limits are kept on the fast path alone. [`code`] says which packets open a connection.
 
@@ -112,10 +113,15 @@ impl Table {
         Ok(())
     }
 
-    /// The programs for the node that has this address.
-    pub(super) fn gate(&self, mac: Mac) -> Result<Gate, LoadError> {
+    /// The programs for an interface of a node, by its place among them.
+    pub(super) fn gate(&self, lab: &Lab, node: usize, slot: usize) -> Result<Gate, LoadError> {
         let load = |code: &[_]| Program::load(Kind::SchedCls, NAME, code);
-        Ok(Gate { sent: load(&code::sent(mac))?, received: load(&code::received(self, mac))? })
+        let of = &lab.nodes[node];
+        let interface = &of.interfaces[slot];
+        // A gateway sends what others sent.
+        let own = (!leads(of)).then(|| code::Own { number: number(node), ipv4: interface.ipv4, ipv6: interface.ipv6 });
+        let sent = code::sent(self, interface.mac, own);
+        Ok(Gate { sent: load(&sent)?, received: load(&code::received(self, interface.mac))? })
     }
 }
 

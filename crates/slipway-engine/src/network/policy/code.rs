@@ -15,6 +15,7 @@
 mod control;
 mod rules;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 
 use slipway_sys::bpf::TC_ACT_SHOT;
@@ -71,7 +72,9 @@ const MAY_GO_ON: i32 = 4;
 /// Ethernet's header, bytes; where the source is in it.
 const ETHERNET: i32 = 14;
 const FROM: i32 = 6;
-/// Where an IP header has the address that it is to.
+/// Where an IP header has the address that it is from, and the one that it is to.
+const SOURCE_OF_IPV4: i32 = 12;
+const SOURCE_OF_IPV6: i32 = 8;
 const DESTINATION_OF_IPV4: i32 = 16;
 const DESTINATION_OF_IPV6: i32 = 24;
 
@@ -95,23 +98,72 @@ fn halves([first @ .., fifth, sixth]: Mac) -> (i32, i32) {
     (i32::from_ne_bytes(first), u16::from_ne_bytes([fifth, sixth]).into())
 }
 
-/// The program for what the node of this address sends: nothing in another's name.
-pub(super) fn sent(mac: Mac) -> Vec<Insn<'static>> {
+/// Who sends, where it is no gateway.
+pub(super) struct Own {
+    /// As [`Table::addresses`] has it.
+    pub(super) number: u32,
+    /// Its addresses on this interface, which are looked for first.
+    pub(super) ipv4: Ipv4Addr,
+    pub(super) ipv6: Option<Ipv6Addr>,
+}
+
+/// The program for what the node of this address sends: nothing in another's name, neither of Ethernet nor of IP. To forged
+/// packets others answer, with errors of ICMP or resets, to a node that the sender may not reach. An address of nobody's passes.
+pub(super) fn sent(table: &Table, mac: Mac, own: Option<Own>) -> Vec<Insn<'_>> {
     let (first, last) = halves(mac);
     let mut code = vec![Mov(R6, Of(R1)), Mov(R2, Imm(FROM))];
     read(&mut code, KEY, 6);
-    code.extend([
-        // Without the sign that it is extended by.
-        Mov(R2, Imm(first)),
-        Alu(AluOp::Lsh, R2, Imm(32)),
-        Alu(AluOp::Rsh, R2, Imm(32)),
-        Load(Size::Word, R1, R10, KEY),
-        JumpIf(Cond::Ne, R1, Of(R2), "drop"),
-        Load(Size::Half, R1, R10, KEY + 4),
-        JumpIf(Cond::Ne, R1, Imm(last), "drop"),
-    ]);
+    differs(&mut code, KEY, first, "drop");
+    code.extend([Load(Size::Half, R1, R10, KEY + 4), JumpIf(Cond::Ne, R1, Imm(last), "drop")]);
+    if let Some(own) = own {
+        from_itself(&mut code, table, &own);
+    }
     end(&mut code);
     code
+}
+
+/// On to "pass" where the packet is not in another node's name, else to "drop".
+fn from_itself<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table, own: &Own) {
+    code.extend([
+        Load(Size::Word, R1, R6, skb::PROTOCOL),
+        JumpIf(Cond::Eq, R1, Imm(network_order(0x86dd)), "from 6"),
+        JumpIf(Cond::Ne, R1, Imm(network_order(0x0800)), "pass"),
+        // As IPv6 has it (RFC 4291, 2.5.5.2).
+        Store(Size::Double, R10, ADDRESS_AT, Imm(0)),
+        Store(Size::Word, R10, ADDRESS_AT + 8, Imm(0)),
+        Store(Size::Half, R10, ADDRESS_AT + 10, Imm(0xffff)),
+        Mov(R2, Imm(ETHERNET + SOURCE_OF_IPV4)),
+    ]);
+    read(code, ADDRESS_AT + 12, 4);
+    differs(code, ADDRESS_AT + 12, i32::from_ne_bytes(own.ipv4.octets()), "whose source");
+    code.extend([Jump("pass"), Label("from 6"), Mov(R2, Imm(ETHERNET + SOURCE_OF_IPV6))]);
+    read(code, ADDRESS_AT, 16);
+    if let Some(ipv6) = own.ipv6 {
+        for (at, four) in [0, 4, 8, 12].into_iter().zip(ipv6.octets().chunks_exact(4)) {
+            let four = i32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
+            differs(code, ADDRESS_AT + at, four, "whose source");
+        }
+        code.push(Jump("pass"));
+    }
+    code.push(Label("whose source"));
+    look_up(code, &table.addresses, ADDRESS_AT);
+    code.extend([
+        JumpIf(Cond::Eq, R0, Imm(0), "pass"),
+        Load(Size::Word, R1, R0, 0),
+        JumpIf(Cond::Ne, R1, Imm(own.number.cast_signed()), "drop"),
+    ]);
+}
+
+/// On to a label where four bytes on the stack are others than these.
+fn differs(code: &mut Vec<Insn<'_>>, at: i16, four: i32, on: &'static str) {
+    code.extend([
+        // Without the sign that it is extended by.
+        Mov(R2, Imm(four)),
+        Alu(AluOp::Lsh, R2, Imm(32)),
+        Alu(AluOp::Rsh, R2, Imm(32)),
+        Load(Size::Word, R1, R10, at),
+        JumpIf(Cond::Ne, R1, Of(R2), on),
+    ]);
 }
 
 /// The program for what a node sends that is no gateway, where no policy is held: all but what leads others.

@@ -245,7 +245,7 @@ proptest! {
         let lab = lab();
         let mac = |node: usize| lab.nodes[node].interfaces[0].mac;
         let table = Table::new(&lab, &rules).expect("these tests need root, to make BPF maps");
-        let gates = pair.map(|node| table.gate(mac(node)).expect("the verifier takes it"));
+        let gates = pair.map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
         let mut reader = Reader::new(rules);
         for (there, what, ipv6) in sent {
             let (at, [from, to]) = if there { (1, pair) } else { (0, [pair[1], pair[0]]) };
@@ -274,7 +274,7 @@ fn deny(from: Option<usize>, to: Option<usize>) -> Rule {
 fn nobody_sends_in_anothers_name() {
     let lab = lab();
     let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
-    let gate = Table::new(&lab, &[deny(None, None)]).expect("root").gate(macs[0]).expect("the verifier takes it");
+    let gate = Table::new(&lab, &[deny(None, None)]).expect("root").gate(&lab, 0, 0).expect("the verifier takes it");
     let arp = |from: Mac| [&macs[1][..], &from, &[8, 6], &[0; 28]].concat();
     let outcome = |from| gate.sent.run(&arp(from), 0).expect("runs").action;
     assert_ne!(outcome(macs[0]), TC_ACT_SHOT);
@@ -287,12 +287,44 @@ fn nobody_sends_in_anothers_name() {
     }
 }
 
+/// Else who gets it answers another with an error of ICMP or a reset.
+#[test]
+fn nobody_but_a_gateway_sends_from_anothers_address() {
+    let text = "networks: {net: fast, back: fast}\nnodes:\n  n: {count: 2, networks: [net, back]}\n  g: {networks: [net, back], gateway: true}\n";
+    let lab =
+        slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+    let table = Table::new(&lab, &[deny(Some(0), Some(1))]).expect("root");
+    let gate = |node| table.gate(&lab, node, 0).expect("the verifier takes it");
+    let (node, gateway) = (gate(0), gate(2));
+    let passes = |gate: &Gate, sender: usize, source: Ipv6Addr| {
+        let mac = lab.nodes[sender].interfaces[0].mac;
+        let mut frame = What::Ping(1).frame(mac, [2; 6], source.to_ipv4_mapped().is_none());
+        match source.to_ipv4_mapped() {
+            Some(ipv4) => frame[26..30].copy_from_slice(&ipv4.octets()),
+            None => frame[22..38].copy_from_slice(&source.octets()),
+        }
+        gate.sent.run(&frame, 0).expect("runs").action != TC_ACT_SHOT
+    };
+    let own: Vec<_> = addresses(&lab).filter(|&(of, _)| of == 0).map(|(_, address)| address).collect();
+    assert_eq!(own.len(), 6, "of two interfaces, with those of links");
+    for address in own {
+        assert!(passes(&node, 0, address), "{address}");
+    }
+    for (of, address) in addresses(&lab).filter(|&(of, _)| of != 0) {
+        assert!(!passes(&node, 0, address), "{address} of {of}");
+        assert!(passes(&gateway, 2, address), "{address} of {of}");
+    }
+    for nobody in ["::", "2001:db8::1", "::ffff:0.0.0.0", "::ffff:192.0.2.1"] {
+        assert!(passes(&node, 0, nobody.parse().expect("an address")), "{nobody}");
+    }
+}
+
 #[test]
 fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
     let lab = lab();
     let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
     let rules = [deny(Some(0), Some(1)), deny(Some(1), Some(0))];
-    let gate = Table::new(&lab, &rules).expect("root").gate(macs[1]).expect("the verifier takes it");
+    let gate = Table::new(&lab, &rules).expect("root").gate(&lab, 1, 0).expect("the verifier takes it");
     let passes = |frame: &[u8]| gate.received.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
     for what in [
         What::Tcp { from: 1, to: 2, flags: ACK },
@@ -312,7 +344,7 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
     // Too short to be what it says that it is.
     let whole = What::Tcp { from: 1, to: 2, flags: ACK }.frame(macs[0], macs[1], false);
     let open = Table::new(&lab, &[Rule { ports: vec![1..=1], ..deny(Some(0), Some(1)) }]).expect("root");
-    let open = open.gate(macs[1]).expect("the verifier takes it");
+    let open = open.gate(&lab, 1, 0).expect("the verifier takes it");
     // The kernel tries none whose header is cut.
     for length in 14 + 20..whole.len() {
         let outcome = open.received.run(&whole[..length], 0).expect("runs");
@@ -327,7 +359,7 @@ fn other_rules_know_nothing_of_what_was_asked_under_the_last() {
     let rules = [deny(Some(1), Some(0))];
     let (ask, answer) = (What::Udp { from: 9, to: 53 }, What::Udp { from: 53, to: 9 });
     let asked = |table: &Table| {
-        let gates = macs.map(|mac| table.gate(mac).expect("the verifier takes it"));
+        let gates = [0, 1].map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
         let passes = |at: usize, what: &What| {
             gates[at].received.run(&what.frame(macs[1 - at], macs[at], false), 0).expect("runs").action != TC_ACT_SHOT
         };
@@ -344,7 +376,8 @@ fn who_is_no_gateway_leads_nobody_whatever_is_before_the_message() {
     let lab =
         slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
     let macs: Vec<Mac> = (0..4).map(|node| lab.nodes[node].interfaces[0].mac).collect();
-    let gate = Table::new(&lab, &[deny(Some(1), Some(2))]).expect("root").gate(macs[0]).expect("the verifier takes it");
+    let gate =
+        Table::new(&lab, &[deny(Some(1), Some(2))]).expect("root").gate(&lab, 0, 0).expect("the verifier takes it");
     let guard = Guard::load().expect("the verifier takes it");
     let passes = |program: &Program, frame: &[u8]| program.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
     let behind = |headers: &[u8], first: u8| {
