@@ -288,7 +288,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether its own programs route.
+    /// True: Slipway makes no routes but those to its own networks, and its programs find the others.
     #[must_use]
     pub fn own_routes(&self) -> bool {
         self.routing == Routing::None

@@ -227,7 +227,7 @@ fn a_node_lifts_nothing_that_it_is_held_to() {
     }
 }
 
-/// What a node denies is not passed by on the fast path, and the reason is told.
+/// The fast path does not pass by a filter of the node, and tells the reason.
 #[test]
 fn a_nodes_own_filter_holds_on_a_fast_network() {
     let place = Place::new();

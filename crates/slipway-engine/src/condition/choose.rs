@@ -103,7 +103,7 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     let choice = |mechanism, why| Ok(Choice { mechanism, why });
     let Wanted { direction, outside, all, pairs, parted } = wanted;
     let gate = &means.gate;
-    // What a device receives reaches a queue by way of the gate.
+    // Packets that a device receives reach a queue by way of the gate.
     let queued = |discipline: &Result<(), String>| match physical(direction, outside) {
         Direction::Egress => discipline.clone(),
         Direction::Ingress => gate.clone().and_then(|()| discipline.clone()),

@@ -98,7 +98,7 @@ fn halves([first @ .., fifth, sixth]: Mac) -> (i32, i32) {
     (i32::from_ne_bytes(first), u16::from_ne_bytes([fifth, sixth]).into())
 }
 
-/// Who sends, where it is no gateway.
+/// A sender that is no gateway.
 pub(super) struct Own {
     /// As [`Table::addresses`] has it.
     pub(super) number: u32,
