@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
 pub use interruptions::{Interruptions, ThreadCounts};
@@ -24,6 +24,9 @@ mod storage;
 /// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
 /// (`license_is_gpl_compatible`, `include/linux/license.h`).
 const LICENSE: &CStr = c"Dual MIT/GPL";
+
+/// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
+const ARRAY_OF_MAPS: u32 = 12;
 
 /// What the verifier may say of a program of ours, bytes.
 const LOG_BYTES: usize = 256 * 1024;
@@ -213,6 +216,31 @@ impl Map {
             ..call::MapCreate::default()
         };
         Ok(Self { descriptor: call::create_map(&mut attributes)?, key_bytes, value_bytes })
+    }
+
+    /// Makes an array of at most `entries` maps, empty at first. All are like `one`. Programs find them by a number (4 bytes).
+    ///
+    /// # Errors
+    /// As [`Map::create`].
+    pub fn create_array_of_maps(name: &str, one: &Self, entries: u32) -> io::Result<Self> {
+        let mut attributes = call::MapCreate {
+            map_type: ARRAY_OF_MAPS,
+            key_size: 4,
+            value_size: 4,
+            max_entries: entries,
+            inner_map_fd: one.descriptor.as_raw_fd().cast_unsigned(),
+            map_name: object_name(name)?,
+            ..call::MapCreate::default()
+        };
+        Ok(Self { descriptor: call::create_map(&mut attributes)?, key_bytes: 4, value_bytes: 4 })
+    }
+
+    /// Puts a map into an array of maps, which keeps it.
+    ///
+    /// # Errors
+    /// `E2BIG` where the array has no such entry, `EINVAL` for a map that is not like its others.
+    pub fn put(&self, number: u32, map: &Self) -> io::Result<()> {
+        self.update(&number.to_ne_bytes(), &map.descriptor.as_raw_fd().to_ne_bytes())
     }
 
     /// Sets the value of `key`, whatever it was. Programs see the old value or the new; where the value is larger than a

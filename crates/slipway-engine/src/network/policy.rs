@@ -22,8 +22,10 @@ use slipway_sys::netlink::{BpfFilter, Direction, Mac, Request};
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
 const GUARD: &str = "slipway_guard";
-/// Flows that may be answered at once, in the whole lab. One more, and the one that was quiet for longest is forgotten.
-const FLOWS: u32 = 16_384;
+/// Flows that may be answered at once. Each node that asks has its part of them, within bounds. One more, and of its own flows
+/// the one that was quiet for longest is forgotten.
+const FLOWS: u32 = 65_536;
+const FLOWS_OF_NODE: std::ops::RangeInclusive<u32> = 128..=1024;
 /// Ports there are: 0 stands for what has none.
 const PORTS: u32 = 1 << 16;
 /// Rules in a machine word: sets of rules are a bit for each, the first lowest.
@@ -43,7 +45,7 @@ pub(super) struct Table {
     ports: Map,
     /// By an address of a node's: the node's index.
     addresses: Map,
-    /// When somebody was last asked, or answered, what may be answered.
+    /// By the index of the node that asks: when it last asked somebody, or was answered.
     flows: Map,
 }
 
@@ -73,14 +75,16 @@ impl Table {
             .filter(|(_, interface)| fast(interface.network))
             .map(|(node, interface)| (node, interface.mac))
             .collect();
-        let most = u32::try_from(nodes.len().max(1)).unwrap_or(u32::MAX);
+        let most = number(nodes.len().max(1));
+        let of_node = (FLOWS / most).clamp(*FLOWS_OF_NODE.start(), *FLOWS_OF_NODE.end());
+        let flows = || Map::create(MapKind::LruHash, NAME, code::FLOW, 8, of_node);
         let table = Self {
             words,
             nodes: Map::create(MapKind::Hash, NAME, code::ADDRESS, code::node_bytes(words), most)?,
             rules: Map::create(MapKind::Array, NAME, 4, 16 * words, 1)?,
             ports: Map::create(MapKind::Array, NAME, 4, 8 * words, PORTS)?,
             addresses: Map::create(MapKind::Hash, NAME, 16, 8, most_addresses(lab))?,
-            flows: Map::create(MapKind::LruHash, NAME, code::FLOW, 8, FLOWS)?,
+            flows: Map::create_array_of_maps(NAME, &flows()?, number(lab.nodes.len().max(1)))?,
         };
         let about_all = those(&|rule| rule.ports.is_empty());
         table.rules.update(&0_u32.to_ne_bytes(), &bytes([those(&|rule| !rule.is_free()), about_all]))?;
@@ -91,6 +95,8 @@ impl Table {
             value.extend(u32::from(leads(&lab.nodes[node])).to_ne_bytes());
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
+            // A node with several interfaces has one part; the last one made stays.
+            table.flows.put(number(node), &flows()?)?;
         }
         for (node, address) in addresses(lab) {
             table.addresses.update(&address.octets(), &u64::from(number(node)).to_ne_bytes())?;

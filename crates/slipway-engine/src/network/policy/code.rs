@@ -400,10 +400,10 @@ fn flow(code: &mut Vec<Insn<'_>>, [asks, is_asked]: [Reg; 2], [from, to]: [i16; 
 fn remember<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
     code.push(Label("remember"));
     flow(code, [R7, R8], [SOURCE, DESTINATION]);
+    code.extend([Call(Helper::KtimeGetNs), Store(Size::Double, R10, TIME, Of(R0))]);
+    flows_of(code, table, R7);
     code.extend([
-        Call(Helper::KtimeGetNs),
-        Store(Size::Double, R10, TIME, Of(R0)),
-        LoadMap(R1, table.flows.as_fd()),
+        Mov(R1, Of(R0)),
         Mov(R2, Of(R10)),
         Alu(AluOp::Add, R2, Imm(FLOW_AT.into())),
         Mov(R3, Of(R10)),
@@ -415,13 +415,24 @@ fn remember<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
     ]);
 }
 
+/// R0 = the map of a node's flows, by its entry.
+fn flows_of<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table, node: Reg) {
+    code.extend([Load(Size::Word, R1, node, 0), Store(Size::Word, R10, KEY, Of(R1))]);
+    look_up(code, &table.flows, KEY);
+    code.push(JumpIf(Cond::Eq, R0, Imm(0), "drop"));
+}
+
 /// Lets pass what answers such a flow.
 fn answers<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
     code.push(Label("answers"));
     flow(code, [R8, R7], [DESTINATION, SOURCE]);
     code.extend([Call(Helper::KtimeGetNs), Mov(R9, Of(R0))]);
-    look_up(code, &table.flows, FLOW_AT);
+    flows_of(code, table, R8);
     code.extend([
+        Mov(R1, Of(R0)),
+        Mov(R2, Of(R10)),
+        Alu(AluOp::Add, R2, Imm(FLOW_AT.into())),
+        Call(Helper::MapLookupElem),
         JumpIf(Cond::Eq, R0, Imm(0), "drop"),
         Load(Size::Double, R1, R0, 0),
         Mov(R2, Of(R9)),

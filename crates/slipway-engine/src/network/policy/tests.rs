@@ -353,6 +353,28 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
 }
 
 #[test]
+fn a_node_that_asks_without_end_forgets_its_own_flows_alone() {
+    let lab = lab();
+    let macs = [0, 1, 2].map(|node| lab.nodes[node].interfaces[0].mac);
+    // The first two may ask the last one, which may open nothing.
+    let table = Table::new(&lab, &[deny(Some(2), None)]).expect("root");
+    let gates = [0, 1, 2].map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
+    let passes = |from: usize, to: usize, what: &What| {
+        let frame = what.frame(macs[from], macs[to], false);
+        gates[to].received.run(&frame, 0).expect("runs").action != TC_ACT_SHOT
+    };
+    let (ask, answer) = (What::Udp { from: 9, to: 53 }, What::Udp { from: 53, to: 9 });
+    assert!(passes(0, 2, &ask));
+    for from in 1..=20_000 {
+        assert!(passes(1, 2, &What::Udp { from, to: 53 }));
+    }
+    assert!(passes(2, 0, &answer), "another node's flow");
+    let answered = |to: u16| passes(2, 1, &What::Udp { from: 53, to });
+    assert!(answered(20_000), "its last flow");
+    assert!(!answered(1), "its first flow");
+}
+
+#[test]
 fn other_rules_know_nothing_of_what_was_asked_under_the_last() {
     let lab = lab();
     let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
