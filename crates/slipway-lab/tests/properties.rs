@@ -170,7 +170,6 @@ fn some_conditions() -> impl Strategy<Value = Map<String, Value>> {
         ("duplicate", vec![json!("2%"), json!("none")]),
         ("rate", vec![json!("10mbit"), json!("1gbit"), json!("none")]),
         ("limit", vec![json!(5), json!(1000), json!("none")]),
-        ("queue", vec![json!(5), json!(1000), json!("none")]),
     ];
     let key = |(key, values): (&'static str, Vec<Value>)| {
         proptest::option::of(prop::sample::select(values)).prop_map(move |value| Some((key.to_owned(), value?)))
@@ -274,6 +273,9 @@ proptest! {
         let (nodes, hosts, last) = (lab.nodes.len(), lab.hosts.len(), lab.nodes.len() - 1);
         for (at, mut conditions, [host, limits, mac, slot]) in changes {
             conditions.retain(|_, value| value != "none");
+            if conditions.contains_key("rate") && limits % 2 == 0 {
+                conditions.insert("queue".to_owned(), json!(limits + 1));
+            }
             let conditions = serde_json::from_value(Value::Object(conditions)).unwrap();
             let node = &mut lab.nodes[at.index(nodes)];
             node.host = usize::from(host) % hosts;
