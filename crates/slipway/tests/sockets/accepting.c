@@ -244,9 +244,8 @@ static void receive_timeout(void) {
     greet(opened("accept", accept(listener, NULL, NULL)));
 }
 
-static void *accept_in_thread(void *listener) {
-    opened("accept", accept(*(int *)listener, NULL, NULL));
-    return NULL;
+static void accept_in_thread(int listener) {
+    opened("accept", accept(listener, NULL, NULL));
 }
 static void shut_down(void) {
     if (!serving) {
@@ -256,9 +255,7 @@ static void shut_down(void) {
         return;
     }
     int listener = listening("server", 0);
-    pthread_t thread;
-    pthread_create(&thread, NULL, accept_in_thread, &listener);
-    usleep(100000); // in accept by now, or it finds the same
+    pthread_t thread = asleep_in_thread(accept_in_thread, listener);
     int result = shutdown(listener, SHUT_RD);
     pthread_join(thread, NULL);
     outcome("shutdown", result);
@@ -327,7 +324,7 @@ static void accepter_killed(void) {
     }
     int listener = listening("server", 0);
     pid_t pid = child(accept_and_die, listener);
-    usleep(100000);
+    until_asleep(pid);
     kill(pid, SIGKILL);
     reap("the one who waited", pid);
     meet();

@@ -215,17 +215,11 @@ static void peer_killed(void) {
     }
 }
 
-static void *read_in_thread(void *fd) {
-    read_on(*(int *)fd);
-    return NULL;
-}
 // One thread waits in read when another ends the connection.
 static void woken(void) {
     int fd = paired("server");
-    pthread_t thread;
     if (serving) {
-        pthread_create(&thread, NULL, read_in_thread, &fd);
-        usleep(100000);
+        pthread_t thread = asleep_in_thread(read_on, fd);
         shutdown(fd, SHUT_RDWR);
         pthread_join(thread, NULL);
         meet();

@@ -276,6 +276,37 @@ void tick(int milliseconds, void (*handler)(int), int with) {
     }
 }
 
+void until_asleep(pid_t id) {
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", id);
+    while (state != 'S') {
+        FILE *file = fopen(path, "re");
+        if (!file || fscanf(file, "%*d %*s %c", &state) != 1) die("look at a process");
+        fclose(file);
+    }
+}
+
+struct waiting {
+    void (*run)(int);
+    int argument;
+    _Atomic pid_t thread;
+};
+static void *waits(void *about) {
+    struct waiting *it = about;
+    it->thread = (pid_t)syscall(SYS_gettid);
+    it->run(it->argument);
+    return NULL;
+}
+pthread_t asleep_in_thread(void (*run)(int), int argument) {
+    static struct waiting it; // one at a time
+    it.run = run, it.argument = argument, it.thread = 0;
+    pthread_t thread;
+    pthread_create(&thread, NULL, waits, &it);
+    while (!it.thread) sched_yield();
+    until_asleep(it.thread);
+    return thread;
+}
+
 void nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 void watch(int epoll, int fd, unsigned wanted, uint64_t token) {

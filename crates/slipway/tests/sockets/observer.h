@@ -96,6 +96,8 @@ void be_told(void);                                             // connects once
 // Processes.
 pid_t child(void (*run)(int), int argument);                    // exits with 0 after it
 void reap(const char *what, pid_t pid);                         // says how it ended
+void until_asleep(pid_t id);                                    // a process or a thread: until it waits in a system call
+pthread_t asleep_in_thread(void (*run)(int), int argument);     // runs it and waits until it waits; one at a time
 void tick(int milliseconds, void (*handler)(int), int flags);   // SIGUSR1, again and again; 0 ends it
 const char *self(void);                                         // this program's path
 int helper(int count, char **words);                            // what it does when it executes itself with --WORD

@@ -242,16 +242,14 @@ static void no_descriptors(void) {
     send_byte("send", fd, 'n');
 }
 
-static void *connect_forever(void *unused) {
+static void connect_forever(int unused) {
     (void)unused;
     struct address target = at("server", 0);
     target.in.sin_addr.s_addr = htonl((ntohl(target.in.sin_addr.s_addr) & 0xffff0000) | 0x7b7b); // nobody has it
     connect(stream("server"), &target.sa, target.length);
-    return NULL;
 }
 static void accept_forever(int listener) {
-    pthread_t thread;
-    pthread_create(&thread, NULL, connect_forever, NULL);
+    asleep_in_thread(connect_forever, 0);
     accept(listener, NULL, NULL);
 }
 // Killed while it waits in both calls; what it held is free at once.
@@ -267,7 +265,7 @@ static void killed(void) {
     int listener = listening("server", 0);
     pid_t pid = child(accept_forever, listener);
     close(listener);
-    usleep(100000);
+    until_asleep(pid);
     kill(pid, SIGKILL);
     reap("the one who waited", pid);
     meet();
