@@ -265,7 +265,7 @@ pub struct Node {
     /// Whose routes it has. [`routes`](Self::routes) is empty where they are its programs' own.
     #[serde(default, skip_serializing_if = "Routing::is_lab")]
     pub routing: Routing,
-    /// What its programs may do beyond a default container's, each once.
+    /// Rights of its programs beyond a default container's, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Capability>,
     /// What the node may use.

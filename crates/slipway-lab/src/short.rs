@@ -13,7 +13,7 @@ use crate::tree::{Kind, Tree};
 const MTU: u32 = 1500;
 
 impl LinkConditions {
-    /// What is wrong with `limit` where it is less than the packets that are under way for `delay`, and what to do. Packets are
+    /// Finds a `limit` below the packets that are under way for `delay`: the fault, and a remedy. Packets are
     /// taken to be full ones at `rate`. A link without a rate is judged by [`UNSHAPED`].
     #[must_use]
     pub fn short_limit(&self, mtu: Option<u32>) -> Option<(String, String)> {

@@ -10,7 +10,7 @@ use slipway_lab::scenario::{Action, Direction};
 
 use crate::view;
 
-/// What an action would leave too short, in words. `report` is of links as they are; without it they are as in the lab's file.
+/// Limits that an action would leave too short, in words. `report` is of links as they are; without it they are as in the lab's file.
 pub(crate) fn of_action(lab: &Lab, report: Option<&LinkReport>, action: &LinkAction) -> Vec<String> {
     match action {
         LinkAction::Link { interfaces, direction, change } => {

@@ -95,7 +95,9 @@ impl Table {
             value.extend(u32::from(leads(&lab.nodes[node])).to_ne_bytes());
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
-            // A node with several interfaces has one part; the last one made stays.
+        }
+        let ask = lab.nodes.iter().enumerate().filter(|(_, of)| of.fast_networks(lab).next().is_some());
+        for (node, _) in ask {
             table.flows.put(number(node), &flows()?)?;
         }
         for (node, address) in addresses(lab) {

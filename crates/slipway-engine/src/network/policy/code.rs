@@ -128,13 +128,9 @@ fn from_itself<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table, own: &Own) {
         Load(Size::Word, R1, R6, skb::PROTOCOL),
         JumpIf(Cond::Eq, R1, Imm(network_order(0x86dd)), "from 6"),
         JumpIf(Cond::Ne, R1, Imm(network_order(0x0800)), "pass"),
-        // As IPv6 has it (RFC 4291, 2.5.5.2).
-        Store(Size::Double, R10, ADDRESS_AT, Imm(0)),
-        Store(Size::Word, R10, ADDRESS_AT + 8, Imm(0)),
-        Store(Size::Half, R10, ADDRESS_AT + 10, Imm(0xffff)),
         Mov(R2, Imm(ETHERNET + SOURCE_OF_IPV4)),
     ]);
-    read(code, ADDRESS_AT + 12, 4);
+    read_ipv4(code);
     differs(code, ADDRESS_AT + 12, i32::from_ne_bytes(own.ipv4.octets()), "whose source");
     code.extend([Jump("pass"), Label("from 6"), Mov(R2, Imm(ETHERNET + SOURCE_OF_IPV6))]);
     read(code, ADDRESS_AT, 16);
@@ -244,6 +240,16 @@ fn read(code: &mut Vec<Insn<'_>>, to: i16, bytes: i32) {
         Call(Helper::SkbLoadBytes),
         JumpIf(Cond::Ne, R0, Imm(0), "drop"),
     ]);
+}
+
+/// Reads an address of IPv4, from the offset in R2 on, as IPv6 has it (RFC 4291, 2.5.5.2).
+fn read_ipv4(code: &mut Vec<Insn<'_>>) {
+    code.extend([
+        Store(Size::Double, R10, ADDRESS_AT, Imm(0)),
+        Store(Size::Word, R10, ADDRESS_AT + 8, Imm(0)),
+        Store(Size::Half, R10, ADDRESS_AT + 10, Imm(0xffff)),
+    ]);
+    read(code, ADDRESS_AT + 12, 4);
 }
 
 /// R0 = address of the value of what lies on the stack.

@@ -6,7 +6,7 @@
 
 use super::{
     ADDRESS_AT, AT, DESTINATION_OF_IPV4, DESTINATION_OF_IPV6, ETHERNET, FLAGS, HEAD, ICMP, ICMPV6, TCP, Table, UDP,
-    look_up, network_order, read,
+    look_up, network_order, read, read_ipv4,
 };
 use Insn::{Alu, Jump, JumpIf, Label, Load, Mov, Store};
 use Operand::{Imm, Of};
@@ -92,14 +92,10 @@ fn version_4(code: &mut Vec<Insn<'_>>, errors: bool) {
     if errors {
         code.extend([
             Label("error 4"),
-            // As IPv6 has it (RFC 4291, 2.5.5.2).
-            Store(Size::Double, R10, ADDRESS_AT, Imm(0)),
-            Store(Size::Word, R10, ADDRESS_AT + 8, Imm(0)),
-            Store(Size::Half, R10, ADDRESS_AT + 10, Imm(0xffff)),
             Load(Size::Word, R2, R10, AT),
             Alu(AluOp::Add, R2, Imm(8 + DESTINATION_OF_IPV4)),
         ]);
-        read(code, ADDRESS_AT + 12, 4);
+        read_ipv4(code);
         code.push(Jump("whose"));
     }
 }
