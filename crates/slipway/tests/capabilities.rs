@@ -7,34 +7,18 @@ use common::{Inventory, Lab, Place, as_before, await_that};
 use serde_json::{Value, json};
 
 const FRAMES: &str = include_str!("threats/frames.py");
+const WATCHER: &str = include_str!("threats/watcher.py");
 const NETLINK: &str = include_str!("threats/netlink.py");
 const ADMINISTRATOR: &str = include_str!("threats/administrator.py");
-
-/// Notes every frame that says `secret` or `marker`, once it looks.
-const WATCHER: &str = r#"
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ANY))
-open("/tmp/came", "w").close()
-while True:
-    data, at = s.recvfrom(65536)
-    if at[2] == 4: continue
-    for word in re.findall(rb"(?:secret|marker)-[a-z0-9-]+", data):
-        with open("/tmp/came", "a") as came: came.write(f"{word.decode()} {data[6:12].hex(':')}\n")
-"#;
 
 const SEND_MARKER: &str = r#"
 s = raw()
 s.send(frame4(VICTIM, own(), packet4(17, udp(7, 5001, WORD), "10.64.9.9", VICTIM_IP)))
 "#;
 
-fn interface(lab: &Lab<'_>, node: &str) -> Value {
-    let all = lab.place.json(["inspect", &lab.name]);
-    let nodes = all["lab"]["nodes"].as_array().expect("nodes are listed");
-    nodes.iter().find(|one| one["name"] == node).expect("it is there")["interfaces"][0].clone()
-}
-
 /// The addresses of `evil`, `friend` and `victim`, as programs in Python know them.
 fn names(lab: &Lab<'_>) -> String {
-    let [evil, friend, victim] = ["evil", "friend", "victim"].map(|node| interface(lab, node));
+    let [evil, friend, victim] = ["evil", "friend", "victim"].map(|node| lab.interface(node, 0));
     let ([evil, friend, victim], [friend_mac, victim_mac]) =
         ([&evil, &friend, &victim].map(|of| &of["ipv4"]), [&friend["mac"], &victim["mac"]]);
     format!(
@@ -194,7 +178,7 @@ fn a_node_lifts_nothing_that_it_is_held_to() {
         let lossy = ", networks: {net: {conditions: {loss: 30%, ingress: {loss: 20%}}}}";
         let lab = three(&place, "held", driver, lossy);
         let name = lab.name.as_str();
-        let own = interface(&lab, "evil")["mac"].as_str().expect("text").to_owned();
+        let own = lab.interface("evil", 0)["mac"].as_str().expect("text").to_owned();
 
         let came = attack(&lab, 1);
         assert!(came.iter().any(|line| line.ends_with(&own)), "{driver}: as itself it is heard");
@@ -286,7 +270,7 @@ fn a_node_that_breaks_its_interfaces_breaks_nothing_else() {
             place.run(["kill", name, "evil"]);
             place.run(["start", name, "evil"]);
             let addresses = lab.exec("evil", ["ip", "-o", "-4", "address", "show", "eth0"]);
-            assert!(addresses.contains(interface(&lab, "evil")["ipv4"].as_str().expect("text")), "{addresses}");
+            assert!(addresses.contains(lab.interface("evil", 0)["ipv4"].as_str().expect("text")), "{addresses}");
             assert!(lab.exec("evil", ["nft", "list", "ruleset"]).is_empty());
             place.run(["set", name, "evil", "loss=none"]);
             assert!(lab.pings("b", "evil"), "{driver}: {deed:?}");

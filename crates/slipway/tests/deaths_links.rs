@@ -52,19 +52,9 @@ fn start(lab: &Lab<'_>, node: &str, program: &str) -> (Child, Lines<BufReader<Ch
     (child, said.lines())
 }
 
-/// One of the kernel's counts of the client's packets.
-fn count(lab: &Lab<'_>, protocol: &str, name: &str) -> u64 {
-    let text = lab.exec("client", ["cat", "/proc/net/snmp"]);
-    let beginning = format!("{protocol}: ");
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(&beginning));
-    let (names, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
-    let found = names.split(' ').zip(counts.split(' ')).find(|&(known, _)| known == name);
-    found.expect("it is counted").1.parse().expect("a number")
-}
-
 /// Asks an address, and then the witness, whose links are as long: an answer to the first would be there by then.
 fn answers(lab: &Lab<'_>, there: &str) -> bool {
-    let replies = || count(lab, "Icmp", "InEchoReps");
+    let replies = || lab.kernel_count("client", "Icmp", "InEchoReps");
     let before = replies();
     let status = lab.program("client", ["ping", "-q", "-c1", "-W0.1", there]).stdout(Stdio::null()).status();
     assert!(status.is_ok() && lab.pings("client", "witness"));
@@ -141,11 +131,11 @@ fn what_waits_behind_a_closed_link_is_lost() {
             let (mut peer, _told) = start(&lab, "client", PEER);
             assert_eq!(words.next().expect("a line").expect("read"), "sent");
             place.run(end.iter().copied().chain([lab.name.as_str(), "router"]));
-            let before = count(&lab, "Udp", "InDatagrams");
+            let before = lab.kernel_count("client", "Udp", "InDatagrams");
             // Half a second of the client's packets: the rest of the datagrams takes less.
             let mut ping = lab.program("client", ["ping", "-q", "-c40", "-i0.002", "-s1400", "witness"]);
             assert!(ping.stdout(Stdio::null()).status().expect("started").success());
-            assert_eq!(count(&lab, "Udp", "InDatagrams"), before, "{held}: {end:?}");
+            assert_eq!(lab.kernel_count("client", "Udp", "InDatagrams"), before, "{held}: {end:?}");
             lab.down();
             for child in [&mut dying, &mut peer] {
                 child.wait().expect("a child can be waited for");

@@ -8,17 +8,7 @@ use serde_json::{Value, json};
 
 /// Python with which programs in nodes make frames.
 const FRAMES: &str = include_str!("threats/frames.py");
-
-/// Notes every frame that says `secret` or `marker`, once it looks.
-const WATCHER: &str = r#"
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ANY))
-open("/tmp/came", "w").close()
-while True:
-    data, at = s.recvfrom(65536)
-    if at[2] == 4: continue
-    for word in re.findall(rb"(?:secret|marker)-[a-z0-9-]+", data):
-        with open("/tmp/came", "a") as came: came.write(word.decode() + "\n")
-"#;
+const WATCHER: &str = include_str!("threats/watcher.py");
 
 fn watcher() -> Value {
     json!(["python3", "-c", format!("{FRAMES}\n{WATCHER}")])
@@ -32,16 +22,7 @@ fn run(lab: &Lab<'_>, node: &str, program: &str) -> Value {
 }
 
 fn came(lab: &Lab<'_>, node: &str) -> Vec<String> {
-    lab.exec(node, ["cat", "/tmp/came"]).lines().map(str::to_owned).collect()
-}
-
-/// A node's interface on a network, as the lab has it.
-fn interface(lab: &Lab<'_>, node: &str, network: usize) -> Value {
-    let lab = lab.place.json(["inspect", &lab.name]);
-    let nodes = lab["lab"]["nodes"].as_array().expect("nodes are listed");
-    let node = nodes.iter().find(|one| one["name"] == node).expect("it is there");
-    let interfaces = node["interfaces"].as_array().expect("interfaces are listed");
-    interfaces.iter().find(|one| one["network"] == network).expect("it is on it").clone()
+    lab.exec(node, ["cat", "/tmp/came"]).lines().map(|line| line.split(' ').next().unwrap_or(line).to_owned()).collect()
 }
 
 /// Sends `frame`, made of each sender's and each target's host, to all that may be a host's own. Says who answered for a host.
@@ -82,7 +63,7 @@ fn what_a_node_sends_gets_into_no_tunnel() {
         let vnis: Vec<&Value> = networks.iter().map(|network| &network["vni"]).filter(|vni| !vni.is_null()).collect();
         let mut answers = 0;
         for network in [1, 2] {
-            let (friend, victim) = (interface(&lab, "friend", network), interface(&lab, "victim", network));
+            let (friend, victim) = (lab.interface("friend", network), lab.interface("victim", network));
             let program = format!(
                 "VICTIM, FRIEND, VICTIM_IP, FRIEND_IP, VNIS = {}, {}, {}, {}, {}\n{INJECT}",
                 bytes(&victim["mac"]),
@@ -144,7 +125,7 @@ fn a_node_sends_under_its_own_ethernet_address() {
             await_that("the victim looks", || {
                 lab.program(victim, ["test", "-e", "/tmp/came"]).status().expect("started").success()
             });
-            let (friend, victim_at) = (interface(&lab, "friend", 0), interface(&lab, victim, 0));
+            let (friend, victim_at) = (lab.interface("friend", 0), lab.interface(victim, 0));
             let program = format!(
                 "VICTIM, FRIEND, VICTIM_IP, FRIEND_IP = {}, {}, {}, {}\n{DISGUISES}",
                 bytes(&victim_at["mac"]),
@@ -231,15 +212,15 @@ print(0)
 /// Ways and MTUs of a node that another tries to mislead, which may otherwise send it all.
 fn misled(lab: &Lab<'_>) -> String {
     let name = |(name, node)| {
-        let at = interface(lab, node, 0);
+        let at = lab.interface(node, 0);
         format!("{name}, {name}_IP, {name}_IP6 = {}, {}, {}\n", bytes(&at["mac"]), at["ipv4"], at["ipv6"])
     };
     let names = [("OTHER", "friend"), ("WAY", "way"), ("ME", "evil"), ("VICTIM", "victim")].map(name).concat();
-    let behind = interface(lab, "behind", 1);
+    let behind = lab.interface("behind", 1);
     let names = format!("{names}BEHIND_IP = {}\n", behind["ipv4"]);
     run(lab, "evil", &(names + MISLEAD));
     await_that("all has come", || came(lab, "victim").iter().any(|word| word == "marker-end"));
-    let friend = interface(lab, "friend", 0);
+    let friend = lab.interface("friend", 0);
     let ways = [&behind["ipv4"], &friend["ipv4"], &friend["ipv6"]];
     ways.map(|to| lab.exec("victim", ["ip", "-o", "route", "get", to.as_str().expect("text")])).concat()
 }
@@ -257,7 +238,7 @@ fn a_node_does_not_change_how_others_send() {
             lab.program("victim", ["test", "-e", "/tmp/came"]).status().expect("started").success()
         });
         assert!(lab.pings("victim", "behind") && lab.pings("victim", "friend"));
-        let (way, evil) = (interface(&lab, "way", 0), interface(&lab, "evil", 0));
+        let (way, evil) = (lab.interface("way", 0), lab.interface("evil", 0));
         let ways = misled(&lab);
         let via = format!("via {}", way["ipv4"].as_str().expect("text"));
         assert!(ways.contains(&via), "{ways}");

@@ -213,11 +213,28 @@ impl Lab<'_> {
             let found = counts.filter(|(name, _)| *name == names[1]).map(|(_, count)| count.trim().parse()).next();
             return found.expect("it is counted").expect("a number");
         }
+        self.kernel_count(node, "Icmp", names[0])
+    }
+
+    /// One of the kernel's counts of a node's packets of IPv4, by protocol and name (`/proc/net/snmp`).
+    #[track_caller]
+    pub fn kernel_count(&self, node: &str, protocol: &str, name: &str) -> u64 {
         let text = self.exec(node, ["cat", "/proc/net/snmp"]);
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
-        let (names_of, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
-        let found = names_of.split(' ').zip(counts.split(' ')).find(|&(name, _)| name == names[0]);
+        let beginning = format!("{protocol}: ");
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&beginning));
+        let (names, counts) = (lines.next().expect("names"), lines.next().expect("counts"));
+        let found = names.split(' ').zip(counts.split(' ')).find(|&(known, _)| known == name);
         found.expect("it is counted").1.parse().expect("a number")
+    }
+
+    /// A node's interface on a network, as the lab has it.
+    #[track_caller]
+    pub fn interface(&self, node: &str, network: usize) -> serde_json::Value {
+        let answer = self.place.json(["inspect", &self.name]);
+        let nodes = answer["lab"]["nodes"].as_array().expect("nodes are listed");
+        let node = nodes.iter().find(|one| one["name"] == node).expect("it is there");
+        let interfaces = node["interfaces"].as_array().expect("interfaces are listed");
+        interfaces.iter().find(|one| one["network"] == network).expect("it is on it").clone()
     }
 
     /// Waits until a program in a node listens at a port of TCP, which the kernel announces to nobody.
