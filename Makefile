@@ -11,7 +11,7 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code check-aarch64 audit doc bench man install clean
+.PHONY: help hooks setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code lint-docs check-aarch64 audit doc bench man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,7 +22,7 @@ setup: ## install what building, running and testing need (Debian packages, only
 setup-bench: ## the same for `make bench` and the OpenFOAM example (large)
 	scripts/setup.sh build run test bench
 
-setup-lint: ## build the programs of `make lint` that come from crates.io
+setup-lint: ## install the programs of `make lint`
 	scripts/setup.sh lint
 
 build: ## build the release binary
@@ -50,7 +50,7 @@ fuzz: ## give the parsers input that nobody wrote, a minute each (nightly toolch
 fuzz-replay: ## the same with the files of the tests and what fuzzing found here, once
 	scripts/fuzz.sh replay
 
-lint: lint-code setup-lint ## check formatting, lints, documentation, dependencies and their licences
+lint: lint-code setup-lint lint-docs ## check formatting, lints, documentation, dependencies and their licences
 	cargo machete
 	cargo deny check bans licenses sources
 
@@ -60,6 +60,17 @@ audit: setup-lint ## check dependencies against RustSec's advisories (fetched fr
 lint-code: doc ## the part of `lint` that needs nothing but the toolchain
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Globs and not git, so that an exported tree is checked too. `crate` is a word here, which codespell takes for `create`.
+DOCS = $(wildcard *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md)
+lint-docs: ## check the links and the spelling of the documents
+	@python3 -B -m doctest scripts/check-links.py
+	@scripts/hooks/test.sh
+	@scripts/check-links.py $(DOCS)
+	@codespell --ignore-words-list crate $(DOCS) Makefile scripts docs/lab.schema.json
+
+hooks: ## have git check each commit message (area: imperative, at most 72 characters)
+	git config core.hooksPath scripts/hooks
 
 # Nothing is linked, so what dependencies have in C (zstd) need not be compiled, and no cross compiler is needed.
 check-aarch64: ## the clippy of `lint` for 64-bit ARM, whose call numbers and types differ

@@ -34,7 +34,7 @@ seeds() {
     lab_file) printf '%s\n' "$tests"/{right,wrong}/*.yaml examples/**/*.yaml ;;
     scenario) printf '%s\n' "$tests"/scenarios/**/*.yaml ;;
     trace) printf '%s\n' "$tests"/scenarios/**/*.{txt,csv,json} ;;
-    platform) printf '%s\n' "$tests"/platform/*.{xml,json} ;;
+    platform) printf '%s\n' crates/slipway-platform/tests/platform/*.{xml,json} ;;
     *) printf '%s\n' "fuzz/seeds/$1"/* ;;
   esac
 }

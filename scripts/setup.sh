@@ -91,8 +91,14 @@ VM=(
   kmod               # which modules that needs
 )
 
-# Programs of `make lint` that come from crates.io: name and version.
+# What `make lint` checks documents with.
 LINT=(
+  python3            # the link checker
+  codespell          # spelling
+)
+
+# Programs of `make lint` that come from crates.io: name and version.
+LINT_TOOLS=(
   cargo-deny@0.20.2    # licences, sources, duplicate and withdrawn crates
   cargo-machete@0.9.2  # dependencies that nothing uses
 )
@@ -182,7 +188,7 @@ main() {
       test) packages+=("${TEST[@]}") ;;
       bench) packages+=("${BENCH[@]}") ;;
       vm) packages+=("${VM[@]}") ;;
-      lint) tools+=("${LINT[@]}") ;;
+      lint) packages+=("${LINT[@]}") tools+=("${LINT_TOOLS[@]}") ;;
       fuzz) tools+=("${FUZZ[@]}") nightly=yes ;;
       *) fail "there is no group \`$group\`: build, run, test, bench, lint, fuzz, vm" ;;
     esac
