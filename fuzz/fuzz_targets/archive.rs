@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use slipway_engine::image::{Limits, Store};
+use slipway_image::{Limits, Store};
 use slipway_lab::model::{Image, ImageSource, Lab};
 use tempfile::TempDir;
 

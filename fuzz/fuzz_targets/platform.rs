@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use slipway_lab::platform::{ImportError, from_distem, from_simgrid};
+use slipway_platform::{ImportError, from_distem, from_simgrid};
 
 slipway_fuzz::target!(|text: &str| {
     let platform = if text.starts_with('<') {

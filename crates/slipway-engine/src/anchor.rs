@@ -9,7 +9,6 @@
 
 mod birth;
 mod build;
-pub(crate) mod control;
 mod logs;
 mod serve;
 
@@ -24,11 +23,12 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::Lab;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
-use slipway_sys::process::detach;
+use slipway_sys::process::{close_inherited, detach};
 
 use crate::condition::Links;
-use crate::image::Rootfs;
+use crate::protocol::Server;
 use crate::state::{LabDir, LabLock, State};
+use slipway_image::Rootfs;
 
 /// All that an anchor works from.
 #[derive(Debug)]
@@ -89,10 +89,10 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
     let span = tracing::info_span!("anchor", lab = %blueprint.lab.name).entered();
     let outcome = settle(&blueprint.dir).map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
         let mut running = build::build(alone, blueprint, &mut reporter)?;
-        let listener =
-            control::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
+        let mut server =
+            Server::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
         reporter.say(&Report::Up)?;
-        serve::serve(alone, blueprint, &mut running, &listener).map_err(|error| format!("wait: {error}"))
+        serve::serve(alone, blueprint, &mut running, &mut server).map_err(|error| format!("wait: {error}"))
     });
     drop(span);
     match outcome {
@@ -106,10 +106,11 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
     }
 }
 
-/// Leaves the caller's session, terminal, working directory and signals behind, and lets nobody trace it. The lab's log becomes
+/// Leaves the caller's session, terminal, working directory, descriptors and signals behind, and lets nobody trace it. The lab's log becomes
 /// standard error, for the anchor and for those of its helpers that have no log of their own.
 fn settle(dir: &LabDir) -> io::Result<()> {
     detach()?;
+    close_inherited();
     // Its children inherit this, and have it from their first instruction on: some are in nodes.
     prctl::set_dumpable(false)?;
     let log = File::options().create(true).append(true).mode(0o600).open(dir.join("anchor.log"))?;

@@ -8,10 +8,10 @@ use slipway_sys::ns::in_first_user_namespace;
 use crate::disk::NodeDisk;
 use crate::state::LabDir;
 
-/// What a node's limits are to the kernel.
+/// A node's limits, in the kernel's terms.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
-    /// Of its group.
+    /// Limits of its group.
     pub(crate) group: Limits,
     /// Of the block device that is its own.
     pub(crate) device: Option<DiskLimits>,
@@ -58,9 +58,10 @@ pub(crate) fn without_disk(asked: &model::Limits) -> Result<Limits, CgroupError>
     })
 }
 
-/// Holds a node's own device to limits: where control groups count what the kernel writes back for the machine instead of
-/// for the node (version 1), whoever uses it. A quarter of a second of writes may wait in the page cache, so that a program
-/// feels the disk's pace as it writes, and the machine's page cache does not fill with what a slow disk has yet to take.
+/// Applies limits to a node's own device. In version 1, control groups count data that the kernel writes back for the
+/// machine instead of for the node, so the limits there hold for all users of the device. A quarter of a second of
+/// writes may wait in the page cache. So a program feels the disk's pace as it writes, and data for a slow disk does
+/// not fill the machine's page cache.
 pub(crate) fn limit_own_device(limits: &DiskLimits, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
     hierarchy.limit_device(limits)?;
     let rate = limits.write.or(limits.write_iops.map(|writes| u64::from(writes) * PAGE));
@@ -97,14 +98,14 @@ pub(crate) struct LabGroups {
     hierarchy: Hierarchy,
     lab: Group,
     shared_name: String,
-    /// What each node begins with.
+    /// The first limits of each node.
     plans: Vec<Plan>,
 }
 
 impl LabGroups {
-    /// Makes the lab's group, and limits block devices that are its nodes' own. `None` where no group may be made and no
-    /// node asks for a limit: in a user namespace without delegation a lab still runs, and only freezing and the figures of
-    /// `ps` are lost. `disks` is what carries each node's `/scratch`, where that has to be known.
+    /// Makes the lab's group, and limits block devices that are its nodes' own. `None` where no group may be made and
+    /// no node asks for a limit. In a user namespace without delegation a lab still runs, and loses only freezing and
+    /// the figures of `ps`. `disks` is what carries each node's `/scratch`, where that has to be known.
     pub(crate) fn make(lab: &Lab, dir: &LabDir, disks: &[Option<NodeDisk>]) -> Result<Option<Self>, CgroupError> {
         let make = || {
             let hierarchy = Hierarchy::detect()?;

@@ -24,9 +24,10 @@ mod report;
 mod seed;
 
 pub use choose::Mechanism;
-pub(crate) use inside::{Seat, Shape};
+pub(crate) use inside::Seat;
+pub use inside::Shape;
 pub(crate) use links::{Around, Links};
-pub use live::{Groups, LinkAction, Pair, Place};
+pub use live::Place;
 pub use matrices::{MatrixError, read_matrices};
 pub use probe::LinkMeans;
 pub use report::{DirectionReport, InterfaceReport, LinkReport, PeerReport, WireState};

@@ -1,8 +1,7 @@
 //! Files into nodes and out of them.
 //!
 //! A tar stream goes through a pipe between this process and slipway's own agent, which runs in the node as any program
-//! there does: what a name means in the node, its symbolic links above all, is decided inside, where it can lead nowhere
-//! else.
+//! there does. The agent resolves names and symbolic links inside the node, where they lead nowhere else.
 //!
 //! This process does not trust a stream out of a node: a program there may have stopped the agent and write in its
 //! place. Every name has to begin with the one that was asked for. Names are resolved beneath the destination without
@@ -35,15 +34,16 @@ use crate::exec::{Entry, ExecError, Exit, Launcher, Program, Stdio};
 
 /// Where nodes have slipway's agent.
 const AGENT: &str = "/run/slipway/agent";
-/// What the agent is asked for.
+/// The order to the agent.
 const PACK: &str = "--pack";
 const UNPACK: &str = "--unpack";
-/// What the agent may say on the way out, bytes; a pipe holds more, so it never waits to be heard.
+/// Greatest length of the agent's account on the way out, in bytes. A pipe holds more, so the agent never waits for a
+/// reader.
 const LONGEST_ACCOUNT: usize = 4096;
 /// How long the agent may take to end once the stream has.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
-/// Why files were not copied. What had been copied before stays.
+/// The reason why files were not copied. Files that were copied before the error stay.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// A file operation failed.
@@ -53,15 +53,15 @@ pub enum CopyError {
         doing: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// The error of the action.
         source: io::Error,
     },
-    /// What was asked cannot be done.
+    /// The copy was refused.
     #[error("copy {}: {why}", path.display())]
     Refused {
         /// From or to.
         path: PathBuf,
-        /// Why, and the next step.
+        /// The reason, and the next step.
         why: &'static str,
     },
     /// A symbolic link lies on the way to the destination.
@@ -85,7 +85,7 @@ pub enum CopyError {
         "copy: next to nothing passed for {} s between this machine and node `{node}`: its agent is stopped, or the node is frozen or held up\nHint: `slipway ps` shows its state; `--patience 5min` waits longer", patience.as_secs()
     )]
     Stalled {
-        /// Which.
+        /// The node.
         node: String,
         /// Time waited for the stream to go on.
         patience: Duration,
@@ -99,9 +99,9 @@ pub enum CopyError {
     /// The agent in the node said why.
     #[error("copy: in node `{node}`: {account}")]
     Inside {
-        /// Where.
+        /// The node.
         node: String,
-        /// What it said.
+        /// Its output.
         account: String,
     },
     /// The node cannot be entered.
@@ -120,7 +120,7 @@ impl CopyError {
     }
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Copied {
     /// Files, folders and symbolic links.

@@ -1,9 +1,9 @@
-//! What carries a node's `/scratch`: a folder on the machine's disk, or a block device of the node's own.
+//! The store of a node's `/scratch`: a folder on the machine's disk, or a block device of the node's own.
 //!
-//! A disk of its own is a sparse file beside the scratch folders, a loop device on it (`loop(4)`), and an ext4 that the
-//! anchor mounts over the node's scratch folder in its private mount namespace, from where the node's root takes it as it
-//! takes a folder. Nothing of it outlives the anchor: the mount goes with the namespace, and the loop device frees itself
-//! with its last mount.
+//! A disk of its own is a sparse file beside the scratch folders, a loop device on it (`loop(4)`), and an ext4. The
+//! anchor mounts that over the node's scratch folder in its private mount namespace, and the node's root takes it from
+//! there like a folder. Nothing of it outlives the anchor: the mount goes with the namespace, and the loop device frees
+//! itself with its last mount.
 //!
 //! It has no journal: it is thrown away with the lab, and what the limits count is then what programs do.
 
@@ -23,12 +23,12 @@ use slipway_sys::mount::{MountError, mount_device};
 use crate::cgroup::limit_own_device;
 use crate::state::{LabDir, StateError};
 
-/// What carries a node's `/scratch`.
+/// The store of a node's `/scratch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDisk {
     /// The block device.
     pub device: Device,
-    /// Whether nobody else uses it.
+    /// True if no other node uses it.
     pub own: bool,
 }
 
@@ -42,7 +42,7 @@ pub enum DiskError {
         doing: &'static str,
         /// On what.
         path: PathBuf,
-        /// Why.
+        /// The error of the action.
         source: io::Error,
     },
     /// There is no block device to limit.
@@ -52,7 +52,7 @@ pub enum DiskError {
     NoDevice {
         /// The node.
         node: String,
-        /// Its scratch folder.
+        /// The node's scratch folder.
         path: PathBuf,
     },
     /// The disks would not fit.
@@ -62,20 +62,20 @@ pub enum DiskError {
     NoRoom {
         /// All sizes.
         asked: Bytes,
-        /// What is left.
+        /// The space that is left.
         free: Bytes,
-        /// Where.
+        /// The path that it was about.
         path: PathBuf,
     },
     /// `mkfs.ext4` does not run.
     #[error("make a file system: mkfs.ext4: {0}\nHint: apt-get install e2fsprogs")]
     NoMkfs(io::Error),
-    /// It ran, and failed.
+    /// The program ran, and failed.
     #[error("make a file system on {}: {said}", path.display())]
     Mkfs {
         /// The disk's file.
         path: PathBuf,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// The kernel gives no loop device.
@@ -91,7 +91,7 @@ pub enum DiskError {
     /// The file system cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// What was made cannot be written down.
+    /// The lab's state cannot record the disk.
     #[error(transparent)]
     State(#[from] StateError),
 }
@@ -104,8 +104,8 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskErr
 /// File systems made at once.
 const AT_ONCE: usize = 8;
 
-/// Makes disks of their own for the nodes that have one, in the mount namespace that the caller is in, and finds the device
-/// of those that have limits without. Indexed as the lab's nodes; `None` where no device has to be known.
+/// Makes the disks of nodes that have their own, in the caller's mount namespace. Finds the device of nodes that have
+/// limits without a disk. Indexed as the lab's nodes; `None` where no device has to be known.
 pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<Vec<Option<NodeDisk>>, DiskError> {
     let own: Vec<(&Node, Bytes)> = lab.nodes.iter().filter_map(|node| Some((node, node.limits.disk.size?))).collect();
     check_room(scratch, &own)?;
@@ -190,8 +190,8 @@ fn attach(node: &Node, scratch: &Path) -> Result<NodeDisk, DiskError> {
     Ok(NodeDisk { device: disk.device, own: true })
 }
 
-/// Takes the limits off disks that are nodes' own, so that what is still to be written to them does not hold up the end of
-/// the lab, and no limit stays on a loop device that somebody else will use.
+/// Removes the limits of nodes' own disks. Then data that is still to be written does not hold up the end of the lab,
+/// and no limit stays on a loop device that somebody else will use.
 pub(crate) fn lift(dir: &LabDir, scratch: &Path) -> Result<(), CgroupError> {
     let Ok(disks) = dir.read_disks() else { return Ok(()) };
     let Ok(hierarchy) = Hierarchy::detect() else { return Ok(()) };

@@ -39,10 +39,10 @@ use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
 
-use crate::anchor::control;
 use crate::confine::Confinement;
 use crate::fast::RouterState;
 use crate::lab::{LabError, Running};
+use crate::protocol::{HearProgram, give_descriptor};
 use crate::state::LabDir;
 use message::Message;
 
@@ -400,9 +400,8 @@ impl Launcher {
 }
 
 /// Has a running lab's anchor pass a listener on.
-#[expect(clippy::needless_pass_by_value, reason = "in the anchor's own case it is kept")]
 fn hand_over(fast: &Fast, listener: OwnedFd) -> io::Result<()> {
-    control::hand(&fast.control, fast.node, &listener)
+    give_descriptor(&fast.control, HearProgram { node: fast.node }, listener).map_err(io::Error::other)
 }
 
 /// A program that runs in a node.

@@ -1,4 +1,4 @@
-//! What this machine is and what it can do: for `slipway doctor`, and for the records of every run.
+//! This machine and its abilities: for `slipway doctor`, and for the records of every run.
 
 mod check;
 mod tools;
@@ -35,7 +35,7 @@ pub struct Facts {
     pub processor: String,
     /// Processors that this process may use.
     pub cpus: usize,
-    /// Which driver changes the processors' frequency, and by which policy (`cpufreq`); `None` where the kernel does not.
+    /// The driver of the processors' frequency, and its policy (`cpufreq`); `None` where the kernel does not.
     #[serde(default)]
     pub frequency: Option<Frequency>,
     /// Memory of the machine, bytes.
@@ -54,7 +54,7 @@ pub struct Facts {
     pub seccomp: Result<(), String>,
     /// How each network driver would run, or what it lacks.
     pub drivers: Vec<Result<Probed, Unsupported>>,
-    /// What conditions of links can be made with.
+    /// The means for conditions of links.
     #[serde(default)]
     pub links: LinkMeans,
     /// Whether the kernel resets connections when asked; why not.
@@ -82,13 +82,13 @@ pub struct Frequency {
 /// The control groups of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
-    /// Which versions.
+    /// The versions in use.
     pub mode: Mode,
-    /// What limits can use.
+    /// The controllers for limits.
     pub controllers: Vec<Controller>,
 }
 
-/// What building a lab takes, beside what programs in nodes keep.
+/// Capabilities for building a lab, beside those that programs in nodes keep.
 const NEEDED: CapabilitySet =
     caps::DEFAULT.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SYS_PTRACE);
 

@@ -26,7 +26,7 @@ pub use limits::{Resources, undo};
 pub use programs::OwnProgram;
 pub use up::{Passing, Progress, UpError, up, up_in_passing};
 
-use crate::anchor::control::{self, Answer, Reply, Request};
+use crate::protocol::{self, CallError, Descriptor, Operation, Request};
 use crate::state::{LabDir, NodeStatus, State, StateError, StateRoot};
 
 /// Something asked of a running lab that did not happen.
@@ -51,9 +51,12 @@ pub enum LabError {
         /// Why.
         source: io::Error,
     },
-    /// The anchor answered that it could not.
+    /// It cannot be done.
     #[error("{0}")]
     Refused(String),
+    /// The anchor answered that it could not.
+    #[error(transparent)]
+    Answered(#[from] protocol::Error),
     /// The machine gave the lab no control groups.
     #[error(
         "freeze, thaw or limit node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"
@@ -216,20 +219,26 @@ impl Running {
 
     /// Starts nodes that are stopped or dead, with the files and links that they had.
     pub fn start(&self, nodes: &[usize]) -> Result<(), LabError> {
-        self.ask(&Request::Start(nodes.to_vec()))
+        self.ask(protocol::Start { nodes: nodes.to_vec() })
     }
 
-    fn ask(&self, request: &Request) -> Result<(), LabError> {
-        self.ended_by(request).map(drop)
+    /// Has the anchor do something, and waits for its answer.
+    fn ask<O: Operation<Service = Request>>(&self, operation: O) -> Result<O::Reply, LabError> {
+        protocol::ask(&self.dir.control(), operation).map_err(|error| self.call_error(error))
     }
 
-    /// As [`ask`](Self::ask); gives how many fast connections ended with it.
-    fn ended_by(&self, request: &Request) -> Result<u64, LabError> {
-        let Reply { answer, ended, .. } =
-            control::ask(&self.dir.control(), request).map_err(|source| self.anchor_error(source))?;
-        match answer {
-            Answer::Done => Ok(ended),
-            Answer::Failed(account) => Err(LabError::Refused(account)),
+    /// As [`ask`](Self::ask), for a descriptor.
+    fn ask_for_descriptor<O>(&self, operation: O) -> Result<OwnedFd, LabError>
+    where
+        O: Operation<Service = Request, Reply = Descriptor>,
+    {
+        protocol::ask_for_descriptor(&self.dir.control(), operation).map_err(|error| self.call_error(error))
+    }
+
+    fn call_error(&self, error: CallError) -> LabError {
+        match error {
+            CallError::Refused(error) => error.into(),
+            CallError::Unreachable(source) => self.anchor_error(source),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Whole messages over a socket that keeps them apart (`SOCK_SEQPACKET`), with at most one descriptor beside each
-//! (`unix(7)`, `SCM_RIGHTS`).
+//! Bytes over a local socket, with at most one descriptor beside them (`unix(7)`, `SCM_RIGHTS`). Messages stay whole where the
+//! socket keeps them apart (`SOCK_SEQPACKET`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,11 +11,11 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// Sends a message, and a copy of a descriptor beside it.
+/// Sends a message, and a copy of a descriptor beside it. Gives how many bytes the socket took: all, where it keeps messages apart.
 ///
 /// # Errors
 /// As `sendmsg(2)`.
-pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -24,14 +24,15 @@ pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptor: Option<Borrowe
     }
     loop {
         match sendmsg(&socket, &[IoSlice::new(message)], &mut ancillary, SendFlags::NOSIGNAL) {
-            Ok(_) => return Ok(()),
+            Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Waits for a message of at most `longest` bytes; what is longer is cut. Nothing at all is the end: the other side is closed.
+/// Receives at most `longest` bytes, and what is left of a longer message is lost. Nothing at all is the end: the other side
+/// is closed.
 ///
 /// # Errors
 /// As `recvmsg(2)`.

@@ -21,7 +21,7 @@ const MOST_OUTPUT: usize = 64 * 1024 * 1024;
 /// How long a server may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why there is no measurement.
+/// The reason why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// A node cannot be entered.
@@ -30,7 +30,7 @@ pub enum ProbeError {
     /// A program did not start.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// Its output says nothing.
+    /// The output has no result.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The server did not come to listen.
@@ -40,11 +40,11 @@ pub enum ProbeError {
     NotListening {
         /// The server.
         program: String,
-        /// Where.
+        /// The node.
         node: String,
         /// On what.
         port: u16,
-        /// What happened instead.
+        /// The outcome instead.
         why: String,
     },
     /// The client did not end.
@@ -52,9 +52,9 @@ pub enum ProbeError {
     TimedOut {
         /// The client.
         program: String,
-        /// Where.
+        /// The node.
         node: String,
-        /// How long it was given.
+        /// The time that it had, in seconds.
         seconds: u64,
     },
     /// The caller was told to stop; the program was ended.
@@ -63,9 +63,9 @@ pub enum ProbeError {
     /// The kernel refused something.
     #[error("{doing}: {source}")]
     Io {
-        /// What.
+        /// The failed action.
         doing: &'static str,
-        /// Why.
+        /// The error of the action.
         source: io::Error,
     },
 }
@@ -85,7 +85,7 @@ pub struct Between<'a> {
     pub client: usize,
     /// For each step.
     pub timeout: Duration,
-    /// What ends it early.
+    /// Signals that end it early.
     pub interrupt: &'a Taken,
 }
 
@@ -214,7 +214,7 @@ fn capture(
     Ok(Output { stdout, stderr, code: i32::from(exit.code()), wall: begun.elapsed() })
 }
 
-/// Which of those that are `wanted` have something to read, or have ended.
+/// Those of the `wanted` that have something to read, or have ended.
 fn readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     wanted: [bool; N],

@@ -24,7 +24,6 @@ mod words;
 mod tests;
 
 pub use beside::JobFailure;
-pub use door::Knock;
 pub use folder::{Claim, Folder, Kept, ScenarioError, Standing, Status};
 pub use perform::{Beside, Performance, Restored, play, play_on, restore};
 pub use platform::{Act, Begun, Happening, Platform};

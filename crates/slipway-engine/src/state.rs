@@ -7,8 +7,6 @@
 //!       state.json           processes and what was chosen; replaced whole, never edited
 //!       disks.json           block devices of nodes that have one of their own
 //!       limits.json          what nodes may use now, where that has been changed
-//!       conditions.json      how links are, written when somebody asks
-//!       fast.json            how the fast path is, the same
 //!       fast.log             what became of its routers
 //!       anchor.log           warnings of the anchor and of the wire, and what `SLIPWAY_LOG` asked for
 //!       control              the anchor's socket
@@ -35,13 +33,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use slipway_lab::model::{Lab, Limits};
-use slipway_lab::policy::Rule;
 use slipway_lab::text::printable;
 use slipway_sys::process::ProcessId;
 
-use crate::condition::LinkReport;
 use crate::disk::NodeDisk;
-use crate::fast::{FastReport, RouterState};
+use crate::fast::RouterState;
 use crate::network::Mechanism;
 
 /// What went wrong with the state folder.
@@ -322,7 +318,7 @@ impl LabDir {
         self.write("limits.json", &limits)
     }
 
-    /// Waits until nobody else changes limits, or the policy, for as long as that may take. For as long as the file is open, nobody does.
+    /// Waits until nobody else changes limits, for as long as that may take. For as long as the file is open, nobody does.
     pub(crate) fn lock_changes(&self) -> Result<File, StateError> {
         let path = self.join("lab.json");
         let file = File::open(&path).map_err(StateError::io("open", &path))?;
@@ -340,46 +336,6 @@ impl LabDir {
                 Err(error) => return Err(StateError::io("lock", &path)(error.into())),
             }
         }
-    }
-
-    /// Reads the rules that took the place of the lab's; `None` where none did.
-    pub(crate) fn read_policy(&self) -> Result<Option<Vec<Rule>>, StateError> {
-        if self.join("policy.json").exists() { self.read("policy.json").map(Some) } else { Ok(None) }
-    }
-
-    /// Writes them.
-    pub(crate) fn write_policy(&self, rules: &[Rule]) -> Result<(), StateError> {
-        self.write("policy.json", &rules)
-    }
-
-    /// Reads the rules that the anchor is asked to put in place. They may be too long for a request.
-    pub(crate) fn read_asked_policy(&self) -> Result<Vec<Rule>, StateError> {
-        self.read("policy-asked.json")
-    }
-
-    /// Writes them.
-    pub(crate) fn write_asked_policy(&self, rules: &[Rule]) -> Result<(), StateError> {
-        self.write("policy-asked.json", &rules)
-    }
-
-    /// Reads how links were when that was last asked.
-    pub(crate) fn read_links(&self) -> Result<LinkReport, StateError> {
-        self.read("conditions.json")
-    }
-
-    /// Writes down how links are.
-    pub(crate) fn write_links(&self, report: &LinkReport) -> Result<(), StateError> {
-        self.write("conditions.json", report)
-    }
-
-    /// Reads how the fast path was when that was last asked.
-    pub(crate) fn read_fast(&self) -> Result<FastReport, StateError> {
-        self.read("fast.json")
-    }
-
-    /// Writes down how the fast path is.
-    pub(crate) fn write_fast(&self, report: &FastReport) -> Result<(), StateError> {
-        self.write("fast.json", report)
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {

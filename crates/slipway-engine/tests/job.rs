@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use slipway_engine::exec::{Entry, Launcher, Program, Stdio};
-use slipway_engine::image::{Limits, Store};
 use slipway_engine::job::{Ended, Outcome, agent::agent_main, run};
 use slipway_engine::lab::{Running, down, up};
 use slipway_engine::state::StateRoot;
+use slipway_image::{Limits, Store};
 use slipway_lab::model::{Job, Mpi};
 use slipway_lab::units::Seconds;
 use slipway_sys::clone::{Cloned, SingleThread, clone};

@@ -20,7 +20,7 @@ pub trait Keys: Clone + Default {
     /// Sets a key from its written value. `Err` says what is wrong and what to write.
     fn put(&mut self, key: &str, text: &str) -> Result<(), WordError>;
 
-    /// Takes a key's value away. What is no key has none.
+    /// Takes a key's value away. Takes a key away. Words that are no key have nothing to take.
     fn clear(&mut self, key: &str);
 
     /// The keys that have a value, and the value as it is written.
@@ -30,7 +30,7 @@ pub trait Keys: Clone + Default {
     #[must_use]
     fn over(&self, under: &Self) -> Self;
 
-    /// What in these values is impossible, or makes no sense without another; empty for what can hold.
+    /// Faults of these values: impossible ones, and ones that need another key; empty where all can hold.
     fn problems(&self) -> Vec<Problem>;
 }
 
@@ -40,21 +40,21 @@ pub trait Keys: Clone + Default {
 pub struct Problem {
     /// The key to blame.
     pub key: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The next step.
     pub help: String,
     /// The key that is missing, where another value elsewhere would put it right.
     pub needs: Option<&'static str>,
 }
 
-/// Why words are no change.
+/// The reason why words are no change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
     /// Not `key=value`.
     #[error("`{word}` is not of the form key=value; write for example {example}")]
     NoKey {
-        /// As written.
+        /// The word, as written.
         word: String,
         /// Words that are right.
         example: &'static str,
@@ -62,9 +62,9 @@ pub enum WordError {
     /// There is no such key.
     #[error("there is no key `{key}`; {suggestion}")]
     UnknownKey {
-        /// As written.
+        /// The key, as written.
         key: String,
-        /// What was probably meant.
+        /// The key that was probably meant.
         suggestion: String,
     },
     /// A key is set more than once.
@@ -75,7 +75,7 @@ pub enum WordError {
     Value {
         /// The key.
         key: String,
-        /// What is wrong, and what to write.
+        /// The fault, and a valid value.
         problem: String,
     },
     /// A key cannot change while the lab runs.
@@ -83,7 +83,7 @@ pub enum WordError {
     Fixed {
         /// The key.
         key: String,
-        /// Why, and what to do.
+        /// The reason, and the next step.
         why: &'static str,
     },
 }
@@ -113,7 +113,7 @@ pub fn is_of_nodes(word: &str) -> bool {
 }
 
 /// The word for no value.
-pub(crate) const NONE: &str = "none";
+pub const NONE: &str = "none";
 
 impl<T: Keys> Change<T> {
     /// Reads `key=value` words; `key=none` takes a key away. A word without `=` goes on with the value before it, as in
@@ -158,7 +158,7 @@ impl<T: Keys> Change<T> {
         Ok(())
     }
 
-    /// What holds after the change of what held before it.
+    /// The values after the change, from those before it.
     #[must_use]
     pub fn apply(&self, before: &T) -> T {
         let mut after = self.set.over(before);
@@ -177,7 +177,7 @@ impl<T: Keys> Change<T> {
         }
     }
 
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.clear.is_empty() && self.set.words().is_empty()

@@ -1,4 +1,4 @@
-//! What conditions and limits cannot be, the same for those of a file and those of a running lab.
+//! Rules for conditions and limits, the same for those of a file and those of a running lab.
 
 use crate::change::Problem;
 use crate::condition::{Cpu, LinkConditions, Loss};
@@ -17,7 +17,7 @@ const LEAST_CPU: Cores = Cores(0.01);
 const MOST_CPU: Cores = Cores(8192.0);
 /// That many processors at some 10 GHz.
 const MOST_MEGAHERTZ: f64 = 1e8;
-/// What the kernel takes: `min_cfs_quota_period` and `max_cfs_quota_period`, kernel/sched/core.c.
+/// The kernel's range, in seconds: `min_cfs_quota_period` and `max_cfs_quota_period`, kernel/sched/core.c.
 const PERIODS: std::ops::RangeInclusive<f64> = 1e-3..=1.0;
 /// Smaller ones have no room for a journal.
 const LEAST_DISK: Bytes = Bytes(16 << 20);

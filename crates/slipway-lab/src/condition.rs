@@ -118,9 +118,9 @@ pub enum Loss {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// Of what the node sends.
+    /// Conditions of packets that the node sends.
     pub egress: LinkConditions,
-    /// Of what the node receives.
+    /// Conditions of packets that the node receives.
     pub ingress: LinkConditions,
 }
 
@@ -135,7 +135,7 @@ pub struct LinkRule {
     pub to: Vec<usize>,
     /// Index into the lab's networks. `None`: every network that both are on.
     pub network: Option<usize>,
-    /// What holds.
+    /// The conditions in force.
     pub conditions: LinkConditions,
 }
 
@@ -148,7 +148,7 @@ pub struct MatrixFile {
     pub network: Option<usize>,
 }
 
-/// What a node's disk (the file system of `/scratch`) may do. `None` is no limit.
+/// Limits of a node's disk (the file system of `/scratch`). `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
@@ -177,7 +177,7 @@ pub enum Cpu {
 
 const LOSS: &str = "`0.5%`, `gemodel P [R [1-H [1-K]]]` or `state P13 [P31 [P32 [P23 [P14]]]]`, each a percentage";
 
-/// Why a text is no loss model.
+/// The reason why a text is no loss model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LossError {
     /// One of its shares is none.
@@ -275,7 +275,7 @@ written!(
 );
 
 impl Distribution {
-    /// All of them.
+    /// Every distribution.
     pub const ALL: [Self; 4] = [Self::Uniform, Self::Normal, Self::Pareto, Self::Paretonormal];
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a lab file: all of it at once, each error with its place, the line and the next step.
+//! The errors of a lab file: all at once, each with its place, the line and the next step.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use crate::text::is_hidden;
 
 /// A range of bytes of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
 }
 
 /// Errors as they are found, before they have the file's text beside them.
 #[derive(Debug, Default)]
-pub(crate) struct Report(Vec<Found>);
+pub struct Report(Vec<Found>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
@@ -31,31 +33,39 @@ impl Report {
     const MOST: usize = 50;
 
     /// `message` says what is wrong, `help` what to do about it.
-    pub(crate) fn add(&mut self, at: Span, message: impl Into<String>, help: impl Into<String>) {
+    pub fn add(&mut self, at: Span, message: impl Into<String>, help: impl Into<String>) {
         if !self.is_full() {
             self.0.push(Found { at, message: message.into(), help: help.into() });
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True where there is no error.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of errors so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether further errors are left out.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.0.len() >= Self::MOST
     }
 
     /// Whether an error lies within `whole`, so that what was read there is not what was written.
-    pub(crate) fn touches(&self, whole: Span) -> bool {
+    #[must_use]
+    pub fn touches(&self, whole: Span) -> bool {
         self.0.iter().any(|found| whole.start <= found.at.start && found.at.start < whole.end)
     }
 
     /// The finished errors, in file order, each once.
-    pub(crate) fn finish(mut self, file: &str, text: &str) -> LabErrors {
+    #[must_use]
+    pub fn finish(mut self, file: &str, text: &str) -> LabErrors {
         self.0.sort();
         self.0.dedup();
         let text: String = text.chars().map(harmless).collect();
@@ -95,9 +105,9 @@ pub struct LabError {
     pub column: usize,
     /// The line, shortened around the column where it is very long.
     pub text: String,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The next step.
     pub help: String,
     /// Characters of `text` before the place, and characters that are meant.
     #[serde(skip)]
@@ -138,8 +148,8 @@ impl LabError {
     }
 }
 
-/// A file cannot steer the reader's terminal through an error message. What stands in is as long in bytes, so that
-/// places stay.
+/// A file cannot steer the reader's terminal through an error message. The replacement has the same length in bytes, so
+/// that places stay.
 fn harmless(c: char) -> char {
     match c {
         '\n' | '\r' | '\t' => c,

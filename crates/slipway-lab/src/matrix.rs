@@ -30,7 +30,7 @@ pub struct Matrix {
 
 impl Matrix {
     /// The receivers of what a node sends about which the matrix says something, and the delay.
-    pub(crate) fn from(&self, sender: usize) -> impl Iterator<Item = (usize, Seconds)> {
+    pub fn from(&self, sender: usize) -> impl Iterator<Item = (usize, Seconds)> {
         let width = self.receivers.len();
         let row = self.senders.iter().position(|node| *node == sender);
         let cells = row.and_then(|row| self.delays.get(row * width..(row + 1) * width)).unwrap_or_default();
@@ -46,9 +46,9 @@ pub struct MatrixError {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// The next step.
     pub help: String,
 }
 

@@ -40,12 +40,12 @@ pub struct Lab {
     pub matrices: Vec<MatrixFile>,
     /// How conditions of links are made.
     pub mechanism: LinkMechanism,
-    /// Who may talk to whom over networks with driver fast: the first rule that fits decides.
+    /// The policy of networks with driver fast: the first rule that fits decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Rule>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub job: Option<Job>,
-    /// What `slipway play` does to it.
+    /// The scenario that `slipway play` performs on the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
 }
@@ -79,7 +79,7 @@ pub struct Underlay {
 pub struct Image {
     /// The name nodes use.
     pub name: String,
-    /// Where the files come from.
+    /// The source of the files.
     pub source: ImageSource,
     /// Index of the image underneath, for one saved from a running node.
     pub base: Option<usize>,
@@ -91,8 +91,8 @@ pub struct Image {
 pub enum ImageSource {
     /// This machine's own root, read-only underneath.
     Host,
-    /// A directory, a tar / tar.gz / tar.zst archive, an OCI image layout folder, or an OCI or docker archive;
-    /// which of these is read off the file itself. Relative paths are resolved against the lab file's folder.
+    /// A directory, a tar / tar.gz / tar.zst archive, an OCI image layout folder, or an OCI or docker archive. Slipway
+    /// reads the kind off the file itself. Relative paths are resolved against the lab file's folder.
     Path {
         /// Absolute.
         path: PathBuf,
@@ -131,7 +131,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// What the network is built as: its driver, or for `fast` the container network beneath the fast path.
+    /// The network's driver, or for `fast` the driver of its base network.
     #[must_use]
     pub fn beneath(&self) -> DriverKind {
         match self.driver {
@@ -268,7 +268,7 @@ pub struct Node {
     /// Rights of its programs beyond a default container's, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Capability>,
-    /// What the node may use.
+    /// The node's limits.
     pub limits: Limits,
     /// Bind mounts.
     pub mounts: Vec<Mount>,
@@ -306,7 +306,7 @@ impl Node {
     }
 }
 
-/// What programs of a node may do beyond a default container's (`capabilities(7)`). Each is about the node's own network
+/// Rights of a node's programs beyond a default container's (`capabilities(7)`). Each is about the node's own network
 /// namespace alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -358,7 +358,7 @@ pub struct Interface {
     /// Locally administered, derived from lab, network and node, so that a run can be repeated exactly.
     #[serde(with = "crate::written::mac_text")]
     pub mac: [u8; 6],
-    /// What its packets undergo.
+    /// Conditions of the interface.
     #[serde(default)]
     pub conditions: Conditions,
 }
@@ -372,7 +372,7 @@ pub struct Route {
     pub via: IpAddr,
 }
 
-/// What a node may use. `None` is no limit.
+/// Limits of a node. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -388,7 +388,7 @@ pub struct Limits {
     pub memory_soft: Option<Bytes>,
     /// Swap that may be used beyond `memory`. None of it where `memory` is given and this is not.
     pub swap: Option<Bytes>,
-    /// Its disk.
+    /// Limits of its disk.
     pub disk: Disk,
     /// Processes and threads.
     pub pids: Option<u32>,
@@ -410,7 +410,7 @@ pub struct Mount {
 pub struct Job {
     /// argv; at least one word.
     pub command: Vec<String>,
-    /// How it is launched.
+    /// The MPI that launches it; without one it runs once on every node.
     pub mpi: Option<Mpi>,
     /// MPI ranks. `None`: the sum of the nodes' slots.
     pub ranks: Option<u32>,
@@ -436,16 +436,16 @@ pub enum Mpi {
     Mpich,
 }
 
-/// Which number of a job's output is the figure to compare.
+/// The number in a job's output to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
     /// Unit for reports, e.g. `s`, `Gb/s`.
     pub unit: String,
     /// True where a greater value is better.
     pub higher_is_better: bool,
-    /// How it is found.
+    /// The way to find it in the output.
     pub pick: Pick,
 }
 

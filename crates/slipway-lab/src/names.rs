@@ -39,7 +39,8 @@ pub(crate) fn from_file(file: &str) -> String {
 }
 
 /// The help for an unknown word: the known word nearest to it, then all of them.
-pub(crate) fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
+#[must_use]
+pub fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
     let known = known.iter().map(AsRef::as_ref);
     let list = match known.clone().take(24).collect::<Vec<_>>() {
         few if few.len() < 24 => few.join(", "),
@@ -71,7 +72,8 @@ const OTHER_WORDS: [(&str, &str); 14] = [
 ];
 
 /// The known word that means the same, or is within a third of the letters changed, added, left out or swapped.
-pub(crate) fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.collect();
     let same = OTHER_WORDS.iter().find(|(other, _)| other.eq_ignore_ascii_case(unknown));
     if let Some(word) = same.and_then(|(_, word)| known.iter().find(|known| *known == word)) {

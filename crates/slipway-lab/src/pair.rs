@@ -1,4 +1,4 @@
-//! What holds between one sender and its peers.
+//! Conditions between one sender and its peers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use crate::condition::{LinkConditions, LinkRule};
 use crate::matrix::Matrix;
 use crate::model::{Interface, Lab};
 
-/// What holds for packets from an interface to one other node.
+/// Conditions of packets from an interface to one other node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeerRule {
     /// The receiver: index into the lab's nodes.
     pub node: usize,
-    /// Its addresses on the sender's network. So packets to it through a gateway, which are for its address on another
-    /// network, are not meant: they have the conditions of the networks that they pass, one by one.
+    /// Its addresses on the sender's network. Packets to it through a gateway are for its address on another network,
+    /// and not meant here. They have the conditions of each network that they pass.
     pub addresses: Vec<IpAddr>,
     /// The keys that rules and matrices set. Those that they do not are the interface's own.
     pub conditions: LinkConditions,
@@ -29,8 +29,8 @@ impl Interface {
 }
 
 impl Lab {
-    /// What the lab file says about packets that an interface (a node, and the slot of its interface) sends: its own
-    /// conditions, and what holds over them, key by key, for some of its peers, in the order of nodes. Peers about which
+    /// The lab file's conditions for packets that an interface (a node, and the slot of its interface) sends: its own,
+    /// and those that hold over them, key by key, for some of its peers, in the order of nodes. Peers about which
     /// nothing is said are not listed.
     ///
     /// Rules hold over matrices, and later ones over earlier ones. `matrices` are those of [`Lab::matrices`], read, in the

@@ -1,5 +1,5 @@
-//! Who may talk to whom over networks with driver fast: rules in order, of which the first that fits a connection decides
-//! everything about it.
+//! The policy of networks with driver fast: rules in order. The first rule that fits a connection decides everything
+//! about it.
 
 use std::ops::RangeInclusive;
 
@@ -20,9 +20,9 @@ pub struct Rule {
     /// The servers' ports. None at all: every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<RangeInclusive<u16>>,
-    /// What it decides.
+    /// The rule's verdict.
     pub verdict: Verdict,
-    /// How fast they may be.
+    /// Rates of its connections.
     #[serde(default)]
     pub rates: Rates,
     /// Of their packets where they wait, 0 to 7 (`SO_PRIORITY`, socket(7)).
@@ -33,14 +33,14 @@ pub struct Rule {
     pub connections: Option<u32>,
 }
 
-/// What a rule decides.
+/// The verdict of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// They are made.
+    /// Connections are made.
     #[default]
     Allow,
-    /// They are not made.
+    /// Connections are not made.
     Deny,
 }
 
@@ -59,7 +59,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Whether nothing is held back.
+    /// True where nothing is limited.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

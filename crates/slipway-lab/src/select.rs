@@ -11,7 +11,7 @@ pub enum SelectError {
     /// No node and no group has this name.
     #[error("there is no node or group `{name}`")]
     Unknown {
-        /// As written.
+        /// The name, as written.
         name: String,
         /// The name that was probably meant.
         suggestion: String,
@@ -19,7 +19,7 @@ pub enum SelectError {
     /// The pattern fits no node.
     #[error("no node fits `{pattern}`")]
     NoMatch {
-        /// As written.
+        /// The pattern, as written.
         pattern: String,
         /// The names that there are.
         suggestion: String,

@@ -1,7 +1,7 @@
-//! Values that may be written in several ways: a word or a map, a list or a map, a text or a list of words.
-//! serde's own untagged enums forget places and say only that nothing fitted.
+//! Values with several spellings: a word or a map, a list or a map, a text or a list of words. serde's own untagged
+//! enums forget places, and their errors say only that nothing fitted.
 
-/// What a value looks like before it is read.
+/// The shape of a value, before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Nothing,

@@ -1,5 +1,6 @@
-//! The file as a tree of texts, lists and maps, each with its place. Only the plain part of YAML: no anchors, aliases,
-//! tags or second documents, so that a file is what it shows and cannot unfold into more than its size.
+//! The file as a tree of texts, lists and maps, each with its place. The reader accepts the plain part of YAML: no
+//! anchors, aliases, tags or second documents. So a file is all that it shows, and cannot unfold into more than its
+//! size.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -15,20 +16,23 @@ const MAX_DEPTH: usize = 16;
 
 const NO_ANCHORS: &str = "write the value out where it is used; `count` makes many nodes of a kind";
 
+/// A file's values.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     nodes: Vec<Node>,
 }
 
 /// Index of a node in its tree. The root is 0: parents come before their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NodeId(usize);
+pub struct NodeId(usize);
 
+/// A value with its place.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) kind: Kind,
-    /// What an error points at: a text itself, the key of a map or list that stands below its key.
-    pub(crate) at: Span,
+pub struct Node {
+    /// The value.
+    pub kind: Kind,
+    /// The place of an error: a text itself, or the key of a map or list that stands below its key.
+    pub at: Span,
     /// Where the node's last byte was.
     pub(crate) end: usize,
     pub(crate) parent: Option<NodeId>,
@@ -36,17 +40,29 @@ pub(crate) struct Node {
     pub(crate) state: Cell<State>,
 }
 
+/// A value of a file.
 #[derive(Debug)]
-pub(crate) enum Kind {
-    Text { text: String, plain: bool },
+pub enum Kind {
+    /// A scalar.
+    Text {
+        /// Without its quotes.
+        text: String,
+        /// Whether it stands without quotes.
+        plain: bool,
+    },
+    /// In the order of the file.
     List(Vec<NodeId>),
+    /// In the order of the file; each key once.
     Map(Vec<(Key, NodeId)>),
 }
 
+/// A key of a map.
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
-    pub(crate) text: String,
-    pub(crate) at: Span,
+pub struct Key {
+    /// Without its quotes.
+    pub text: String,
+    /// The key's own place.
+    pub at: Span,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,19 +75,22 @@ pub(crate) enum State {
 }
 
 impl Tree {
-    pub(crate) const ROOT: NodeId = NodeId(0);
+    /// The whole file.
+    pub const ROOT: NodeId = NodeId(0);
 
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    /// The value at `id`, which must be of this tree.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
     }
 
     /// Reads `text`, or reports the one error that ends the reading.
-    pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Self> {
+    pub fn parse(text: &str, report: &mut Report) -> Option<Self> {
         Self::parse_up_to(MAX_BYTES, text, report)
     }
 
     /// The same for other files, which may be longer. JSON is YAML too.
-    pub(crate) fn parse_up_to(max_bytes: usize, text: &str, report: &mut Report) -> Option<Self> {
+    pub fn parse_up_to(max_bytes: usize, text: &str, report: &mut Report) -> Option<Self> {
         if text.len() > max_bytes {
             report.add(
                 Span::default(),
@@ -119,7 +138,7 @@ fn span_of(start: Marker, end: Marker) -> Span {
     Span { start: byte(start), end: byte(end).max(byte(start)) }
 }
 
-/// Why the reading ends.
+/// The reason why the reading ends.
 struct Refusal {
     at: Span,
     message: String,

@@ -22,7 +22,7 @@ pub enum UnitError {
     /// A bare number.
     #[error("`{text}` has no unit; write {units}")]
     MissingUnit {
-        /// As written.
+        /// The text, as written.
         text: String,
         /// The units of the quantity, with examples.
         units: &'static str,
@@ -30,9 +30,9 @@ pub enum UnitError {
     /// A number followed by something that is no unit of the quantity.
     #[error("`{unit}` is not a unit of {quantity}; write {units}")]
     UnknownUnit {
-        /// As written.
+        /// The unit, as written.
         unit: String,
-        /// What is measured.
+        /// The name of the quantity.
         quantity: &'static str,
         /// The units of the quantity, with examples.
         units: &'static str,
@@ -40,7 +40,7 @@ pub enum UnitError {
     /// Not a plain decimal number.
     #[error("`{text}` is not a plain decimal number with a unit; write {units}")]
     NotANumber {
-        /// As written.
+        /// The text, as written.
         text: String,
         /// The units of the quantity, with examples.
         units: &'static str,
@@ -48,25 +48,25 @@ pub enum UnitError {
     /// A share greater than the whole.
     #[error("`{text}` is more than 100 %; write {FRACTION}")]
     MoreThanAll {
-        /// As written.
+        /// The text, as written.
         text: String,
     },
     /// A rate too large, or finer than a bit per second.
     #[error("`{text}` is not a whole number of bits per second below 2^64; write a smaller or rounder one")]
     NotBits {
-        /// As written.
+        /// The text, as written.
         text: String,
     },
     /// Data without a time.
     #[error("`{text}` is an amount, not a rate; write {BYTE_RATE}")]
     NotPerSecond {
-        /// As written.
+        /// The text, as written.
         text: String,
     },
     /// A number too large, or finer than the quantity's smallest step.
     #[error("`{text}` is not a whole number of bytes below 2^64; write a smaller or rounder one")]
     NotBytes {
-        /// As written.
+        /// The text, as written.
         text: String,
     },
 }
@@ -211,7 +211,8 @@ impl Seconds {
 }
 
 /// Enough of a text to recognise it by.
-pub(crate) fn shortened(text: &str) -> String {
+#[must_use]
+pub fn shortened(text: &str) -> String {
     text.trim().chars().take(60).collect()
 }
 

@@ -5,9 +5,13 @@ use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use slipway_lab::graph;
 use slipway_lab::model::Lab;
+
+mod random;
+
+use random::{apply, edit, files_below, right_lab, some_conditions};
 
 fn parse(text: &str) -> Result<Lab, slipway_lab::LabErrors> {
     slipway_lab::parse("random.yaml", text, Path::new("/labs"))
@@ -34,147 +38,7 @@ fn has_an_answer(text: &str) {
 
 /// The text of every right file.
 fn right_files() -> Vec<String> {
-    files_below("tests/right")
-}
-
-fn files_below(folder: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
-}
-
-#[derive(Debug, Clone)]
-enum Edit {
-    Delete(usize),
-    Insert(usize, String),
-    SwapLines(usize, usize),
-    CopyLine(usize, usize),
-}
-
-fn edit() -> impl Strategy<Value = Edit> {
-    let snippet = prop_oneof![
-        "[ -~]{1,4}",
-        prop::sample::select(vec![
-            "\t",
-            "\n",
-            "  ",
-            "- ",
-            ": ",
-            "{",
-            "}",
-            "[",
-            "]",
-            "&a ",
-            "*a",
-            "!!str ",
-            "? ",
-            "\"",
-            "'",
-            "|\n",
-            ">\n",
-            "---\n",
-            "\u{feff}",
-            "\0",
-            "é",
-            "null",
-            "~",
-            "-1",
-            "99999999999",
-            "1e9",
-            "0x10",
-            "10.0.0.0/8",
-            "::/0",
-            "%YAML 1.2\n",
-            "<<: ",
-        ])
-        .prop_map(str::to_owned),
-    ];
-    prop_oneof![
-        any::<usize>().prop_map(Edit::Delete),
-        (any::<usize>(), snippet).prop_map(|(at, text)| Edit::Insert(at, text)),
-        (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Edit::SwapLines(a, b)),
-        (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Edit::CopyLine(a, b)),
-    ]
-}
-
-fn apply(text: &str, edit: &Edit) -> String {
-    let mut letters: Vec<char> = text.chars().collect();
-    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
-    match edit {
-        Edit::Delete(at) if !letters.is_empty() => {
-            letters.remove(at % letters.len());
-            letters.into_iter().collect()
-        }
-        Edit::Insert(at, snippet) => {
-            let at = at % (letters.len() + 1);
-            letters[..at].iter().chain(&snippet.chars().collect::<Vec<_>>()).chain(&letters[at..]).collect()
-        }
-        Edit::SwapLines(a, b) if !lines.is_empty() => {
-            let (a, b) = (a % lines.len(), b % lines.len());
-            lines.swap(a, b);
-            lines.concat()
-        }
-        Edit::CopyLine(from, to) if !lines.is_empty() => {
-            let (from, to) = (from % lines.len(), to % lines.len());
-            lines.insert(to, lines[from]);
-            lines.concat()
-        }
-        _ => text.to_owned(),
-    }
-}
-
-/// A right lab of bridges and vxlans over a few hosts. JSON, which is YAML too.
-fn right_lab() -> impl Strategy<Value = Value> {
-    let drivers = prop::sample::select(vec!["bridge", "ovs", "vxlan", "macvlan"]);
-    let networks = vec((drivers, any::<bool>()), 1..4);
-    (networks, 1u32..5, prop::sample::select(vec!["spread", "pack"]), vec(any::<(u8, u8, bool, u8)>(), 1..8)).prop_map(
-        |(networks, hosts, placement, groups)| {
-            let network = |(i, (driver, ipv6)): (usize, &(&str, bool))| {
-                (format!("net{i}"), json!({"driver": driver, "ipv6": ipv6}))
-            };
-            let declared: Map<String, Value> = networks.iter().enumerate().map(network).collect();
-            let group = |(i, (count, on, gateway, address)): (usize, (u8, u8, bool, u8))| {
-                let mut on: Vec<usize> = (0..networks.len()).filter(|n| on >> n & 1 == 1).collect();
-                if on.is_empty() {
-                    on.push(0);
-                }
-                let mut members = Map::new();
-                for network in &on {
-                    // Far apart, so that groups do not meet: a group may go on into the next /24.
-                    let asked = format!("10.{}.{}.{}", 64 + network, 100 + 2 * i, address.max(1));
-                    let member = if address % 3 == 0 { json!({"ipv4": asked}) } else { Value::Null };
-                    members.insert(format!("net{network}"), member);
-                }
-                let mut node = json!({"networks": members, "gateway": gateway && on.len() > 1});
-                if count % 4 > 0 {
-                    node["count"] = json!(count % 20 + 1);
-                }
-                (format!("g{}-", char::from(b'a' + u8::try_from(i).unwrap())), node)
-            };
-            let nodes: Map<String, Value> = groups.into_iter().enumerate().map(group).collect();
-            json!({"lab": "random", "hosts": hosts, "placement": placement, "networks": declared, "nodes": nodes})
-        },
-    )
-}
-
-/// Keys that need no other, some of them with `none`.
-fn some_conditions() -> impl Strategy<Value = Map<String, Value>> {
-    let values = [
-        ("delay", vec![json!("20ms"), json!("1.5s"), json!("none")]),
-        (
-            "loss",
-            vec![json!("0.05%"), json!("gemodel 1% 10% 70% 0.1%"), json!("state 1% 10% 5% 50% 0.1%"), json!("none")],
-        ),
-        ("corrupt", vec![json!("1%"), json!("none")]),
-        ("duplicate", vec![json!("2%"), json!("none")]),
-        ("rate", vec![json!("10mbit"), json!("1gbit"), json!("none")]),
-        ("limit", vec![json!(5), json!(1000), json!("none")]),
-    ];
-    let key = |(key, values): (&'static str, Vec<Value>)| {
-        proptest::option::of(prop::sample::select(values)).prop_map(move |value| Some((key.to_owned(), value?)))
-    };
-    values.map(key).to_vec().prop_map(|keys| keys.into_iter().flatten().collect())
+    files_below(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/right"))
 }
 
 proptest! {
@@ -197,19 +61,6 @@ proptest! {
     ) {
         let text = edits.iter().fold(file, |text, edit| apply(&text, edit));
         has_an_answer(&text);
-    }
-
-    /// Whatever a platform file holds, the answer is a lab or an error that can be shown.
-    #[test]
-    fn a_platform_with_some_edits_has_an_answer(
-        file in prop::sample::select(files_below("tests/platform")),
-        edits in vec(edit(), 0..6),
-    ) {
-        let text = edits.iter().fold(file, |text, edit| apply(&text, edit));
-        match slipway_lab::platform::import("p", &text, "d.csv") {
-            Ok(platform) => prop_assert!(parse(&platform.text).is_ok()),
-            Err(error) => prop_assert!(!error.to_string().is_empty()),
-        }
     }
 
     #[test]
@@ -260,56 +111,6 @@ proptest! {
         prop_assert_eq!(held, Value::Object(expected));
         let written = serde_json::to_string(&lab).unwrap();
         prop_assert_eq!(serde_json::from_str::<Lab>(&written).unwrap(), lab);
-    }
-
-    /// Whatever was changed in a lab, its export reads back equal.
-    #[test]
-    fn an_export_reads_back_equal(
-        file in right_lab(),
-        changes in vec((any::<prop::sample::Index>(), some_conditions(), any::<[u8; 4]>()), 0..6),
-        macs in any::<bool>(),
-    ) {
-        let mut lab = parse(&file.to_string()).unwrap();
-        let (nodes, hosts, last) = (lab.nodes.len(), lab.hosts.len(), lab.nodes.len() - 1);
-        for (at, mut conditions, [host, limits, mac, slot]) in changes {
-            conditions.retain(|_, value| value != "none");
-            if conditions.contains_key("rate") && limits % 2 == 0 {
-                conditions.insert("queue".to_owned(), json!(limits + 1));
-            }
-            let conditions = serde_json::from_value(Value::Object(conditions)).unwrap();
-            let node = &mut lab.nodes[at.index(nodes)];
-            node.host = usize::from(host) % hosts;
-            node.limits.pids = (limits % 2 == 0).then_some(8 + u32::from(limits));
-            node.read_only = limits % 3 == 0;
-            let slot = usize::from(slot) % node.interfaces.len();
-            let interface = &mut node.interfaces[slot];
-            if macs {
-                interface.mac = [0x02, 0xff, 0, 0, mac, u8::try_from(at.index(nodes)).unwrap_or(0)];
-            }
-            match slot % 2 {
-                0 => interface.conditions.egress = conditions,
-                _ => interface.conditions.ingress = conditions,
-            }
-            if lab.nodes[0].interfaces[0].network == lab.nodes[last].interfaces[0].network && last > 0 {
-                let mut rule = slipway_lab::condition::LinkRule {
-                    from: vec![0],
-                    to: vec![last],
-                    network: None,
-                    conditions: slipway_lab::condition::LinkConditions::default(),
-                };
-                rule.conditions.delay = Some(slipway_lab::units::Seconds(f64::from(mac) / 1000.0));
-                lab.links.push(rule.clone());
-                if host % 2 == 0 {
-                    std::mem::swap(&mut rule.from, &mut rule.to);
-                    lab.links.push(rule);
-                }
-            }
-        }
-        // Two cannot have one Ethernet address.
-        let macs: HashSet<_> = lab.nodes.iter().flat_map(|node| &node.interfaces).map(|interface| interface.mac).collect();
-        prop_assume!(macs.len() == lab.nodes.iter().map(|node| node.interfaces.len()).sum::<usize>());
-        let text = slipway_lab::platform::to_slipway(&lab, &[]).unwrap_or_else(|error| panic!("{error}\n{lab:#?}"));
-        prop_assert_eq!(parse(&text).unwrap(), lab);
     }
 
     /// Following the routes arrives, and nothing that could be reached has no route.

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Event, PlanError, Scenario, Schedule, Traces, parse};
+use slipway_lab::scenario::{Action, Event, LinkAction, PlanError, Scenario, Schedule, Traces, parse};
 
 /// `before` nodes of one group, then `n` of another: what stands before moves the others' indices.
 fn lab(before: usize, n: usize) -> Lab {
@@ -111,7 +111,9 @@ fn told(schedule: &Schedule, lab: &Lab, only: impl Fn(&Event) -> bool) -> Vec<(u
 fn to_node(schedule: &Schedule, lab: &Lab, name: &str) -> Vec<(u64, usize, String)> {
     let (node, _) = lab.node(name).unwrap();
     let about = |action: &Action| match action {
-        Action::Link { interfaces, .. } | Action::Cut { interfaces } | Action::Heal { interfaces } => {
+        Action::Links(
+            LinkAction::Link { interfaces, .. } | LinkAction::Cut { interfaces } | LinkAction::Heal { interfaces },
+        ) => {
             matches!(interfaces.as_slice(), [(only, _)] if *only == node)
         }
         Action::Node { nodes, .. }
@@ -128,7 +130,7 @@ fn to_node(schedule: &Schedule, lab: &Lab, name: &str) -> Vec<(u64, usize, Strin
 }
 
 fn is_set(action: &Action) -> bool {
-    matches!(action, Action::Link { .. } | Action::Pair { .. } | Action::Node { .. })
+    matches!(action, Action::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Action::Node { .. })
 }
 
 proptest! {
@@ -162,11 +164,14 @@ proptest! {
             let lasts = written.get("for").is_some() || written.get("flap").is_some() || written.get("churn").is_some();
             let of_entry: Vec<&Event> = schedule.events.iter().filter(|event| event.entry == i).collect();
             let count = |of: fn(&Action) -> bool| of_entry.iter().filter(|event| of(&event.action)).count();
+            let link = |of: fn(&LinkAction) -> bool| {
+                of_entry.iter().filter(|event| matches!(&event.action, Action::Links(action) if of(action))).count()
+            };
             let pairs = [
                 (count(|a| matches!(a, Action::Kill { .. })), count(|a| matches!(a, Action::Start { .. }))),
-                (count(|a| matches!(a, Action::Cut { .. })), count(|a| matches!(a, Action::Heal { .. }))),
+                (link(|a| matches!(a, LinkAction::Cut { .. })), link(|a| matches!(a, LinkAction::Heal { .. }))),
                 (count(|a| matches!(a, Action::Freeze { .. })), count(|a| matches!(a, Action::Thaw { .. }))),
-                (count(|a| matches!(a, Action::Partition { .. })), count(|a| matches!(a, Action::Join))),
+                (link(|a| matches!(a, LinkAction::Partition { .. })), link(|a| matches!(a, LinkAction::Join))),
             ];
             for (begun, ended) in pairs {
                 prop_assert_eq!(ended, if lasts { begun } else { 0 }, "{}", written);
@@ -332,4 +337,20 @@ fn traces_that_are_missing_or_wrong_are_named() {
          kbit, mbit, gbit, tbit, bits per second)"
     );
     assert!(with("time,rate\n0,0bit\n").unwrap_err().starts_with("/traces/x.csv:2: no link sends at 0bit"));
+}
+
+#[test]
+fn changes_of_links_are_written_like_other_actions() {
+    for text in [
+        r#"{"cut":{"interfaces":[[0,1]]}}"#,
+        r#"{"link":{"interfaces":[[0,0]],"direction":"egress","change":{"set":{"delay":"20ms"},"clear":["loss"]}}}"#,
+        r#"{"pair":{"from":[0],"to":[1,2],"network":null,"change":{"set":{"rate":"1mbit"}}}}"#,
+        r#"{"partition":{"groups":[[0],[1,2]]}}"#,
+        r#""join""#,
+        r#"{"kill":{"nodes":[3],"how":{"graceful":{"grace":"5s"}}}}"#,
+        r#"{"start":{"nodes":[3]}}"#,
+    ] {
+        let action: Action = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&action).unwrap(), text);
+    }
 }

@@ -37,7 +37,7 @@ pub struct CheckedPath {
     pub via: Vec<String>,
     /// The network between them; with gateways, all on the way.
     pub network: String,
-    /// What makes the conditions: the sender's egress, and the receiver's ingress where it has any.
+    /// The parts that make the conditions: the sender's egress, and the receiver's ingress where it has any.
     pub mechanism: String,
     /// Numbered packets sent.
     pub packets: u32,
@@ -60,18 +60,18 @@ pub struct Check {
     pub within: (f64, f64),
     /// `s`, `bit/s`, or empty for a share from 0 to 1.
     pub unit: String,
-    /// How it is.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What to know about it.
+    /// A note for the reader, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// How a condition is.
+/// The verdict on a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As asked.
+    /// The condition holds.
     Met,
     /// Not as asked.
     Off,
@@ -79,7 +79,7 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Where values lie, seconds.
+/// The distribution of values, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Half are no greater.
@@ -181,7 +181,7 @@ pub fn markdown(paths: &[CheckedPath]) -> String {
 pub struct Tally {
     /// Paths measured.
     pub paths: usize,
-    /// As asked.
+    /// The number of checks that met their condition.
     pub met: usize,
     /// Not as asked.
     pub off: usize,

@@ -1,8 +1,7 @@
 //! What did the network cost? Probes, statistics, records, and the comparison report.
 //!
-//! This crate starts nothing and asks the machine nothing. It says which programs to run, reads what they wrote, and
-//! turns records into tables and a page; so all of it can be tested from files, and a report can be made again on
-//! another machine.
+//! This crate starts nothing and asks the machine nothing. It names the programs to run, reads their output, and turns
+//! records into tables and a page. So tests run it from files, and another machine can make a report again.
 //!
 //! ```text
 //! Probe::steps ──▶ (the caller runs them) ──▶ Probe::read ──▶ Measurement ──▶ records.jsonl

@@ -1,4 +1,4 @@
-//! What playing a scenario leaves behind: when each event was due, and what really happened when.
+//! The log of a played scenario: when each event was due, and when it really took effect.
 //!
 //! # The file
 //! `events.jsonl`: one JSON object a line, each written in one piece as it happens, so that a player that is killed leaves
@@ -20,7 +20,7 @@
 //! and stands still while it is paused.
 //!
 //! # Versions
-//! As in [`crate::record`].
+//! The format is that of [`crate::record`].
 
 use std::io::{self, Write};
 
@@ -33,7 +33,7 @@ use crate::stats;
 /// The format that this crate writes and reads.
 pub const FORMAT: &str = "slipway-play/1";
 
-/// What was played, where and when.
+/// The first line: scenario, machine and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// [`FORMAT`].
@@ -42,7 +42,7 @@ pub struct Begin {
     pub version: String,
     /// The lab's name.
     pub lab: String,
-    /// Its nodes, in order.
+    /// Names of the lab's nodes, in order.
     pub nodes: Vec<String>,
     /// The file that the scenario is from, or the lab whose own it is.
     pub scenario: String,
@@ -50,11 +50,11 @@ pub struct Begin {
     pub scenario_sha256: String,
     /// SHA-256 of the schedule as JSON, hexadecimal: equal schedules, equal hashes.
     pub schedule_sha256: String,
-    /// What the schedule was drawn with.
+    /// The seed of the schedule.
     pub seed: u64,
-    /// How many events it has.
+    /// The number of its events.
     pub events: usize,
-    /// When the scenario is over.
+    /// The end of the scenario, in nanoseconds.
     pub length: u64,
     /// The command line (argv).
     pub command: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Begin {
     pub machine: Value,
     /// When the scenario's clock began. RFC 3339 with nanoseconds, UTC.
     pub started: String,
-    /// What was measured of the links before, where that was asked for.
+    /// The checks of links before it, where they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckedPath>,
 }
@@ -70,27 +70,27 @@ pub struct Begin {
 /// An event is about to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
-    /// Its number in the schedule.
+    /// The event's number in the schedule.
     pub number: usize,
-    /// When.
+    /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
 }
 
 /// An event that has acted, or will not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number in the schedule, from 0.
+    /// The event's number in the schedule, from 0.
     pub number: usize,
-    /// When it was due.
+    /// The time when it was due.
     pub due: u64,
     /// When it began to act. `None`: it did not.
     pub begun: Option<u64>,
-    /// When it had acted.
+    /// The time when it had acted.
     pub done: Option<u64>,
-    /// From when it was due until it had taken effect; of what takes its own time (a graceful kill, the start of a node or
-    /// program), until it began.
+    /// The time from when it was due until it had taken effect. For events that take time by nature (a graceful kill,
+    /// the start of a node or program), until it began.
     pub late: Option<u64>,
-    /// What it does, in words.
+    /// The event in words.
     pub what: String,
     /// The nodes that it is about.
     pub nodes: Vec<usize>,
@@ -99,34 +99,34 @@ pub struct Event {
     /// The event whose change it takes back, where that is what it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<usize>,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What came of an event.
+/// The outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// It took effect; `note` says where not wholly.
     Done {
-        /// What to know about it.
+        /// A note for the reader, where there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// It was tried in vain.
+    /// The event failed.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// There was nothing for it to do.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Its time had not come when the playing ended.
     Unplayed {
-        /// Why that ended.
+        /// The reason of the end.
         reason: String,
     },
 }
@@ -134,21 +134,21 @@ pub enum Outcome {
 /// A node's state changed, and it was not the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeNews {
-    /// When.
+    /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
-    /// Its number.
+    /// The node's number.
     pub node: usize,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// What happened.
+    /// The change of the node.
     pub change: Change,
 }
 
-/// What happens to nodes beside a scenario.
+/// A change of a node that the scenario did not make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It ended by itself.
+    /// The node died by itself.
     Died,
     /// Somebody stopped or killed it by hand.
     Stopped,
@@ -157,13 +157,13 @@ pub enum Change {
 /// A program that an event had started has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// When.
+    /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
     /// The event.
     pub number: usize,
     /// The node.
     pub node: String,
-    /// As a shell says it.
+    /// The exit code, as a shell gives it.
     pub code: u8,
 }
 
@@ -174,16 +174,16 @@ pub struct Clock {
     pub at: u64,
     /// RFC 3339 with nanoseconds, UTC.
     pub wall: String,
-    /// Whether it goes from here on.
+    /// True if the clock runs from here on.
     pub goes: bool,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 /// How busy the machine was since the line before.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// When.
+    /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
     /// Share of processor time that was not idle, 0 to 1.
     pub busy: f64,
@@ -192,16 +192,16 @@ pub struct Load {
 /// A change was taken back because the playing was over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
-    /// When.
+    /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
     /// The event that had made it.
     pub number: usize,
-    /// Why it could not be.
+    /// The reason of the failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// How the playing ended.
+/// The last line: the end of the playing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// When, on the scenario's clock.
@@ -210,7 +210,7 @@ pub struct End {
     pub finished: String,
     /// Why: `the scenario is over`, `the job has ended`, `interrupted`.
     pub why: String,
-    /// How it went.
+    /// Counts and lateness of all events.
     pub summary: Summary,
 }
 
@@ -242,7 +242,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// When, where the line says so.
+    /// The line's time, where it has one.
     #[must_use]
     pub fn at(&self) -> Option<u64> {
         match self {
@@ -269,13 +269,13 @@ impl Line {
 /// A scenario as it was played.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
-    /// What was played.
+    /// The first line: the scenario that was played.
     pub begin: Begin,
     /// Everything after the first line, in order.
     pub lines: Vec<Line>,
 }
 
-/// Why a log cannot be read.
+/// The reason why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// A line is not what it should be.
@@ -283,7 +283,7 @@ pub enum PlayError {
     Line {
         /// From 1.
         line: usize,
-        /// What is wrong.
+        /// The fault of the line.
         source: serde_json::Error,
     },
     /// The first line is not the beginning of a log of this format.
@@ -309,7 +309,8 @@ impl Played {
         }
     }
 
-    /// How it ended; `None` while it plays, and after the player was killed. What is after an end was played on later.
+    /// The end; `None` while it plays, and after the player was killed. Lines after an end come from a later
+    /// continuation.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         match self.lines.last() {
@@ -338,7 +339,7 @@ impl Played {
     }
 }
 
-/// How a playing went.
+/// Counts and lateness of a whole playing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Events that took effect.
@@ -351,7 +352,7 @@ pub struct Summary {
     pub unplayed: usize,
     /// How late events were. `None` where none took effect.
     pub lateness: Option<Lateness>,
-    /// What to know before trusting the result.
+    /// Warnings to read before you trust the result.
     pub alarms: Vec<String>,
 }
 

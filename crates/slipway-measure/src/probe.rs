@@ -4,7 +4,7 @@
 //! caller runs them, and hands back what they wrote ([`Probe::read`]). So the same probe runs under every driver,
 //! natively, or from a file on disk in a test.
 //!
-//! What programs write is input like any other: readers accept any bytes and answer with samples or a [`ReadError`].
+//! Output of programs is input like any other: readers accept any bytes and answer with samples or a [`ReadError`].
 
 mod command;
 mod iperf3;
@@ -63,7 +63,7 @@ impl Probe {
         Ok(Self::Command(Command::new(argv, figure)?))
     }
 
-    /// What records and reports call the job: `iperf3`, `netpipe`, `ping`, or the program's name.
+    /// The job's name in records and reports: `iperf3`, `netpipe`, `ping`, or the program's name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -74,8 +74,8 @@ impl Probe {
         }
     }
 
-    /// What to run, one step after the other. `server` is the address of the node that serves, on the network that is
-    /// measured.
+    /// The programs to run, one step after the other. `server` is the address of the node that serves, on the network
+    /// that is measured.
     ///
     /// A [`Command`] has one step, without a server. An MPI job is started by the caller's own launcher instead, and
     /// that launcher's output goes to [`Probe::read`].
@@ -89,7 +89,7 @@ impl Probe {
         }
     }
 
-    /// What the clients of the steps measured. `outputs`: one for each step, in order.
+    /// Reads the samples from the output of the steps' clients. `outputs`: one for each step, in order.
     pub fn read(&self, outputs: &[Output]) -> Result<Vec<Sample>, ReadError> {
         match self {
             Self::Iperf3(probe) => probe.read(outputs),
@@ -103,7 +103,7 @@ impl Probe {
 /// One server and one client, started in that order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What runs on the serving node. `None`: nothing needs to.
+    /// The program on the serving node. `None`: nothing needs to.
     pub server: Option<Server>,
     /// argv of the program on the client node, whose output is the result.
     pub client: Vec<String>,
@@ -120,7 +120,7 @@ pub struct Server {
     pub port: u16,
 }
 
-/// What a program left behind.
+/// Output and exit of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Standard output.
@@ -136,7 +136,7 @@ pub struct Output {
 /// One measured figure of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// What it is called in reports, e.g. `TCP throughput, 4 streams`. Unique within the job.
+    /// Its name in reports, e.g. `TCP throughput, 4 streams`. Unique within the job.
     pub figure: String,
     /// Unit, e.g. `Gb/s`. Empty for a count.
     pub unit: String,
@@ -168,7 +168,7 @@ impl Point {
     }
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ReadError {
     /// The program ended with an error.
@@ -178,7 +178,7 @@ pub enum ReadError {
     Failed {
         /// The program.
         program: String,
-        /// Its exit code.
+        /// The program's exit code.
         code: i32,
         /// The end of what it said, at most [`SAID`] characters.
         said: String,
@@ -190,7 +190,7 @@ pub enum ReadError {
     Missing {
         /// The program.
         program: String,
-        /// What was looked for.
+        /// The pattern or path that found nothing.
         what: String,
     },
     /// A step's output was not handed over.

@@ -1,5 +1,4 @@
-//! What a comparison leaves behind: everything that a report says, so that it can be made again without running
-//! anything.
+//! The records of a comparison: all that a report needs, so that it can be made again without running anything.
 //!
 //! # The file
 //! `records.jsonl`: one JSON object a line (JSON Lines), written as things happen, so that a comparison that is killed
@@ -30,7 +29,7 @@ pub const FORMAT: &str = "slipway-compare/1";
 /// A whole comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// What was asked, where and when.
+    /// The first record: question, machine and time.
     pub begin: Begin,
     /// In the order they ran.
     pub measurements: Vec<Measurement>,
@@ -38,7 +37,7 @@ pub struct Comparison {
     pub end: Option<End>,
 }
 
-/// What was asked, where and when.
+/// The question of a comparison, its machine and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// [`FORMAT`].
@@ -65,10 +64,10 @@ pub struct Begin {
     pub machine: Value,
     /// RFC 3339, UTC.
     pub started: String,
-    /// What was measured beforehand of links that are under conditions.
+    /// The checks of links with conditions, before the measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckedPath>,
-    /// What was played beside every job. `None`: nothing.
+    /// The scenario that played beside every job. `None`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
 }
@@ -80,9 +79,9 @@ pub struct Scenario {
     pub file: String,
     /// SHA-256 of that file, hexadecimal.
     pub sha256: String,
-    /// What its schedule was drawn with.
+    /// The seed of its schedule.
     pub seed: u64,
-    /// How many events it has.
+    /// The number of its events.
     pub events: usize,
     /// When it would be over, nanoseconds.
     pub length: u64,
@@ -93,7 +92,7 @@ pub struct Scenario {
 /// A job that was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// As in [`Measurement::job`].
+    /// The same as [`Measurement::job`].
     pub name: String,
     /// The programs it started, one command line each, as a person would type them.
     pub commands: Vec<String>,
@@ -110,23 +109,23 @@ pub struct Measurement {
     pub driver: String,
     /// The job's name ([`crate::probe::Probe::name`]).
     pub job: String,
-    /// What the driver says it used (`veth + bridge`, `userspace datapath`, …).
+    /// The driver's own words for its parts (`veth + bridge`, `userspace datapath`, …).
     pub mechanism: String,
     /// RFC 3339, UTC.
     pub started: String,
     /// From the start of the job to its end, seconds.
     pub seconds: f64,
-    /// What was measured. Empty when it failed.
+    /// The measured values. Empty when it failed.
     pub samples: Vec<Sample>,
-    /// Why it failed.
+    /// The reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the scenario beside it did: the lines of its log that say so (`event`, `node`, `restored`, `end`).
+    /// The events of the scenario beside it: lines of its log (`event`, `node`, `restored`, `end`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub played: Vec<play::Line>,
 }
 
-/// How the comparison ended.
+/// The end of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// RFC 3339, UTC.
@@ -144,7 +143,7 @@ enum Line {
     Unknown,
 }
 
-/// Why records cannot be read.
+/// The reason why records cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A line is not what it should be.
@@ -154,7 +153,7 @@ pub enum RecordError {
     Line {
         /// From 1.
         line: usize,
-        /// What is wrong.
+        /// The fault of the line.
         source: serde_json::Error,
     },
     /// The first line is not the beginning of a comparison.

@@ -1,7 +1,7 @@
 //! The comparison, or a scenario that was played, as one HTML page: no script, nothing from anywhere else, readable offline, on paper and on a phone.
 //!
-//! Every text comes from records, which hold what programs in containers said; every text is escaped, and the page's
-//! Content-Security-Policy forbids scripts and loading anything, should an escape ever be forgotten.
+//! Every text comes from records, which have output of programs in containers. The template escapes every text. The
+//! page's Content-Security-Policy forbids scripts and loading, in case an escape is missing.
 
 mod axes;
 mod checks;

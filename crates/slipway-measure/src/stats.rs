@@ -4,17 +4,17 @@
 //! that assume nothing but that runs are exchangeable.
 //!
 //! # The method
-//! * **Median and quartiles**: linear interpolation between order statistics (type 7 of Hyndman and Fan, *Sample
-//!   quantiles in statistical packages*, The American Statistician 50(4), 1996; what R and `NumPy` do by default).
+//! * **Median and quartiles**: linear interpolation between order statistics, as R and `NumPy` do by default (type 7 of
+//!   Hyndman and Fan, *Sample quantiles in statistical packages*, The American Statistician 50(4), 1996).
 //! * **95 % interval of the median**: percentile bootstrap (B. Efron, *Bootstrap methods: another look at the
-//!   jackknife*, Annals of Statistics 7(1), 1979; B. Efron and R. Tibshirani, *An Introduction to the Bootstrap*,
-//!   1993, chapter 13): the runs are drawn again, with replacement, [`RESAMPLES`] times; the interval holds the middle
-//!   95 % of the medians of those draws.
+//!   jackknife*, Annals of Statistics 7(1), 1979; B. Efron and R. Tibshirani, *An Introduction to the Bootstrap*, 1993,
+//!   chapter 13). It draws the runs again, with replacement, [`RESAMPLES`] times. The interval holds the middle 95 % of
+//!   the medians of those draws.
 //! * **Ratio to the baseline**: paired by round. The ratio is taken within each round, where both drivers met the same
 //!   state of the machine, then its median and interval as above. A drift that slows a whole round cancels out.
 //!   The pairing is that of a randomised block design; the bootstrap draws whole pairs (same book, chapter 8).
 //! * **Within noise**: the interval of the ratio contains 1.
-//! * **Too few**: below [`ENOUGH`] values no verdict is given: not even the whole range of four values covers the
+//! * **Too few**: below [`ENOUGH`] values there is no verdict. Not even the whole range of four values covers the
 //!   median in 95 % of experiments (1 − 2·½⁴ = 87.5 %; for five it is 93.75 %).
 //!
 //! Random numbers come from `ChaCha8`, seeded by the caller: the same records give the same report to the last digit.
@@ -69,7 +69,7 @@ impl Estimate {
     }
 }
 
-/// What a driver and the baseline measured in the same round.
+/// Values of a driver and of the baseline in the same round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// The driver's value.

@@ -14,7 +14,7 @@ use crate::stats::{ENOUGH, Estimate, Pair};
 /// The driver that others are compared with, where it took part. Else it is the first driver.
 pub const BASELINE: &str = "host";
 
-/// What a comparison found.
+/// The results of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The driver that others are compared with.
@@ -23,7 +23,7 @@ pub struct Summary {
     pub drivers: Vec<String>,
     /// All figures, in the order first measured.
     pub figures: Vec<FigureSummary>,
-    /// What was measured of links beforehand.
+    /// The checks of links, before the measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckedPath>,
 }
@@ -60,7 +60,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// What a ratio means.
+/// The meaning of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

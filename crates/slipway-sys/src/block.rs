@@ -39,7 +39,7 @@ impl Device {
         Ok(whole.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// What it has done so far; `None` where the device is gone.
+    /// The device's counts so far; `None` where the device is gone.
     #[must_use]
     pub fn statistics(self) -> Option<Statistics> {
         Statistics::parse(&fs::read_to_string(self.folder().join("stat")).ok()?)
@@ -109,7 +109,7 @@ impl TryFrom<String> for Device {
     }
 }
 
-/// What went to and came from a device or, of one group, to and from it.
+/// Data written to and read from a device, or one group's part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Statistics {
     /// Reads done.

@@ -1,8 +1,8 @@
 //! Programs that the kernel runs on packets, and the maps through which they are steered (`bpf(2)`).
 //!
-//! Programs are written as lists of instructions ([`asm`]), checked and translated by the kernel when they are loaded, and
-//! attached by [`crate::netlink`]. Nothing is pinned: a program lives as long as its descriptor or the filter that it is
-//! attached as, a map as long as its descriptor or a program that names it.
+//! Programs are written as lists of instructions ([`asm`]), checked and translated by the kernel when they are loaded,
+//! and attached by [`crate::netlink`]. Nothing is pinned. A program lives as long as its descriptor, or the filter that
+//! it is attached as. A map lives as long as its descriptor, or a program that names it.
 
 use std::ffi::CStr;
 use std::io;
@@ -28,7 +28,7 @@ const LICENSE: &CStr = c"Dual MIT/GPL";
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 const ARRAY_OF_MAPS: u32 = 12;
 
-/// What the verifier may say of a program of ours, bytes.
+/// Greatest length of the verifier's log, in bytes.
 const LOG_BYTES: usize = 256 * 1024;
 
 /// At least the size of `struct __sk_buff`, 192 bytes so far: the kernel takes a larger one whose end is zero, no smaller.
@@ -38,14 +38,14 @@ const CONTEXT_BYTES: usize = 256;
 pub const TC_ACT_OK: i32 = 0;
 /// As an action: drop the packet.
 pub const TC_ACT_SHOT: i32 = 2;
-/// What [`asm::Helper::Redirect`] gives.
+/// The result of [`asm::Helper::Redirect`].
 pub const TC_ACT_REDIRECT: i32 = 7;
 /// For [`asm::Helper::TaskStorageGet`]: who has no value gets one, zero (`BPF_LOCAL_STORAGE_GET_F_CREATE`).
 pub const CREATE: i32 = 1;
 /// For [`asm::Helper::Redirect`]: the device receives the packet instead of sending it.
 pub const BPF_F_INGRESS: i32 = 1;
 
-/// How a map is looked up.
+/// The way in which a map finds entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
     /// By keys of any form. An entry's memory is taken when it is made.
@@ -67,12 +67,12 @@ pub struct Map {
 /// Why a program was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is no program.
+    /// The instructions are no program.
     #[error("assemble BPF program {name}: {error}")]
     Assemble {
         /// The program.
         name: String,
-        /// Why.
+        /// The fault.
         error: asm::AsmError,
     },
     /// The kernel does not take it.
@@ -82,9 +82,9 @@ pub enum LoadError {
     Refused {
         /// The program.
         name: String,
-        /// The kernel's error number.
+        /// The error of the kernel.
         error: io::Error,
-        /// What its verifier says, on lines of its own; empty where it says nothing.
+        /// The verifier's log, on lines of its own; empty where there is none.
         log: String,
     },
     /// The kernel does not attach it.
@@ -94,7 +94,7 @@ pub enum LoadError {
     Attach {
         /// The program.
         name: String,
-        /// The kernel's error number.
+        /// The error of the kernel.
         error: io::Error,
     },
 }
@@ -104,13 +104,13 @@ pub enum LoadError {
 pub enum Kind {
     /// To a device's ingress or egress, as a filter (tc-bpf(8)).
     SchedCls,
-    /// To a control group, where sockets of its are connected to an IPv4 address.
+    /// To a control group, for `connect(2)` to an IPv4 address.
     Connect4,
-    /// The same for IPv6.
+    /// To a control group, for `connect(2)` to an IPv6 address.
     Connect6,
-    /// To a control group, where sockets of its are bound to an IPv4 address.
+    /// To a control group, for `bind(2)` to an IPv4 address.
     Bind4,
-    /// The same for IPv6.
+    /// To a control group, for `bind(2)` to an IPv6 address.
     Bind6,
     /// To a control group, where a socket of IP is made in it.
     SocketMade,
@@ -118,13 +118,13 @@ pub enum Kind {
     Send4,
     /// To a control group, where a UDP socket of its sends to an IPv6 address that it is told with the packet.
     Send6,
-    /// To a control group, where the own address of a socket of its is asked for, of IPv4.
+    /// To a control group, for `getsockname(2)` of IPv4.
     OwnName4,
-    /// The same for IPv6.
+    /// To a control group, for `getsockname(2)` of IPv6.
     OwnName6,
-    /// To a control group, where the peer's address is asked for, of IPv4.
+    /// To a control group, for `getpeername(2)` of IPv4.
     PeerName4,
-    /// The same for IPv6.
+    /// To a control group, for `getpeername(2)` of IPv6.
     PeerName6,
     /// To a control group, where an option of a socket of its is set.
     SetOption,
@@ -181,10 +181,10 @@ impl Kind {
 #[derive(Debug)]
 pub struct Program(OwnedFd);
 
-/// What a program did with a packet.
+/// The result of a program for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it returned, e.g. [`TC_ACT_OK`].
+    /// The program's return value, e.g. [`TC_ACT_OK`].
     pub action: i32,
     /// The packet's mark afterwards.
     pub mark: u32,

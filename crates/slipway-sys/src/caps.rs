@@ -10,10 +10,10 @@ use rustix::thread::{
 
 use crate::process::status;
 
-/// What a program in a node may have: a container's default set (moby, `oci/caps/defaults.go`) without `CAP_MKNOD`.
+/// Capabilities of a program in a node: a container's default set (moby, `oci/caps/defaults.go`) without `CAP_MKNOD`.
 ///
-/// `CAP_MKNOD` is missing because a container engine pairs it with a device cgroup, which nodes do not have: their device
-/// files come by bind mount, and a device file that root in a node made could otherwise open this machine's disks.
+/// `CAP_MKNOD` is missing because a container engine pairs it with a device cgroup, which nodes lack: their device
+/// files come by bind mount. Root in a node could otherwise make a device file and open this machine's disks.
 /// `CAP_NET_RAW` stays for ping; MPI needs nothing here.
 pub const DEFAULT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)

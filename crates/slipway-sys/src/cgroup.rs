@@ -1,14 +1,14 @@
-//! Control groups: who is in a node, what they may use, and how they are stopped, on version 1, version 2 and machines
-//! that mix both (`cgroups(7)`; kernel `Documentation/admin-guide/cgroup-v1/` and `cgroup-v2.rst`).
+//! Control groups on version 1, version 2 and machines that mix both: members of a node, their limits, and how to stop
+//! them (`cgroups(7)`; kernel `Documentation/admin-guide/cgroup-v1/` and `cgroup-v2.rst`).
 //!
 //! Everything is made below one folder, [`TOP`], as `slipway/<lab>/<node>`, in as few hierarchies as possible:
 //! - One hierarchy holds every node: the **membership record**. It is version 2 wherever that is mounted, even with no
-//!   controller in it, because freezing, killing and counting processor time need none there, freezing reports when it
-//!   is done, and a process can be cloned straight into a group. Otherwise it is version 1's freezer.
+//!   controller in it. Freezing, killing and counting processor time need no controller there, freezing reports when it
+//!   is done, and a clone can start directly in a group. Otherwise it is version 1's freezer.
 //! - A version 1 controller gets a folder only for a node with a limit that needs it.
 //!
-//! Cloning into a group ([`Group::clone_target`]) matters: moving a process waits for an RCU grace period (about 6 ms where
-//! this was measured; moves that follow closely are free), being born in the group waits for nothing.
+//! Cloning into a group ([`Group::clone_target`]) matters. Moving a process waits for an RCU grace period (about 6 ms
+//! where this was measured; moves that follow closely are free). Birth in the group waits for nothing.
 
 mod control;
 mod enforce;
@@ -47,15 +47,15 @@ pub enum CgroupError {
     /// A limit was asked for that nothing here can enforce.
     #[error("limit {limit}: {reason}")]
     NoController {
-        /// What was asked for.
+        /// The limit that was asked for.
         limit: &'static str,
-        /// What is missing and how to get it.
+        /// The missing part, and how to get it.
         reason: String,
     },
     /// A limit that the kernel would refuse.
     #[error("limit {limit}: {reason}")]
     BadLimit {
-        /// What was asked for.
+        /// The limit that was asked for.
         limit: &'static str,
         /// Why it cannot be, and what can.
         reason: String,
@@ -66,9 +66,9 @@ pub enum CgroupError {
     /// The kernel refused.
     #[error("{action} {path}: {source}{hint}", path = path.display(), hint = hint(source))]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// On what.
+        /// The path that it was about.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -76,13 +76,13 @@ pub enum CgroupError {
     /// Freezing, thawing or ending took too long: a process hangs in the kernel.
     #[error("{action} {path}: not done after {seconds} s; processes left: {left:?}. Hint: one of them hangs in the kernel (state D in ps); look at /proc/PID/stack", path = path.display())]
     Stuck {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// On what.
+        /// The path that it was about.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The length of the wait, in seconds.
         seconds: u64,
-        /// Who is left, at most ten.
+        /// The processes that are left, at most ten.
         left: Vec<i32>,
     },
 }

@@ -30,7 +30,7 @@ impl SingleThread {
     }
 }
 
-/// Which side of a clone the caller is on.
+/// The caller's side of a clone.
 #[derive(Debug)]
 pub enum Cloned {
     /// The new process. Must end by `exit` or exec, never return into the caller's stack of duties.
@@ -111,9 +111,9 @@ pub fn clone_into(proof: SingleThread, flags: CloneFlags, group: Option<Borrowed
     }
 }
 
-/// Clones this process as a sibling (`CLONE_PARENT`), which has its table of descriptors in common with it (`CLONE_FILES`) and
-/// nothing else: what is open stays open until both have ended. Gives the sibling's number, and `None` to the sibling, which must
-/// open and close nothing: it would open or close it for both.
+/// Clones this process as a sibling (`CLONE_PARENT`). The two share the table of descriptors (`CLONE_FILES`) and
+/// nothing else: open files stay open until both have ended. Gives the sibling's number, and `None` to the sibling,
+/// which must open and close nothing: it would open or close it for both.
 ///
 /// # Errors
 /// As `clone3(2)`; `EINVAL` in the first process of a PID namespace.

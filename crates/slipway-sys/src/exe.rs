@@ -1,9 +1,9 @@
 //! This program's own file, out of reach of the programs that it confines.
 //!
-//! A process in a node can open the file of any process there through `/proc/PID/exe`, by way of the mount that the file
-//! was executed from, and so can a script that names `/proc/self/exe` as its interpreter, while it is being executed
-//! (CVE-2019-5736). From an ordinary mount, root in a node could then change the mode of this machine's slipway, or
-//! overwrite it once nothing executes it. So slipway executes itself from a read-only mount that nobody else has.
+//! A process in a node can open the file of any process there through `/proc/PID/exe`, by the mount that the file was
+//! executed from. So can a script that names `/proc/self/exe` as its interpreter, during its execution (CVE-2019-5736).
+//! From an ordinary mount, root in a node could then change the mode of this machine's slipway, or overwrite it once
+//! nothing executes it. So slipway executes itself from a read-only mount that nobody else has.
 
 use std::ffi::CString;
 use std::io;
@@ -18,9 +18,10 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 const LINK: &str = "/proc/self/exe";
 
-/// Executes this program again, once, from a read-only mount of its own file, with the same arguments; `argv[0]` becomes
-/// the file's path. Returns when that is done already, and where it cannot be done: without the privilege to mount there
-/// is no lab to protect the file from, or (in a user namespace) the file belongs to a root that nobody in it is.
+/// Executes this program again, once, from a read-only mount of its own file, with the same arguments; `argv[0]`
+/// becomes the file's path. Returns at once where it is done already, and where it cannot be done. Without the
+/// privilege to mount there is no lab to protect the file from. In a user namespace, the file belongs to a root that no
+/// process in it is.
 ///
 /// To be called first thing in `main`.
 ///

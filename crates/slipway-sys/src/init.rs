@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use crate::clone::close_all_but;
 use code::code;
 
-/// Its name in `ps`.
+/// The name of init in `ps`.
 const NAME: &CStr = c"slipway-init";
 
 /// The program, to be executed by any number of processes.

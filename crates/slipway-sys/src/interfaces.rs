@@ -33,7 +33,7 @@ struct Ifconf {
     room: *mut u8,
 }
 
-/// What is listed at most, bytes.
+/// The greatest length of a list, in bytes.
 const LONGEST: usize = 64 * 1024;
 
 /// Whether a request is one for [`ask`].

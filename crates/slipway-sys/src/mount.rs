@@ -22,7 +22,7 @@ use crate::ns::in_first_user_namespace;
 pub struct MountError {
     /// The file system or the bound path.
     pub what: String,
-    /// Where it should have gone.
+    /// The target of the mount.
     pub target: PathBuf,
     /// The kernel's answer.
     pub source: io::Error,

@@ -1,8 +1,8 @@
 //! Network devices, addresses, routes, neighbours and traffic control, spoken directly to the kernel (`rtnetlink(7)`).
 //!
-//! A [`Netlink`] socket belongs to the network namespace that it was opened in and stays there, whatever its thread enters
-//! later: one socket per namespace, kept, is cheaper and clearer than entering and leaving. [`Request`]s are plain values;
-//! [`Netlink::run`] sends many of them in one system call and says in words which one the kernel refused.
+//! A [`Netlink`] socket belongs to the network namespace in which it was opened, and stays there, whatever its thread
+//! enters later. One kept socket per namespace is cheaper and clearer than entering and leaving. [`Request`]s are plain
+//! values; [`Netlink::run`] sends many of them in one system call and says in words which one the kernel refused.
 
 mod encode;
 mod ethtool;
@@ -59,7 +59,7 @@ pub struct Netlink {
 /// One request that the kernel refused.
 #[derive(Debug)]
 pub struct Refused {
-    /// What was asked, e.g. `create veth n1.0 and its peer eth0`.
+    /// The request, e.g. `create veth n1.0 and its peer eth0`.
     pub request: String,
     /// The kernel's error number.
     pub error: io::Error,
@@ -77,7 +77,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Why netlink failed.
+/// An error of netlink.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// The kernel refused at least one request; the others were carried out.

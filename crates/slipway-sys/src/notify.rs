@@ -1,13 +1,13 @@
 //! System calls that another process carries out (`seccomp_unotify(2)`): the supervisor's side.
 //!
-//! A filter made by [`crate::seccomp::Filter::trap`] lets chosen calls wait until whoever holds the filter's [`Listener`] has
-//! answered. The supervisor copies the call's arguments, acts, and answers with a number, an error or a new descriptor; the
-//! caller cannot change what was copied, so what was checked is what was done.
+//! A filter made by [`crate::seccomp::Filter::trap`] lets chosen calls wait until whoever holds the filter's
+//! [`Listener`] has answered. The supervisor copies the call's arguments, acts, and answers with a number, an error or
+//! a new descriptor. The caller cannot change the copy, so the supervisor acts on exactly the values that it checked.
 //!
-//! A caller may be killed or interrupted by a signal at any time. Its call is then void: [`Listener::is_waiting`] says false and
-//! everything that would answer it fails with `ENOENT`. A process or thread id may by then belong to somebody else, so the
-//! order is: read, or open what is the caller's ([`Caller`], [`Memory`]), ask [`Listener::is_waiting`], and only then believe it or
-//! change anything.
+//! A caller may be killed or interrupted by a signal at any time. Its call is then void: [`Listener::is_waiting`] says
+//! false and everything that would answer it fails with `ENOENT`. By then, another process or thread may have the
+//! number. So the order is: read, or open the caller's files and memory ([`Caller`], [`Memory`]); ask
+//! [`Listener::is_waiting`]; only then believe or change anything.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,27 +28,27 @@ mod kcmp;
 
 /// Where the waiting calls of one filter are heard and answered.
 ///
-/// Readable while a call waits. Any number of threads may use one, and copies of the descriptor in other processes: as long as
-/// one exists, calls wait; when the last is closed they fail with `ENOSYS`.
+/// Readable while a call waits. Any number of threads may use one, and copies of the descriptor in other processes.
+/// Calls wait as long as one exists; when the last is closed they fail with `ENOSYS`.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
 /// A call that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// What the answer is sent to; never used twice by one filter.
+    /// The number to answer to; one filter never uses it twice.
     pub id: u64,
     /// The thread that makes the call, as numbered in the supervisor's PID namespace; 0 where it has no number there.
     pub tid: i32,
-    /// Which call, e.g. `SYS_connect`.
+    /// The number of the system call, e.g. `SYS_connect`.
     pub number: i64,
     /// Its arguments, as they stood in the registers. The kernel takes only the low half of those that are C `int`s.
     pub args: [u64; 6],
 }
 
 impl Listener {
-    /// Lets the supervisor's thread run on the caller's processor when a call comes, and the caller on the supervisor's when it
-    /// is answered: nothing else would run there meanwhile. Holds for all copies of the descriptor.
+    /// Lets the supervisor's thread run on the caller's processor when a call comes, and the caller on the supervisor's
+    /// when it has its answer. Nothing else would run there meanwhile. Holds for all copies of the descriptor.
     ///
     /// # Errors
     /// `Unsupported` before Linux 6.6.

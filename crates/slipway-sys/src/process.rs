@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,7 +28,31 @@ pub fn descriptors_of_its_own() -> io::Result<()> {
     close_all_but(&[])
 }
 
-/// What the kernel says of a process or thread under this name, such as `VmRSS` (`proc_pid_status(5)`).
+static INHERITED: OnceLock<Vec<RawFd>> = OnceLock::new();
+
+/// Remembers the descriptors above standard error that this process was started with. To be called before it opens any.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub fn remember_inherited() -> io::Result<()> {
+    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let mut open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?.filter_map(number).collect();
+    // Without that of the folder itself, which is closed by now.
+    open.retain(|&fd| fd > 2 && Path::new("/proc/self/fd").join(fd.to_string()).exists());
+    INHERITED.get_or_init(|| open);
+    Ok(())
+}
+
+/// Closes the descriptors that [`remember_inherited`] found, in a process that outlives its caller: whoever waits for the end
+/// of a caller's pipe, or for its lock, must not wait for this process.
+pub fn close_inherited() {
+    for &fd in INHERITED.get().into_iter().flatten() {
+        // Closed already is as good.
+        let _ = nix::unistd::close(fd);
+    }
+}
+
+/// A field of `/proc/PID/status` by its name, such as `VmRSS` (`proc_pid_status(5)`).
 ///
 /// # Errors
 /// `NotFound` or `ESRCH` where there is none, or nothing of this name is said.
@@ -41,7 +67,7 @@ pub fn status(tid: i32, name: &str) -> io::Result<String> {
 pub struct ProcessId {
     /// In the reader's PID namespace.
     pub pid: i32,
-    /// What tells two processes with one pid apart.
+    /// The start time, which tells two processes with one PID apart.
     pub start: u64,
 }
 

@@ -24,8 +24,8 @@ pub struct Pair {
 
 /// Makes a terminal in the mount namespace that the caller is in, from the `devpts` mounted there.
 ///
-/// The path may have been replaced by whoever owns the namespace, so what was opened is looked at before it is used, and
-/// nothing on the way can block. The programs' side is had from the descriptor, not by a path (`TIOCGPTPEER`).
+/// The owner of the namespace may have replaced the path. So this checks the opened file before it uses it, and nothing
+/// on the way can block. The programs' side is had from the descriptor, not by a path (`TIOCGPTPEER`).
 ///
 /// # Errors
 /// When `/dev/ptmx` is missing or is not a terminal multiplexer of a `devpts`.
@@ -73,7 +73,7 @@ pub struct RawMode {
     terminal: OwnedFd,
 }
 
-/// What the panic hook puts back: a release build aborts on panic, which runs no destructor.
+/// State that the panic hook restores: a release build aborts on panic, which runs no destructor.
 static BEFORE: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 

@@ -1,9 +1,9 @@
 //! The system-call filter that every program in a node runs under (`seccomp(2)`): the default profile of Docker and
 //! containerd with the default capabilities, no wider.
 //!
-//! The filter is a binary search over runs of call numbers rather than the usual chain of comparisons, because the kernel
-//! walks it once for every call number when it is attached (`seccomp_cache_prepare_bitmap`, `kernel/seccomp.c`): some
-//! hundred instructions instead of two thousand make attaching cheap, and every program that enters a node attaches once.
+//! The filter is a binary search over runs of call numbers rather than the usual chain of comparisons. The kernel walks
+//! it once for every call number when it is attached (`seccomp_cache_prepare_bitmap`, `kernel/seccomp.c`). Some hundred
+//! instructions instead of two thousand make attaching cheap, and every program that enters a node attaches once.
 
 mod bpf;
 mod permit;
@@ -84,8 +84,8 @@ impl Filter {
 
     /// Attaches the filter to this thread, for good: it passes to every child and through every exec.
     ///
-    /// `no_new_privs` stays as it is, so that set-user-ID programs work in a node as they do in a container; the caller
-    /// therefore needs `CAP_SYS_ADMIN` in its user namespace, or to have set `no_new_privs` itself.
+    /// `no_new_privs` stays as it is, so that set-user-ID programs work in a node as they do in a container. The caller
+    /// therefore needs `CAP_SYS_ADMIN` in its user namespace, or must set `no_new_privs` itself.
     ///
     /// # Errors
     /// As `seccomp(2)`: `EACCES` without that privilege, `EINVAL` where the kernel has no filters.

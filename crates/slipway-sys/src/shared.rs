@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 
-/// Words that every process has in common that maps this file. What one of them has stored is there for the others, however it
-/// ends.
+/// Words that every process has in common that maps this file. A value that one process has stored is there for the
+/// others, however that process ends.
 #[derive(Debug)]
 pub struct Words {
     start: NonNull<AtomicU64>,

@@ -5,8 +5,8 @@ use std::io;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Puts every signal back to its default and blocks none, for a child about to exec: an ignored signal (Rust ignores
-/// `SIGPIPE`) and a blocked one would pass through the exec.
+/// Puts every signal back to its default and blocks none, for a child about to exec. Ignored signals (Rust ignores
+/// `SIGPIPE`) and blocked ones would pass through the exec.
 ///
 /// # Errors
 /// As `sigprocmask(2)`.

@@ -1,8 +1,8 @@
 //! TAP devices: network devices whose frames a program reads and writes
 //! (Documentation/networking/tuntap.rst, `include/uapi/linux/if_tun.h`).
 //!
-//! Every frame, both ways, is preceded by a [`VnetHeader`]: with it the kernel leaves checksums, and if asked the cutting of
-//! large segments too, to whoever gets the frame last.
+//! A [`VnetHeader`] precedes every frame, both ways. With it the kernel leaves checksums, and on request the cutting of
+//! large segments, to the last receiver of the frame.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -22,8 +22,8 @@ pub const FRAME_BYTES: usize = VnetHeader::LEN + 14 + 4 + 65_536;
 
 /// A TAP device. It is gone when the last copy of its descriptor is closed.
 ///
-/// Reads and writes do not block. One that has nothing to read is not readable; the kernel drops what it has no room to queue
-/// (the device's `tx_queue_len`, 500 frames unless changed), and writes take effect before they return.
+/// Reads and writes do not block. A device without frames is not readable. The kernel drops frames that find its queue
+/// full (the device's `tx_queue_len`, 500 frames unless changed). Writes take effect before they return.
 #[derive(Debug)]
 pub struct Tap(OwnedFd);
 
@@ -48,7 +48,7 @@ impl Tap {
     }
 
     /// Whether TCP and UDP segments larger than the MTU come whole. Where not, the kernel cuts them into packets first.
-    /// Checksums are always left to do. What is queued already stays as it is.
+    /// Checksums are always left to do. Frames in the queue stay as they are.
     ///
     /// # Errors
     /// As `ioctl(2)`.

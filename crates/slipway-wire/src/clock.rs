@@ -9,7 +9,7 @@ pub(crate) fn now() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// As the kernel takes it.
+/// The time in the kernel's form.
 pub(crate) fn timespec(nanoseconds: u64) -> Timespec {
     let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     Timespec { tv_sec: part(nanoseconds / 1_000_000_000), tv_nsec: part(nanoseconds % 1_000_000_000) }

@@ -18,7 +18,7 @@ use crate::shuttle::Shuttle;
 /// The lowest real-time priority: before every ordinary process, behind every other real-time one.
 const PRIORITY: i32 = 1;
 
-/// What the loop calls: frames, readiness, time, messages, memory, the end. `ioctl` switches a device's offloads.
+/// System calls of the loop: frames, readiness, time, messages, memory, the end. `ioctl` switches a device's offloads.
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,

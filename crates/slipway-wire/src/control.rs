@@ -93,8 +93,8 @@ impl Wire {
         })
     }
 
-    /// Changes the conditions of a port, all at once. What waits in it stays due when it was, random streams go on, and
-    /// so do loss models that stay the same; its seed is the first that it had.
+    /// Changes the conditions of a port, all at once. Packets that wait in it keep their times. Random streams go on,
+    /// and so do loss models that stay the same; it keeps its first seed.
     ///
     /// # Errors
     /// [`WireError::Refused`] where there is no such port; then nothing changed.
@@ -109,7 +109,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes a port away. What waits in it is dropped.
+    /// Takes a port away. Packets that wait in it are dropped.
     ///
     /// # Errors
     /// [`WireError::Refused`] where there is no such port.

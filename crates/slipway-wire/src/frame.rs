@@ -1,4 +1,4 @@
-//! What a link needs to know of a frame. Every byte comes from a container: nothing is trusted, whatever is not
+//! Facts about a frame that a link needs. Every byte comes from a container: nothing is trusted, whatever is not
 //! understood is `None`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,9 +1,9 @@
-//! Slipway's user-space link: `tc-netem(8)` for frames that a TAP device hands out, on kernels that have no netem, and
-//! for conditions between pairs of nodes that would take netem a tree of queueing disciplines.
+//! Slipway's user-space link: `tc-netem(8)` for frames that a TAP device hands out. It serves kernels that have no
+//! netem, and conditions between pairs of nodes, for which netem would need a tree of queueing disciplines.
 //!
-//! One process for a lab reads frames from the devices, decides about each by a model that draws from seeded streams
-//! ([`link`]), keeps it until it is due ([`wheel`]), and writes it back to the device that it came from. What brings
-//! frames to the device and takes them on from there is not this crate's.
+//! One process for a lab reads frames from the devices, and decides about each by a model that draws from seeded
+//! streams ([`link`]). It keeps a frame until it is due ([`wheel`]), and writes it back to its device. Other crates
+//! bring frames to the device and take them on from there.
 //!
 //! A cap on memory (1 GiB) holds for all frames that wait together.
 
@@ -48,10 +48,10 @@ pub enum Scheduling {
 /// Why a wire did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// Its process could not be made.
+    /// The wire's process could not start.
     #[error("start the wire: {0}")]
     Start(String),
-    /// Its process ended.
+    /// The wire's process ended.
     #[error("ask the wire: its process is gone\nHint: look for it in the kernel's log (dmesg); was it out of memory?")]
     Gone,
     /// It said why not, and changed nothing.

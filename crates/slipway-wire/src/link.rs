@@ -1,4 +1,4 @@
-//! What happens to each packet: the model of a link, without clock or I/O.
+//! The model of a link, without clock or I/O: it decides about each packet.
 //!
 //! The order is that of `netem_enqueue` (`net/sched/sch_netem.c`): copy, loss, damage, limit, then ahead of the others or
 //! delayed, then the rate, behind the packets before. Its time is nanoseconds on any clock that does not go back.
@@ -16,7 +16,7 @@ use crate::random::Kind;
 use crate::spec::{Spec, is_per_packet};
 use crate::transmitter::Transmitter;
 
-/// What the model knows of a frame.
+/// Facts about a frame that the model needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// The other end, where it has conditions of its own.
@@ -34,9 +34,9 @@ pub struct PeerIndex(pub(crate) u32);
 /// One copy of a packet, on its way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Delivery {
-    /// When it comes out.
+    /// The time at which it leaves the link, in nanoseconds.
     pub due: u64,
-    /// Which bit is turned over, as a share of the frame's bits.
+    /// The bit to invert, as a share of the frame's bits.
     pub damage: Option<f64>,
     way: Way,
 }
@@ -73,7 +73,7 @@ enum Way {
     RateThenDelay { from: u64, sent: u64, delay: u64 },
 }
 
-/// What becomes of a packet: at most a copy, and itself. Each that is there counts as waiting until [`Link::leave`].
+/// The result for a packet: at most a copy, and itself. Each that is there counts as waiting until [`Link::leave`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Verdict {
     /// A further one, queued before the packet itself.
@@ -82,7 +82,7 @@ pub struct Verdict {
     pub itself: Option<Delivery>,
 }
 
-/// What happened, counted.
+/// Counts of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lost as asked.
@@ -117,7 +117,7 @@ pub struct Link {
 /// others starve (`sched(7)`, `sched_rt_runtime_us`). A machine that is later than that is of no use for measurements.
 const LATEST: u64 = 100_000_000;
 
-/// How much may wait, and does.
+/// The bound of packets that may wait, and their number.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// Packets.
@@ -162,8 +162,8 @@ struct Processes {
     delay: Delays,
 }
 
-/// What was drawn for a packet. Everything is drawn for every packet, so that a loss does not shift the delays of the
-/// packets after it.
+/// The random decisions about a packet. Everything is drawn for every packet, so that a loss does not shift the delays
+/// of the packets after it.
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     lost: bool,
@@ -206,9 +206,9 @@ impl Link {
     /// Changes conditions at `now`. Random streams, loss models that stay the same and what waits go on; the seed stays
     /// the first.
     ///
-    /// Where rates change, `waiting` is to be all that waits, in the order in which it came: it is then due as the new
-    /// rates have it. netem leaves it as it was; a link that was slow for a moment would stay slow until the last packet
-    /// of that moment is through.
+    /// Where rates change, `waiting` must be all waiting packets, in their order of arrival: they are then due by the
+    /// new rates. netem leaves their times alone, so a link that was slow for a moment would stay slow until the last
+    /// packet of that moment is through.
     pub fn set<'a>(&mut self, now: u64, spec: &Spec, waiting: impl IntoIterator<Item = (Packet, &'a mut Delivery)>) {
         let had_pairs = !self.peers.is_empty();
         let changes_rates = self.changes_rates(spec);
@@ -265,7 +265,7 @@ impl Link {
         self.per_packet
     }
 
-    /// What happened until now.
+    /// The counts until now.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

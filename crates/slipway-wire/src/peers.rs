@@ -12,7 +12,7 @@ use crate::random::Kind;
 use crate::spec::{Peer, Spec};
 use crate::transmitter::Transmitter;
 
-/// What holds for one peer; where a process is missing, the port's holds.
+/// Random processes of one peer; where one is missing, the port's applies.
 #[derive(Debug, Default)]
 pub(crate) struct Pair {
     pub(crate) loss: Option<Box<Losses>>,

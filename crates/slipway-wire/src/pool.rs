@@ -2,9 +2,10 @@
 
 use slipway_sys::tap::FRAME_BYTES;
 
-/// What all frames that wait may take together, bytes: a container that floods its link must not take the machine's memory.
+/// Greatest size of all waiting frames together, in bytes: a container that floods its link must not take the machine's
+/// memory.
 pub(crate) const MEMORY: usize = 1 << 30;
-/// What is kept for later when nothing waits, bytes.
+/// Size of the memory that stays allocated when nothing waits, in bytes.
 const SPARE: usize = 32 << 20;
 /// Sizes of buffers: acknowledgements, packets, jumbo packets, the largest segments.
 const SIZES: [usize; 4] = [256, 2048, 16_384, FRAME_BYTES];

@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// How a read went.
+/// The outcome of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Frame,

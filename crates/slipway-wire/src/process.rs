@@ -1,8 +1,8 @@
 //! The random processes of a link, each as `net/sched/sch_netem.c` has it.
 //!
-//! Two differences from it, both where netem misses what was asked. Shares are compared with all 53 bits of a draw, so that
-//! one below 2^-32 is not zero. And correlation keeps the asked share, and the asked spread of delays: netem averages
-//! a draw with the one before it, which makes extreme values, and with them rare losses, almost vanish.
+//! Two differences from it, both where netem misses what was asked. Shares are compared with all 53 bits of a draw, so
+//! that one below 2^-32 is not zero. Correlation also keeps the share and the spread of delays that were asked for.
+//! netem averages a draw with the one before it, so extreme values, and with them rare losses, almost vanish.
 
 use slipway_lab::condition::{Distribution, LinkConditions, Loss};
 use slipway_lab::units::Fraction;
@@ -46,8 +46,8 @@ impl Chance {
     }
 }
 
-/// A share of events, each of which depends on the one before: a chain of two states with that share, in which one event's
-/// correlation with the next is the asked one.
+/// A share of events, each of which depends on the one before. It is a chain of two states with that share, in which
+/// one event's correlation with the next is the configured one.
 #[derive(Debug, Default)]
 struct Correlated {
     share: f64,
@@ -81,7 +81,7 @@ enum State {
     Alone,
 }
 
-/// Which packets are lost.
+/// The losses of a link.
 #[derive(Debug)]
 pub(crate) struct Losses {
     model: Option<Loss>,
@@ -146,7 +146,7 @@ impl Losses {
     }
 }
 
-/// Which packets are sent ahead of those that are delayed.
+/// The packets that overtake those that are delayed.
 #[derive(Debug)]
 pub(crate) struct Reorder {
     ahead: Correlated,
@@ -190,7 +190,7 @@ impl Reorder {
     }
 }
 
-/// How long packets take.
+/// The delays of packets.
 #[derive(Debug)]
 pub(crate) struct Delays {
     /// Nanoseconds.
@@ -255,7 +255,7 @@ impl Delays {
     }
 }
 
-/// What a normal deviate becomes in another shape: the value of the same rank. The shapes are those of iproute2's tables
+/// The value of the same rank as a normal deviate in another distribution. The shapes are those of iproute2's tables
 /// (`netem/pareto.c`, `netem/paretonormal.c`), their cut at four times the jitter included.
 fn quantile(shape: Distribution, deviate: f64) -> f64 {
     const CUT: f64 = 32_767.0 / 8192.0;

@@ -1,4 +1,4 @@
-//! What the anchor and the wire say to each other: one message, one answer, JSON, over a socket pair that keeps messages
+//! The protocol between the anchor and the wire: one message, one answer, JSON, over a socket pair that keeps messages
 //! whole. A tap's descriptor travels beside the message that attaches it (`unix(7)`, `SCM_RIGHTS`).
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -22,7 +22,7 @@ pub(crate) const PEERS: usize = 64;
 /// Ports in an answer, for the same reason.
 pub(crate) const PORTS: usize = 32;
 
-/// What the wire can be asked.
+/// A request to the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -38,7 +38,7 @@ pub(crate) enum Request {
     Stats { from: u32 },
 }
 
-/// How it went.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// What is drawn for; each kind has its own stream, so that setting one condition does not change the draws of another.
+/// The use of a random stream. Each kind has its own, so one condition does not change the draws of another.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Kind {
@@ -17,8 +17,8 @@ pub(crate) enum Kind {
 /// Words of 32 bits for each packet, whether it takes them all or not.
 const WORDS: u128 = 4;
 
-/// A `ChaCha8` stream in which every packet has its place: what is drawn for the n-th packet depends on seed, kind and n
-/// alone, not on when drawing began.
+/// A `ChaCha8` stream in which every packet has its place. The n-th packet's draw depends on seed, kind and n alone,
+/// not on when drawing began.
 #[derive(Debug)]
 pub(crate) struct Stream {
     seed: [u8; 32],

@@ -10,9 +10,9 @@ use crate::link::{Delivery, Link, Packet, Verdict};
 /// Packets of a frame that go out together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Which of the frame's, counted from 0.
+    /// The frame's packets, counted from 0.
     pub packets: Range<u32>,
-    /// What the link knows of them, to be told when they [leave](Link::leave).
+    /// The link's data about them, for when they [leave](Link::leave).
     pub packet: Packet,
     /// The last one's: together they come out when it does.
     pub delivery: Delivery,

@@ -31,7 +31,7 @@ pub(crate) struct Shuttle<'a> {
     control: BorrowedFd<'a>,
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// The time that the timer is set to.
     armed: Option<u64>,
     /// Devices without conditions yet: nothing is read from them.
     attached: BTreeMap<u32, Tap>,

@@ -1,4 +1,4 @@
-//! What a port is asked to do.
+//! The specification of a port.
 
 use std::net::IpAddr;
 
@@ -11,28 +11,28 @@ use slipway_lab::units::{Fraction, Rate, Seconds};
 /// The conditions of one direction of one interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Which way the port's frames go: of those that the node sends, the peer is whom they are for; of those that it receives,
-    /// whom they are from.
+    /// The direction of the port's frames. The peer of a frame that the node sends is its receiver; of one that it
+    /// receives, its sender.
     pub direction: Direction,
     /// Every draw of the port derives from it.
     pub seed: [u8; 32],
-    /// What holds for every frame.
+    /// Conditions of every frame.
     pub all: LinkConditions,
-    /// What holds for the frames of some peers instead.
+    /// Conditions of the frames of some peers instead.
     pub peers: Vec<Peer>,
     /// The interface's, bytes.
     pub mtu: u32,
 }
 
-/// What holds between the port's node and one other, over [`Spec::all`] key by key: keys that are not set are `all`'s.
-/// Only `rate` is in addition: the peer's frames pass a rate of their own, and the port's with all the others.
+/// Conditions between the port's node and one other, over [`Spec::all`] key by key: other keys are `all`'s. Only `rate`
+/// is in addition: the peer's frames pass a rate of their own, and the port's with all the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
     /// The other's, of both families. An address that several peers name is the last one's.
     pub addresses: Vec<IpAddr>,
     /// Every draw of the pair derives from it.
     pub seed: [u8; 32],
-    /// What holds.
+    /// The conditions in force.
     pub conditions: LinkConditions,
 }
 
@@ -84,8 +84,8 @@ fn is_long(limit: Option<u32>, mtu: u32) -> bool {
 /// Packets of netem's queue when nothing is said (`tc-netem(8)`, `limit`).
 const NETEM_LIMIT: u64 = 1000;
 
-/// How many packets may wait where `limit` is not set: netem's 1000, or as many as `queue` says, and those that are under way, because both netem and
-/// the wire count packets that are merely delayed as waiting.
+/// The number of packets that may wait where `limit` is not set. That is netem's 1000, or the number of `queue`, and
+/// those that are under way, because netem and the wire both count delayed packets as waiting.
 #[must_use]
 pub fn default_limit(conditions: &LinkConditions, mtu: u32) -> u32 {
     let under_way = nanoseconds(conditions.delay).saturating_add(nanoseconds(conditions.jitter));

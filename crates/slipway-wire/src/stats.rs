@@ -1,11 +1,11 @@
-//! What a port counted.
+//! The counts of a port.
 
 use serde::{Deserialize, Serialize};
 
 /// A port's counters, since it was attached. Frames; a large segment counts as the packets it becomes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortStats {
-    /// Which port.
+    /// The number of the port.
     pub port: u32,
     /// False once its device is gone.
     pub alive: bool,

@@ -16,7 +16,8 @@ pub(crate) struct Transmitter {
     rate_before: u64,
     /// When the last packet will have been sent, nanoseconds.
     free: u64,
-    /// What was rounded off `free`, in nanoseconds times `rate`: small packets at high rates last a few nanoseconds only.
+    /// The rest that was rounded off `free`, in nanoseconds times `rate`: small packets at high rates last only a few
+    /// nanoseconds.
     rest: u64,
     /// Packets that wait for it.
     line: Line,
@@ -41,8 +42,8 @@ impl Transmitter {
         self.rate == 0 || self.line.has_room(from, packet)
     }
 
-    /// When a packet that comes at `from` will have been sent. It may have come by `late` earlier and not been looked at: what
-    /// could have been sent meanwhile is made up for, so that a machine that is late makes no link slower.
+    /// When a packet that comes at `from` will have been sent. It may have arrived up to `late` earlier, before anybody
+    /// looked. The link makes up for the time in which it could have sent, so a late machine makes no link slower.
     pub(crate) fn pass(&mut self, from: u64, late: u64, packet: Packet) -> u64 {
         if self.rate == 0 {
             return from;
@@ -61,8 +62,8 @@ impl Transmitter {
         done
     }
 
-    /// When a packet will have been sent that by the rate before would have been at `done`. What is sent of it already
-    /// stays sent: a rate that changes more often than a packet lasts would otherwise never let one through.
+    /// When a packet will have been sent that by the rate before would have been at `done`. The part that is already
+    /// sent stays sent. Otherwise a rate that changes more often than a packet lasts would never let one through.
     pub(crate) fn again(&mut self, now: u64, from: u64, done: u64, packet: Packet) -> u64 {
         if done <= now {
             return done;

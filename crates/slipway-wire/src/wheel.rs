@@ -1,7 +1,7 @@
 //! A hierarchical timing wheel (Varghese and Lauck, 1987): what waits, by when it is due.
 //!
-//! Insertion takes constant time. What is due within one tick is put in exact order when its tick comes, so values leave by
-//! time due, and those due at the same nanosecond in the order in which they came.
+//! Insertion takes constant time. Entries due within one tick are put in exact order when their tick comes. So values
+//! leave by time due, and those due at the same nanosecond in order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 const TICK_BITS: u32 = 13;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Levels of 64 slots: 64^7 ticks are over a year. What is due later waits in the last level more than once.
+/// Levels of 64 slots: 64^7 ticks are over a year. Entries due later pass the last level more than once.
 const LEVELS: usize = 7;
 const LAST_TICK: u64 = (1 << (SLOT_BITS * 7)) - 1;
 const NONE: u32 = u32::MAX;
@@ -61,7 +61,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How many wait.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -151,8 +151,8 @@ impl<T> Wheel<T> {
         entry.value.take()
     }
 
-    /// Puts an entry where its time says. The level is that of the highest digit (base 64) in which its tick differs from
-    /// the current one, so a slot never holds entries of two turns of its level.
+    /// Puts an entry where its time says. The level is that of the highest digit (base 64) in which an entry's tick
+    /// differs from the current one. So a slot never holds entries of two turns of its level.
     fn file(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         let tick = (entry.due >> TICK_BITS).min(self.tick | LAST_TICK);
@@ -199,7 +199,7 @@ impl<T> Wheel<T> {
 struct First {
     level: usize,
     slot: usize,
-    /// Its first tick.
+    /// The slot's first tick.
     start: u64,
 }
 

@@ -30,7 +30,7 @@ Examples:
   slipway init                      write a commented lab file, slipway.yaml
   slipway up                        bring it up
   slipway exec n1 -- ping -c1 n2    run a program in a node
-  slipway down                      and it is gone";
+  slipway down                      take it down";
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -39,7 +39,7 @@ Environment:
   SLIPWAY_IMAGE_MAX  size that an image may unpack to (20GiB)
   SLIPWAY_SCRATCH    folder of the nodes' /scratch (/var/lib/slipway/scratch)
   SLIPWAY_RESULTS    folder of results that --out does not place (./slipway-results)
-  SLIPWAY_LOG        what is logged on standard error (warn), as in debug or slipway_engine=trace";
+  SLIPWAY_LOG        filter of the log on standard error (warn), as in debug or slipway_engine=trace";
 
 /// Runs what the process's arguments say.
 pub(crate) fn run() -> Exit {

@@ -10,7 +10,7 @@ macro_rules! commands {
         $($(mod $module;)*)*
         mod man;
 
-        /// What slipway is asked to do.
+        /// A subcommand with its arguments.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Command {
             $($($name($module::Args),)*)*

@@ -1,7 +1,7 @@
 //! Comparing: the same lab under each driver and each setting, the same jobs in each, round after round.
 //!
-//! All labs are up at once and idle but for the one that is measured, so that nothing of bringing up or down falls into
-//! a measurement, and every driver meets the same minutes of the machine's life.
+//! All labs are up at once, and idle except for the measured one. So no measurement includes bringing a lab up or down,
+//! and every driver meets the same minutes of the machine's life.
 
 mod turn;
 
@@ -16,9 +16,9 @@ use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 use slipway_engine::exec::Launcher;
 use slipway_engine::facts::Facts;
-use slipway_engine::image::Store;
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
+use slipway_image::Store;
 use slipway_lab::Overrides;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
@@ -39,14 +39,14 @@ use crate::setting::Setting;
 use crate::{stamp, verification};
 use turn::{Stop, Turn};
 
-/// What is compared, and how.
+/// The subjects of a comparison, and its settings.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) source: Source,
     /// The lab's own name.
     pub(crate) name: String,
     pub(crate) drivers: Vec<DriverKind>,
-    /// What each lab is put under in turn; at least one, which may be nothing.
+    /// The conditions of each turn; at least one set, which may be empty.
     pub(crate) settings: Vec<Setting>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) repeat: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<Client>,
     /// Index of the node that serves; the first on another host where `None`, else the last.
     pub(crate) server: Option<usize>,
-    /// What is played beside every job.
+    /// The scenario that plays beside every job.
     pub(crate) scenario: Option<Which>,
     /// How long it may be measured, at most, whether links are as asked, under each driver and setting.
     pub(crate) verify: Seconds,
@@ -82,7 +82,7 @@ pub(crate) enum Task {
     Job(Probe),
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) summary: Summary,
@@ -98,7 +98,7 @@ pub(crate) struct Done {
 struct Way<'a> {
     /// Index of its driver, and so of its lab.
     site: usize,
-    /// What the lab is put under.
+    /// The conditions of the lab.
     setting: &'a Setting,
     client: &'a Client,
 }
@@ -112,7 +112,7 @@ impl Task {
 }
 
 impl Plan {
-    /// What a round measures, in words.
+    /// Describes the measurements of a round.
     pub(crate) fn describe(&self) -> Vec<String> {
         let each = |way: String| self.tasks.iter().map(move |task| format!("  {} under {way}", task.probe().name()));
         self.ways().iter().map(|way| self.label(way)).flat_map(each).collect()
@@ -127,7 +127,7 @@ impl Plan {
             .collect()
     }
 
-    /// What records and reports call a way: what tells it from the others.
+    /// The name of a way in records and reports: the parts that differ between ways.
     fn label(&self, way: &Way<'_>) -> String {
         let mut words = vec![self.place(way.site, way.setting)];
         if self.clients.len() > 1 {
@@ -159,7 +159,7 @@ impl Plan {
     }
 }
 
-/// Compares. Whatever happens, every lab that was brought up is taken down again.
+/// Compares. Every lab that was brought up goes down again, also after an error.
 pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
     let labs: Vec<(DriverKind, Lab, Option<Script>)> = plan
@@ -183,7 +183,7 @@ pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
 /// A lab that is up, or why it is not. A driver that this machine cannot run is said so in the report; the others go on.
 struct Site {
     lab: Result<Running, String>,
-    /// What is played beside every job on it, and the first line of its log.
+    /// The scenario that plays beside every job on it, and the first line of its log.
     script: Option<(Script, play::Begin)>,
 }
 
@@ -252,7 +252,7 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
                         return Err(Failure::new(
                             Exit::Program(128 + signal),
                             &format!(
-                                "finish the comparison: interrupted in round {round}\nHint: what was measured is in {}",
+                                "finish the comparison: interrupted in round {round}\nHint: the measurements until then are in {}",
                                 records.display()
                             ),
                         ));

@@ -11,7 +11,7 @@ use crate::{labs, view};
 /// Peers whose conditions are written out; of more, only how many.
 const SHOWN_PEERS: usize = 8;
 
-/// What differs from the machine's own links at a node, for [`view::facts`].
+/// Differences of a node's links from the machine's own, for [`view::facts`].
 pub(crate) fn of_node(lab: &Lab, report: &LinkReport, node: usize) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let interfaces = report.interfaces.iter().filter(|interface| interface.node == node);
@@ -52,7 +52,7 @@ fn of_direction(lab: &Lab, what: &str, direction: &DirectionReport) -> Vec<Strin
     lines
 }
 
-/// What the wire did with packets.
+/// The wire's counts of packets, in words.
 fn counted(counts: &PortStats) -> String {
     let mut text = format!("{} carried", view::count(counts.sent, "packet"));
     let also = [

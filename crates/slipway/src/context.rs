@@ -1,4 +1,4 @@
-//! What every command has at hand: where labs are written down, and how to answer.
+//! Context of every command: the folder of labs, and the form of answers.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -13,13 +13,13 @@ use crate::failure::{Failure, unwritten};
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Answer with one JSON document on standard output (an error: on standard error)
+    /// Answer with one JSON document on standard output (errors: on standard error)
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say nothing but what was asked for: no progress, no advice
+    /// Print the answer alone: no progress, no advice
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say on standard error what is being done; twice, all of it
+    /// Log steps on standard error; twice, in detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Colour
@@ -44,17 +44,17 @@ impl Global {
 /// For commands that change something.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct DryRun {
-    /// Say what would be done, and change nothing
+    /// Print the changes, and make none
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// What every command has at hand.
+/// The context of a command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// As given.
+    /// The global options, as given.
     pub(crate) global: Global,
-    /// Where labs are written down.
+    /// The folder with the state of labs.
     pub(crate) root: StateRoot,
 }
 

@@ -96,7 +96,7 @@ impl Done {
         Ok(Exit::Success)
     }
 
-    /// Which of all it changed, and which it found so already.
+    /// The targets that the command changed, and those that were so already.
     fn text(&self, what: &str) -> String {
         let Self { lab, unchanged, which: Which::Nodes(all) | Which::Interfaces(all), .. } = self;
         // A lab has up to ten thousand nodes: no list is searched for each.

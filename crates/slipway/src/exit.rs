@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 /// How slipway ends. The numbers are a promise to scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command succeeded.
     Success,
-    /// It failed.
+    /// The command failed.
     Failed,
     /// The arguments or the lab file are wrong; nothing was done.
     Usage,
@@ -26,12 +26,12 @@ impl Exit {
         (Self::Success, "done"),
         (Self::Failed, "failed"),
         (Self::Usage, "the arguments or the lab file are wrong; nothing was done"),
-        (Self::Unable, "this machine cannot: a privilege, driver or package is missing"),
+        (Self::Unable, "this machine lacks a privilege, driver or package"),
         (Self::NotFound, "no such lab or node, or it does not run"),
         (Self::Strained, "done, but the machine could not keep up, or a link was not as asked (`--strict`)"),
     ];
 
-    /// What the shell sees.
+    /// The process's exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -44,7 +44,7 @@ impl Exit {
         }
     }
 
-    /// All of them, for help and manual.
+    /// The table of all codes, for help and manual.
     pub(crate) fn table() -> String {
         let mut text = String::new();
         for (exit, meaning) in Self::OWN {
@@ -53,9 +53,9 @@ impl Exit {
         text.push_str(
             "  130,143  ended by Ctrl-C or SIGTERM; `up`, `run`, `play` and `compare` undo what they began\n",
         );
-        text.push_str("For a program run in a node it is the program's own; 128 and the signal's number where\n");
-        text.push_str("one ended it, 127 where it is not found, 126 where it cannot be executed, 125 where\n");
-        text.push_str("the node cannot be entered.");
+        text.push_str("A program in a node passes on its own code, or 128 and the number of the signal that ended\n");
+        text.push_str("it. 127: there is no such program. 126: it cannot be executed. 125: Slipway cannot enter\n");
+        text.push_str("the node.");
         text
     }
 }

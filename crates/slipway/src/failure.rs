@@ -1,4 +1,4 @@
-//! What went wrong, as a person or a program wants to read it.
+//! An error, for a person or a program to read.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -7,16 +7,16 @@ use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
 use slipway_engine::copy::CopyError;
 use slipway_engine::exec::ExecError;
-use slipway_engine::image::{ImageError, SaveError};
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
-use slipway_engine::verify::VerifyError;
+use slipway_image::{ImageError, SaveError};
 use slipway_lab::text::{printable, printable_json};
 use slipway_lab::{LabErrors, SelectError};
 use slipway_sys::cgroup::CgroupError;
+use slipway_verify::VerifyError;
 
 use crate::exit::Exit;
 
@@ -66,7 +66,7 @@ impl Failure {
         Self { exit, ..self }
     }
 
-    /// How slipway ends.
+    /// The exit code that fits the failure.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }

@@ -1,13 +1,13 @@
-//! Which lab, which node, which file: from what people write to what the engine takes.
+//! Labs, nodes and files: from command-line words to values of the engine.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, capabilities};
 use sha2::{Digest as _, Sha256};
-use slipway_engine::image::Store;
 use slipway_engine::lab::{self, Running, UpError};
 use slipway_engine::state::StateRoot;
+use slipway_image::Store;
 use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
@@ -28,9 +28,9 @@ pub(crate) fn need_privilege() -> Result<(), Failure> {
         return Ok(());
     }
     let why = if rustix::process::geteuid().is_root() {
-        "this root has not the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN\nHint: a container needs both (--privileged gives them)"
+        "root here lacks the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN\nHint: a container needs both (--privileged gives them)"
     } else {
-        "that takes root\nHint: `sudo slipway …`\nHint: without root, `unshare -Urnmpf --mount-proc` opens a shell where most of it works once SLIPWAY_STATE, SLIPWAY_IMAGES and SLIPWAY_SCRATCH name folders of yours; `slipway doctor` there says what is lost"
+        "that takes root\nHint: `sudo slipway …`\nHint: without root, `unshare -Urnmpf --mount-proc` opens a shell where most of it works once SLIPWAY_STATE, SLIPWAY_IMAGES and SLIPWAY_SCRATCH name folders of yours; `slipway doctor` there lists the losses"
     };
     Err(Failure::new(Exit::Unable, &format!("work with namespaces: {why}")))
 }
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// Of its text, hexadecimal.
+    /// SHA-256 of the text, in hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         hex(&Sha256::digest(&self.text))
     }
@@ -190,8 +190,8 @@ pub(crate) fn of_process(root: &StateRoot, pid: i32) -> Result<Running, Failure>
     })
 }
 
-/// A running lab and nodes of it from `[LAB] NODE…`: the first word is a lab where one of that name runs (or it is a
-/// file), else all are nodes of the only lab.
+/// A running lab and its nodes from `[LAB] NODE…`. The first word is a lab where one of that name runs, or where it is
+/// a file. Otherwise all words are nodes of the only lab.
 pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<usize>), Failure> {
     let (lab, words) = match words.split_first() {
         Some((first, rest)) if is_file(first) || root.lab(first).exists() => (running(root, Some(first))?, rest),
@@ -200,7 +200,7 @@ pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<
     if words.is_empty() {
         let name = &lab.lab.name;
         return Err(Failure::usage(format!(
-            "choose nodes of lab `{name}`: none is named\nHint: name nodes, groups or patterns, as in `{name} web,n1` or `{name} 'n*'`"
+            "choose nodes of lab `{name}`: no node is named\nHint: name nodes, groups or patterns, as in `{name} web,n1` or `{name} 'n*'`"
         )));
     }
     let chosen = lab.lab.select(words)?;

@@ -33,6 +33,10 @@ fn main() -> ExitCode {
         eprintln!("slipway: failed to execute itself out of reach of the nodes: {error}");
         return ExitCode::FAILURE;
     }
+    if let Err(error) = slipway_sys::process::remember_inherited() {
+        eprintln!("slipway: failed to look at its own descriptors: {error}");
+        return ExitCode::FAILURE;
+    }
     ExitCode::from(cli::run().code())
 }
 

@@ -8,7 +8,7 @@ use slipway_lab::units::Bytes;
 
 use crate::context::Global;
 
-/// How far what is.
+/// Progress of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// A lab's coming up.
@@ -101,7 +101,7 @@ impl Meter {
 }
 
 impl Progress {
-    /// How far, of how much.
+    /// The position, and the end where it is known.
     fn position(self) -> (u64, Option<u64>) {
         match self {
             Self::Up(lab::Progress::Image { done, total }) => (done, Some(total)),

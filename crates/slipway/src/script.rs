@@ -1,5 +1,4 @@
-//! A scenario that is going to be played: where it is from, its schedule, the first line of its log, and the page that is
-//! made of the log.
+//! A scenario before it plays: its source, its schedule, the first line of its log, and the page made of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -17,10 +16,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, short};
 
-/// Which scenario.
+/// The choice of a scenario.
 #[derive(Debug, Clone)]
 pub(crate) enum Which {
-    /// That of the lab's own file.
+    /// The scenario of the lab's own file.
     OfLab,
     /// A file's.
     File(String),
@@ -106,7 +105,7 @@ impl Script {
         })
     }
 
-    /// What the records of a comparison say of it.
+    /// The scenario's entry in the records of a comparison.
     pub(crate) fn record(&self, lab: &Lab) -> record::Scenario {
         record::Scenario {
             file: self.shown.clone(),

@@ -1,12 +1,12 @@
-//! What a whole lab is put under while something is measured: conditions of every link, limits of every node.
+//! Settings of a whole lab for one measurement: conditions of every link, limits of every node.
 
 use std::str::FromStr;
 
-use slipway_engine::condition::{LinkAction, Place};
+use slipway_engine::condition::Place;
 use slipway_engine::lab::{LabError, Running, undo};
 use slipway_lab::change::{LinkChange, NodeChange, WordError, is_of_nodes};
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, LinkAction};
 
 /// The number under which changes of links are laid over the lab's own. Scenarios count from 0.
 const OVERLAY: usize = usize::MAX;

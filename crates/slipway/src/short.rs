@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use slipway_engine::condition::{LinkAction, LinkReport, Place};
+use slipway_engine::condition::{LinkReport, Place};
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::condition::LinkConditions;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Direction};
+use slipway_lab::scenario::{Action, Direction, LinkAction};
 
 use crate::view;
 
@@ -31,14 +31,10 @@ pub(crate) fn of_action(lab: &Lab, report: Option<&LinkReport>, action: &LinkAct
 
 /// The same of a scenario's event, on links as in the lab's file.
 pub(crate) fn of_event(lab: &Lab, action: &Action) -> Vec<String> {
-    let action = match action.clone() {
-        Action::Link { interfaces, direction, change } => LinkAction::Link { interfaces, direction, change },
-        Action::Pair { from, to, network, change } => {
-            LinkAction::Pair(slipway_engine::condition::Pair { from, to, network, change })
-        }
-        _ => return Vec::new(),
-    };
-    of_action(lab, None, &action)
+    match action {
+        Action::Links(action) => of_action(lab, None, action),
+        _ => Vec::new(),
+    }
 }
 
 /// `now` gives what the change is made to, and what holds beneath it.

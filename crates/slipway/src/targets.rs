@@ -1,25 +1,25 @@
 //! Interfaces and pairs of nodes, as people write them: `n1:eth0`, `n*/ingress`, `site1->site2`.
 
-use slipway_engine::condition::{Pair, Place};
+use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, Pair};
 
 use crate::failure::Failure;
 use crate::labs;
 
-/// What a change of conditions is about.
+/// The target of a change of conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// One direction of a node's interfaces: all of them, or the one of this name.
     Interfaces { nodes: Vec<usize>, interface: Option<String>, direction: Option<Direction> },
-    /// What some nodes send to others.
+    /// Packets that some nodes send to others.
     Pair { from: Vec<usize>, to: Vec<usize> },
 }
 
-/// A running lab, and the words after its name: the first word is the lab where one of that name runs or it is a file,
-/// else all are about the only lab.
+/// A running lab, and the words after its name. The first word is the lab where one of that name runs, or where it is a
+/// file. Otherwise all words are about the only lab.
 pub(crate) fn lab_and_words<'a>(root: &StateRoot, words: &'a [String]) -> Result<(Running, &'a [String]), Failure> {
     match words.split_first() {
         Some((first, rest)) if is_lab(root, first) => Ok((labs::running(root, Some(first))?, rest)),

@@ -64,7 +64,7 @@ fn number(text: &str, name: &str) -> Option<u32> {
     line(text, name)?.split(':').nth(1)?.parse().ok()
 }
 
-/// What follows the name, of the line that begins with it.
+/// The fields after the name, of the line that begins with it.
 fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use nix::sys::signal::Signal;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::Running;
-use slipway_engine::verify::{Effort, Plan, Route, VerifyError, is_conditioned};
 use slipway_lab::model::DriverKind;
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
 use slipway_sys::signals::Taken;
+use slipway_verify::{Effort, Plan, Route, VerifyError, is_conditioned};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ const MOST_SHOWN: usize = 5;
 /// For commands that run something on a lab and keep records of it.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Verify {
-    /// Measure first whether links under conditions are as asked, for at most about TIME [10s where it is left out]
+    /// First measure whether links meet their conditions, for at most about TIME [10s where it is left out]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
     verify: Option<Seconds>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn measure(
     }
 }
 
-/// How it came out, briefly.
+/// Summarizes the result.
 fn tell(context: &Context, checked: &[CheckedPath], under: &str) {
     if context.global.quiet || context.global.json {
         return;

@@ -38,7 +38,7 @@ pub(crate) fn count(number: impl TryInto<u64>, one: &str) -> String {
     }
 }
 
-/// What became of connections that were on the fast path and may not be any more; nothing, where there were none.
+/// The fate of fast connections that are no longer allowed; empty where there were none.
 pub(crate) fn ended(connections: u64) -> String {
     match connections {
         0 => String::new(),
@@ -161,7 +161,7 @@ pub(crate) fn lab(lab: &Lab, how: &[Mechanism]) -> String {
     text
 }
 
-/// What a node is: everything that its lab file and its lab decided.
+/// All facts about a node that the lab file and the lab decided.
 pub(crate) fn node(lab: &Lab, node: &Node, how: &[Mechanism]) -> Vec<(&'static str, String)> {
     let mut facts = vec![("host", lab.hosts[node.host].name.clone()), ("image", image(lab, node.image))];
     for interface in &node.interfaces {

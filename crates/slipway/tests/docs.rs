@@ -6,6 +6,8 @@
 //! - Standard output, where any is shown, is compared. `[..]` stands for anything within a line, a line `...` for any lines.
 //! - A block ```` ```yaml file=NAME ```` is written to NAME first, and so is one of another kind. Every YAML block must be a valid lab.
 //!
+//! `SLIPWAY_DOCS=jobs.md` runs the pages alone whose path ends so.
+//!
 //! The labs of `examples/` say in the comment at their top how to run them; that is run too.
 
 use std::fmt::Write as _;
@@ -36,6 +38,10 @@ fn everything_shown_works() {
     let guide = std::fs::read_dir(root.join("docs/guide")).expect("the guide is there");
     files.extend(guide.map(|entry| entry.expect("its folder can be read").path()));
     files.sort();
+    if let Ok(page) = std::env::var("SLIPWAY_DOCS") {
+        files.retain(|file| file.ends_with(&page));
+        assert!(!files.is_empty(), "no page of the guide is called `{page}`");
+    }
     let wrong: String = files.iter().map(|file| check(file, &root)).collect();
     assert!(wrong.is_empty(), "{wrong}");
 }

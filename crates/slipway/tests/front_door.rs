@@ -44,6 +44,25 @@ fn a_lab_goes_up_and_leaves_nothing_when_it_goes_down() {
     assert!(place.fails(125, ["exec", &name, "n1", "--", "true"]).contains("Hint: "));
 }
 
+/// A script may hold a lock or a pipe of its own while it brings a lab up.
+#[test]
+fn a_lab_keeps_none_of_the_callers_descriptors() {
+    let place = Place::new();
+    let file = place.file("bare", "nodes: {n: {}}\n");
+    let mut up = Command::new("sh");
+    place.furnish(&mut up);
+    let script = r#""$0" up "$1" 9>&1 >/dev/null"#;
+    up.args(["-c", script, env!("CARGO_BIN_EXE_slipway")]).arg(&file).stdout(Stdio::piped());
+    let mut up = up.spawn().expect("sh can be started");
+    let mut output = up.stdout.take().expect("piped");
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(output.read_to_end(&mut Vec::new()).is_ok()));
+    let ends = end.recv_timeout(std::time::Duration::from_mins(1));
+    assert!(up.wait().expect("it was started").success());
+    place.run(["down", &place.name("bare")]);
+    assert_eq!(ends, Ok(true), "the lab holds the pipe");
+}
+
 #[test]
 fn programs_keep_their_codes_streams_and_signals() {
     let place = Place::new();

@@ -43,8 +43,8 @@ fn each_process_logs_its_spans_with_their_durations() {
         "clone_init{node=n2}: slipway_engine::anchor::birth: close time.busy=",
         "netlink{requests=",
         "start{host=host2}: slipway_engine::fast::process: close time.busy=",
-        "request{what=\"changing links\"}: slipway_engine::anchor::control: close time.busy=",
-        "request{what=\"ending nodes\"}: slipway_engine::anchor::control: close time.busy=",
+        "request{what=\"changing links\"}: slipway_engine::protocol::server: close time.busy=",
+        "request{what=\"ending nodes\"}: slipway_engine::protocol::server: close time.busy=",
         "wire: slipway_wire::shuttle: taken request=Set",
     ] {
         assert!(anchor.contains(span), "{span} is not in\n{anchor}");

@@ -8,7 +8,7 @@ use common::Place;
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../slipway-lab/tests/platform").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../slipway-platform/tests/platform").join(name)
 }
 
 /// The least round trip of a few pings, in milliseconds.

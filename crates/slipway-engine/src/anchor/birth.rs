@@ -14,6 +14,7 @@ use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_lab::model::DriverKind;
+use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
@@ -21,15 +22,13 @@ use slipway_sys::init;
 use slipway_sys::ns::create_owned_net;
 use slipway_sys::process::ProcessId;
 
-pub(super) use death::Death;
-
 use super::Blueprint;
 use super::logs::Logs;
 use crate::cgroup::LabGroups;
-use crate::condition::{Around, Links, Place, Seat};
+use crate::condition::{Around, LinkReport, Links, Place, Seat};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
-use crate::fast::{Event, Near, Routers};
+use crate::fast::{Event, FastReport, Near, Routers};
 use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
 use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
@@ -57,6 +56,8 @@ pub(super) struct Nodes {
     links: Links,
     routers: Routers,
     pub(super) logs: Logs,
+    /// The rules that hold.
+    pub(super) policy: Vec<Rule>,
     pub(super) state: State,
 }
 
@@ -117,6 +118,7 @@ impl Nodes {
             links: blueprint.links.anew(),
             routers,
             logs: Logs::new(blueprint.dir.join("log")),
+            policy: lab.policy.clone(),
             state,
         })
     }
@@ -343,16 +345,15 @@ impl Nodes {
         which: &[usize],
     ) -> Result<(), String> {
         let which: Vec<usize> =
-            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
+            which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
         blueprint.write(&self.state)?;
         outcome
     }
 
-    /// Writes down how links are now.
-    pub(super) fn report_links(&mut self, blueprint: &Blueprint) -> Result<(), String> {
-        let report = self.links.report(&blueprint.lab);
-        blueprint.dir.write_links(&report).map_err(|error| error.to_string())
+    /// How links are now.
+    pub(super) fn report_links(&mut self, blueprint: &Blueprint) -> LinkReport {
+        self.links.report(&blueprint.lab)
     }
 
     /// Has something done to links, and gives how many fast connections ended with it.
@@ -380,15 +381,18 @@ impl Nodes {
         outcome.and(ended)
     }
 
-    /// Puts the rules that were asked for in the place of those that there were, and gives how many fast connections ended
-    /// with it.
-    pub(super) fn set_policy(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<u64, String> {
-        let rules = blueprint.dir.read_asked_policy().map_err(|error| error.to_string())?;
+    /// Puts rules in the place of those that there were, and gives how many fast connections ended with it.
+    pub(super) fn set_policy(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        rules: Vec<Rule>,
+    ) -> Result<u64, String> {
         // Beneath first: what a router forbids goes there.
         self.fabric.set_policy(&blueprint.lab, &rules).map_err(|error| error.to_string())?;
-        let ended = self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules));
-        blueprint.dir.write_policy(&rules).map_err(|error| error.to_string())?;
-        ended
+        self.policy = rules;
+        let rules = self.policy.clone();
+        self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))
     }
 
     /// What there is to wait for of the fast path's routers, and how long at most.
@@ -409,16 +413,14 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         node: usize,
-        listener: Option<OwnedFd>,
+        listener: OwnedFd,
     ) -> Result<(), String> {
-        let listener = listener.ok_or("have a program heard: no listener came along")?;
         self.with_routers(alone, blueprint, |routers, near| routers.hear(near, node, listener))
     }
 
-    /// Writes down how the fast path is.
-    pub(super) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> Result<(), String> {
-        let report = self.with_routers(alone, blueprint, Routers::report);
-        blueprint.dir.write_fast(&report).map_err(|error| error.to_string())
+    /// How the fast path is.
+    pub(super) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> FastReport {
+        self.with_routers(alone, blueprint, Routers::report)
     }
 
     /// What is written on sockets of the fast path.
@@ -524,13 +526,6 @@ impl Nodes {
         }
         // Readers look at the processes too; a full disk must not end the lab.
         let _ = blueprint.write(&self.state);
-    }
-
-    fn known<'a>(&self, which: &'a [usize]) -> Result<impl Iterator<Item = usize> + use<'a>, String> {
-        match which.iter().find(|&&index| index >= self.slots.len()) {
-            Some(index) => Err(format!("find node number {index}: the lab has {}", self.slots.len())),
-            None => Ok(which.iter().copied()),
-        }
     }
 }
 

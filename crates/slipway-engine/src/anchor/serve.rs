@@ -1,7 +1,9 @@
-//! What an anchor does once the lab is up: it waits.
+//! What an anchor does once the lab is up: it waits, and serves requests.
+
+mod answer;
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,18 +12,28 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use slipway_sys::clone::SingleThread;
 
+use self::answer::answer;
 use super::Blueprint;
 use super::birth::Nodes;
-use super::control::{self, Request};
-use crate::condition::Links;
 use crate::fast::Event;
+use crate::protocol::{Interest, Request, Server};
+
+/// What has happened.
+struct Happened {
+    signal: bool,
+    /// In the order of [`Server::waits_for`].
+    peers: Vec<bool>,
+    events: Vec<Event>,
+    /// Pipes that programs have printed to, by number.
+    printed: Vec<usize>,
+}
 
 /// Serves until SIGTERM.
 pub(super) fn serve(
     alone: SingleThread,
     blueprint: &Blueprint,
     nodes: &mut Nodes,
-    listener: &OwnedFd,
+    server: &mut Server<Request>,
 ) -> io::Result<()> {
     let mut awaited = SigSet::empty();
     awaited.add(Signal::SIGCHLD);
@@ -29,18 +41,16 @@ pub(super) fn serve(
     let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     // Whoever died while the lab was made has already said so to nobody.
     reap(alone, blueprint, nodes);
-    let mut before = None;
-    // Most requests end no connections.
-    let nothing = |()| 0;
     loop {
-        let (ready, events, printed) = match wait(&signals, listener, nodes) {
+        let happened = match wait(&signals, server, nodes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
         // Before anything else is done: events are about what there was to wait for.
-        nodes.tend(alone, blueprint, &events);
-        nodes.logs.tend(&printed);
-        if ready[0] {
+        nodes.tend(alone, blueprint, &happened.events);
+        nodes.logs.tend(&happened.printed);
+        // Before requests: one that asks for the nodes' state came after the ends that it asks about.
+        if happened.signal {
             while let Some(signal) = signals.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
                     nodes.end(alone, blueprint);
@@ -49,60 +59,40 @@ pub(super) fn serve(
             }
             reap(alone, blueprint, nodes);
         }
-        if ready[1] {
-            // A caller that went away before its answer has only itself to tell.
-            let _ = control::serve_one(listener, &mut before, |request, descriptor| match request {
-                Request::Start(which) => nodes.start_asked(alone, blueprint, &which).map(nothing),
-                Request::Halt(which) => nodes.halt(alone, blueprint, &which).map(nothing),
-                Request::Kill { nodes: which, death } => nodes.crash(alone, blueprint, &which, death).map(nothing),
-                Request::Still { nodes: which, still } => nodes.still(alone, blueprint, &which, still).map(nothing),
-                Request::Links(number, action) => {
-                    nodes.with_links(alone, blueprint, |links, around| links.change(around, number, *action))
-                }
-                Request::Lift(number) => nodes.with_links(alone, blueprint, |links, around| links.lift(around, number)),
-                Request::Prepare(action) => {
-                    nodes.with_links(alone, blueprint, |links, around| links.prepare(around, *action))
-                }
-                Request::PrepareStill(which) => nodes.prepare_still(alone, blueprint, &which).map(nothing),
-                Request::Settle => nodes.with_links(alone, blueprint, Links::settle),
-                Request::Restore => nodes.with_links(alone, blueprint, Links::restore),
-                Request::Policy => nodes.set_policy(alone, blueprint),
-                Request::Report => nodes.report_links(blueprint).map(nothing),
-                Request::Listener(node) => nodes.hear(alone, blueprint, node, descriptor.take()).map(nothing),
-                Request::Fast => nodes.report_fast(alone, blueprint).map(nothing),
-                // Those that have ended were seen to above.
-                Request::Programs => Ok(0),
-                Request::Follow(node) => {
-                    let bell = nodes.logs.follow(node).map_err(|error| format!("follow the log: {error}"));
-                    bell.map(|bell| *descriptor = Some(bell)).map(nothing)
-                }
-                Request::Notes => nodes.notes().map(|notes| *descriptor = Some(notes)).map(nothing),
-            });
-        }
+        server
+            .tend(&happened.peers, |request, descriptor, to| answer(alone, blueprint, nodes, request, descriptor, to));
     }
 }
 
-/// Waits for signals, requests (whether there are any is told for each), what goes on with routers, and what programs print.
-fn wait(signals: &SignalFd, listener: &OwnedFd, nodes: &Nodes) -> io::Result<([bool; 2], Vec<Event>, Vec<usize>)> {
+/// Waits for signals, requests, what goes on with routers, and what programs print.
+fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Result<Happened> {
     let (events, patience) = nodes.waits_for();
     let of_routers = events.iter().map(|&(fd, event)| match event {
         Event::Said(_) => PollFd::new(fd, PollFlags::POLLIN),
         Event::Deserted(_) => PollFd::new(fd, PollFlags::empty()),
     });
-    let ours = [signals.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let peers = server.waits_for();
+    let of_peers = peers.iter().map(|&(fd, interest)| match interest {
+        Interest::Read => PollFd::new(fd, PollFlags::POLLIN),
+        Interest::Write => PollFd::new(fd, PollFlags::POLLOUT),
+    });
     let logs = nodes.logs.waits_for();
     let of_logs = logs.iter().map(|&(fd, _)| PollFd::new(fd, PollFlags::POLLIN));
-    let mut waiting: Vec<PollFd<'_>> = ours.into_iter().chain(of_routers).chain(of_logs).collect();
+    let signal = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
+    let mut waiting: Vec<PollFd<'_>> =
+        std::iter::once(signal).chain(of_peers).chain(of_routers).chain(of_logs).collect();
+    let patience = patience.into_iter().chain(nodes.logs.patience()).chain(server.patience()).min();
     // Rounded up, or it would be asked again and again in the last millisecond.
-    let patience = patience.into_iter().chain(nodes.logs.patience()).min();
     let patience = patience.map(|left| left + Duration::from_millis(1));
     let timeout = patience.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
     poll(&mut waiting, timeout)?;
-    let happened: Vec<bool> = waiting.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-    let printed = logs.iter().zip(&happened[2 + events.len()..]).filter(|(_, happened)| **happened);
-    let printed = printed.map(|((_, number), _)| *number).collect();
-    let events = events.iter().zip(&happened[2..]).filter(|(_, happened)| **happened).map(|((_, event), _)| *event);
-    Ok(([happened[0], happened[1]], events.collect(), printed))
+    let mut happened = waiting.iter().map(|fd| fd.any().unwrap_or(false));
+    let signal = happened.next().unwrap_or(false);
+    let peers = happened.by_ref().take(peers.len()).collect();
+    let of_routers: Vec<bool> = happened.by_ref().take(events.len()).collect();
+    let events = events.iter().zip(of_routers).filter(|(_, happened)| *happened).map(|(&(_, event), _)| event);
+    let printed = logs.iter().zip(happened).filter(|(_, happened)| *happened).map(|(&(_, number), _)| number);
+    Ok(Happened { signal, peers, events: events.collect(), printed: printed.collect() })
 }
 
 fn reap(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes) {

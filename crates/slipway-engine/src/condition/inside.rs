@@ -32,7 +32,7 @@ const OUTSIDE: u16 = 3;
 
 /// What packets are queued by.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// A rate alone.
     Tbf(Tbf),
     /// Netem, below a token bucket that holds nothing back, but cuts large segments that do not fit it into packets. (A
@@ -42,7 +42,8 @@ pub(crate) enum Shape {
 
 impl Shape {
     /// A rate alone.
-    pub(crate) fn tbf(conditions: &LinkConditions, mtu: u32) -> Self {
+    #[must_use]
+    pub fn tbf(conditions: &LinkConditions, mtu: u32) -> Self {
         let packet = mtu + ETHERNET;
         let rate = conditions.rate.map_or(u64::MAX, |rate| (rate.0 / 8).max(1));
         // What goes in a millisecond: then the rate holds over any longer time, and fast links need not cut large segments.
@@ -52,7 +53,8 @@ impl Shape {
     }
 
     /// Everything that netem can do.
-    pub(crate) fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
+    #[must_use]
+    pub fn netem(conditions: &LinkConditions, mtu: u32, seed: [u8; 32]) -> Self {
         let share = |fraction: Option<Fraction>| fraction.map_or(0.0, |fraction| fraction.0);
         let time = |seconds: Option<Seconds>| seconds.map(Seconds::duration).unwrap_or_default();
         let netem = Netem {

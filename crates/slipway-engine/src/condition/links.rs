@@ -6,13 +6,13 @@ use std::os::fd::BorrowedFd;
 
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, LinkAction};
 use slipway_sys::clone::SingleThread;
 use slipway_wire::Wire;
 
 use super::gate::{GROUPS, Gates, Side};
 use super::inside::Seat;
-use super::live::{LinkAction, Live, Place};
+use super::live::{Live, Place};
 use super::make::Interface;
 use super::plan::{Basis, Lanes, Plan, addresses, arrange, has_interfaces, plan, side};
 use super::probe::LinkMeans;
@@ -187,11 +187,7 @@ impl Links {
     /// Whether an action is about what there is, and its conditions can hold together with those that hold already.
     fn check_action(&self, lab: &Lab, action: &LinkAction, places: &BTreeSet<Place>) -> Result<(), String> {
         let exists = |&(node, slot): &Place| lab.nodes.get(node).is_some_and(|node| slot < node.interfaces.len());
-        let nodes: Vec<usize> = match action {
-            LinkAction::Pair(pair) => pair.from.iter().chain(&pair.to).copied().collect(),
-            LinkAction::Partition { groups } => groups.iter().flatten().copied().collect(),
-            other => other.interfaces().iter().map(|&(node, _)| node).collect(),
-        };
+        let nodes = action.nodes();
         if nodes.iter().any(|&node| node >= lab.nodes.len()) || !places.iter().all(exists) {
             return Err("find an interface of that number: the lab has none".to_owned());
         }

@@ -3,95 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::condition::LinkConditions;
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, Groups, LinkAction, Pair};
 
 /// A node and the position of one of its interfaces.
 pub type Place = (usize, usize);
-
-/// Something that happens to links. Nodes and networks are indices into the lab.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkAction {
-    /// Changes conditions of interfaces.
-    Link {
-        /// Which.
-        interfaces: Vec<Place>,
-        /// Of which direction.
-        direction: Direction,
-        /// What changes.
-        change: LinkChange,
-    },
-    /// Changes conditions of what some nodes send to others. A key that is cleared is again that of the sender's interface.
-    Pair(Pair),
-    /// Nothing passes these interfaces any more, either way; nobody is told.
-    Cut {
-        /// Which.
-        interfaces: Vec<Place>,
-    },
-    /// Ends cuts.
-    Heal {
-        /// Which.
-        interfaces: Vec<Place>,
-    },
-    /// Nodes of different groups no longer reach each other.
-    Partition {
-        /// The groups. A node in none of them reaches all.
-        groups: Groups,
-    },
-    /// Ends every partition.
-    Join,
-}
-
-/// The groups of a partition, as indices of nodes.
-pub type Groups = Vec<Vec<usize>>;
-
-/// A change of what some nodes send to others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
-    /// Senders.
-    pub from: Vec<usize>,
-    /// Receivers.
-    pub to: Vec<usize>,
-    /// The network; `None` for all that both are on.
-    pub network: Option<usize>,
-    /// What changes.
-    pub change: LinkChange,
-}
-
-impl Pair {
-    /// Whether it is about what this node sends on this network.
-    pub(crate) fn is_from(&self, node: usize, network: usize) -> bool {
-        self.network.is_none_or(|only| only == network) && self.from.binary_search(&node).is_ok()
-    }
-}
-
-impl LinkAction {
-    /// The same, its lists in order: they are searched for every interface that anything else changes.
-    fn sorted(mut self) -> Self {
-        match &mut self {
-            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => {
-                interfaces.sort_unstable();
-            }
-            Self::Pair(pair) => {
-                pair.from.sort_unstable();
-                pair.to.sort_unstable();
-            }
-            Self::Partition { .. } | Self::Join => {}
-        }
-        self
-    }
-
-    /// The interfaces that it names.
-    pub(crate) fn interfaces(&self) -> &[Place] {
-        match self {
-            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => interfaces,
-            Self::Pair(_) | Self::Partition { .. } | Self::Join => &[],
-        }
-    }
-}
 
 /// Every change since the lab came up that still holds.
 #[derive(Debug, Default, Clone)]

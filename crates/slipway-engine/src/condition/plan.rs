@@ -8,11 +8,11 @@ use slipway_lab::change::Keys as _;
 use slipway_lab::condition::LinkConditions;
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{DriverKind, Interface, Lab};
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, Groups};
 
 use super::choose::{Choice, NATIVE, Unable, Wanted, choose};
 use super::gate::{LANES, Side};
-use super::live::{Groups, Live, Place};
+use super::live::{Live, Place};
 use super::probe::LinkMeans;
 
 /// Both directions, in the order of everything that is kept for each.

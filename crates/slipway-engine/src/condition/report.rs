@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::LinkConditions;
 use slipway_lab::model::Lab;
+use slipway_lab::scenario::Groups;
 use slipway_wire::PortStats;
 
 use super::choose::Mechanism;
 use super::links::Links;
-use super::live::{Groups, Place};
+use super::live::Place;
 use super::make::{Interface, port};
 use super::plan::{BOTH, Plan};
 

@@ -12,8 +12,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, readlinkat,
 use tar::{Builder, EntryType, Header};
 
 use super::{Copied, CopyError};
-use crate::image::holes::Runs;
-use crate::image::walk::{Folder, MAX_DEPTH, open_in};
+use slipway_image::holes::Runs;
+use slipway_image::walk::{Folder, MAX_DEPTH, open_in};
 
 /// Writes `from` and all below it, its own name first in every entry's. Symbolic links are written as links.
 pub(super) fn pack(from: &Path, to: impl Write) -> Result<Copied, CopyError> {
@@ -88,7 +88,7 @@ impl<W: Write> Packer<'_, W> {
             FileType::RegularFile => self.file(folder, name, path, &at).map(|()| None),
             _ => {
                 self.copied.skipped += 1;
-                // Whatever it is: the other side only counts it.
+                // The kind of entry does not matter: the other side only counts it.
                 self.write(&found, EntryType::Fifo, path, 0, io::empty()).map(|()| None)
             }
         }

@@ -173,8 +173,8 @@ impl<S: Write> Write for Counted<'_, '_, S> {
     }
 }
 
-/// About how long the stream of `path` and all below it will be, bytes. What cannot be read counts nothing here: packing
-/// it says why.
+/// About how long the stream of `path` and all below it will be, bytes. An entry that cannot be read counts nothing
+/// here: packing it names the reason.
 pub(super) fn length(path: &Path) -> u64 {
     let Ok(found) = fs::symlink_metadata(path) else { return 0 };
     // Holes do not pass.

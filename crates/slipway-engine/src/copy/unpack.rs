@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use slipway_lab::units::Bytes;
 
 use super::{Copied, CopyError};
-use crate::image::holes::{Side, write_content};
-use crate::image::member::{Fault, Kind, Member, Members, shown};
+use slipway_image::holes::{Side, write_content};
+use slipway_image::member::{Fault, Kind, Member, Members, shown};
 
 /// Bytes that an entry takes on a disk besides its content, for the bound on a stream.
 const ENTRY: u64 = 4096;

@@ -72,7 +72,7 @@ const LISTENER: &[u8] = b"l";
 const GO_ON: &[u8] = b"g";
 
 pub(super) fn send_terminal(link: &OwnedFd, terminal: BorrowedFd<'_>) -> io::Result<()> {
-    packet::send(link, TERMINAL, Some(terminal))
+    packet::send(link, TERMINAL, Some(terminal)).map(drop)
 }
 
 /// Sends the listener and waits until somebody listens: before that, nothing that the filter traps may be called.
@@ -91,7 +91,7 @@ pub(super) fn send_listener(link: &OwnedFd, listener: &Listener) -> io::Result<(
 
 /// Somebody listens.
 pub(super) fn let_go_on(link: &OwnedFd) -> io::Result<()> {
-    packet::send(link, GO_ON, None)
+    packet::send(link, GO_ON, None).map(drop)
 }
 
 pub(super) fn send_failure(link: &OwnedFd, failure: &Failure) {

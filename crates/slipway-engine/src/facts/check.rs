@@ -9,17 +9,17 @@ use crate::condition::LinkMeans;
 /// One thing looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What it is about, such as `control groups`.
+    /// The subject, such as `control groups`.
     pub subject: String,
-    /// How it stands.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it.
+    /// The next step, where there is one.
     pub hint: Option<String>,
 }
 
-/// How a check stands.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -48,7 +48,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// What conditions of links are made with.
+/// The means for conditions of links.
 fn links(means: &LinkMeans) -> [Check; 4] {
     let one = |subject: &str, serves: &str, without: &str, state: &Result<(), String>| match state {
         Ok(()) => good(subject, serves),

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// A program, here or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Its name.
+    /// The name of the program.
     pub program: String,
     /// Debian's package.
     pub package: String,
-    /// What it is for.
+    /// The purpose of the program.
     pub purpose: String,
     /// Where it is; `None` where it is not.
     pub path: Option<PathBuf>,

@@ -17,9 +17,9 @@ use super::up::UpError;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;
-use crate::image::{Store, folder};
 use crate::network::keeps_addresses;
 use program::Found;
+use slipway_image::{Store, folder};
 
 /// Looks for what [`up`](super::up()) would refuse before it makes anything, and warns of limits beyond this machine.
 ///

@@ -7,14 +7,14 @@ use slipway_lab::scenario::Kill;
 use slipway_sys::process::ProcessId;
 
 use super::{LabError, Running};
-use crate::anchor::control::Request;
+use crate::protocol;
 
 impl Running {
     /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
     /// Files and links are kept for [`start`](Self::start).
     pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
         self.ask_to_end(nodes, grace)?;
-        self.ask(&Request::Halt(nodes.to_vec()))
+        self.ask(protocol::Halt { nodes: nodes.to_vec() })
     }
 
     /// Ends nodes as a scenario does: by being asked to and in the end forced, by force, or so that nobody hears of it.
@@ -23,7 +23,7 @@ impl Running {
         if let Kill::Graceful { grace } = how {
             self.ask_to_end(nodes, grace.duration())?;
         }
-        self.ask(&Request::Kill { nodes: nodes.to_vec(), death: how.into() })
+        self.ask(protocol::Kill { nodes: nodes.to_vec(), how })
     }
 
     /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.

@@ -1,19 +1,19 @@
 //! Nodes that stand still, and what would answer for them meanwhile.
 
 use super::{LabError, Running};
-use crate::anchor::control::Request;
+use crate::protocol::{Freeze, Thaw};
 
 impl Running {
     /// Stops every process of these nodes where it stands, and has nothing pass their interfaces: their kernels would answer
     /// and forward. Peers hear nothing of it. Where one of both cannot be, neither is.
     pub fn freeze(&self, nodes: &[usize]) -> Result<(), LabError> {
         let stopped = self.stop_programs(nodes)?;
-        self.ask(&still(nodes)).map_err(|error| self.with_programs_back(error, &stopped))
+        self.ask(Freeze { nodes: nodes.to_vec() }).map_err(|error| self.with_programs_back(error, &stopped))
     }
 
     /// Lets frozen nodes go on.
     pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
-        self.ask(&go_on(nodes))?;
+        self.ask(Thaw { nodes: nodes.to_vec() })?;
         self.let_programs_go_on(nodes)
     }
 
@@ -48,14 +48,4 @@ impl Running {
             Err(undo) => LabError::Refused(format!("{failure}\nand to let programs go on: {undo}")),
         }
     }
-}
-
-/// Closes interfaces of nodes that are frozen.
-pub(crate) fn still(nodes: &[usize]) -> Request {
-    Request::Still { nodes: nodes.to_vec(), still: true }
-}
-
-/// Opens them before the nodes go on.
-pub(crate) fn go_on(nodes: &[usize]) -> Request {
-    Request::Still { nodes: nodes.to_vec(), still: false }
 }

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{LabError, Running};
-use crate::anchor::control::{self, Request};
 use crate::log::NodeLog;
+use crate::protocol::{FollowLog, ReadState};
 use crate::state::ProgramEnd;
 
 /// A node's own program.
@@ -65,8 +65,7 @@ impl Running {
             running.retain(|_| !ended.next().unwrap_or(false));
         }
         // The anchor sees to those that have ended before it answers.
-        self.ask(&Request::Programs)?;
-        self.state = self.dir().read_state()?;
+        self.state = self.ask(ReadState {})?;
         Ok(with.into_iter().filter_map(|node| Some((node, self.state.nodes[node].ended?))).collect())
     }
 
@@ -79,12 +78,7 @@ impl Running {
         if model.command.is_none() && !model.sshd {
             return Err(LabError::NoProgram(model.name.clone()));
         }
-        let bell = if follow {
-            let bell = control::descriptor(&self.dir.control(), &Request::Follow(node));
-            Some(bell.map_err(|source| self.anchor_error(source))?)
-        } else {
-            None
-        };
+        let bell = if follow { Some(self.ask_for_descriptor(FollowLog { node })?) } else { None };
         NodeLog::open(&self.dir.join("log"), &model.name, bell).map_err(|source| self.anchor_error(source))
     }
 }

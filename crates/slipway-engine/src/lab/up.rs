@@ -20,8 +20,8 @@ use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::condition::MatrixError;
 use crate::guard::Guard;
-use crate::image::{ImageError, Store};
 use crate::state::{LabDir, LabLock, StateError, StateRoot};
+use slipway_image::{ImageError, Store};
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
 #[derive(Debug, thiserror::Error)]

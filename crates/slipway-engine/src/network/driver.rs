@@ -1,4 +1,4 @@
-//! What a network driver is, and which of them this machine can run.
+//! The trait of network drivers, and the drivers that this machine can run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::{bridge, fast, host, macvlan, ovs, sriov, vxlan};
 
 /// Ethernet's own, bytes.
 const ETHERNET_MTU: u32 = 1500;
-/// What a VXLAN tunnel over IPv4 adds to a packet, bytes: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14 (RFC 7348).
+/// Bytes that a VXLAN tunnel over IPv4 adds to a packet: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14 (RFC 7348).
 pub(super) const VXLAN_OVERHEAD: u32 = 50;
 /// Least MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200), and the most that a packet's length field can say, bytes.
 const MTU_IPV4: u32 = 68;
@@ -28,7 +28,7 @@ const MTU_MOST: u32 = 65_535;
 pub struct Unsupported {
     /// The driver.
     pub driver: DriverKind,
-    /// What this machine lacks.
+    /// The missing parts of this machine.
     pub missing: String,
     /// The next step.
     pub hint: String,
@@ -45,9 +45,9 @@ impl fmt::Display for Unsupported {
 pub struct Probed {
     /// The driver.
     pub driver: DriverKind,
-    /// What it uses, e.g. `veth pairs on an Open vSwitch bridge, userspace datapath`.
+    /// The driver's means, e.g. `veth pairs on an Open vSwitch bridge, userspace datapath`.
     pub mechanism: String,
-    /// What to know before trusting a measurement.
+    /// Notes to read before you trust a measurement.
     pub notes: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Mechanism {
     pub probed: Probed,
     /// Bytes.
     pub mtu: u32,
-    /// What its nodes share, as `HOST: DEVICE`.
+    /// Devices that its nodes share, as `HOST: DEVICE`.
     pub devices: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct End<'a> {
     pub(super) netns: BorrowedFd<'a>,
 }
 
-/// Which interface of which node.
+/// The interface of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Port {
     pub(super) node: usize,
@@ -125,7 +125,7 @@ pub(super) trait Driver: fmt::Debug {
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError>;
 }
 
-/// The driver of a kind. What a fast network is built as is [`Network::beneath`] it, and so never asked for by that name.
+/// The driver of a kind. Nobody asks for the driver of a fast network: its base network is [`Network::beneath`] it.
 pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     match kind {
         DriverKind::Host => Box::new(host::Host),

@@ -1,4 +1,4 @@
-//! Why a network cannot be had.
+//! Errors of networks.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub enum NetworkError {
     Unsupported {
         /// The network's name.
         network: String,
-        /// What is missing.
+        /// The missing part.
         reason: Unsupported,
     },
     /// The network asks for something that its driver cannot give.
@@ -22,7 +22,7 @@ pub enum NetworkError {
     Impossible {
         /// The network's name.
         network: String,
-        /// What, why, and a hint.
+        /// The action, the reason and a hint.
         reason: String,
     },
     /// The kernel refused a part of a network.
@@ -30,7 +30,7 @@ pub enum NetworkError {
     Network {
         /// The network's name.
         network: String,
-        /// What it refused.
+        /// The error of the refused request.
         error: NetlinkError,
     },
     /// The kernel refused something that belongs to no one network.
@@ -39,9 +39,9 @@ pub enum NetworkError {
     /// A system call or a file.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The failed action.
         what: String,
-        /// What came of it.
+        /// The error of the action.
         error: io::Error,
     },
 }

@@ -19,7 +19,7 @@ pub struct Fabric {
     drivers: BTreeMap<DriverKind, Box<dyn Driver>>,
     sites: Sites,
     mechanisms: Vec<Mechanism>,
-    /// What fast networks let pass beneath; `None` where all does.
+    /// The policy on fast networks' base networks; `None` where everything passes.
     policy: Option<Table>,
 }
 
@@ -28,7 +28,7 @@ pub struct Fabric {
 pub struct NodeNet<'a> {
     /// Index into [`Lab::nodes`].
     pub node: usize,
-    /// Its namespace.
+    /// The host's namespace.
     pub netns: BorrowedFd<'a>,
 }
 
@@ -72,7 +72,7 @@ impl Fabric {
     /// Makes the interfaces of nodes inside their namespaces, down. Many nodes at once cost least.
     ///
     /// # Errors
-    /// What the kernel refused; interfaces made by then go with their namespaces.
+    /// An error of the kernel; interfaces made by then go with their namespaces.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = nodes.len()), err(level = "debug"))]
     pub fn attach(&mut self, lab: &Lab, nodes: &[NodeNet<'_>]) -> Result<(), NetworkError> {
         let mut by_network = BTreeMap::<usize, Vec<End<'_>>>::new();
@@ -95,7 +95,7 @@ impl Fabric {
     /// Takes the interfaces of a node away, of which its own programs may have done so already.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub fn detach(&mut self, lab: &Lab, node: usize) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
             if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {
@@ -117,7 +117,7 @@ impl Fabric {
     /// Puts other rules in the place of the policy that fast networks keep beneath, one interface after another.
     ///
     /// # Errors
-    /// What the kernel refused. Where that is after the first, some nodes are held to the old rules and some to the new.
+    /// An error of the kernel. Where that is after the first, some nodes are held to the old rules and some to the new.
     #[tracing::instrument(level = "debug", skip_all, fields(rules = rules.len()), err(level = "debug"))]
     pub fn set_policy(&mut self, lab: &Lab, rules: &[Rule]) -> Result<(), NetworkError> {
         // Programs that are there stay, and let all pass where nothing is held back any more.
@@ -151,7 +151,7 @@ impl Fabric {
     /// Lets packets pass on every network. Called when all nodes are configured; nodes that come later pass at once.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
         for (number, network) in lab.networks.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Fabric {
     /// again. A node on driver host has no carrier.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %lab.nodes[node].name, up), err(level = "debug"))]
     pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Driver `host`: nodes share their host's network namespace. Each still has an address of its own there, reachable from
 //! every host, so that programs and MPI host lists work as on any other network.
 //!
-//! A node's addresses sit on a device `nodesNETWORK.POSITION`, one end of a wire that leads nowhere: packets between addresses of one
-//! namespace take the kernel's loopback path whatever device the addresses are on, and MPI libraries skip addresses that
-//! are on `lo` itself. Its other end is in a namespace of the lab's, so that even on this machine's own network
-//! (`hosts: machine`) the device goes when the lab goes.
+//! A node's addresses sit on a device `nodesNETWORK.POSITION`, one end of a wire that leads nowhere. Packets between
+//! addresses of one namespace take the kernel's loopback path on any device, and MPI libraries skip addresses on `lo`
+//! itself. Its other end is in a namespace of the lab's, so that even on this machine's own network (`hosts: machine`)
+//! the device goes when the lab goes.
 //!
 //! Programs see the addresses of all nodes on their host. [`sources`] has them send from their own.
 

@@ -33,8 +33,8 @@ pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
 
 /// Settles a new network namespace before it has interfaces, the node's own kernel settings last. `/proc/sys` must be writable.
 ///
-/// A node's addresses are given out by the lab, so that nothing need be probed, solicited or announced; left to itself,
-/// each new node would send six multicast packets to every other.
+/// The lab gives out a node's addresses, so nothing needs to probe, solicit or announce them. By default, each new node
+/// would send six multicast packets to every other.
 ///
 /// # Errors
 /// When a sysctl cannot be written.
@@ -66,8 +66,8 @@ pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
     Ok(())
 }
 
-/// Sets the node's interfaces up: addresses, neighbours, routes. What was there already is put right, so that a node that
-/// was stopped can be configured again. Nothing to do for a node on driver host.
+/// Sets the node's interfaces up: addresses, neighbours, routes. It corrects settings that are there already, so that
+/// it can configure a stopped node again. Nothing to do for a node on driver host.
 ///
 /// # Errors
 /// When an interface is missing, or the kernel refuses a part.

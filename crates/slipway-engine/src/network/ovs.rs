@@ -1,9 +1,9 @@
 //! Driver `ovs`: a veth pair for every node, on an Open vSwitch bridge of its host.
 //!
-//! Each host has an ovsdb-server and an ovs-vswitchd of its own, with database, sockets and logs in the lab's folder: a
-//! switch that the machine runs for itself is not touched. The kernel's datapath is used where there is one. Without it
-//! Open vSwitch switches packets itself (`datapath_type=netdev`), reading them from packet sockets: much slower, and blind
-//! to checksums left to hardware, so nodes compute theirs ("tx-checksumming off", which ends segmentation offload too).
+//! Each host has an ovsdb-server and an ovs-vswitchd of its own, with database, sockets and logs in the lab's folder.
+//! They leave the machine's own switch alone. The kernel's datapath is used where there is one. Without it Open vSwitch
+//! switches packets itself (`datapath_type=netdev`) and reads them from packet sockets. That is much slower, and blind
+//! to checksums left to hardware. So nodes compute theirs ("tx-checksumming off", which ends segmentation offload too).
 
 mod daemons;
 

@@ -1,10 +1,11 @@
-//! What a lab's policy lets pass on the network beneath a fast one: programs at the host's end of each node's interface, where
-//! nothing that root in a node may do (raw and packet sockets, addresses of others) gets around them.
+//! A lab's policy on the base network of a fast one. Programs at the host's end of each node's interface enforce it,
+//! where root in a node cannot bypass them (raw and packet sockets, addresses of others).
 //!
-//! Each node is known by its Ethernet address, which one program keeps it to. The same program drops what has the IP address
-//! of another node as its source: whoever it reaches would answer to that node. The other looks at what comes to a node, and
-//! decides by the first rule that is about both and about the packet, as the router does of connections. What a rule limits
-//! is dropped like what it denies: limits are kept on the fast path alone. [`code`] says which packets open a connection.
+//! Each node is known by its Ethernet address, which one program keeps it to. The same program drops what has the IP
+//! address of another node as its source: whoever it reaches would answer to that node. The other looks at packets to a
+//! node. It decides by the first rule that fits both nodes and the packet, as the router does for connections. A packet
+//! under a rule that limits is dropped like one under a rule that denies: only the fast path keeps limits. [`code`]
+//! says which packets open a connection.
 
 mod code;
 #[cfg(test)]
@@ -13,11 +14,14 @@ mod tests;
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
 
-use slipway_lab::model::{Interface, Lab, Node};
+use slipway_lab::model::{DriverKind, Interface, Lab, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{Kind, LoadError, Map, MapKind, Program};
-use slipway_sys::netlink::{BpfFilter, Direction, Mac, Request};
+use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
+
+use super::driver::try_in_scratch;
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
@@ -83,7 +87,7 @@ impl Table {
             nodes: Map::create(MapKind::Hash, NAME, code::ADDRESS, code::node_bytes(words), most)?,
             rules: Map::create(MapKind::Array, NAME, 4, 16 * words, 1)?,
             ports: Map::create(MapKind::Array, NAME, 4, 8 * words, PORTS)?,
-            addresses: Map::create(MapKind::Hash, NAME, 16, 8, most_addresses(lab))?,
+            addresses: owners(lab, NAME)?,
             flows: Map::create_array_of_maps(NAME, &flows()?, number(lab.nodes.len().max(1)))?,
         };
         let about_all = those(&|rule| rule.ports.is_empty());
@@ -91,17 +95,13 @@ impl Table {
         for (node, mac) in nodes {
             let is_in = |nodes: &Option<Vec<usize>>| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
             let about = [those(&|rule| is_in(&rule.from)), those(&|rule| is_in(&rule.to))];
-            let mut value = number(node).to_ne_bytes().to_vec();
-            value.extend(u32::from(leads(&lab.nodes[node])).to_ne_bytes());
+            let mut value = node_value(node).to_vec();
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
         }
         let ask = lab.nodes.iter().enumerate().filter(|(_, of)| of.fast_networks(lab).next().is_some());
         for (node, _) in ask {
             table.flows.put(number(node), &flows()?)?;
-        }
-        for (node, address) in addresses(lab) {
-            table.addresses.update(&address.octets(), &u64::from(number(node)).to_ne_bytes())?;
         }
         table.fill_ports(rules)?;
         Ok(table)
@@ -136,20 +136,46 @@ impl Table {
 impl Gate {
     /// Puts the programs at a node's port of its host, which has a clsact, in the place of those that were there.
     pub(super) fn on(&self, index: u32) -> [Request<'_>; 2] {
-        // What the port receives, the node sends.
+        // Packets that the port receives are those that the node sends.
         [(Direction::Ingress, &self.sent), (Direction::Egress, &self.received)].map(|(direction, program)| {
             Request::AddBpfFilter(BpfFilter { index, direction, order: 1, program: program.as_fd(), name: NAME })
         })
     }
 }
 
-/// The program that drops router advertisements and redirects of a node that is no gateway, at its port.
+/// The program that keeps a node that does not forward from telling others where, or how much, to send ([`code::control`]).
+/// All ports of a lab share one.
 #[derive(Debug)]
 pub(super) struct Guard(Program);
 
 impl Guard {
-    pub(super) fn load() -> Result<Self, LoadError> {
-        Program::load(Kind::SchedCls, GUARD, &code::leads_nobody()).map(Self)
+    /// Loads the program with the addresses of all nodes.
+    ///
+    /// # Errors
+    /// The kernel, or this user namespace, has no such programs.
+    pub(super) fn of(lab: &Lab) -> Result<Self, LoadError> {
+        let refused = |error| LoadError::Refused { name: GUARD.to_owned(), error, log: String::new() };
+        let interfaces =
+            || lab.nodes.iter().enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, one)));
+        let senders = Map::create(MapKind::Hash, GUARD, code::ADDRESS, 8, number(interfaces().count().max(1)));
+        let senders = senders.map_err(refused)?;
+        for (node, interface) in interfaces() {
+            senders.update(&address(interface.mac), &node_value(node)).map_err(refused)?;
+        }
+        let owners = owners(lab, GUARD).map_err(refused)?;
+        Program::load(Kind::SchedCls, GUARD, &code::control::program(&senders, &owners)).map(Self)
+    }
+
+    /// Whether the kernel runs such a program at a port. Tried once.
+    pub(super) fn is_there() -> bool {
+        static IS_THERE: OnceLock<bool> = OnceLock::new();
+        *IS_THERE.get_or_init(|| {
+            let Ok(program) = Program::load(Kind::SchedCls, GUARD, &code::passes_all()) else { return false };
+            let link = NewLink { name: "bridge".to_owned(), index: Some(100), ..NewLink::default() };
+            let guard = Self(program);
+            let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), guard.on(100)];
+            try_in_scratch(DriverKind::Bridge, "cls_bpf", &trial).is_ok()
+        })
     }
 
     /// Puts the program at a node's port of its host, which has a clsact.
@@ -159,16 +185,15 @@ impl Guard {
     }
 }
 
-/// Whether a node may say to others which way to send.
-pub(super) fn leads(node: &Node) -> bool {
-    node.gateway
+/// Whether a node forwards packets of others: only then it may tell them where, and how much, to send.
+pub(super) fn forwards(node: &Node) -> bool {
+    let forwarding = |name: &str| name.ends_with("ip_forward") || name.ends_with(".forwarding");
+    leads(node) || node.sysctls.iter().any(|(name, value)| forwarding(name) && value.trim() != "0")
 }
 
-/// Whether a node listens to who says so, because its `sysctls` ask for it.
-pub(super) fn is_led(node: &Node) -> bool {
-    node.sysctls
-        .iter()
-        .any(|(name, value)| (name.ends_with("accept_ra") || name.ends_with("accept_redirects")) && value.trim() != "0")
+/// Whether a node is a gateway, which sends packets of others.
+pub(super) fn leads(node: &Node) -> bool {
+    node.gateway
 }
 
 /// All addresses of nodes as IPv6 has them (RFC 4291, 2.5.5.2), those of links among them.
@@ -188,8 +213,20 @@ fn addresses(lab: &Lab) -> impl Iterator<Item = (usize, Ipv6Addr)> {
     lab.nodes.iter().enumerate().flat_map(of_one)
 }
 
-fn most_addresses(lab: &Lab) -> u32 {
-    number(addresses(lab).count().max(1))
+/// A map of these addresses to the numbers of their nodes.
+fn owners(lab: &Lab, name: &str) -> io::Result<Map> {
+    let map = Map::create(MapKind::Hash, name, 16, 8, number(addresses(lab).count().max(1)))?;
+    for (node, address) in addresses(lab) {
+        map.update(&address.octets(), &node_value(node))?;
+    }
+    Ok(map)
+}
+
+/// A node's number as a map has it: four bytes, padded.
+fn node_value(node: usize) -> [u8; 8] {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&number(node).to_ne_bytes());
+    value
 }
 
 fn number(node: usize) -> u32 {
@@ -209,7 +246,7 @@ fn bytes<const N: usize>(sets: [Vec<u64>; N]) -> Vec<u8> {
     sets.into_iter().flatten().flat_map(u64::to_ne_bytes).collect()
 }
 
-/// As a key.
+/// An Ethernet address as a key.
 fn address(mac: Mac) -> [u8; code::ADDRESS] {
     let mut key = [0; code::ADDRESS];
     key[..mac.len()].copy_from_slice(&mac);

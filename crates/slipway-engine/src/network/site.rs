@@ -39,8 +39,8 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A new namespace: loopback up, and no IPv6 of its own on the ports made in it (ports of a switch need no addresses;
-    /// with them, each would announce itself).
+    /// A new namespace: loopback up, and no IPv6 of its own on the ports made in it. Ports of a switch need no
+    /// addresses; with them, each would announce itself.
     fn create() -> Result<Self, NetworkError> {
         let net = create_net().map_err(NetworkError::system("make a network namespace"))?;
         let mut site = Self::enter(net)?;
@@ -91,7 +91,7 @@ impl Site {
     }
 }
 
-/// Which of a host's namespaces.
+/// One of a host's namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// The host's own, with its addresses: routers of fast networks, nodes of driver `host`.
@@ -112,11 +112,11 @@ pub(super) struct Sites {
     pub(super) switches: Vec<Site>,
     /// [`Room::Tunnel`] of each host; none where no network has tunnels.
     pub(super) tunnels: Vec<Site>,
-    /// What lies between hosts, and where wires without a far end go. Made when first needed.
+    /// The namespace between hosts, also for wires without a far end. Made when first needed.
     between: Option<Site>,
-    /// This machine's own.
+    /// The machine's own network namespace.
     pub(super) machine: Site,
-    /// A folder of the lab's own for what drivers keep.
+    /// A folder of the lab's own for drivers' files.
     pub(super) place: PathBuf,
 }
 
@@ -158,8 +158,8 @@ impl Sites {
     /// The underlay: one bridge between hosts, and `uplink` in each of them.
     fn join_hosts(&mut self, lab: &Lab, underlay: &Underlay) -> Result<(), NetworkError> {
         for site in &self.hosts {
-            // Routers of fast networks connect to one address and port only, and ports would run out: a closed connection's is
-            // taken again once its timestamps tell the two apart, not after a minute (`ip-sysctl.rst`).
+            // Routers of fast networks connect to one address and port only, and ports would run out. The kernel reuses
+            // a closed connection's port once timestamps tell the two apart, not after a minute (`ip-sysctl.rst`).
             site.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
         }
         let uplinks = self.lay(lab, underlay, Room::Host, "underlay", UPLINK)?;

@@ -1,11 +1,11 @@
 //! Neighbour solicitations (RFC 4861) to the one node that they are about, on networks too large for every node to know
 //! every other.
 //!
-//! A solicitation is a multicast that every port of a bridge gets, though one node answers. A bridge can answer ARP in the
-//! nodes' place (`proxy_arp_wifi`), but not this: its counterpart for IPv6 (`neigh_suppress`) answers no port that has the
-//! option, and only for targets behind ports that have it (the kernel's `br_do_suppress_nd`). So a
-//! program on the host's end of each node's interface, before the bridge, writes the target's Ethernet address over the
-//! multicast one, and the bridge forwards the solicitation as it does any frame. The target answers by itself.
+//! A solicitation is a multicast that every port of a bridge gets, though one node answers. A bridge can answer ARP for
+//! the nodes (`proxy_arp_wifi`), but not this. Its counterpart for IPv6 (`neigh_suppress`) answers no port that has the
+//! option, and only for targets behind ports that have it (the kernel's `br_do_suppress_nd`). So a program on the
+//! host's end of each node's interface, before the bridge, replaces the multicast Ethernet address by the target's. The
+//! bridge then forwards the solicitation as it does any frame. The target answers by itself.
 
 use std::os::fd::AsFd as _;
 
@@ -65,8 +65,8 @@ impl Solicit {
     }
 }
 
-/// Registers: R6 context. Stack: the target address. What is no solicitation passes after a few comparisons, read where it
-/// lies; only what is one is written to, since that first gives the packet memory of its own.
+/// Registers: R6 context. Stack: the target address. Other packets pass after a few comparisons, which read them in
+/// place. The program writes only to a solicitation, since the first write gives the packet memory of its own.
 fn code(macs: &Map) -> Vec<Insn<'_>> {
     let key = -16;
     vec![

@@ -30,7 +30,7 @@ pub(super) struct Sriov {
 #[derive(Debug, PartialEq, Eq)]
 struct Card {
     name: String,
-    /// How many it could have.
+    /// The number of functions that it could have.
     total: u32,
     /// Those that are network devices in this namespace, so nobody's yet.
     free: Vec<String>,
@@ -55,7 +55,7 @@ fn cards(class_net: &Path) -> Vec<Card> {
     names(class_net).into_iter().filter_map(card).collect()
 }
 
-/// What can be had of these cards.
+/// The verdict on these cards.
 fn verdict(cards: &[Card]) -> Result<Probed, Unsupported> {
     let cannot = |missing: String| Unsupported { driver: DriverKind::Sriov, missing, hint: HINT.to_owned() };
     if cards.is_empty() {

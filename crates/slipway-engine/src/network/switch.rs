@@ -7,7 +7,7 @@
 //! one that is not its own.
 //!
 //! Where a network is too large for every node to know every other (see [`super::node`]), the bridge answers ARP itself
-//! from its own neighbour table, instead of asking every port, and neighbour solicitations go to their target alone
+//! from its own neighbour table, instead of asking every port. Neighbour solicitations go only to their target
 //! ([`super::solicit`]).
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(super) struct Switches {
     by_host: BTreeMap<(usize, usize), Switch>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
-    /// Made where a network first needs it.
+    /// At the ports of nodes that do not forward.
     guard: Option<Guard>,
     /// By network, where nodes do not know all others.
     solicits: BTreeMap<usize, Solicit>,
@@ -52,7 +52,7 @@ struct Switch {
     /// Bridge ports that lead to another bridge: from the root to each leaf, and from each leaf to the root.
     down: Vec<u32>,
     up: Vec<u32>,
-    /// Which bridge a local node is on, as a position in `bridges`.
+    /// The bridge of a local node, as a position in `bridges`.
     places: BTreeMap<Port, usize>,
 }
 
@@ -72,8 +72,12 @@ pub(crate) fn keeps_addresses() -> bool {
 
 /// Notes on bridges of this machine, for `slipway doctor` and `inspect`.
 pub(super) fn notes() -> Vec<String> {
-    let says = "its kernel is older than 5.18: a node can send under another node's Ethernet address".to_owned();
-    if keeps_addresses() { Vec::new() } else { vec![says] }
+    let addresses = (!keeps_addresses())
+        .then_some("its kernel is older than 5.18: a node can send under another node's Ethernet address");
+    let guard = (!Guard::is_there()).then_some(
+        "it runs no tc-BPF filter for this user: a node's router advertisements, redirects and ICMP errors reach others",
+    );
+    addresses.into_iter().chain(guard).map(str::to_owned).collect()
 }
 
 impl Switches {
@@ -83,9 +87,9 @@ impl Switches {
         if !knows_all(lab, network) && lab.networks[network].ipv6.is_some() {
             self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
         }
-        if self.guard.is_none() && leads_some(lab, network) {
-            let says = NetworkError::system("keep nodes from advertising routes, as one asks to believe them");
-            self.guard = Some(Guard::load().map_err(std::io::Error::other).map_err(says)?);
+        if self.guard.is_none() && Guard::is_there() {
+            let says = NetworkError::system("keep nodes from sending what only routers may send");
+            self.guard = Some(Guard::of(lab).map_err(std::io::Error::other).map_err(says)?);
         }
         for host in hosts_of(lab, network) {
             let switch = Switch::build(lab, network, host, sites, &mut devices)?;
@@ -126,7 +130,6 @@ impl Switches {
         let of = &lab.networks[network];
         let mtu = Some(mtu(lab, network));
         let answers = !knows_all(lab, network);
-        let guarded = leads_some(lab, network);
         let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
@@ -143,9 +146,9 @@ impl Switches {
             requests.push(keep(index, answers));
             requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
-            let guard = self.guard.as_ref().filter(|_| guarded && !policy::leads(&lab.nodes[port.node]));
+            let guard = self.guard.as_ref().filter(|_| !policy::forwards(&lab.nodes[port.node]));
             let rules = lab.nodes[port.node].rules_its_network();
-            if solicit.is_some() || guard.is_some() || of.is_fast() || rules {
+            if solicit.is_some() || self.guard.is_some() || of.is_fast() || rules {
                 requests.push(Request::AddClsact(index));
             }
             requests.extend(guard.map(|guard| guard.on(index)));
@@ -274,7 +277,7 @@ impl Switch {
         Ok(switch)
     }
 
-    /// What the bridges must know to answer for every node of the network: its address, and which way it is. (Ways to a
+    /// Entries that let the bridges answer for every node of the network: its address, and the way to it. (Ways to a
     /// node's own port come with the port; ways to other hosts with [`Switches::join_outside`].)
     fn answers(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
         requests.extend(self.down.iter().chain(&self.up).map(|&index| answer(index)));
@@ -294,11 +297,6 @@ impl Switch {
 fn bridge_mac(index: u32) -> netlink::Mac {
     let [a, b, c, d] = index.to_be_bytes();
     [0x02, 0xb0, a, b, c, d]
-}
-
-/// Whether a node of the network believes who says to it which way to send.
-fn leads_some(lab: &Lab, network: usize) -> bool {
-    members(lab, network).any(|(_, port, _)| policy::is_led(&lab.nodes[port.node]))
 }
 
 /// Frames come in by this port from the addresses that it is told are behind it, and from no other: the bridge learns nothing.

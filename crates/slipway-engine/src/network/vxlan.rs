@@ -1,7 +1,7 @@
 //! Driver `vxlan`: a bridge on every host, joined by unicast VXLAN tunnels (RFC 7348).
 //!
-//! The tunnels learn nothing and ask nobody: a static entry for every node on another host says which host it is on, and
-//! broadcast is sent to each other host by an entry of its own.
+//! The tunnels learn nothing and ask nobody. A static entry for every node on another host names its host, and each
+//! other host has an entry of its own for broadcast.
 //!
 //! A tunnel's two sides are in two namespaces: its frames in the one of the host's switches, its packets in one that holds
 //! nothing else ([`super::site::Room`]). No node can send a packet that a tunnel takes for another host's.

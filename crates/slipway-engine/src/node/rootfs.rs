@@ -19,8 +19,8 @@ use slipway_sys::ns::in_first_user_namespace;
 
 use super::pieces;
 use crate::exec::ssh;
-use crate::image::Rootfs;
 use crate::state::LabDir;
+use slipway_image::Rootfs;
 
 /// Why a root could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -1,59 +1,72 @@
 //! Requests to the anchor that are not waited for: what it does meanwhile delays no event.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::anchor::control::{self, Answer, Deed, Reply, Request, now};
+use serde::de::DeserializeOwned;
+
+use crate::condition::LinkReport;
+use crate::protocol::{CallError, Ended, Pending, Reply, Served};
+use crate::state::State;
 
 /// A request that had to wait longer than this says for what, nanoseconds.
 const WORTH_SAYING: u64 = 1_000_000;
 
-/// A request that was made. Readable once it is answered.
+/// A request that was made, and why. Readable once it is answered.
 #[derive(Debug)]
-pub(super) struct Asked {
-    socket: OwnedFd,
-    /// When.
-    at: u64,
+pub(super) enum Asked {
+    /// For an event that is about nodes.
+    Nodes(usize, Pending<()>),
+    /// For an event that is about links.
+    Links(usize, Pending<Ended>),
+    /// For an event that freezes nodes. The programs of `stopped` go on where the answer is that they cannot be frozen.
+    Freeze { number: usize, stopped: Vec<usize>, pending: Pending<()> },
+    /// For an event that thaws nodes, whose programs go on afterwards.
+    Thaw { number: usize, nodes: Vec<usize>, pending: Pending<()> },
+    /// To know what became of a node that has ended.
+    Look(usize, Pending<State>),
+    /// To forget a change that cannot be felt any more.
+    Forget(Pending<Ended>),
+    /// To know how late the wire is.
+    Wire(Pending<LinkReport>),
 }
 
-/// What came of it.
+/// What came of a request.
 #[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) result: Result<(), String>,
+pub(super) struct Answered<T> {
+    pub(super) result: Result<T, String>,
     /// What it had to wait for, where that took long.
     pub(super) waited: Option<String>,
 }
 
-impl Asked {
-    pub(super) fn ask(control: &Path, request: &Request) -> io::Result<Self> {
-        Ok(Self { at: now(), socket: control::begin(control, request)? })
-    }
-
-    /// The answer, waited for.
-    pub(super) fn answer(&self) -> Answered {
-        match control::reply(&self.socket) {
-            Ok(Reply { answer, before, .. }) => Answered {
-                result: match answer {
-                    Answer::Failed(account) => Err(account),
-                    Answer::Done => Ok(()),
-                },
-                waited: before.and_then(|deed| waited(self.at, &deed)),
-            },
-            Err(error) => Answered { result: Err(format!("hear from the lab's anchor: {error}")), waited: None },
+/// The answer to a request, waited for.
+pub(super) fn answer<T: DeserializeOwned>(pending: Pending<T>) -> Answered<T> {
+    let since = pending.since;
+    match pending.wait() {
+        Ok(Reply { outcome, before }) => Answered {
+            result: outcome.map_err(|error| error.to_string()),
+            waited: before.and_then(|before| waited(since, &before)),
+        },
+        Err(CallError::Refused(error)) => Answered { result: Err(error.to_string()), waited: None },
+        Err(CallError::Unreachable(error)) => {
+            Answered { result: Err(format!("hear from the lab's anchor: {error}")), waited: None }
         }
     }
 }
 
-/// What to say of a request made at `asked`, before which the anchor did this.
-fn waited(asked: u64, before: &Deed) -> Option<String> {
-    let waited = before.until.checked_sub(asked).filter(|waited| *waited > WORTH_SAYING)?;
-    Some(format!("waited {} ms for the lab's anchor, which was {}", waited / 1_000_000, before.what))
+/// What to say of a request made at `since`, before which the anchor served this.
+fn waited(since: u64, before: &Served) -> Option<String> {
+    let waited = before.until.checked_sub(since).filter(|waited| *waited > WORTH_SAYING)?;
+    Some(format!("waited {} ms for the lab's anchor, which was {}", waited / 1_000_000, before.work))
 }
 
 impl AsFd for Asked {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match self {
+            Self::Nodes(_, pending) | Self::Freeze { pending, .. } | Self::Thaw { pending, .. } => pending.as_fd(),
+            Self::Links(_, pending) | Self::Forget(pending) => pending.as_fd(),
+            Self::Look(_, pending) => pending.as_fd(),
+            Self::Wire(pending) => pending.as_fd(),
+        }
     }
 }
 
@@ -63,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_a_wait_that_was_one_is_told() {
-        let before = Deed { what: "starting nodes".to_owned(), until: 30_000_000 };
+        let before = Served { work: "starting nodes".to_owned(), until: 30_000_000 };
         let told = waited(7_000_000, &before);
         assert_eq!(told.as_deref(), Some("waited 23 ms for the lab's anchor, which was starting nodes"));
         assert_eq!((waited(29_500_000, &before), waited(31_000_000, &before)), (None, None));

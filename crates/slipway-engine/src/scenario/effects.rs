@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_lab::scenario::{Action, Event, Kill, Schedule};
+use slipway_lab::scenario::{Action, Event, Kill as How, Schedule};
 
 use super::platform::Act;
 use super::replaced;
+use crate::protocol::{Freeze, Kill, Start, Thaw};
 
 /// Changes that hold, and nodes as the scenario has them.
 #[derive(Debug)]
@@ -110,26 +111,26 @@ impl<'a> Effects<'a> {
     pub(super) fn decide(&self, action: &'a Action, name: &dyn Fn(usize) -> String) -> Decision<'a> {
         let busy = |nodes: &[usize]| nodes.iter().any(|&node| self.is_busy(node));
         match action {
-            Action::Link { .. }
-            | Action::Pair { .. }
-            | Action::Node { .. }
-            | Action::Cut { .. }
-            | Action::Heal { .. }
-            | Action::Partition { .. }
-            | Action::Join => Decision::Act(Act::Change(action), None),
+            Action::Links(_) | Action::Node { .. } => Decision::Act(Act::Change(action), None),
             // Held back by no other kill: a hard one may well end a graceful one that takes its time.
             Action::Kill { nodes, .. } if nodes.iter().any(|&node| self.nodes[node].starting > 0) => Decision::Hold,
             Action::Kill { nodes, how } => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(nodes, *how))
+                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(Kill { nodes, how: *how }))
             }
             Action::Start { nodes } | Action::Freeze { nodes } | Action::Thaw { nodes } | Action::Run { nodes, .. }
                 if busy(nodes) =>
             {
                 Decision::Hold
             }
-            Action::Start { nodes } => self.of_those(nodes, false, name, "running already", Act::Start),
-            Action::Freeze { nodes } => self.of_those(nodes, true, name, "not running", Act::Freeze),
-            Action::Thaw { nodes } => self.of_those(nodes, true, name, "not running", Act::Thaw),
+            Action::Start { nodes } => {
+                self.of_those(nodes, false, name, "running already", |nodes| Act::Start(Start { nodes }))
+            }
+            Action::Freeze { nodes } => {
+                self.of_those(nodes, true, name, "not running", |nodes| Act::Freeze(Freeze { nodes }))
+            }
+            Action::Thaw { nodes } => {
+                self.of_those(nodes, true, name, "not running", |nodes| Act::Thaw(Thaw { nodes }))
+            }
             Action::Run { nodes, command } => {
                 self.of_those(nodes, true, name, "not running", |nodes| Act::Run(nodes, command))
             }
@@ -150,15 +151,17 @@ impl<'a> Effects<'a> {
         }
         match holding {
             Holding::Change(_) => Decision::Act(Act::Undo(number), None),
-            Holding::Killed(nodes) => self.of_those(nodes, false, name, "running already", Act::Start),
+            Holding::Killed(nodes) => {
+                self.of_those(nodes, false, name, "running already", |nodes| Act::Start(Start { nodes }))
+            }
             Holding::Started(nodes) => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(nodes, Kill::Soft))
+                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(Kill { nodes, how: How::Soft }))
             }
             Holding::Frozen(nodes) => {
                 // Another event's freeze may still be to last.
                 let (held, free): (Vec<usize>, Vec<usize>) =
                     nodes.iter().partition(|node| self.frozen_by_others(number, **node));
-                match self.of_those(&free, true, name, "not running", Act::Thaw) {
+                match self.of_those(&free, true, name, "not running", |nodes| Act::Thaw(Thaw { nodes })) {
                     Decision::Act(act, None) if !held.is_empty() => {
                         Decision::Act(act, Some(list(&held, name, "frozen by another event too")))
                     }
@@ -168,7 +171,9 @@ impl<'a> Effects<'a> {
                     other => other,
                 }
             }
-            Holding::Thawed(nodes) => self.of_those(nodes, true, name, "not running", Act::Freeze),
+            Holding::Thawed(nodes) => {
+                self.of_those(nodes, true, name, "not running", |nodes| Act::Freeze(Freeze { nodes }))
+            }
             Holding::Runs => Decision::Act(Act::EndPrograms(number), None),
         }
     }
@@ -199,17 +204,17 @@ impl<'a> Effects<'a> {
     /// Notes that `act` has begun for event `number`, of which `action` is what the schedule says.
     pub(super) fn begin(&mut self, number: usize, action: &'a Action, act: &Act<'a>) {
         match act {
-            Act::Kill(nodes, _) => {
+            Act::Kill(Kill { nodes, .. }) => {
                 for &node in nodes {
                     self.nodes[node].ending += 1;
                 }
             }
-            Act::Start(nodes) => {
+            Act::Start(Start { nodes }) => {
                 for &node in nodes {
                     self.nodes[node].starting += 1;
                 }
             }
-            Act::Thaw(nodes) => self.forget_frozen(nodes),
+            Act::Thaw(Thaw { nodes }) => self.forget_frozen(nodes),
             _ => {}
         }
         let restores =
@@ -218,10 +223,10 @@ impl<'a> Effects<'a> {
             // What takes a thaw back is to be taken back itself; any other end of a change is the end of it.
             Act::Kill(..) | Act::Start(_) | Act::Thaw(_) if restores => return,
             Act::Change(action) => Holding::Change(action),
-            Act::Kill(nodes, _) => Holding::Killed(nodes.clone()),
-            Act::Start(nodes) => Holding::Started(nodes.clone()),
-            Act::Freeze(nodes) => Holding::Frozen(nodes.clone()),
-            Act::Thaw(nodes) => Holding::Thawed(nodes.clone()),
+            Act::Kill(Kill { nodes, .. }) => Holding::Killed(nodes.clone()),
+            Act::Start(Start { nodes }) => Holding::Started(nodes.clone()),
+            Act::Freeze(Freeze { nodes }) => Holding::Frozen(nodes.clone()),
+            Act::Thaw(Thaw { nodes }) => Holding::Thawed(nodes.clone()),
             Act::Run(..) => Holding::Runs,
             Act::Undo(_) | Act::EndPrograms(_) => return,
         };
@@ -255,7 +260,7 @@ impl<'a> Effects<'a> {
     /// Notes that `act` of event `number` is over, and says which changes of others it hides for good.
     pub(super) fn finish(&mut self, number: usize, act: &Act<'a>, went_well: bool) -> Vec<usize> {
         match act {
-            Act::Kill(nodes, _) => {
+            Act::Kill(Kill { nodes, .. }) => {
                 for &node in nodes {
                     self.nodes[node].ending -= 1;
                 }
@@ -263,7 +268,7 @@ impl<'a> Effects<'a> {
                     self.go(nodes);
                 }
             }
-            Act::Start(nodes) => {
+            Act::Start(Start { nodes }) => {
                 for &node in nodes {
                     self.nodes[node].starting -= 1;
                 }
@@ -287,7 +292,7 @@ impl<'a> Effects<'a> {
             Holding::Change(_) => Some((number, Act::Undo(number))),
             Holding::Frozen(nodes) => {
                 let nodes: Vec<usize> = nodes.iter().copied().filter(|&node| self.nodes[node].alive).collect();
-                (!nodes.is_empty()).then_some((number, Act::Thaw(nodes)))
+                (!nodes.is_empty()).then_some((number, Act::Thaw(Thaw { nodes })))
             }
             Holding::Runs => Some((number, Act::EndPrograms(number))),
             Holding::Killed(_) | Holding::Started(_) | Holding::Thawed(_) => None,

@@ -19,8 +19,9 @@ use slipway_lab::scenario::Schedule;
 use slipway_measure::play::{Line, PlayError, Played};
 use slipway_sys::process::ProcessId;
 
-use super::door::{self, Knock};
 use super::player::Ends;
+use crate::lab::LabError;
+use crate::protocol::{self, CallError, Operation, PlayerRequest};
 use crate::state::LabDir;
 
 /// What went wrong between a scenario and its lab.
@@ -65,7 +66,7 @@ pub enum ScenarioError {
     },
     /// The lab.
     #[error(transparent)]
-    Lab(#[from] crate::lab::LabError),
+    Lab(#[from] LabError),
 }
 
 impl ScenarioError {
@@ -223,13 +224,16 @@ impl Folder {
         Ok(Some(Status { standing, scenario: played.begin.scenario, event, events: played.begin.events }))
     }
 
-    /// Asks the player for something.
+    /// Asks the player for something, and waits until it has heard.
     ///
     /// # Errors
     /// [`ScenarioError::NotPlaying`] where nobody plays.
-    pub fn knock(&self, knock: Knock) -> Result<(), ScenarioError> {
+    pub fn ask<O: Operation<Service = PlayerRequest>>(&self, operation: O) -> Result<O::Reply, ScenarioError> {
         self.need_player()?;
-        door::knock(&self.join("door"), knock).map_err(ScenarioError::io("ask the scenario's player"))
+        protocol::ask(&self.join("door"), operation).map_err(|error| match error {
+            CallError::Refused(error) => LabError::from(error).into(),
+            CallError::Unreachable(error) => ScenarioError::io("ask the scenario's player")(error),
+        })
     }
 
     /// Refuses where there is no player to ask.

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use slipway_lab::scenario::{Action, Kill};
+use slipway_lab::scenario::Action;
 use slipway_measure::play::Change;
+
+use crate::protocol::{Freeze, Kill, Start, Thaw};
 
 /// A lab as a player sees it: something that acts, tells what happens, and has a clock.
 pub trait Platform {
@@ -27,7 +29,7 @@ pub trait Platform {
     fn alarms(&mut self) -> Vec<String>;
 }
 
-/// What is asked of the platform.
+/// What is asked of the platform. Orders about nodes are the requests that a command makes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act<'a> {
     /// Puts a change of conditions, limits, cuts or partitions over those that hold.
@@ -35,13 +37,13 @@ pub enum Act<'a> {
     /// Takes back the change that this event made, from wherever it lies among the others.
     Undo(usize),
     /// Ends nodes.
-    Kill(Vec<usize>, Kill),
+    Kill(Kill),
     /// Starts nodes.
-    Start(Vec<usize>),
+    Start(Start),
     /// Stops every process of nodes where it stands.
-    Freeze(Vec<usize>),
+    Freeze(Freeze),
     /// Lets frozen nodes go on.
-    Thaw(Vec<usize>),
+    Thaw(Thaw),
     /// Runs a program in nodes, without waiting for its end.
     Run(Vec<usize>, &'a [String]),
     /// Ends the programs that this event started.

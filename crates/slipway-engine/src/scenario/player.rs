@@ -5,12 +5,13 @@ use std::io;
 use std::time::SystemTime;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Event, Schedule};
+use slipway_lab::scenario::{Action, Event, Kill as How, Schedule};
 use slipway_measure::play::{self, Begun as BegunLine, Clock, End, Line, Load, NodeNews, Program, Restored, Summary};
 
 use super::effects::{Decision, Effects};
 use super::platform::{Act, Begun, Happening, Platform};
 use super::words;
+use crate::protocol::Kill;
 
 /// What is to be played, on which lab.
 #[derive(Debug, Clone, Copy)]
@@ -412,8 +413,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
 
 /// What is not over when it has begun, by its nature.
 fn takes_its_time(act: &Act<'_>) -> bool {
-    use slipway_lab::scenario::Kill;
-    matches!(act, Act::Kill(_, Kill::Graceful { .. }) | Act::Start(_) | Act::Run(..))
+    matches!(act, Act::Kill(Kill { how: How::Graceful { .. }, .. }) | Act::Start(_) | Act::Run(..))
 }
 
 /// Now, RFC 3339 with nanoseconds, UTC.

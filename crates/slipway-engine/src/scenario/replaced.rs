@@ -4,26 +4,34 @@
 use std::collections::BTreeSet;
 
 use slipway_lab::change::{Change, Keys};
-use slipway_lab::scenario::Action;
+use slipway_lab::scenario::{Action, LinkAction, Pair};
 
 /// Whether nothing of `earlier` can be felt any more once `later` lies over it.
 pub(super) fn hides(later: &Action, earlier: &Action) -> bool {
     match (later, earlier) {
-        (
-            Action::Link { interfaces, direction, change },
-            Action::Link { interfaces: before, direction: of, change: was },
-        ) => direction == of && within(before, interfaces) && names_all(change, was),
-        (Action::Pair { from, to, network, change }, Action::Pair { from: a, to: b, network: on, change: was }) => {
-            network == on && from == a && to == b && names_all(change, was)
-        }
+        (Action::Links(later), Action::Links(earlier)) => hides_links(later, earlier),
         (Action::Node { nodes, change }, Action::Node { nodes: before, change: was }) => {
             within(before, nodes) && names_all(change, was)
         }
+        _ => false,
+    }
+}
+
+fn hides_links(later: &LinkAction, earlier: &LinkAction) -> bool {
+    match (later, earlier) {
         (
-            Action::Cut { interfaces } | Action::Heal { interfaces },
-            Action::Cut { interfaces: before } | Action::Heal { interfaces: before },
+            LinkAction::Link { interfaces, direction, change },
+            LinkAction::Link { interfaces: before, direction: of, change: was },
+        ) => direction == of && within(before, interfaces) && names_all(change, was),
+        (LinkAction::Pair(later), LinkAction::Pair(earlier)) => {
+            let ends = |pair: &Pair| (pair.network, pair.from.clone(), pair.to.clone());
+            ends(later) == ends(earlier) && names_all(&later.change, &earlier.change)
+        }
+        (
+            LinkAction::Cut { interfaces } | LinkAction::Heal { interfaces },
+            LinkAction::Cut { interfaces: before } | LinkAction::Heal { interfaces: before },
         ) => within(before, interfaces),
-        (Action::Join, Action::Join | Action::Partition { .. }) => true,
+        (LinkAction::Join, LinkAction::Join | LinkAction::Partition { .. }) => true,
         _ => false,
     }
 }
@@ -50,7 +58,7 @@ mod tests {
 
     fn link(interfaces: &[(usize, usize)], words: &str) -> Action {
         let change = words.parse().expect("words");
-        Action::Link { interfaces: interfaces.to_vec(), direction: Direction::Egress, change }
+        LinkAction::Link { interfaces: interfaces.to_vec(), direction: Direction::Egress, change }.into()
     }
 
     #[test]
@@ -59,10 +67,12 @@ mod tests {
         assert!(hides(&link(&[(0, 0), (1, 0)], "delay=none rate=1mbit"), &old));
         assert!(!hides(&link(&[(1, 0)], "delay=30ms"), &old));
         assert!(!hides(&link(&[(0, 0)], "rate=1mbit"), &old));
-        let cut = |node| Action::Cut { interfaces: vec![(node, 0)] };
-        assert!(hides(&Action::Heal { interfaces: vec![(0, 0), (1, 0)] }, &cut(1)));
+        let cut = |node| Action::Links(LinkAction::Cut { interfaces: vec![(node, 0)] });
+        let heal = Action::Links(LinkAction::Heal { interfaces: vec![(0, 0), (1, 0)] });
+        let parted = Action::Links(LinkAction::Partition { groups: vec![vec![0]] });
+        assert!(hides(&heal, &cut(1)));
         assert!(!hides(&cut(0), &cut(1)));
-        assert!(hides(&Action::Join, &Action::Partition { groups: vec![vec![0]] }));
-        assert!(!hides(&Action::Partition { groups: vec![vec![0]] }, &Action::Partition { groups: vec![vec![0]] }));
+        assert!(hides(&LinkAction::Join.into(), &parted));
+        assert!(!hides(&parted, &parted));
     }
 }

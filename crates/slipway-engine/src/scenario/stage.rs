@@ -22,16 +22,15 @@ use slipway_sys::signals::Taken;
 
 use super::ask::Asked;
 use super::beside::{Beside, Bond, JobFailure, News, Teller};
-use super::door::Door;
+use super::door;
 use super::folder::{Claim, Folder, ScenarioError};
 use super::limits::Layers;
 use super::load::Ticks;
 use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
-use crate::anchor::control::{Request, now as monotonic};
 use crate::lab::Running;
-use crate::lab::freeze::go_on;
+use crate::protocol::{LiftLinks, PlayerRequest, Server, now as monotonic};
 use crate::state::StateRoot;
 
 /// Between two looks at how busy the machine is, nanoseconds.
@@ -54,7 +53,7 @@ pub struct Stage {
     timer: OwnedFd,
     anchor: Option<OwnedFd>,
     watch: Watch,
-    asked: Vec<(Purpose, Asked)>,
+    asked: Vec<Asked>,
     beside: Vec<Helper>,
     /// Events that wait for the programs of another to end: which, and of which.
     ending: Vec<(usize, usize)>,
@@ -66,7 +65,7 @@ pub struct Stage {
     wire: WireWatch,
     look_at_wire: u64,
     /// What a player only may hold: gone in processes beside it.
-    own: Option<(Claim, Door)>,
+    own: Option<(Claim, Server<PlayerRequest>)>,
 }
 
 /// A process beside the player that does something for an event.
@@ -76,23 +75,6 @@ struct Helper {
     process: Beside,
     /// It has said how it went.
     told: bool,
-}
-
-/// Why the anchor was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Purpose {
-    /// For an event that is about nodes.
-    Nodes(usize),
-    /// For an event that is about links.
-    Links(usize),
-    /// For an event that freezes or thaws. The programs of `or_not` go on where the answer is that nothing stands still.
-    Still { number: usize, or_not: Vec<usize>, still: bool },
-    /// To know what became of a node that has ended: once it answers, it has seen to that.
-    Look(usize),
-    /// To forget a change that cannot be felt any more.
-    Forget,
-    /// To know how late the wire is.
-    Wire,
 }
 
 impl Stage {
@@ -113,7 +95,7 @@ impl Stage {
         let folder = Folder::of(running.dir());
         let prepare = || {
             let alone = SingleThread::check()?;
-            let door = Door::open(&folder.join("door"))?;
+            let door = door::open(&folder.join("door"))?;
             let signals = Taken::new(&[Number::SIGINT, Number::SIGTERM, Number::SIGHUP])?;
             let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
             let anchor = running.state.anchor.open()?;
@@ -265,10 +247,13 @@ impl Platform for Stage {
         match act {
             Act::Change(action) => self.change(number, action),
             Act::Undo(change) => self.undo(number, *change),
-            Act::Kill(nodes, how) => self.kill(number, nodes.clone(), *how),
-            Act::Start(nodes) => self.ask(Purpose::Nodes(number), &Request::Start(nodes.clone())),
-            Act::Freeze(nodes) => self.freeze(number, nodes),
-            Act::Thaw(nodes) => self.ask(Purpose::Still { number, or_not: nodes.clone(), still: false }, &go_on(nodes)),
+            Act::Kill(order) => self.kill(number, order.clone()),
+            Act::Start(order) => self.ask(order.clone(), |pending| Asked::Nodes(number, pending)),
+            Act::Freeze(order) => self.freeze(number, order.clone()),
+            Act::Thaw(order) => {
+                let nodes = order.nodes.clone();
+                self.ask(order.clone(), |pending| Asked::Thaw { number, nodes, pending })
+            }
             Act::Run(nodes, command) => self.run(number, nodes, command),
             Act::EndPrograms(of) => self.end_programs(number, *of),
         }
@@ -285,7 +270,7 @@ impl Platform for Stage {
         for &change in changes {
             if self.limits.lift(change).is_none() {
                 // What cannot be forgotten cannot be felt either.
-                self.ask(Purpose::Forget, &Request::Lift(change));
+                self.ask(LiftLinks { overlay: change }, Asked::Forget);
             }
         }
     }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, Schedule};
+use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Schedule};
 use slipway_lab::units::Seconds;
 use slipway_measure::play::{self, Change, Line};
 
 use super::{Act, Begun, Ends, Happening, Outcome, Part, Platform, Player};
+use crate::protocol;
 
 const NODES: usize = 4;
 
@@ -107,20 +108,20 @@ impl Platform for Pretended {
             Act::Undo(change) => return done(self.changes.remove(change)),
             Act::Run(..) => return done(self.programs.insert(number)),
             Act::EndPrograms(run) => return done(self.programs.remove(run)),
-            Act::Freeze(nodes) => {
+            Act::Freeze(protocol::Freeze { nodes }) => {
                 self.frozen.extend(nodes);
                 return Begun::Done;
             }
-            Act::Thaw(nodes) => {
+            Act::Thaw(protocol::Thaw { nodes }) => {
                 self.frozen.retain(|node| !nodes.contains(node));
                 return Begun::Done;
             }
-            Act::Kill(nodes, Kill::Hard | Kill::Soft) if !self.failing.contains(&number) => {
+            Act::Kill(protocol::Kill { nodes, how: Kill::Hard | Kill::Soft }) if !self.failing.contains(&number) => {
                 self.end(nodes);
                 return Begun::Done;
             }
-            Act::Kill(nodes, _) => Pending::Killed(nodes.clone()),
-            Act::Start(nodes) => Pending::Started(nodes.clone()),
+            Act::Kill(protocol::Kill { nodes, .. }) => Pending::Killed(nodes.clone()),
+            Act::Start(protocol::Start { nodes }) => Pending::Started(nodes.clone()),
         };
         let duration = self.durations.pop().unwrap_or(1);
         self.under_way.insert((self.now + duration, number), pending);
@@ -182,16 +183,15 @@ fn nodes() -> impl Strategy<Value = Vec<usize>> {
 /// Any action; `number` is that of its event, for restores of what is before it.
 fn action(number: usize) -> BoxedStrategy<Action> {
     let interfaces = || nodes().prop_map(|nodes| nodes.into_iter().map(|node| (node, 0)).collect::<Vec<_>>());
-    let link = interfaces().prop_map(|interfaces| Action::Link {
-        interfaces,
-        direction: Direction::Egress,
-        change: slipway_lab::change::Change::parse(&["delay=20ms"]).expect("right"),
+    let link = interfaces().prop_map(|interfaces| {
+        let change = slipway_lab::change::Change::parse(&["delay=20ms"]).expect("right");
+        LinkAction::Link { interfaces, direction: Direction::Egress, change }.into()
     });
     let how = prop_oneof![Just(Kill::Soft), Just(Kill::Hard), Just(Kill::Graceful { grace: Seconds(0.1) })];
     prop_oneof![
         3 => link,
-        1 => interfaces().prop_map(|interfaces| Action::Cut { interfaces }),
-        1 => nodes().prop_map(|group| Action::Partition { groups: vec![group] }),
+        1 => interfaces().prop_map(|interfaces| LinkAction::Cut { interfaces }.into()),
+        1 => nodes().prop_map(|group| LinkAction::Partition { groups: vec![group] }.into()),
         2 => (nodes(), how).prop_map(|(nodes, how)| Action::Kill { nodes, how }),
         2 => nodes().prop_map(|nodes| Action::Start { nodes }),
         2 => nodes().prop_map(|nodes| Action::Freeze { nodes }),
@@ -223,10 +223,13 @@ fn schedule() -> impl Strategy<Value = Schedule> {
             }
             _ => true,
         };
-        let mut events: Vec<Event> = events
-            .iter()
-            .map(|event| if fits(event) { event.clone() } else { Event { action: Action::Join, ..event.clone() } })
-            .collect();
+        let mut events: Vec<Event> =
+            events
+                .iter()
+                .map(|event| {
+                    if fits(event) { event.clone() } else { Event { action: LinkAction::Join.into(), ..event.clone() } }
+                })
+                .collect();
         events.sort_by_key(|event| event.number);
         Schedule { seed: 1, length: Due(length.max(last)), events }
     })
@@ -353,7 +356,7 @@ fn a_graceful_kill_delays_nothing_but_its_own_node() {
 
 #[test]
 fn the_clock_stands_still_while_it_is_paused() {
-    let schedule = of(vec![event(0, 100, Action::Join)], 100);
+    let schedule = of(vec![event(0, 100, LinkAction::Join.into())], 100);
     let chances = vec![(50, Chance::Pauses), (1_050, Chance::Resumes)];
     let mut platform = Pretended { chances, ..Pretended::default() };
     let mut log = Vec::new();
@@ -389,7 +392,7 @@ fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
 
 #[test]
 fn what_a_job_runs_under_holds_until_it_ends() {
-    let cut = Action::Cut { interfaces: vec![(0, 0)] };
+    let cut = Action::Links(LinkAction::Cut { interfaces: vec![(0, 0)] });
     let schedule = of(vec![event(0, 10, cut)], 10);
     let mut platform = Pretended { chances: vec![(500, Chance::JobEnds)], ..Pretended::default() };
     let mut log = Vec::new();

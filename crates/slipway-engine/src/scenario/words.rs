@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Schedule};
+use slipway_lab::scenario::{Action, LinkAction, Schedule};
 
 /// A word for what an action does, the same for like actions.
 #[must_use]
 pub fn kind(action: &Action) -> &'static str {
     match action {
-        Action::Link { .. } => "link",
-        Action::Pair { .. } => "pair",
+        Action::Links(LinkAction::Link { .. }) => "link",
+        Action::Links(LinkAction::Pair(_)) => "pair",
+        Action::Links(LinkAction::Cut { .. }) => "cut",
+        Action::Links(LinkAction::Heal { .. }) => "heal",
+        Action::Links(LinkAction::Partition { .. }) => "partition",
+        Action::Links(LinkAction::Join) => "join",
         Action::Node { .. } => "node",
-        Action::Cut { .. } => "cut",
-        Action::Heal { .. } => "heal",
-        Action::Partition { .. } => "partition",
-        Action::Join => "join",
         Action::Kill { .. } => "kill",
         Action::Start { .. } => "start",
         Action::Freeze { .. } => "freeze",
@@ -30,18 +30,13 @@ pub fn kind(action: &Action) -> &'static str {
 #[must_use]
 pub fn nodes(schedule: &Schedule, action: &Action) -> Vec<usize> {
     let nodes: BTreeSet<usize> = match action {
-        Action::Link { interfaces, .. } | Action::Cut { interfaces } | Action::Heal { interfaces } => {
-            interfaces.iter().map(|(node, _)| *node).collect()
-        }
-        Action::Pair { from, to, .. } => from.iter().chain(to).copied().collect(),
+        Action::Links(action) => action.nodes(),
         Action::Node { nodes, .. }
         | Action::Kill { nodes, .. }
         | Action::Start { nodes }
         | Action::Freeze { nodes }
         | Action::Thaw { nodes }
         | Action::Run { nodes, .. } => nodes.iter().copied().collect(),
-        Action::Partition { groups } => groups.iter().flatten().copied().collect(),
-        Action::Join => BTreeSet::new(),
         Action::Restore { event } => match schedule.events.get(*event) {
             // Of a restore it would be itself; a schedule has none of those.
             Some(event) if !matches!(event.action, Action::Restore { .. }) => {

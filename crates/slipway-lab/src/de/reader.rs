@@ -256,7 +256,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
 /// A key being read.
 struct KeyReader<'de> {
     key: &'de Key,
-    /// Where its value ends.
+    /// The end of its value, in bytes from the beginning.
     end: usize,
 }
 
@@ -281,7 +281,7 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 }
 
-/// What a [`super::Spanned`] or a type [`by_shape`](crate::shape) is read from: the place or the shape, then the value.
+/// The input of a [`super::Spanned`] or a type [`by_shape`](crate::shape): the place or the shape, then the value.
 struct Parts<D> {
     before: std::vec::IntoIter<Part>,
     value: Option<D>,

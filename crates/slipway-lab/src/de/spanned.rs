@@ -14,7 +14,7 @@ use crate::errors::Span;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
-    /// What an error points at.
+    /// The place in the file.
     pub(crate) at: Span,
     /// From the key, or the beginning, to the end of all that belongs to it.
     pub(crate) whole: Span,

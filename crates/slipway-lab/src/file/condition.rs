@@ -19,7 +19,7 @@ use crate::units::{ByteRate, Bytes, Fraction, Rate, Seconds, Value};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Setting<T> {
     Value(T),
-    /// Takes away what would hold otherwise.
+    /// Takes a key away that would hold otherwise.
     None,
 }
 
@@ -94,15 +94,15 @@ macro_rules! with_link_keys {
             $($(#[$own_about])* pub(crate) $own: $type,)*
             /// Added to every packet's way, such as `20ms`.
             pub(crate) delay: Option<Spanned<Setting<Seconds>>>,
-            /// How far `delay` varies: half the width of `uniform`, one standard deviation of the other distributions.
+            /// Variation of `delay`: half the width of `uniform`, one standard deviation of the other distributions.
             pub(crate) jitter: Option<Spanned<Setting<Seconds>>>,
             /// The shape of `jitter`. `uniform` when left out.
             pub(crate) distribution: Option<Spanned<Setting<Distribution>>>,
-            /// How much a packet's delay depends on the one before it.
+            /// Dependence of a packet's delay on the one before it.
             pub(crate) delay_correlation: Option<Spanned<Setting<Fraction>>>,
             /// Packets that vanish: `0.5%`, or one of tc-netem(8)'s models.
             pub(crate) loss: Option<Spanned<Setting<Loss>>>,
-            /// How much a random loss depends on the one before it.
+            /// Dependence of a random loss on the one before it.
             pub(crate) loss_correlation: Option<Spanned<Setting<Fraction>>>,
             /// Packets with one bit turned over.
             pub(crate) corrupt: Option<Spanned<Setting<Fraction>>>,
@@ -110,7 +110,7 @@ macro_rules! with_link_keys {
             pub(crate) duplicate: Option<Spanned<Setting<Fraction>>>,
             /// Packets that are not delayed, and so overtake those that are.
             pub(crate) reorder: Option<Spanned<Setting<Fraction>>>,
-            /// How much a reordering depends on the one before it.
+            /// Dependence of a reordering on the one before it.
             pub(crate) reorder_correlation: Option<Spanned<Setting<Fraction>>>,
             /// Only every so many packets may be reordered. 1 when left out.
             #[schemars(range(min = 1))]
@@ -126,7 +126,7 @@ macro_rules! with_link_keys {
         }
 
         impl $name {
-            /// What the keys set and take away.
+            /// The changes that the keys ask for.
             pub(crate) fn change(&self) -> $crate::file::Placed<$crate::condition::LinkConditions> {
                 let mut placed = $crate::file::Placed::default();
                 $crate::file::place_keys!(self, placed: $crate::condition::LinkConditions,
@@ -139,17 +139,17 @@ macro_rules! with_link_keys {
 }
 
 with_link_keys! {
-    /// Conditions of what goes through an interface: those of what the node sends, and below `ingress` those of what it receives.
+    /// Conditions of an interface: of packets that the node sends, and below `ingress` of those that it receives.
     #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, expecting = "conditions: a map of keys such as `delay`, `loss` and `rate`")]
     Conditions {
-        /// Conditions of what the node receives.
+        /// Conditions of packets that the node receives.
         ingress: Option<Spanned<Ingress>>,
     }
 }
 
 with_link_keys! {
-    /// Conditions of what a node receives.
+    /// Conditions of packets that a node receives.
     #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, expecting = "conditions: a map of keys such as `delay`, `loss` and `rate`")]
     Ingress {}
@@ -185,19 +185,20 @@ macro_rules! with_node_keys {
             pub(crate) cpu_period: Option<Spanned<Setting<Seconds>>>,
             /// Memory, such as `512MiB`. No limit when left out.
             pub(crate) memory: Option<Spanned<Setting<Bytes>>>,
-            /// What it is pushed back to when the machine runs short of memory. No such limit when left out.
+            /// The kernel pushes the node back to this size when the machine runs short of memory. No such limit when
+            /// left out.
             pub(crate) memory_soft: Option<Spanned<Setting<Bytes>>>,
             /// Swap beyond `memory`. None when left out.
             pub(crate) swap: Option<Spanned<Setting<Bytes>>>,
             /// Processes and threads. No limit when left out.
             #[schemars(range(min = 8))]
             pub(crate) pids: Option<Spanned<Setting<u32>>>,
-            /// What its disk, the file system of `/scratch`, may do. No limit when left out.
+            /// Limits of its disk, the file system of `/scratch`. No limit when left out.
             pub(crate) disk: Option<Spanned<$crate::file::Disk>>,
         }
 
         impl $name {
-            /// What the keys set and take away.
+            /// The changes that the keys ask for.
             pub(crate) fn limits(&self) -> $crate::file::Placed<$crate::model::Limits> {
                 let mut placed = $crate::file::Placed::default();
                 $crate::file::place_keys!(self, placed: $crate::model::Limits, cpu, cpu_period, memory, memory_soft, swap, pids);

@@ -17,7 +17,7 @@ pub(crate) struct Job {
     /// MPI ranks. The sum of the nodes' slots when left out.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) ranks: Option<Spanned<u32>>,
-    /// Where it runs: names of nodes, groups, or patterns such as `n*`. All nodes when left out.
+    /// Nodes of the job: names of nodes, groups, or patterns such as `n*`. All nodes when left out.
     pub(crate) nodes: Option<Vec<Spanned<String>>>,
     /// Ended after this long. No limit when left out.
     pub(crate) timeout: Option<Spanned<Seconds>>,
@@ -34,11 +34,11 @@ pub(crate) struct Job {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a figure: a map with `regex`, `json_path` or `wall_time`")]
 pub(crate) struct Figure {
-    /// What it is called in reports. Needed unless it is the wall time.
+    /// Name of the figure in reports. Needed unless it is the wall time.
     pub(crate) name: Option<String>,
-    /// Its unit, such as `Gb/s`. Needed unless it is the wall time.
+    /// Unit of the figure, such as `Gb/s`. Needed unless it is the wall time.
     pub(crate) unit: Option<String>,
-    /// Which way is better. Needed unless it is the wall time.
+    /// The direction in which the figure gets better. Needed unless it is the wall time.
     pub(crate) better: Option<Better>,
     /// A regular expression; its first group, in its first match, is the number.
     pub(crate) regex: Option<Spanned<String>>,
@@ -48,7 +48,7 @@ pub(crate) struct Figure {
     pub(crate) wall_time: Option<Spanned<bool>>,
 }
 
-/// Which way a figure is better.
+/// The direction in which a figure gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {

@@ -1,5 +1,5 @@
-//! The lab file as it is written. These types are the whole grammar: the reader follows them and the JSON Schema is made
-//! of them, so what stands in the comments here is what an editor shows.
+//! The lab file as it is written. These types are the whole grammar. The reader follows them, and the JSON Schema is
+//! made of them, so editors show these comments.
 
 mod condition;
 mod job;
@@ -36,11 +36,11 @@ pub(crate) struct File {
     /// The lab's name. The file's name when left out.
     #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9-]{0,31}$"))]
     pub(crate) lab: Option<Spanned<String>>,
-    /// Where every random stream of the lab begins. 0 when left out.
+    /// Seed of every random stream of the lab. 0 when left out.
     pub(crate) seed: Option<u64>,
     /// Virtual hosts: how many, their names, or names with settings; or `machine` for this machine's own network. One when left out.
     pub(crate) hosts: Option<Spanned<Hosts>>,
-    /// How nodes without a `host` are spread over the virtual hosts. `spread` when left out.
+    /// Placement of nodes without a `host` on the virtual hosts. `spread` when left out.
     pub(crate) placement: Option<Placement>,
     /// The network that joins the virtual hosts.
     pub(crate) underlay: Option<Spanned<Underlay>>,
@@ -57,13 +57,14 @@ pub(crate) struct File {
     pub(crate) nodes: Named<Node>,
     /// Conditions between nodes: delays, losses and rates from some to others, or a matrix of delays from a file.
     pub(crate) links: Option<Vec<Spanned<Link>>>,
-    /// How conditions of links are made. `auto` when left out.
+    /// Mechanism of links' conditions. `auto` when left out.
     pub(crate) mechanism: Option<LinkMechanism>,
-    /// Who may talk to whom over networks with driver fast. The first rule that fits a connection decides; without one it is made.
+    /// The nodes that may connect over networks with driver fast. The first rule that fits a connection decides;
+    /// without one it is made.
     pub(crate) policy: Option<Vec<Spanned<PolicyRule>>>,
     /// The lab's own job, for `slipway run` without a command and for `slipway compare`.
     pub(crate) job: Option<Job>,
-    /// What happens to the lab while it runs, and when: `slipway play`.
+    /// Changes of the lab while it runs, and their times: `slipway play`.
     pub(crate) scenario: Option<Scenario>,
 }
 
@@ -71,13 +72,13 @@ pub(crate) struct File {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Hosts {
-    /// So many: host1, host2, …
+    /// A number of hosts: host1, host2, …
     Count(u32),
     /// This machine's own network; only for the drivers host, macvlan and sriov.
     Machine(Written<Machine>),
-    /// Their names.
+    /// Names of hosts.
     Names(Vec<Spanned<String>>),
-    /// Their names and settings.
+    /// Names of hosts, with their settings.
     Settings(Named<Host>),
 }
 
@@ -98,7 +99,7 @@ pub(crate) struct Host {
     pub(crate) cpus: Option<Written<CpuList>>,
 }
 
-/// How nodes are placed on hosts.
+/// Placement of nodes on hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Placement {
@@ -128,7 +129,7 @@ pub(crate) struct Underlay {
 pub(crate) enum Image {
     /// A directory, an archive (tar, tar.gz, tar.zst) or an OCI layout; relative to the lab file. `host` is this machine's root.
     Path(Spanned<String>),
-    /// The same with more to say.
+    /// A path with more settings.
     Settings(ImageSettings),
 }
 
@@ -140,7 +141,7 @@ by_shape!(Image, "an image: a path, or a map with `path`", Text => Path, Map => 
 pub(crate) struct ImageSettings {
     /// A directory, an archive (tar, tar.gz, tar.zst) or an OCI layout; relative to the lab file.
     pub(crate) path: Spanned<String>,
-    /// Which of several images in an OCI layout or archive.
+    /// The one of several images in an OCI layout or archive.
     pub(crate) reference: Option<Spanned<String>>,
     /// The image underneath, for one that `slipway save` made.
     pub(crate) base: Option<Spanned<String>>,
@@ -150,9 +151,9 @@ pub(crate) struct ImageSettings {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Network {
-    /// Its driver; everything else by default.
+    /// The driver alone; all other keys have defaults.
     Driver(Spanned<DriverKind>),
-    /// Its settings.
+    /// A map of settings.
     Settings(Box<NetworkSettings>),
 }
 
@@ -168,39 +169,39 @@ impl Default for Network {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a network's settings: a map")]
 pub(crate) struct NetworkSettings {
-    /// How the network is built. `bridge` when left out.
+    /// Driver of the network. `bridge` when left out.
     pub(crate) driver: Option<Spanned<DriverKind>>,
     /// Subnet of the nodes' addresses. `10.64.0.0/16` for the first network, `10.65.0.0/16` for the second, …
     pub(crate) ipv4: Option<Spanned<Subnet4>>,
     /// The same for IPv6 (`fd53:6c69:7000::/64`, `fd53:6c69:7001::/64`, …), or `false` for none.
     pub(crate) ipv6: Option<Spanned<Ipv6Choice>>,
-    /// Bytes. When left out, what the driver can carry: 1500, less 50 where VXLAN is used.
+    /// Bytes. When left out, 1500, less 50 where the driver uses VXLAN.
     #[schemars(range(min = 68, max = 65535))]
     pub(crate) mtu: Option<Spanned<u32>>,
     /// `false` turns segmentation and checksum offloads off on every interface.
     pub(crate) offloads: Option<bool>,
     /// The machine's interface beneath (macvlan, sriov).
     pub(crate) parent: Option<Spanned<String>>,
-    /// How macvlan siblings see each other. `bridge` when left out.
+    /// Traffic between macvlan siblings. `bridge` when left out.
     pub(crate) macvlan_mode: Option<Spanned<MacvlanMode>>,
     /// VXLAN network identifier (vxlan, and fast across hosts).
     #[schemars(range(min = 1, max = 16_777_215))]
     pub(crate) vni: Option<Spanned<u32>>,
-    /// Whether programs may use `io_uring`, past which connections cannot be made fast (fast). `refuse` when left out.
+    /// Permission for `io_uring`, whose connections are never fast (fast). `refuse` when left out.
     pub(crate) io_uring: Option<Spanned<IoUring>>,
-    /// `true`: within a host too, connections are ones of TCP, slower than what is quickest there, and as those between hosts (fast).
+    /// `true`: connections within a host are TCP too. They are slower than pairs, and behave as those between hosts (fast).
     pub(crate) exact: Option<Spanned<bool>>,
-    /// What packets undergo at every interface of the network.
+    /// Conditions of every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }
 
-/// Whether and where a network has IPv6.
+/// IPv6 of a network: its subnet, or none.
 #[derive(Debug, Clone, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Ipv6Choice {
     /// `false`: none. `true`: the default subnet.
     Has(bool),
-    /// This subnet.
+    /// An IPv6 subnet.
     Subnet(Subnet6),
 }
 

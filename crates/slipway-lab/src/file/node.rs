@@ -16,7 +16,7 @@ with_node_keys! {
     #[derive(Debug, Default, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, expecting = "a node's settings: a map, or nothing")]
     Node {
-        /// How many. `n` with `count: 3` becomes n1, n2, n3.
+        /// Number of nodes. `n` with `count: 3` becomes n1, n2, n3.
         #[schemars(range(min = 1, max = 10000))]
         count: Option<Spanned<u32>>,
         /// The group that it belongs to. Its own name when left out; with `count`, that is the group of all.
@@ -59,9 +59,9 @@ with_node_keys! {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Memberships {
-    /// Their names.
+    /// Names of networks.
     Names(Vec<Spanned<String>>),
-    /// Their names, with addresses and conditions.
+    /// Names of networks, with addresses and conditions.
     Settings(Named<Membership>),
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Membership {
     pub(crate) ipv6: Option<Spanned<Address6>>,
     /// Ethernet address. Derived from the names of lab, network and node when left out.
     pub(crate) mac: Option<Spanned<Written<Mac>>>,
-    /// What packets undergo at this interface. They hold over the network's, key by key.
+    /// Conditions of this interface. They hold over the network's, key by key.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Membership {
 pub(crate) enum Mount {
     /// `source:target`, or `source:target:ro`.
     Text(#[schemars(regex(pattern = r"^[^:]+:/[^:]+(:ro|:rw)?$"))] Spanned<String>),
-    /// The same, one key each.
+    /// A map with a key for each part.
     Settings(MountSettings),
 }
 
@@ -114,9 +114,9 @@ pub(crate) struct MountSettings {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Command {
-    /// As one line, split into words as a shell does (quotes, but no variables and no wildcards).
+    /// One line, split into words as a shell does (quotes, but no variables and no wildcards).
     Line(String),
-    /// As a list of words.
+    /// A list of words.
     Words(Vec<String>),
 }
 

@@ -18,21 +18,21 @@ use crate::written::{PortRange, Written};
     expecting = "a rule about connections: a map with `from`, `to`, `ports` and what they may do"
 )]
 pub(crate) struct Rule {
-    /// How it is called where it decided. `rule-1`, `rule-2`, … by its place when left out.
+    /// Name of the rule in reports. `rule-1`, `rule-2`, … by its place when left out.
     #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9-]{0,31}$"))]
     pub(crate) name: Option<Spanned<String>>,
-    /// Whose programs connect: names of nodes or groups, or patterns such as `n*`. All when left out.
+    /// Nodes whose programs connect: names of nodes or groups, or patterns such as `n*`. All when left out.
     pub(crate) from: Option<Spanned<String>>,
     /// To whose programs: names of nodes or groups, or patterns such as `n*`. All when left out.
     pub(crate) to: Option<Spanned<String>>,
     /// At which ports, such as `[80, 8000-8010]`. All when left out.
     pub(crate) ports: Option<Spanned<Vec<Spanned<Ports>>>>,
-    /// Whether they may. `allow` when left out.
+    /// Verdict: `allow` or `deny`. `allow` when left out.
     #[serde(default)]
     pub(crate) verdict: Verdict,
-    /// How fast each may send, each way. As fast as it can when left out.
+    /// Rate of each connection, each way. No limit when left out.
     pub(crate) rate: Option<Spanned<Rates>>,
-    /// Of their packets where they wait (`SO_PRIORITY`).
+    /// Priority of the packets in queues (`SO_PRIORITY`).
     #[schemars(range(max = 7))]
     pub(crate) priority: Option<Spanned<u8>>,
     /// Most at once to each node of `to` under this rule.
@@ -43,7 +43,7 @@ pub(crate) struct Rule {
 /// A policy in a file of its own, or in one that says more.
 #[derive(Debug)]
 pub(crate) enum Document {
-    /// Its rules.
+    /// A list of rules.
     Rules(Vec<Spanned<Rule>>),
     /// A lab file, or a part of one.
     Section(Section),
@@ -51,7 +51,7 @@ pub(crate) enum Document {
 
 by_shape!(Document, "a policy: a list of rules, or a file with the key `policy`", List => Rules, Map => Section);
 
-/// What of a lab file is a policy.
+/// The part of a lab file that is a policy.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Section {
     pub(crate) policy: Option<Vec<Spanned<Rule>>>,
@@ -82,9 +82,9 @@ impl Ports {
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(crate) enum Rates {
-    /// Of each connection.
+    /// The rate of each connection.
     Flow(Rate),
-    /// Of each connection, of all together, or both.
+    /// A rate of each connection, of all together, or both.
     Each(RateSettings),
 }
 
@@ -94,10 +94,10 @@ by_shape!(Rates, "a rate such as `100mbit`, or a map of `flow`, `pair` and `node
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "rates: a map of `flow`, `pair` and `node`")]
 pub(crate) struct RateSettings {
-    /// Of each connection.
+    /// The rate of each connection.
     pub(crate) flow: Option<Spanned<Rate>>,
-    /// Of all that one node has to one other.
+    /// Rate of all connections from one node to one other, together.
     pub(crate) pair: Option<Spanned<Rate>>,
-    /// Of all that one client's node has.
+    /// Rate of all connections from one node, together.
     pub(crate) node: Option<Spanned<Rate>>,
 }

@@ -17,19 +17,19 @@ use crate::scenario::{Direction, Format};
 use crate::shape::by_shape;
 use crate::units::{Fraction, Seconds};
 
-/// What happens to the lab while it runs, and when: `slipway play`.
+/// Changes of the lab while it runs, and their times: `slipway play`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a scenario: a map with `events`")]
 pub(crate) struct Scenario {
-    /// Where its random streams begin. The lab's `seed` when left out.
+    /// Seed of its random streams. The lab's `seed` when left out.
     pub(crate) seed: Option<u64>,
-    /// When it is over. With its last event when left out.
+    /// Length of the scenario. It ends with its last event when left out.
     pub(crate) length: Option<Spanned<Seconds>>,
     /// Names for nodes, to be used wherever nodes are named.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[a-zA-Z][a-zA-Z0-9-]{0,31}$"}))]
     pub(crate) groups: Named<Members>,
-    /// What happens, each once or again and again.
+    /// The events; each takes place once or again and again.
     pub(crate) events: Vec<Spanned<Event>>,
 }
 
@@ -84,12 +84,12 @@ by_shape!(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a choice: a map of `choose` or `share`, and `of`")]
 pub(crate) struct Choice {
-    /// So many.
+    /// A number of them.
     #[schemars(range(min = 1))]
     pub(crate) choose: Option<Spanned<u32>>,
-    /// This share of them.
+    /// A share of them.
     pub(crate) share: Option<Spanned<Fraction>>,
-    /// Of these.
+    /// The set to draw from.
     pub(crate) of: Members,
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Exponential {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "`{shape: …, scale: …}`")]
 pub(crate) struct Weibull {
-    /// k: below 1 what has lasted goes on lasting, above 1 it wears out.
+    /// k. Below 1 the failure rate falls with age, above 1 it rises.
     pub(crate) shape: Spanned<Number>,
     /// λ: 63 % are smaller.
     pub(crate) scale: Spanned<Value>,
@@ -252,11 +252,11 @@ impl JsonSchema for Set {
     }
 }
 
-/// How a node ends.
+/// The way in which a node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
-    /// Its programs are asked to end, and have `grace` to do so.
+    /// Programs get SIGTERM, and the time of `grace` to end.
     Graceful,
     /// Every program is ended at once; the kernel closes their connections, and peers see resets.
     Soft,
@@ -264,7 +264,7 @@ pub(crate) enum How {
     Hard,
 }
 
-/// What nodes join again after.
+/// The partition that the nodes leave.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Parted {
@@ -282,17 +282,17 @@ pub(crate) struct Run {
     pub(crate) command: Spanned<Command>,
 }
 
-/// A file that says what happens when.
+/// A file with values and times.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a trace: a map of `file`, `format` and `of`")]
 pub(crate) struct Trace {
     /// Relative to this file.
     pub(crate) file: Spanned<String>,
-    /// How it is written.
+    /// The format of the file.
     pub(crate) format: Format,
-    /// What it is about: a key of `set`, such as `rate`, or `state` (`up`, `down`, `freeze`, `unfreeze`).
+    /// The subject of the trace: a key of `set`, such as `rate`, or `state` (`up`, `down`, `freeze`, `unfreeze`).
     pub(crate) of: Spanned<String>,
-    /// Where its values have no unit, theirs.
+    /// Unit of plain numbers in the file.
     pub(crate) unit: Option<Spanned<String>>,
     /// Over how long packet deliveries are counted (mahimahi). `100ms` when left out.
     pub(crate) window: Option<Spanned<Seconds>>,
@@ -318,20 +318,20 @@ macro_rules! event {
 }
 
 event! {
-    /// What its random streams are named by, so that they stay the same where it stands. Its number when left out.
+    /// A name for its random streams, so that they stay the same wherever the entry stands. Its number when left out.
     "name" name: String,
-    /// When it is due first, since the scenario began.
+    /// Time of the first, since the beginning of the scenario.
     "at" at: Amount,
-    /// How long from each to the next; without `at` the first is due that long after the beginning.
+    /// Time from each to the next; without `at`, also from the beginning to the first.
     "every" every: Amount,
     /// None is due later.
     "until" until: Seconds,
     /// There are no more than so many.
     #[schemars(range(min = 1))]
     "times" times: u64,
-    /// For how long; then it is taken back. Until something else changes it when left out.
+    /// Duration, after which the change is taken back. Until something else changes it when left out.
     "for" hold: Amount,
-    /// `true`: what is drawn is drawn once for all nodes or interfaces. `false`: once for each.
+    /// `true`: random values are drawn once for all nodes or interfaces. `false`: once for each.
     "together" together: bool,
     /// Changes conditions.
     "set" set: Set,
@@ -361,11 +361,11 @@ event! {
     "churn" churn: Selection,
     /// Runs a program.
     "run" run: Run,
-    /// What happens is in a file.
+    /// A file lists the changes.
     "trace" trace: Trace,
-    /// Whose conditions.
+    /// Nodes: the conditions of all their interfaces, or their limits.
     "nodes" nodes: Selection,
-    /// Whose conditions: `n1:eth0`, or all those of `n1`.
+    /// Interfaces under the conditions: `n1:eth0`, or `n1` for all of them.
     "interfaces" interfaces: Selection,
     /// Only on this network; alone, for all interfaces on it.
     "network" network: String,
@@ -375,18 +375,18 @@ event! {
     "from" from: Members,
     /// Conditions one way: the receivers.
     "to" to: Members,
-    /// Of what the node sends, or of what it receives. `egress` when left out.
+    /// Direction of the packets: sent (`egress`) or received (`ingress`). `egress` when left out.
     "direction" direction: Direction,
-    /// How nodes end. `soft` when left out.
+    /// Kind of failure. `soft` when left out.
     "how" how: How,
-    /// How long nodes have to end when they are asked to. `10s` when left out.
+    /// Time that programs have to end after SIGTERM. `10s` when left out.
     "grace" grace: Seconds,
-    /// How long interfaces are up (flap).
+    /// Time for which interfaces are up (flap).
     "up" up: Amount,
-    /// How long they are down (flap).
+    /// Time for which interfaces are down (flap).
     "down" down: Amount,
-    /// How long nodes are there (churn).
+    /// Time for which nodes are there (churn).
     "availability" availability: Amount,
-    /// How long they are not (churn).
+    /// Time for which nodes are gone (churn).
     "unavailability" unavailability: Amount,
 }

@@ -44,7 +44,7 @@ impl Item<'_> {
         first.interfaces.iter().zip(&last.interfaces).map(wire).collect()
     }
 
-    /// What a node is apart from its name.
+    /// Everything about a node except its name.
     fn details(&self) -> String {
         let Some(node) = self.nodes.first() else { return String::new() };
         let count = (self.nodes.len() > 1).then(|| format!("{} nodes", self.nodes.len()));

@@ -1,5 +1,5 @@
-//! The topology as a picture: networks are upright bars in the middle, hosts stand left and right of them, and every
-//! node's wires run level from its box to its bars, so that nothing lies over anything however large the lab is.
+//! The topology as a picture. Networks are upright bars in the middle; hosts stand left and right of them. Every node's
+//! wires run level from its box to its bars, so nothing overlaps, however large the lab is.
 
 use std::fmt::Write;
 
@@ -56,12 +56,12 @@ pub fn svg(lab: &Lab) -> String {
     out + &dots + "</svg>\n"
 }
 
-/// Where everything stands.
+/// The positions of all parts.
 struct Plan<'l> {
     lab: &'l Lab,
     hosts: Vec<HostBox<'l>>,
     box_width: f64,
-    /// Where the first bar begins.
+    /// Left edge of the first bar.
     bars: f64,
     top: f64,
     bottom: f64,
@@ -143,7 +143,7 @@ impl<'l> Plan<'l> {
         if bar < self.lab.networks.len() { COLOURS[bar % COLOURS.len()] } else { GREY }
     }
 
-    /// What stands on each bar, above all dots.
+    /// The names on the bars, above all dots.
     fn bar_names(lab: &Lab) -> impl Iterator<Item = String> {
         let underlay = lab.underlay.as_ref().map(|_| "underlay");
         lab.networks.iter().map(|network| network.name.as_str()).chain(underlay).map(|name| {

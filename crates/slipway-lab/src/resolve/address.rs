@@ -30,12 +30,14 @@ pub(super) fn to_v4(bits: u128) -> Ipv4Addr {
 }
 
 /// The first address that a subnet has for a node.
-pub(crate) fn first_ipv4(net: Ipv4Net) -> u128 {
+#[must_use]
+pub fn first_ipv4(net: Ipv4Net) -> u128 {
     Pool::v4(net).first
 }
 
-/// The same for IPv6.
-pub(crate) fn first_ipv6(net: Ipv6Net) -> u128 {
+/// The first IPv6 address that a subnet has for a node.
+#[must_use]
+pub fn first_ipv6(net: Ipv6Net) -> u128 {
     Pool::v6(net).first
 }
 

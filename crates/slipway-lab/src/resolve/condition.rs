@@ -8,7 +8,7 @@ use crate::errors::{Report, Span};
 use crate::file::{Conditions as Written, Placed};
 use crate::model::{DriverKind, Network};
 
-/// What holds at an interface where `under` would hold without what is `written`.
+/// Conditions of an interface that has those of `under`, changed by those `written` for it.
 pub(super) fn over(written: &Spanned<Written>, under: &Conditions, report: &mut Report) -> Conditions {
     let egress = direction(&written.value.change(), &under.egress, written.at, report);
     let ingress = match &written.value.ingress {
@@ -44,7 +44,7 @@ pub(super) fn refuse_on_host(network: &str, replaced: Option<DriverKind>, at: Sp
 }
 
 impl Networks {
-    /// What holds at a member's interface.
+    /// Conditions of a member's interface.
     pub(super) fn conditions_at(
         &self,
         network: usize,

@@ -117,7 +117,8 @@ fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Unde
 }
 
 /// The underlay about which nothing is written.
-pub(crate) fn default_underlay() -> Underlay {
+#[must_use]
+pub fn default_underlay() -> Underlay {
     Underlay {
         mtu: 1500,
         ipv4: Ipv4Net::new_assert(Ipv4Addr::new(10, 63, 0, 0), 16),

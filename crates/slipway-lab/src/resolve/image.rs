@@ -11,7 +11,7 @@ use crate::model::{Image, ImageSource};
 use crate::names;
 
 /// The image that is always there.
-pub(crate) const HOST: &str = "host";
+pub const HOST: &str = "host";
 
 /// The images that nodes use, and each group's index among them.
 pub(super) fn images(file: &File, groups: &[Group], base_dir: &Path, report: &mut Report) -> (Vec<Image>, Vec<usize>) {

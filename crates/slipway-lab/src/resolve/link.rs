@@ -64,7 +64,7 @@ pub(super) fn links(
     }
 }
 
-/// What a rule sets; there is nothing that it could take away.
+/// The keys that a rule sets; it has none to take away.
 fn conditions(entry: &Spanned<Written>, report: &mut Report) -> LinkConditions {
     let written = entry.value.change();
     for key in &written.change.clear {
@@ -212,7 +212,7 @@ fn two_of_each(nodes: &[usize], lab: &Lab) -> Vec<Vec<usize>> {
     found
 }
 
-/// What a rule alone cannot be, and what it cannot be over what holds beneath it.
+/// Checks a rule alone, and over the conditions below it.
 fn check(number: usize, rule: &LinkRule, entry: &Spanned<Written>, lab: &Lab, report: &mut Report) {
     let places = entry.value.change();
     let problems = rule.conditions.problems();
@@ -227,8 +227,8 @@ fn check(number: usize, rule: &LinkRule, entry: &Spanned<Written>, lab: &Lab, re
     }
 }
 
-/// What the rule's senders have without it, each kind once: their interfaces' conditions, the matrices' delays, and the
-/// rules before it that are about some of the same nodes.
+/// The conditions of the rule's senders without it, each kind once: their interfaces' conditions, the matrices' delays,
+/// and earlier rules about some of the same nodes.
 fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
     let mut kinds: Vec<LinkConditions> = Vec::new();
     for interface in rule.from.iter().flat_map(|node| &lab.nodes[*node].interfaces) {

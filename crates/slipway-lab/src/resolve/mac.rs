@@ -26,7 +26,8 @@ impl Macs {
 }
 
 /// The address that [`Macs::derive`] gives where no other interface has it.
-pub(crate) fn derived(lab: &str, network: &str, node: &str) -> [u8; 6] {
+#[must_use]
+pub fn derived(lab: &str, network: &str, node: &str) -> [u8; 6] {
     Macs::default().derive(lab, network, node)
 }
 

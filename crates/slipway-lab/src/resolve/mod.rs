@@ -19,11 +19,11 @@ mod scenario;
 
 use std::path::Path;
 
-pub(crate) use self::address::{first_ipv4, first_ipv6};
-pub(crate) use self::host::default_underlay;
-pub(crate) use self::image::HOST as HOST_IMAGE;
-pub(crate) use self::mac::derived as derived_mac;
-pub(crate) use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
+pub use self::address::{first_ipv4, first_ipv6};
+pub use self::host::default_underlay;
+pub use self::image::HOST as HOST_IMAGE;
+pub use self::mac::derived as derived_mac;
+pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::de::Spanned;
 use crate::errors::{LabErrors, Report, Span};
 use crate::file::{File, PolicyDocument};
@@ -33,7 +33,7 @@ use crate::scenario::Scenario;
 use crate::tree::Tree;
 use crate::{de, names};
 
-/// What is decided outside of the file.
+/// Decisions from outside of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// The lab's name.

@@ -9,7 +9,7 @@ use crate::errors::Report;
 use crate::file::{Mount as Written, MountSettings};
 use crate::model::{Mount, Node};
 
-/// What Slipway itself mounts in every node; nothing may lie over it.
+/// Slipway's own mounts in every node; no other mount may lie over them.
 const KEPT: [&str; 4] = ["/proc", "/sys", "/dev", "/run/slipway"];
 
 /// Sets every node's mounts.

@@ -20,7 +20,7 @@ const MOST_NETWORKS: usize = 1024;
 const DEFAULT_SUBNETS: usize = 191;
 
 /// The network of a lab that names none.
-pub(crate) const DEFAULT: &str = "net";
+pub const DEFAULT: &str = "net";
 
 /// Outer IPv4, UDP and VXLAN headers and the inner Ethernet header (RFC 7348, 4.3), in bytes.
 const VXLAN_OVERHEAD: u32 = 50;
@@ -29,7 +29,7 @@ const VXLAN_OVERHEAD: u32 = 50;
 pub(super) struct Networks {
     pub(super) list: Vec<Network>,
     pub(super) places: Vec<Places>,
-    /// What each network's interfaces undergo, unless a node says more.
+    /// Conditions of each network's interfaces, unless a node says more.
     pub(super) conditions: Vec<Conditions>,
     /// The driver that was decided on outside of the file.
     pub(super) replaced: Option<DriverKind>,
@@ -121,13 +121,15 @@ fn has_ipv4(written: &Written) -> bool {
 }
 
 /// The subnet of a lab's network that has none written, by its number from 0.
-pub(crate) fn default_ipv4(number: usize) -> Ipv4Net {
+#[must_use]
+pub fn default_ipv4(number: usize) -> Ipv4Net {
     let second = u8::try_from(64 + number % DEFAULT_SUBNETS).unwrap_or(u8::MAX);
     Ipv4Net::new_assert(Ipv4Addr::new(10, second, 0, 0), 16)
 }
 
-/// The same for IPv6.
-pub(crate) fn default_ipv6(number: usize) -> Ipv6Net {
+/// The IPv6 subnet of a network without one in the file, by the network's number.
+#[must_use]
+pub fn default_ipv6(number: usize) -> Ipv6Net {
     let third = 0x7000 + u16::try_from(number % MOST_NETWORKS).unwrap_or_default();
     Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, third, 0, 0, 0, 0, 0), 64)
 }
@@ -136,7 +138,7 @@ fn has_parent(driver: DriverKind) -> bool {
     matches!(driver, DriverKind::Macvlan | DriverKind::Sriov)
 }
 
-/// What a network is built as.
+/// The driver that makes the network's interfaces.
 fn beneath(driver: DriverKind, hosts: &Hosts) -> DriverKind {
     match driver {
         DriverKind::Fast if hosts.underlay.is_some() => DriverKind::Vxlan,
@@ -145,7 +147,7 @@ fn beneath(driver: DriverKind, hosts: &Hosts) -> DriverKind {
     }
 }
 
-/// What only the replaced driver understood.
+/// Drops keys that only the replaced driver understood.
 fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind, beneath: DriverKind) {
     settings.parent.take_if(|_| !has_parent(driver));
     settings.macvlan_mode.take_if(|_| driver != DriverKind::Macvlan);

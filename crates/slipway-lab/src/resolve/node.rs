@@ -148,7 +148,7 @@ fn check_limits(spec: &Written, report: &mut Report) {
     }
 }
 
-/// What excludes each other within a node.
+/// Checks keys of a node that exclude each other.
 fn check_together(spec: &Written, count: usize, members: &[Member], networks: &Networks, report: &mut Report) {
     let on_host = members.iter().find(|member| networks.list[member.network].driver == DriverKind::Host);
     if let Some(member) = on_host.filter(|_| members.len() > 1) {
@@ -242,7 +242,7 @@ pub(super) fn nodes(
     nodes
 }
 
-/// What all nodes of a group have in common.
+/// Settings that all nodes of a group share.
 fn template(group: &Group, image: usize, report: &mut Report) -> Node {
     let spec = group.spec;
     Node {

@@ -1,4 +1,4 @@
-//! Which host a node is on. A rule of order only: the same file gives the same places everywhere.
+//! Placement of nodes on hosts. A rule of order only: the same file gives the same places everywhere.
 
 use super::host::Hosts;
 use super::node::Group;

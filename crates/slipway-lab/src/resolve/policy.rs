@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! The policy of fast networks.
 
 use std::collections::HashSet;
 

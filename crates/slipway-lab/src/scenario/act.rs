@@ -1,4 +1,4 @@
-//! What each kind of entry does when it is due.
+//! The action of each kind of entry.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::model::{Choose, Effect, LinkAct, NodeAct, PairAct, Pairs, Port, Selec
 use super::plan::{PlanError, Subject, Turn, nanoseconds, text};
 use super::stream::Stream;
 use super::trace::{Recording, TraceError};
-use super::{Action, Kill};
+use super::{Action, Kill, LinkAction, Pair};
 use crate::change::{Change, Keys};
 use crate::model::{DriverKind, Lab};
 
@@ -18,7 +18,7 @@ impl<'a> Turn<'_, 'a> {
             Effect::Links { on, act } => self.links(on, act),
             Effect::Pairs { pairs, act } => self.pairs(pairs, act),
             Effect::Partition { sides, rest } => self.partition(sides, *rest),
-            Effect::Join => self.repeat(&Subject::ALL, || vec![Action::Join]),
+            Effect::Join => self.repeat(&Subject::ALL, || vec![LinkAction::Join.into()]),
         }
     }
 
@@ -77,12 +77,12 @@ impl<'a> Turn<'_, 'a> {
             let interfaces = self.picker(on, &Subject::ALL, name).pick();
             return self.replay(trace, |value| {
                 let change = changed(&trace.of, value)?;
-                Ok(vec![Action::Link { interfaces: interfaces.clone(), direction: *direction, change }])
+                Ok(vec![LinkAction::Link { interfaces: interfaces.clone(), direction: *direction, change }.into()])
             });
         }
         if let LinkAct::Flap { up, down } = act {
             return self.come_and_go(on, name, [up, down], |interfaces| {
-                [Action::Cut { interfaces: interfaces.clone() }, Action::Heal { interfaces }]
+                [LinkAction::Cut { interfaces: interfaces.clone() }.into(), LinkAction::Heal { interfaces }.into()]
             });
         }
         for subject in self.subjects(on, name) {
@@ -97,10 +97,10 @@ impl<'a> Turn<'_, 'a> {
                     _ if interfaces.is_empty() => Vec::new(),
                     LinkAct::Set { direction, setting } => {
                         let change = drawn(setting, &mut values);
-                        vec![Action::Link { interfaces, direction: *direction, change }]
+                        vec![LinkAction::Link { interfaces, direction: *direction, change }.into()]
                     }
-                    LinkAct::Cut => vec![Action::Cut { interfaces }],
-                    LinkAct::Heal => vec![Action::Heal { interfaces }],
+                    LinkAct::Cut => vec![LinkAction::Cut { interfaces }.into()],
+                    LinkAct::Heal => vec![LinkAction::Heal { interfaces }.into()],
                     LinkAct::Flap { .. } | LinkAct::Trace { .. } => Vec::new(),
                 }
             })?;
@@ -113,11 +113,9 @@ impl<'a> Turn<'_, 'a> {
             let Pairs { from, to, network, both } = pairs;
             let ends = [(from, to), (to, from)];
             let ends = ends.into_iter().take(if *both { 2 } else { 1 });
-            let action = |(from, to): (&Vec<usize>, &Vec<usize>)| Action::Pair {
-                from: from.clone(),
-                to: to.clone(),
-                network: *network,
-                change: change.clone(),
+            let action = |(from, to): (&Vec<usize>, &Vec<usize>)| {
+                let (from, to, network, change) = (from.clone(), to.clone(), *network, change.clone());
+                LinkAction::Pair(Pair { from, to, network, change }).into()
             };
             ends.map(action).collect()
         };
@@ -141,7 +139,7 @@ impl<'a> Turn<'_, 'a> {
                 let left = (0..lab.nodes.len()).filter(|node| !taken.contains(node) && has_link(lab, *node));
                 groups.push(left.collect());
             }
-            vec![Action::Partition { groups }]
+            vec![LinkAction::Partition { groups }.into()]
         })
     }
 

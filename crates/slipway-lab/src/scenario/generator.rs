@@ -1,6 +1,6 @@
-//! Generators: numbers from probability distributions, the same on every machine. Only `+ - * /`, square roots and
-//! rounding, which IEEE 754 fixes to the last bit, and the functions of `libm`, which are the same code everywhere (those
-//! of the standard library are the platform's own).
+//! Generators: numbers from probability distributions, the same on every machine. It uses only `+ - * /`, square roots
+//! and rounding, which IEEE 754 fixes to the last bit, and functions of `libm`. Those are the same code everywhere; the
+//! standard library's are the platform's own.
 
 use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 pub enum Generator {
     /// A duration without an end.
     Always,
-    /// The same each time.
+    /// The same value each time.
     Constant(f64),
     /// Every number between the two is as likely.
     Uniform {
@@ -64,7 +64,7 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// Whether its numbers are drawn.
+    /// True where its numbers are random.
     pub(super) fn is_random(&self) -> bool {
         !matches!(self, Self::Always | Self::Constant(_) | Self::Trace(_))
     }
@@ -82,7 +82,7 @@ impl Generator {
 pub(super) struct Source<'a> {
     generator: &'a Generator,
     stream: Stream,
-    /// What its file holds.
+    /// The values of its file.
     recorded: std::iter::Cycle<std::slice::Iter<'a, f64>>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Of mean 1.
+    /// A value of the exponential distribution with mean 1.
     fn exponential(&mut self) -> f64 {
         -libm::log(self.stream.unit())
     }
@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What a drawn value measures: its unit, and how finely it is drawn.
+/// The quantity of a random value: its unit, and its resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {

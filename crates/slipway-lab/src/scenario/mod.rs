@@ -3,6 +3,7 @@
 
 mod act;
 mod generator;
+mod link;
 mod model;
 mod plan;
 mod schedule;
@@ -14,13 +15,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use self::generator::{Generator, Quantity};
+pub use self::link::{Direction, Groups, LinkAction, Pair};
 pub use self::model::{
     Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Port, Scenario, Selection, Setting, Timing,
     TraceFile,
 };
 pub(crate) use self::plan::nanoseconds;
 pub use self::plan::{MOST_EVENTS, PlanError};
-pub use self::schedule::{Action, Direction, Due, Event, Kill, Schedule};
+pub use self::schedule::{Action, Due, Event, Kill, Schedule};
 pub use self::table::Table;
 pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
 pub use crate::change::{LinkChange, NodeChange};

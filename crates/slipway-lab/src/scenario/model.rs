@@ -1,5 +1,5 @@
-//! What a scenario's file says, with names turned into indices. Cross-references are indices into the lab, valid by
-//! construction.
+//! The content of a scenario's file, with names turned into indices. Cross-references are indices into the lab, valid
+//! by construction.
 
 use std::path::{Path, PathBuf};
 
@@ -12,29 +12,29 @@ use crate::condition::LinkConditions;
 use crate::model::Limits;
 use crate::units::{Fraction, Seconds};
 
-/// What happens to a lab, and when.
+/// Changes of a lab, and their times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Where its random streams begin. `None`: the lab's seed.
     pub seed: Option<u64>,
     /// When it is over. `None`: with its last event.
     pub length: Option<Due>,
-    /// What happens, in file order.
+    /// The entries, in file order.
     pub entries: Vec<Entry>,
 }
 
 /// One entry of a scenario's `events`: something that happens once or again and again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What its random streams are named by: its own name, or its number from 1.
+    /// The name of its random streams: its own name, or its number from 1.
     pub name: String,
-    /// When.
+    /// The times of its events.
     pub when: Timing,
     /// For how long, in seconds. `None`: until something else changes it.
     pub hold: Option<Generator>,
-    /// What is drawn is drawn once for all of its nodes or interfaces, rather than once for each.
+    /// Random values are drawn once for all of its nodes or interfaces, rather than once for each.
     pub together: bool,
-    /// What happens, and to whom.
+    /// The change, and its targets.
     pub effect: Effect,
 }
 
@@ -63,11 +63,11 @@ pub struct Selection<T> {
     pub choose: Option<Choose>,
 }
 
-/// How many are drawn.
+/// The number of targets to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choose {
-    /// So many.
+    /// A fixed number.
     Count(usize),
     /// This share, rounded to the nearest whole number.
     Share(Fraction),
@@ -75,29 +75,29 @@ pub enum Choose {
 
 impl Eq for Choose {}
 
-/// What happens, and to whom.
+/// A change, and its targets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Something happens to nodes.
     Nodes {
-        /// Which.
+        /// The nodes.
         on: Selection<usize>,
-        /// What.
+        /// The change.
         act: NodeAct,
     },
     /// Something happens to interfaces.
     Links {
-        /// Which.
+        /// The interfaces.
         on: Selection<Port>,
-        /// What.
+        /// The change.
         act: LinkAct,
     },
     /// Something happens between nodes.
     Pairs {
-        /// Which.
+        /// The pairs of nodes.
         pairs: Pairs,
-        /// What.
+        /// The change.
         act: PairAct,
     },
     /// Nodes of different sides no longer reach each other.
@@ -111,28 +111,28 @@ pub enum Effect {
     Join,
 }
 
-/// What happens to nodes.
+/// A change of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeAct {
-    /// What they may use changes.
+    /// The limits of the nodes change.
     Set(Setting<Limits>),
-    /// They end.
+    /// The nodes end.
     Kill(Kill),
-    /// They start.
+    /// The nodes start.
     Start,
     /// They end by being asked to, and start.
     Restart {
-        /// How long they have to end.
+        /// Time that programs have to end.
         grace: Seconds,
     },
-    /// They stand still.
+    /// The nodes' processes halt.
     Freeze,
-    /// They go on.
+    /// The nodes' processes continue.
     Thaw,
-    /// They come and go.
+    /// The nodes come and go.
     Churn {
-        /// How they go.
+        /// The kind of failure.
         how: Kill,
         /// How long they are there, in seconds.
         availability: Generator,
@@ -153,22 +153,22 @@ pub enum NodeAct {
     },
 }
 
-/// What happens to interfaces.
+/// A change of interfaces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkAct {
-    /// Their conditions change.
+    /// The conditions of the interfaces change.
     Set {
-        /// Of which direction.
+        /// The direction of the packets.
         direction: Direction,
         /// To what.
         setting: Setting<LinkConditions>,
     },
     /// Nothing passes any more.
     Cut,
-    /// It passes again.
+    /// The interfaces pass packets again.
     Heal,
-    /// They go up and down.
+    /// The interfaces go up and down.
     Flap {
         /// How long they are up, in seconds.
         up: Generator,
@@ -177,14 +177,14 @@ pub enum LinkAct {
     },
     /// A file says what their conditions are when.
     Trace {
-        /// Of which direction.
+        /// The direction of the packets.
         direction: Direction,
         /// The file.
         trace: TraceFile,
     },
 }
 
-/// What happens between nodes.
+/// A change between nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairAct {
@@ -194,7 +194,7 @@ pub enum PairAct {
     Trace(TraceFile),
 }
 
-/// Who sends to whom.
+/// Senders and receivers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
     /// Senders.
@@ -207,12 +207,12 @@ pub struct Pairs {
     pub network: Option<usize>,
 }
 
-/// What conditions change to: fixed values, and values drawn for every event.
+/// New conditions: fixed values, and values drawn for every event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting<T: Default> {
-    /// What is fixed.
+    /// The fixed values.
     pub change: Change<T>,
-    /// What is drawn.
+    /// The random values.
     pub drawn: Vec<Drawn>,
 }
 
@@ -221,7 +221,7 @@ pub struct Setting<T: Default> {
 pub struct Drawn {
     /// The key, as [`Keys::NAMES`] has it.
     pub key: String,
-    /// What it measures.
+    /// The quantity that it measures.
     pub quantity: Quantity,
     /// Its values, in the quantity's base unit.
     pub generator: Generator,
@@ -232,17 +232,17 @@ pub struct Drawn {
 pub struct TraceFile {
     /// Absolute.
     pub path: PathBuf,
-    /// How it is written.
+    /// The format of the file.
     pub format: Format,
-    /// What it is about: a key as [`Keys::NAMES`] has it, or `state`: `up`, `down`, `freeze`, `unfreeze`.
+    /// Its subject: a key as [`Keys::NAMES`] has it, or `state`: `up`, `down`, `freeze`, `unfreeze`.
     pub of: String,
-    /// Where the values have no unit, theirs.
+    /// Unit of values without one.
     pub unit: Option<String>,
     /// Over how long packet deliveries are counted (Mahimahi).
     pub window: Seconds,
 }
 
-/// How a trace file is written.
+/// The format of a trace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {

@@ -7,7 +7,7 @@ use super::generator::{Generator, Source};
 use super::model::{Entry, Scenario, Selection};
 use super::stream::Stream;
 use super::trace::{self, TraceError};
-use super::{Action, Due, Event, Schedule, Traces};
+use super::{Action, Due, Event, LinkAction, Schedule, Traces};
 use crate::model::Lab;
 
 /// The most events of a scenario.
@@ -17,7 +17,7 @@ const MOST_TARGETS: usize = 10_000_000;
 /// No schedule goes on for longer: nanoseconds of about 146 years.
 const LONGEST: f64 = (1u64 << 62) as f64;
 
-/// Why there is no schedule.
+/// The reason why there is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// An entry's events have no end, or are too many.
@@ -37,7 +37,7 @@ pub enum PlanError {
     Trace {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         error: TraceError,
     },
 }
@@ -115,7 +115,7 @@ impl Planner<'_> {
         }
         let place = |(number, place): (usize, usize)| {
             let Planned { due, entry, action } = &mut self.planned[place];
-            let action = match std::mem::replace(action, Action::Join) {
+            let action = match std::mem::replace(action, LinkAction::Join.into()) {
                 Action::Restore { event } => Action::Restore { event: numbers[event] },
                 action => action,
             };
@@ -127,9 +127,9 @@ impl Planner<'_> {
     }
 }
 
-/// What draws on its own: one of an entry's nodes or interfaces, or all of them together.
+/// The owner of a random stream: one of an entry's nodes or interfaces, or all of them together.
 pub(super) struct Subject {
-    /// Its name; empty for all together.
+    /// Its name; empty for all of them together.
     pub(super) name: String,
     /// Its place among the targets. `None`: all.
     pub(super) only: Option<usize>,
@@ -149,7 +149,8 @@ pub(super) struct Turn<'p, 'a> {
 }
 
 impl<'a> Turn<'_, 'a> {
-    /// Who draws: each target for itself where anything is drawn, unless they are drawn themselves.
+    /// The owners of streams: each target where a value is random, or all together where the targets themselves are
+    /// random.
     pub(super) fn subjects<T>(&self, on: &Selection<T>, name: impl Fn(&T) -> String) -> Vec<Subject> {
         let drawn = self.entry.generators().any(Generator::is_random);
         if !drawn || self.entry.together || on.choose.is_some() {
@@ -252,12 +253,14 @@ impl<'a> Turn<'_, 'a> {
     }
 }
 
-/// What takes an action back; `place` is the action's own. `None`: it is over with its beginning.
+/// The action that takes an action back; `place` is the action's own. `None`: it is over with its beginning.
 fn undo(action: &Action, place: usize) -> Option<Action> {
     Some(match action {
-        Action::Link { .. } | Action::Pair { .. } | Action::Node { .. } => Action::Restore { event: place },
-        Action::Cut { interfaces } => Action::Heal { interfaces: interfaces.clone() },
-        Action::Partition { .. } => Action::Join,
+        Action::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Action::Node { .. } => {
+            Action::Restore { event: place }
+        }
+        Action::Links(LinkAction::Cut { interfaces }) => LinkAction::Heal { interfaces: interfaces.clone() }.into(),
+        Action::Links(LinkAction::Partition { .. }) => LinkAction::Join.into(),
         Action::Kill { nodes, .. } => Action::Start { nodes: nodes.clone() },
         Action::Freeze { nodes } => Action::Thaw { nodes: nodes.clone() },
         _ => return None,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{LinkChange, NodeChange};
+use super::link::LinkAction;
+use crate::change::NodeChange;
 use crate::units::Seconds;
 
 /// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
@@ -26,82 +27,46 @@ pub struct Schedule {
 pub struct Event {
     /// Position in the schedule, from 0: what the log calls it.
     pub number: usize,
-    /// When it is due.
+    /// The time at which it is due.
     pub due: Due,
-    /// Which entry of the scenario's `events` it came from, from 0.
+    /// The index of its entry in the scenario's `events`, from 0.
     pub entry: usize,
-    /// What happens.
+    /// The change.
     pub action: Action,
 }
 
-/// What an event does. Nodes, networks and interfaces are indices into the lab; an interface is a node and its slot.
+/// The change that an event makes. Nodes, networks and interfaces are indices into the lab; an interface is a node and
+/// its slot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Changes conditions of interfaces.
-    Link {
-        /// Which.
-        interfaces: Vec<(usize, usize)>,
-        /// Of which direction.
-        direction: Direction,
-        /// What changes.
-        change: LinkChange,
-    },
-    /// Changes conditions between nodes.
-    Pair {
-        /// Senders.
-        from: Vec<usize>,
-        /// Receivers.
-        to: Vec<usize>,
-        /// The network; `None` for all that both are on.
-        network: Option<usize>,
-        /// What changes.
-        change: LinkChange,
-    },
     /// Changes what nodes may use.
     Node {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
-        /// What changes.
+        /// The new limits.
         change: NodeChange,
     },
-    /// Takes everything off the wire that interfaces send or receive; nobody is told.
-    Cut {
-        /// Which.
-        interfaces: Vec<(usize, usize)>,
-    },
-    /// Ends a cut.
-    Heal {
-        /// Which.
-        interfaces: Vec<(usize, usize)>,
-    },
-    /// Nodes of different groups no longer reach each other.
-    Partition {
-        /// The groups, as indices of nodes. A node in none of them reaches all.
-        groups: Vec<Vec<usize>>,
-    },
-    /// Ends every partition.
-    Join,
     /// Ends nodes.
     Kill {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
-        /// How.
+        /// The kind of failure.
         how: Kill,
     },
     /// Starts nodes that are stopped or dead.
     Start {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
     },
     /// Stops every process of nodes where it stands.
     Freeze {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
     },
     /// Lets frozen nodes go on.
     Thaw {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
     },
     /// Takes back what an earlier event changed, whose time (`for`) is over.
@@ -111,24 +76,23 @@ pub enum Action {
     },
     /// Runs a program in nodes, and does not wait for it.
     Run {
-        /// Which.
+        /// The nodes.
         nodes: Vec<usize>,
         /// argv.
         command: Vec<String>,
     },
+    /// Changes links. Written without a word of its own.
+    #[serde(untagged)]
+    Links(LinkAction),
 }
 
-/// A direction of an interface, seen from its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// What the node sends.
-    Egress,
-    /// What it receives.
-    Ingress,
+impl From<LinkAction> for Action {
+    fn from(action: LinkAction) -> Self {
+        Self::Links(action)
+    }
 }
 
-/// How a node ends.
+/// The way in which a node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kill {
@@ -147,28 +111,14 @@ impl Action {
     /// How many nodes, interfaces or pairs' ends it is about.
     pub(super) fn targets(&self) -> usize {
         match self {
-            Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => interfaces.len(),
-            Self::Pair { from, to, .. } => from.len() + to.len(),
-            Self::Partition { groups } => groups.iter().map(Vec::len).sum(),
+            Self::Links(action) => action.targets(),
             Self::Node { nodes, .. }
             | Self::Kill { nodes, .. }
             | Self::Start { nodes }
             | Self::Freeze { nodes }
             | Self::Thaw { nodes }
             | Self::Run { nodes, .. } => nodes.len(),
-            Self::Join | Self::Restore { .. } => 0,
-        }
-    }
-}
-
-impl Direction {
-    /// For so many.
-    pub(super) fn verb(self, count: usize) -> &'static str {
-        match (self, count) {
-            (Self::Egress, 1) => "sends",
-            (Self::Egress, _) => "send",
-            (Self::Ingress, 1) => "receives",
-            (Self::Ingress, _) => "receive",
+            Self::Restore { .. } => 0,
         }
     }
 }

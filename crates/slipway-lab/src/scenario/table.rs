@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Action, Due, Event, Kill, Port, Schedule};
+use super::{Action, Due, Event, Kill, LinkAction, Pair, Port, Schedule};
 use crate::model::Lab;
 
 /// A schedule as `slipway play --plan` shows it.
@@ -43,27 +43,13 @@ impl fmt::Display for Due {
 }
 
 impl Action {
-    /// What happens, and to whom: `set delay=20ms for what n1:eth0 sends`.
+    /// The change and its targets, in words: `set delay=20ms for what n1:eth0 sends`.
     #[must_use]
     pub fn words(&self, lab: &Lab) -> String {
-        let nodes = |nodes: &[usize]| list(nodes, |node| lab.nodes[*node].name.clone());
-        let ports = |ports: &[Port]| list(ports, |port| lab.port_name(*port));
+        let nodes = |nodes: &[usize]| names(lab, nodes);
         match self {
-            Self::Link { interfaces, direction, change } => {
-                format!("set {change} for what {} {}", ports(interfaces), direction.verb(interfaces.len()))
-            }
-            Self::Pair { from, to, network, change } => {
-                let on = network.map(|network| format!(" on {}", lab.networks[network].name)).unwrap_or_default();
-                format!("set {change} from {} to {}{on}", nodes(from), nodes(to))
-            }
+            Self::Links(action) => action.words(lab),
             Self::Node { nodes: which, change } => format!("set {change} for {}", nodes(which)),
-            Self::Cut { interfaces } => format!("cut {}", ports(interfaces)),
-            Self::Heal { interfaces } => format!("heal {}", ports(interfaces)),
-            Self::Partition { groups } => {
-                let sides: Vec<_> = groups.iter().map(|group| nodes(group)).collect();
-                format!("partition {}", sides.join(" | "))
-            }
-            Self::Join => "join all partitions".to_owned(),
             Self::Kill { nodes: which, how } => format!("kill {} {how}", nodes(which)),
             Self::Start { nodes: which } => format!("start {}", nodes(which)),
             Self::Freeze { nodes: which } => format!("freeze {}", nodes(which)),
@@ -72,6 +58,35 @@ impl Action {
             Self::Run { nodes: which, command } => format!("run `{}` in {}", command.join(" "), nodes(which)),
         }
     }
+}
+
+impl LinkAction {
+    /// As [`Action::words`].
+    #[must_use]
+    pub fn words(&self, lab: &Lab) -> String {
+        let nodes = |nodes: &[usize]| names(lab, nodes);
+        let ports = |ports: &[Port]| list(ports, |port| lab.port_name(*port));
+        match self {
+            Self::Link { interfaces, direction, change } => {
+                format!("set {change} for what {} {}", ports(interfaces), direction.verb(interfaces.len()))
+            }
+            Self::Pair(Pair { from, to, network, change }) => {
+                let on = network.map(|network| format!(" on {}", lab.networks[network].name)).unwrap_or_default();
+                format!("set {change} from {} to {}{on}", nodes(from), nodes(to))
+            }
+            Self::Cut { interfaces } => format!("cut {}", ports(interfaces)),
+            Self::Heal { interfaces } => format!("heal {}", ports(interfaces)),
+            Self::Partition { groups } => {
+                let sides: Vec<_> = groups.iter().map(|group| nodes(group)).collect();
+                format!("partition {}", sides.join(" | "))
+            }
+            Self::Join => "join all partitions".to_owned(),
+        }
+    }
+}
+
+fn names(lab: &Lab, nodes: &[usize]) -> String {
+    list(nodes, |node| lab.nodes[*node].name.clone())
 }
 
 impl fmt::Display for Kill {

@@ -7,8 +7,8 @@ use super::model::{Format, TraceFile};
 use super::plan::{MOST_EVENTS, nanoseconds};
 use crate::units::Seconds;
 
-/// A full Ethernet frame of 1500 bytes, as [`rate`](crate::condition::LinkConditions::rate) counts it: what passes in one
-/// delivery of a Mahimahi trace. (There it is 1504 bytes: 1500 and the header of a TUN device.)
+/// A full Ethernet frame of 1500 bytes, as [`rate`](crate::condition::LinkConditions::rate) counts it: one delivery of
+/// a Mahimahi trace. (There it is 1504 bytes: 1500 and the header of a TUN device.)
 const DELIVERY: u64 = 1514;
 
 /// A value from a moment on.
@@ -16,19 +16,19 @@ const DELIVERY: u64 = 1514;
 pub struct Point {
     /// Nanoseconds since the trace began.
     pub at: u64,
-    /// Where it is written, from 1.
+    /// The line of the file, from 1.
     pub line: usize,
     /// As the key that it is for is written.
     pub value: String,
 }
 
-/// Why a text is no trace.
+/// The reason why a text is no trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {message}")]
 pub struct TraceError {
     /// From 1.
     pub line: usize,
-    /// What is wrong there, and what to write.
+    /// The fault, and a remedy.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ fn refuse<T>(line: usize, message: impl Into<String>) -> Result<T, TraceError> {
 /// A trace that was read.
 #[derive(Debug)]
 pub(super) struct Recording {
-    /// In order.
+    /// The points, in order of time.
     pub(super) points: Vec<Point>,
     /// After so many nanoseconds it begins anew. `None`: it does not.
     pub(super) period: Option<u64>,
@@ -67,9 +67,10 @@ impl Recording {
     }
 }
 
-/// An event trace of Distem: lines of a date in seconds and a value, or as its REST interface takes it, a JSON object of
-/// dates to values or a list of `[date, value]`. Values without a unit are in Distem's: megabytes per second for `rate`
-/// (it writes `mbps`, which is that in `tc(8)`), milliseconds for `delay`, for `cpu` a share up to 1 and megahertz beyond.
+/// An event trace of Distem: lines of a date in seconds and a value. Its REST interface takes JSON instead, an object
+/// of dates to values or a list of `[date, value]`. Values without a unit are in Distem's: megabytes per second for
+/// `rate` (it writes `mbps`, which is that in `tc(8)`) and milliseconds for `delay`. For `cpu` they are a share up to
+/// 1, and megahertz beyond.
 ///
 /// Source: Distem 1.x, `lib/distem/events/event.rb`, `event_trace_string_add` in `lib/distem/daemon/distemcoordinator.rb`.
 ///

@@ -6,7 +6,7 @@ use super::shortened;
 
 /// A value that a text may hold, wherever it stands: in a file or in a word `key=value`.
 pub(crate) trait Value: Sized + fmt::Display {
-    /// What to write.
+    /// The expected form, for error messages.
     const EXPECTED: &'static str;
 
     /// `Err` says what is wrong, then `; write …`.

@@ -6,8 +6,9 @@ use super::{Output, ReadError, Sample, Step, argv, only};
 
 const PROGRAM: &str = "ping";
 
-/// Seconds that answers may take. Without `-w`, ping waits for the last no longer than twice what those before it took, or until it
-/// would send another (`__schedule_exit`, iputils), and where a machine is busy just then, counts it as lost.
+/// Seconds that answers may take. Without `-w`, ping waits for the last answer at most twice as long as for those
+/// before it, or until its next request would be due (`__schedule_exit`, iputils). Where a machine is busy just then,
+/// it counts that answer as lost.
 const PATIENCE: u32 = 30;
 
 /// ICMP round trip times.
@@ -96,8 +97,8 @@ fn loss(line: &str) -> Option<f64> {
     finite(before.rsplit([' ', ',']).next()?)
 }
 
-/// What was lost of the requests up to the last that was answered, percent. Those after it were under way when there were answers
-/// enough, and ping counts them as lost. `None` where answers are not numbered as iputils numbers them, from 1.
+/// Percentage of requests lost, up to the last one with an answer. Those after it were under way when there were
+/// answers enough, and ping counts them as lost. `None` where answers are not numbered as iputils numbers them, from 1.
 fn lost(text: &str) -> Option<f64> {
     let answers: Vec<u32> = text.lines().filter_map(answer).collect();
     let (count, last) = (u32::try_from(answers.len()).ok()?, answers.into_iter().max()?);

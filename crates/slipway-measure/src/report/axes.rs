@@ -1,4 +1,4 @@
-//! What the plots share: size, axes, and labels at the ends of lines.
+//! Parts that plots share: size, axes, and labels at the ends of lines.
 
 use super::scale::Scale;
 use super::svg::{Anchor, Svg, shorten};
@@ -42,12 +42,12 @@ impl Frame {
         }
     }
 
-    /// What the horizontal axis shows, below its numbers.
+    /// Draws the title of the horizontal axis, below its numbers.
     pub(super) fn x_title(&self, svg: &mut Svg, title: &str) {
         svg.text("axis", (f64::midpoint(self.left, self.right), self.bottom + 34.0), Anchor::Middle, title);
     }
 
-    /// What the vertical axis shows, above it.
+    /// Draws the title of the vertical axis, above it.
     pub(super) fn y_title(&self, svg: &mut Svg, title: &str) {
         svg.text("axis", (4.0, self.top - 12.0), Anchor::Start, title);
     }

@@ -14,7 +14,7 @@ const KNOWN: [&str; 6] = ["host", "bridge", "ovs", "macvlan", "vxlan", "sriov"];
 /// Colours in the style sheet: `.c0` to `.c7`.
 const COLOURS: usize = 8;
 
-/// How a driver looks.
+/// Colour and mark of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     colour: usize,

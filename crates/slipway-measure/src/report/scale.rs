@@ -17,8 +17,8 @@ const LOG_FROM: f64 = 20.0;
 const ZOOM_BELOW: f64 = 1.6;
 
 impl Scale {
-    /// A scale whose axis runs from `start` to `end` and shows all of `values`: logarithmic where they span more than
-    /// a factor of [`LOG_FROM`], from zero otherwise, unless they all lie close together far from it.
+    /// A scale whose axis runs from `start` to `end` and shows all of `values`. It is logarithmic where they span more
+    /// than a factor of [`LOG_FROM`]. Otherwise it begins at zero, unless all values lie close together far from it.
     pub(super) fn fit(values: &[f64], start: f64, end: f64) -> Self {
         let (low, high) = bounds(values);
         if low > 0.0 && high / low > LOG_FROM {
@@ -52,7 +52,7 @@ impl Scale {
         self.start + share * (self.end - self.start)
     }
 
-    /// What the axis should say of itself besides its unit.
+    /// A remark of the axis besides its unit.
     pub(super) fn note(&self) -> Option<&'static str> {
         if self.log { Some("logarithmic axis") } else { (self.low > 0.0).then_some("axis does not start at 0") }
     }

@@ -12,7 +12,7 @@ const MOST_LISTED: usize = 500;
 /// The section.
 pub(super) struct Scenario {
     pub(super) words: String,
-    /// What a picture is of, and the picture.
+    /// Titles and pictures.
     pub(super) pictures: Vec<(String, String)>,
     pub(super) headings: [&'static str; 7],
     pub(super) rows: Vec<[String; 7]>,

@@ -1,5 +1,5 @@
-//! A scenario as it was played, as one HTML page of the same kind as the comparison's: every node's state over time, every
-//! event where it took effect, and how late it was.
+//! A played scenario as one HTML page of the same kind as the comparison's. It shows every node's state over time,
+//! every event where it took effect, and its delay.
 
 use askama::Template;
 
@@ -116,7 +116,7 @@ fn milliseconds(nanoseconds: u64) -> String {
     format!("{:.2}", nanoseconds as f64 / 1e6)
 }
 
-/// What a node is like for a while.
+/// The state of a node for a while.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Runs,

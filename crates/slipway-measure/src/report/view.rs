@@ -1,4 +1,4 @@
-//! What the page shows, as texts and finished drawings, ready for the template.
+//! The content of the page, as texts and finished drawings, ready for the template.
 
 use std::collections::BTreeMap;
 
@@ -212,7 +212,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// What may have made a result other than what was compared.
+    /// Causes other than the compared ones that may have made a result.
     fn warnings(&self) -> Vec<String> {
         let alarms = self.comparison.measurements.iter().filter(|m| !m.warm_up).flat_map(|m| {
             let end = m.played.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None });

@@ -41,9 +41,9 @@ const _: () = assert!(size_of::<LoopConfig>() == 304, "as <linux/loop.h> has it"
 #[derive(Debug)]
 pub struct LoopDevice {
     _open: File,
-    /// Its numbers.
+    /// The device's major and minor number.
     pub device: Device,
-    /// Its file in `/dev`.
+    /// The device's file in `/dev`.
     pub path: PathBuf,
 }
 

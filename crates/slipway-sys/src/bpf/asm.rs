@@ -134,7 +134,7 @@ pub enum Operand {
 pub enum Helper {
     /// (map, address of the key) → address of the value, or 0.
     MapLookupElem = 1,
-    /// (map, address of the key, address of the value, flags: 0) → 0, or negative. Whatever value the key had.
+    /// (map, address of the key, address of the value, flags: 0) → 0, or negative. Replaces any value of the key.
     MapUpdateElem = 2,
     /// () → nanoseconds since the machine's start, its sleep not counted (`CLOCK_MONOTONIC`).
     KtimeGetNs = 5,
@@ -165,7 +165,7 @@ pub enum Helper {
     GetCurrentTaskBtf = 158,
     /// (thread) → its registers as they were in user space, its `struct pt_regs`. Linux 5.15.
     TaskPtRegs = 175,
-    /// (error number, negative) → 0. What a call that the program refuses fails with, other than `EPERM`. Linux 5.18.
+    /// (error number, negative) → 0. The error of a refused call, other than `EPERM`. Linux 5.18.
     SetRetval = 187,
 }
 

@@ -23,7 +23,7 @@ const LINK_CREATE: libc::c_int = 28;
 // The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
 // takes what is left out as zero. None has padding of the compiler's, whose content would be anything.
 
-/// What [`create_map`] makes.
+/// Arguments of [`create_map`].
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct MapCreate {
@@ -133,7 +133,7 @@ pub(super) fn create_map(attributes: &mut MapCreate) -> io::Result<OwnedFd> {
     unsafe { descriptor(MAP_CREATE, attributes) }
 }
 
-/// What a map is. `EINVAL` where the descriptor is none of BPF's.
+/// The kernel's description of a map. `EINVAL` where the descriptor is none of BPF's.
 pub(super) fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
     let mut info = MapInfo::default();
     let mut attributes = GetInfo {

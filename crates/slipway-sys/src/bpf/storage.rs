@@ -8,7 +8,7 @@ use super::{call, found, object_name};
 /// `BPF_F_NO_PREALLOC`: this kind of map knows no other way.
 const NO_PREALLOC: u32 = 1;
 
-/// What has values.
+/// The objects that have values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     /// `BPF_MAP_TYPE_SK_STORAGE` (`include/uapi/linux/bpf.h`). Named by a descriptor.
@@ -63,8 +63,9 @@ impl AsFd for Storage {
     }
 }
 
-/// A value on each socket that was given one: whatever its family, it lives and is freed with the socket, not with a descriptor
-/// of it or a process (`net/core/bpf_sk_storage.c`). Only who holds the storage's descriptor can read or write it.
+/// A value for each socket that got one. Whatever the socket's family, the value lives and is freed with the socket,
+/// not with a descriptor of it or a process (`net/core/bpf_sk_storage.c`). Only who holds the storage's descriptor can
+/// read or write it.
 ///
 /// When the storage's last descriptor is closed, all its values are gone. Values are not passed on to accepted sockets.
 #[derive(Debug)]
@@ -93,11 +94,11 @@ impl SocketStorage {
         self.0.get(socket)
     }
 
-    /// Sets the value on a socket, whatever it was. Who reads meanwhile sees the old value or the new.
+    /// Sets the value on a socket, whatever it was. A reader meanwhile sees the old value or the new one.
     ///
     /// # Errors
-    /// `InvalidInput` where the value has not the storage's size, `ENOTSOCK` where it is no socket, `ENOMEM` where the socket has
-    /// no room left (`net.core.optmem_max`); before Linux 5.19 `EPERM` without `CAP_BPF`.
+    /// `InvalidInput` where the value does not have the storage's size, `ENOTSOCK` where it is no socket, `ENOMEM`
+    /// where the socket has no room left (`net.core.optmem_max`). Before Linux 5.19, `EPERM` without `CAP_BPF`.
     pub fn set(&self, socket: BorrowedFd<'_>, value: &[u8]) -> io::Result<()> {
         if value.len() != self.bytes() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -145,7 +146,7 @@ const KEY: u32 = 1;
 const BYTE: u32 = 2;
 const VALUE: u32 = 3;
 
-/// What the kernel wants to be told of a storage: the types of its keys, `int`, and values, `unsigned char [bytes]`, as BTF
+/// The kernel's description of a storage: the types of its keys, `int`, and values, `unsigned char [bytes]`, as BTF
 /// (Documentation/bpf/btf.rst).
 fn types(bytes: u32) -> Vec<u8> {
     const MAGIC: u16 = 0xeb9f;

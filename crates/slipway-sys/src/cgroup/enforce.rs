@@ -13,8 +13,8 @@ impl Hierarchy {
     /// Replaces the limits of a node that has a group, as far as `which` has them. Its processes go on meanwhile, and from
     /// the first file on that is written the new limit holds.
     ///
-    /// A version 1 controller that the node had no folder in gets one, and the node's processes move there; memory that
-    /// they use already is not counted to it then.
+    /// A version 1 controller in which the node had no folder gets one, and the node's processes move there. It does
+    /// not count memory that they use already.
     ///
     /// # Errors
     /// When a limit is impossible, needs a controller that is missing here, or memory is to be less than what is in use:
@@ -49,9 +49,9 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Limits a block device for everybody who uses it, the kernel's own threads included, which write back what programs
-    /// have left in the page cache: version 1 holds the whole machine to what its root group says. False where that is not
-    /// to be had, since version 2 has no such file in its root; there, written back is counted to whom it belongs.
+    /// Limits a block device for all users. They include the kernel's own threads, which write back data that programs
+    /// left in the page cache: version 1 applies the root group's limits to the whole machine. False where that is not
+    /// possible: version 2 has no such file in its root, and counts data written back to its owner.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -67,15 +67,15 @@ impl Hierarchy {
         self.legacy.contains_key(&Controller::Io)
     }
 
-    /// Whether the calling process, and what it starts, is in the root group that [`Hierarchy::limit_device`] limits: groups
-    /// of version 1 do not hold what is in groups below them.
+    /// True if the calling process, and its children, are in the root group that [`Hierarchy::limit_device`] limits:
+    /// groups of version 1 do not hold the groups below them.
     #[must_use]
     pub fn is_held_by_device_limits(&self) -> bool {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         in_root(&groups, Controller::Io.legacy_name())
     }
 
-    /// What [`Hierarchy::limit_device`] has set; `None` where that is not to be had.
+    /// The limits that [`Hierarchy::limit_device`] has set; `None` where that is not to be had.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -87,8 +87,8 @@ impl Hierarchy {
         self.legacy.get(&controller).map_or(Ok(None), |mount| Folder::open(mount))
     }
 
-    /// Moves every process of the node into `folder`. One that a process starts before it has moved itself shows in the
-    /// next look, and what it starts then is in the folder from its birth: so this ends.
+    /// Moves every process of the node into `folder`. A child that a process starts before it has moved itself shows in
+    /// the next look. Children after that are in the folder from birth, so this ends.
     fn gather(&self, lab: &str, node: &str, folder: &Folder) -> Result<(), CgroupError> {
         let Some(record) = self.open_node(lab, node)? else { return Ok(()) };
         let deadline = Instant::now() + PATIENCE;

@@ -156,8 +156,8 @@ impl Group {
 
     /// Takes the calling process into every hierarchy that [`Group::clone_target`] does not cover.
     ///
-    /// Folders that came since the group was opened are looked for here, when the process is in the membership record:
-    /// whoever makes one moves those there who are in the record by then, so nobody is missed.
+    /// Looks for folders that came since the group was opened, once the process is in the membership record. The maker
+    /// of a folder moves every process in the record there, so none is missed.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -223,7 +223,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the group is frozen.
+    /// True if the group is frozen.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -289,7 +289,7 @@ impl Group {
         results.into_iter().collect()
     }
 
-    /// What the group has used.
+    /// Resources that the group has used.
     ///
     /// # Errors
     /// When the kernel refuses.

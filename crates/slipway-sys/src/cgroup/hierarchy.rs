@@ -1,4 +1,4 @@
-//! What this machine mounts.
+//! The mounted hierarchies of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ use super::{CgroupError, Limits, TOP, failed};
 pub enum Controller {
     /// Processor time.
     Cpu,
-    /// Which processors.
+    /// The set of processors.
     Cpuset,
     /// Stopping and resuming (version 1 only; part of the core in version 2).
     Freezer,
@@ -24,7 +24,7 @@ pub enum Controller {
     Io,
     /// Memory.
     Memory,
-    /// How many processes.
+    /// The number of processes.
     Pids,
 }
 
@@ -54,7 +54,7 @@ impl Controller {
     }
 }
 
-/// Which versions a machine uses.
+/// The versions that a machine uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -123,7 +123,7 @@ impl Hierarchy {
         }
     }
 
-    /// Which versions are in use.
+    /// The versions in use.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match (&self.unified, self.legacy.is_empty()) {
@@ -162,7 +162,7 @@ impl Hierarchy {
         Ok(Group::new(parts))
     }
 
-    /// What the limits take.
+    /// The controllers that the limits need.
     ///
     /// # Errors
     /// When a limit is impossible, or needs a controller that is missing here.
@@ -270,8 +270,8 @@ impl Hierarchy {
     }
 }
 
-/// Makes `slipway/<lab>` below a mount. Another lab that goes down may remove `slipway` between the two steps, having seen
-/// it empty; then both are made again, and as that lab is gone by then this ends.
+/// Makes `slipway/<lab>` below a mount. Another lab that goes down may remove `slipway` between the two steps, having
+/// seen it empty. Then this makes both again; that lab is gone by then, so this ends.
 pub(super) fn make_below(mount: &Path, lab: &str, part: &Part) -> Result<Folder, CgroupError> {
     loop {
         let root = Folder::open(mount)?.ok_or(CgroupError::NoHierarchy)?;

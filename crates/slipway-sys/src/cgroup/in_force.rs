@@ -1,4 +1,4 @@
-//! What the kernel holds a group to, read back from it, and how much that was felt.
+//! A group's limits as the kernel reports them, and how often they took effect.
 
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ impl Group {
         self.places.iter().find_map(|place| Throttled::parse(&place.folder.try_read("cpu.stat").ok()?))
     }
 
-    /// What the group has read from and written to `device`; `None` where that is not counted.
+    /// Data that the group has read from and written to `device`; `None` where that is not counted.
     #[must_use]
     pub fn disk_use(&self, device: Device) -> Option<Statistics> {
         self.places.iter().find_map(|place| {

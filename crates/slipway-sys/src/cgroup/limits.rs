@@ -1,4 +1,4 @@
-//! What a node may use, and the files that say so.
+//! A node's limits, and their control files.
 
 use std::fs;
 use std::time::Duration;
@@ -28,14 +28,14 @@ pub struct Limits {
     pub swap: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
-    /// What the group may do with one block device.
+    /// A group's limits for one block device.
     pub disk: Option<DiskLimits>,
 }
 
 /// Limits on one block device; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskLimits {
-    /// Which. A whole device: the kernel does not count on partitions.
+    /// The device. A whole device: the kernel does not count on partitions.
     pub device: Device,
     /// Bytes read in a second.
     pub read: Option<u64>,
@@ -54,17 +54,17 @@ impl DiskLimits {
         Self { device, read: None, write: None, read_iops: None, write_iops: None }
     }
 
-    /// Whether there is no limit.
+    /// True if there is no limit.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::none(self.device)
     }
 }
 
-/// The period of a processor limit that names none. The shorter, the less does a program that computes in bursts get away
-/// with. But the kernel grants no less than 1 ms in a period, and finds out at its ticks (4 ms where `CONFIG_HZ` is 250) that
-/// a quota is used up: where less than half a tick of a period is left to make up for that, a program that always computes
-/// gets less than its share (docs/benchmarks.md, "Processor limits by period").
+/// The period of a processor limit that names none. The shorter, the less does a program that computes in bursts get
+/// away with. But the kernel grants no less than 1 ms in a period, and notices at its ticks (4 ms where `CONFIG_HZ` is
+/// 250) that a quota is used up. Where less than half a tick of a period is left to make up for that, a program that
+/// always computes gets less than its share (docs/benchmarks.md, "Processor limits by period").
 fn period(cores: f64) -> Duration {
     // Of the processor that a program with one thread more than whole cores has to share.
     let share = cores / cores.ceil();

@@ -5,13 +5,13 @@ use super::group::Version;
 use super::limits::DiskLimits;
 use super::{CgroupError, Controller, Limits};
 
-/// What one control file is to say.
+/// The new content of one control file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) file: &'static str,
     /// `None` is no limit.
     pub(super) value: Option<String>,
-    /// What the file says then.
+    /// The content that means no limit.
     pub(super) unlimited: String,
     /// Later kernels have it, or only some.
     optional: bool,
@@ -100,7 +100,7 @@ impl Limits {
         self.memory.map(|memory| memory.saturating_add(self.swap.unwrap_or(0)))
     }
 
-    /// Refuses a memory limit that the group is beyond already, once what can be written back or thrown away was: version
+    /// Refuses a memory limit below the group's use, after the kernel has written back and dropped all it can: version
     /// 1 does so by itself (`EBUSY`), version 2 would kill.
     fn make_room(&self, folder: &Folder, version: Version) -> Result<(), CgroupError> {
         let file = if version == Version::V2 { "memory.current" } else { "memory.usage_in_bytes" };

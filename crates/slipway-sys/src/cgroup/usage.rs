@@ -1,4 +1,4 @@
-//! What a group has used so far.
+//! Resources that a group has used so far.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use super::control::Folder;
 /// A group's use of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Usage {
-    /// Processor time, ns. From the group's own count; where none is kept (version 1 alone), summed over its processes and
-    /// the children they have waited for, in the kernel's 10 ms ticks.
+    /// Processor time, ns. From the group's own count. Where there is none (version 1 alone), the sum over its
+    /// processes and the children they have waited for, in the kernel's 10 ms ticks.
     pub cpu_ns: u64,
     /// Bytes. From the group's own count where it has a memory limit; otherwise the sum of its processes' resident sets,
     /// in which a page that two share counts twice.

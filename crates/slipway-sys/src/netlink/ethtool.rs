@@ -1,4 +1,5 @@
-//! What `ethtool(8)` does: a device's offloads and its link, by the kernel's `SIOCETHTOOL` (include/uapi/linux/ethtool.h).
+//! A device's offloads and its link, as `ethtool(8)` sets them, by the kernel's `SIOCETHTOOL`
+//! (include/uapi/linux/ethtool.h).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,7 +20,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// All of them.
+    /// Every offload.
     pub const ALL: [Self; 4] = [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro];
 
     /// The commands that read and write its state.

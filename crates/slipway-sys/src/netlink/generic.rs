@@ -1,5 +1,5 @@
-//! Which generic netlink families the kernel has (`genetlink`, Documentation/userspace-api/netlink/intro.rst): asking for
-//! one by name is how to learn whether a subsystem is there, and makes the kernel load its module if there is one.
+//! The kernel's generic netlink families (`genetlink`, Documentation/userspace-api/netlink/intro.rst). A request for
+//! one by name tells whether a subsystem is there, and makes the kernel load its module if there is one.
 
 use std::io;
 

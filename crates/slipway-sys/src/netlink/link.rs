@@ -31,7 +31,7 @@ pub struct Link {
     pub index: u32,
     /// Name.
     pub name: String,
-    /// What makes it (`veth`, `bridge`, …). `None` for hardware and loopback.
+    /// The kind of device (`veth`, `bridge`, …). `None` for hardware and loopback.
     pub kind: Option<String>,
     /// Its Ethernet address, where it has one.
     pub mac: Option<Mac>,
@@ -43,11 +43,11 @@ pub struct Link {
     pub up: bool,
     /// The wire is live (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// What went through it.
+    /// Counts of packets and bytes.
     pub counters: Counters,
 }
 
-/// What went through a device since it was made.
+/// Packets and bytes that passed a device since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.

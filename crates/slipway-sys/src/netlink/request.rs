@@ -1,4 +1,4 @@
-//! What can be asked of the kernel, as plain values. `Display` says it in words, for plans and for refusals.
+//! Requests to the kernel, as plain values. `Display` says it in words, for plans and for refusals.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ pub enum Request<'a> {
     AddRoute {
         /// Destination subnet's address; unspecified with prefix 0 for the default route.
         to: IpAddr,
-        /// Its prefix length, bits.
+        /// The prefix length, in bits.
         prefix: u8,
         /// Next hop. `None`: on the wire of `index`.
         via: Option<IpAddr>,
@@ -73,7 +73,7 @@ pub enum Request<'a> {
         index: u32,
         /// The neighbour.
         address: IpAddr,
-        /// Where it answers.
+        /// The Ethernet address of the neighbour.
         mac: Mac,
     },
     /// Adds a static entry to a forwarding table.
@@ -91,7 +91,7 @@ pub enum Request<'a> {
         index: u32,
         /// The entry's address.
         mac: Mac,
-        /// Where it pointed.
+        /// The target of the entry.
         to: Forward,
     },
     /// Gives the device of this index its places for programs, ingress and egress (tc-bpf(8)).
@@ -106,7 +106,7 @@ pub enum Request<'a> {
     DeleteQdisc {
         /// The device.
         index: u32,
-        /// Its place.
+        /// The parent that it is attached to.
         parent: Handle,
     },
 }
@@ -136,7 +136,7 @@ pub struct Rule {
 /// The table of a namespace's own addresses (`RT_TABLE_LOCAL`).
 pub const LOCAL_TABLE: u32 = 255;
 
-/// What every new device can be given.
+/// Settings that every new device can have.
 #[derive(Debug, Clone, Default)]
 pub struct NewLink {
     /// At most 15 bytes.
@@ -191,7 +191,7 @@ pub struct Vxlan<'a> {
     pub link: NewLink,
     /// Network identifier, 24 bits.
     pub vni: u32,
-    /// This end's address.
+    /// The address of this end.
     pub local: IpAddr,
     /// UDP port; 4789 is the registered one.
     pub port: u16,
@@ -219,7 +219,7 @@ pub struct Macvlan<'a> {
     pub link: NewLink,
     /// The parent, in the socket's namespace.
     pub parent: u32,
-    /// How siblings see each other.
+    /// Traffic between siblings.
     pub mode: MacvlanMode,
     /// The namespace it is made in. `None`: the socket's.
     pub net: Option<BorrowedFd<'a>>,

@@ -19,7 +19,7 @@ pub(super) use encode::{add_clsact, clsact_filter, delete_clsact, delete_qdisc, 
 pub use netem::scaled_share;
 pub use stats::QdiscStats;
 
-/// Which packets of a device, seen from the namespace that it is in.
+/// The direction of a device's packets, seen from the namespace that it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Those it sends.
@@ -33,7 +33,7 @@ pub enum Direction {
 pub struct BpfFilter<'a> {
     /// The device.
     pub index: u32,
-    /// Which packets it is run on.
+    /// The direction of the packets that it sees.
     pub direction: Direction,
     /// Its place among a direction's filters, from 1: one that returns `TC_ACT_UNSPEC` leaves packets to the next. Another in the
     /// same place takes the place of the one before it.
@@ -47,9 +47,9 @@ pub struct BpfFilter<'a> {
 /// A queueing discipline's own number, or the place below another where one is: `1:0`, `1:1` (tc(8), "handle").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// Which queueing discipline.
+    /// The handle of the queueing discipline, its major part.
     pub major: u16,
-    /// Which of its classes; 0 for itself.
+    /// The class; 0 for the discipline itself.
     pub minor: u16,
 }
 
@@ -58,21 +58,21 @@ impl Handle {
     pub const ROOT: Self = Self { major: u16::MAX, minor: u16::MAX };
 }
 
-/// A queueing discipline in its place. Whatever was there is replaced; one of the same kind and handle is changed, and keeps
-/// what it holds.
+/// A queueing discipline in its place. It replaces a discipline of another kind. One of the same kind and handle
+/// changes, and keeps its packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplaceQdisc {
     /// The device.
     pub index: u32,
-    /// Where.
+    /// The parent that it is attached to.
     pub parent: Handle,
-    /// Its number, the major part.
+    /// The major part of its handle.
     pub handle: u16,
-    /// What.
+    /// The discipline.
     pub qdisc: Qdisc,
 }
 
-/// What is done with packets.
+/// A queueing discipline, with its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Qdisc {
     /// Delay, loss and the rest (tc-netem(8)).
@@ -114,8 +114,8 @@ pub struct Netem {
     pub gap: u32,
     /// Bytes per second.
     pub rate: Option<u64>,
-    /// What its randomness starts from. Kernels before 6.6 pay no attention, and start from a number of
-    /// their own. Every change of the queueing discipline starts it anew.
+    /// The seed of its random numbers. Kernels before 6.6 pay no attention, and start from a number of their own. Every
+    /// change of the queueing discipline starts it anew.
     pub seed: Option<u64>,
 }
 
@@ -185,7 +185,7 @@ pub struct Tbf {
 }
 
 impl Qdisc {
-    /// As tc(8) calls it.
+    /// The kind, by tc(8)'s name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

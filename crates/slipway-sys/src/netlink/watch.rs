@@ -1,9 +1,9 @@
 //! Waiting for what the kernel does a little later: IPv6 addresses that become usable, devices that go.
 //!
-//! The kernel accepts an IPv6 address at once but takes packets for it only after a piece of work that it does a little
-//! later, even where there is no duplicate address detection (`addrconf_dad_work`, net/ipv6/addrconf.c). It announces the
-//! address when that is done. A namespace that nobody is in any more ends later too, and its devices with it
-//! (`cleanup_net`, `net/core/net_namespace.c`).
+//! The kernel accepts an IPv6 address at once. It takes packets for it only after some work a little later, even
+//! without duplicate address detection (`addrconf_dad_work`, net/ipv6/addrconf.c). It announces the address when that
+//! is done. A namespace that nobody is in any more ends later too, and its devices with it (`cleanup_net`,
+//! `net/core/net_namespace.c`).
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};

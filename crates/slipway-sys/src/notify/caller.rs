@@ -1,4 +1,4 @@
-//! What the maker of a call has: its descriptors and its memory.
+//! The descriptors and the memory of a call's maker.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -16,9 +16,10 @@ use crate::process::status;
 
 /// The thread that made a call. All of this needs `CAP_SYS_PTRACE` and, for programs of another user, `CAP_DAC_OVERRIDE`.
 ///
-/// Made from a thread's number, which may be another's at any time: the kernel gives it out anew, or lets a thread that execs a
-/// program, maybe a privileged one, take over its leader's. So [`super::Listener::is_waiting`] is asked after each of these
-/// and before what they gave is believed: a call that waits still has waited all the time, and its thread's number was no other's.
+/// It is made from a thread's number, which may be another thread's at any time. The kernel gives numbers out anew, and
+/// a thread that execs a program, maybe a privileged one, takes over its leader's. So ask
+/// [`super::Listener::is_waiting`] after each of these, and before you believe their result. A call that still waits
+/// has waited all the time, and its thread's number was no other's.
 ///
 /// It may be kept for the calls that its thread makes later, where it [keeps its number](Self::keeps_its_number). A pidfd is of a
 /// number that is given out (`struct pid`), and reaches nobody once that has ended; until then nobody else has the number. A
@@ -31,17 +32,17 @@ pub struct Caller {
     /// Whether the pidfd is the thread's, and not its process's.
     of_thread: bool,
     identity: Option<u64>,
-    /// What `/proc` says of the descriptor that was last asked about, by its number: a program that connects again and again does
-    /// so by the same. Read anew each time; to open it takes as long as three readings.
+    /// Data from `/proc` about the last descriptor asked about, by its number: a program that connects again and again
+    /// uses the same. Read anew each time; to open it takes as long as three readings.
     asked: Mutex<Option<(i32, File)>>,
 }
 
-/// What is known of a descriptor.
+/// Facts about a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
     /// It is closed on exec (`FD_CLOEXEC`, `fcntl(2)`).
     pub close_on_exec: bool,
-    /// Of its file.
+    /// The inode number of its file.
     pub inode: u64,
 }
 
@@ -91,7 +92,7 @@ impl Caller {
         self.of_thread
     }
 
-    /// What one of its descriptors is.
+    /// The facts about one of its descriptors.
     ///
     /// # Errors
     /// `NotFound` where it has none of this number.
@@ -157,9 +158,9 @@ impl Call {
         }
     }
 
-    /// Opens the caller's memory, to write to it. [`super::Listener::is_waiting`] is asked once afterwards; from then on it is the
-    /// caller's memory or nobody's, whoever takes the caller's number. (That is why it is `/proc/TID/mem`, as
-    /// `seccomp_unotify(2)` has it, and not `process_vm_writev(2)`, which takes a number each time.)
+    /// Opens the caller's memory, to write to it. Ask [`super::Listener::is_waiting`] once afterwards. From then on it
+    /// is the caller's memory or nobody's, even if another thread gets the caller's number. (So it uses
+    /// `/proc/TID/mem`, as `seccomp_unotify(2)` does, and not `process_vm_writev(2)`, which takes a number each time.)
     ///
     /// # Errors
     /// `NotFound` where the caller is gone; `EACCES` where it may not be traced.

@@ -32,7 +32,7 @@ pub(super) fn send(listener: BorrowedFd<'_>, id: u64, val: i64, error: i32, flag
     answer(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut response) }).map(drop)
 }
 
-/// Whether the call waits.
+/// True if the call waits.
 pub(super) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads one `u64`, which outlives the call.
     answer(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) }).is_ok()

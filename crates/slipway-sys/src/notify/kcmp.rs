@@ -11,7 +11,7 @@ const EPOLL_TFD: libc::c_int = 7;
 struct EpollSlot {
     epoll: u32,
     number: u32,
-    /// Which of several files that were added under one number.
+    /// The index among several files that were added under one number.
     index: u32,
 }
 

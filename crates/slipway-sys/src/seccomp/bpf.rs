@@ -10,13 +10,13 @@ pub(super) const AUDIT_ARCH: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 pub(super) const AUDIT_ARCH: u32 = 0xc000_00b7;
 
-/// Offsets into `struct seccomp_data` (`linux/seccomp.h`). Arguments are 64 bits wide; on both little-endian processors
-/// that are supported the low half comes first, and the kernel itself takes only that half of the arguments tested here.
+/// Offsets into `struct seccomp_data` (`linux/seccomp.h`). Arguments are 64 bits wide. On both supported little-endian
+/// processors the low half comes first, and the kernel itself takes only that half of the arguments tested here.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENT_0: u32 = 16;
 
-/// What is done with a call.
+/// The action on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
@@ -30,7 +30,7 @@ pub(super) enum Verdict {
     Notify,
     /// Is not made; the thread gets `SIGSYS`.
     Signal,
-    /// What the first case that fits says; allowed where none does.
+    /// The verdict of the first case that fits; without one, the call is allowed.
     Cases(Vec<Case>),
 }
 
@@ -194,7 +194,7 @@ mod tests {
 
     const OTHER_ARCH: u32 = 0x4000_0003;
 
-    /// What the kernel would do, for the instructions used here.
+    /// The kernel's interpretation of the instructions used here.
     fn run(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {

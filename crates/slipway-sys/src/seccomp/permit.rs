@@ -1,4 +1,4 @@
-//! What a process allows itself, and what becomes of it where it calls anything else.
+//! The calls that a process allows itself, and the verdict on any other.
 
 use std::ffi::c_long;
 use std::fmt::{self, Write as _};
@@ -56,8 +56,8 @@ pub(super) fn calls(permits: &[Permit], missing: &[c_long]) -> Vec<(u32, Verdict
     permitted.chain(missing.map(|number| (number, Verdict::Errno(libc::ENOSYS)))).collect()
 }
 
-/// Has a call that a filter answers with `SIGSYS` named on standard error, and ends the process with `SIGABRT` then: a process
-/// that was made to call what it never calls must not go on, and who forgot a call must find out which.
+/// Names a call that a filter answers with `SIGSYS` on standard error, and then ends the process with `SIGABRT`. A
+/// process that was made to call something new must not go on, and a developer who forgot a call must learn which.
 ///
 /// # Errors
 /// As `sigaction(2)`.

@@ -1,6 +1,6 @@
-//! Which calls a program in a node may make: moby's `profiles/seccomp/default_linux.go` (2026) with the capabilities of
-//! [`crate::caps::DEFAULT`], read as a table. Left out as there: namespaces, mounts, keyrings, `bpf`, `perf_event_open`,
-//! `io_uring`, modules, `kexec`, clocks, NUMA policy, `AF_ALG` and `AF_VSOCK`.
+//! The system calls of a program in a node: moby's `profiles/seccomp/default_linux.go` (2026) with the capabilities of
+//! [`crate::caps::DEFAULT`], read as a table. Left out as there: namespaces, mounts, keyrings, `bpf`,
+//! `perf_event_open`, `io_uring`, modules, `kexec`, clocks, NUMA policy, `AF_ALG` and `AF_VSOCK`.
 
 use std::ffi::c_long;
 
@@ -95,7 +95,7 @@ const OWN: &[c_long] = &[
     335, // uretprobe
 ];
 
-/// What the libc crate's table for this processor lacks (`include/uapi/asm-generic/unistd.h`).
+/// Numbers that the libc crate's table for this processor lacks (`include/uapi/asm-generic/unistd.h`).
 #[cfg(target_arch = "aarch64")]
 const OWN: &[c_long] = &[
     38,  // renameat

@@ -1,4 +1,4 @@
-//! Which calls are caught, and what becomes of them.
+//! The trapped calls, and the verdict on each.
 
 use std::ffi::c_long;
 
@@ -11,23 +11,23 @@ pub struct Trap {
     pub call: c_long,
     /// With which arguments.
     pub when: When,
-    /// What becomes of them.
+    /// The verdict on them.
     pub verdict: Verdict,
 }
 
-/// What is asked of a call's arguments, of each the low half alone: that is all the kernel takes of a C `int`, so that more
-/// would let a call in disguise through.
+/// A test of a call's argument, of its low half alone. The kernel takes no more of a C `int`, so a test of more would
+/// let a call in disguise through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
     /// Nothing.
     Always,
     /// That the argument `index` (the first is 0, the last 5), bits outside `mask` left out, is one of `values`.
     Argument {
-        /// Which argument.
+        /// The index of the argument.
         index: u8,
-        /// Which of its bits count.
+        /// The bits to compare.
         mask: u32,
-        /// What they may be.
+        /// The values that fit.
         values: Vec<u32>,
     },
     /// That the second argument is `level` and the third one of `names`, as `getsockopt(2)` has them.
@@ -39,7 +39,7 @@ pub enum When {
     },
 }
 
-/// What becomes of a call that is caught.
+/// The verdict on a trapped call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It waits for the [`Listener`](crate::notify::Listener)'s answer.

@@ -37,7 +37,7 @@ pub struct TcpSocket {
     pub state: u8,
     /// The low half of its inode's number: what `/proc/PID/fd` names as `socket:[…]`; 0 where no descriptor is left.
     pub inode: u32,
-    /// What tells it from every other since the machine's start (`SO_COOKIE`).
+    /// The cookie, which is unique since the machine's start (`SO_COOKIE`).
     pub cookie: u64,
     /// A `struct tcp_info` (`include/uapi/linux/tcp.h`), as long as the kernel has it.
     pub info: Vec<u8>,

@@ -21,7 +21,7 @@ const MESSAGE: usize = 16;
 pub struct UnixSocket {
     /// The low half of its inode's number: what `/proc/PID/fd` names as `socket:[…]`.
     pub inode: u32,
-    /// What tells it from every other since the machine's start (`SO_COOKIE`).
+    /// The cookie, which is unique since the machine's start (`SO_COOKIE`).
     pub cookie: u64,
     /// Of the socket that it is connected to; `None` where there is none or that has been closed.
     pub peer_inode: Option<u32>,
@@ -33,7 +33,7 @@ pub struct UnixSocket {
     pub shut: bool,
 }
 
-/// All of them.
+/// All Unix sockets of the network namespace.
 ///
 /// # Errors
 /// `ENOENT` where the kernel was built without `CONFIG_UNIX_DIAG`.

@@ -1,8 +1,8 @@
 //! Cutting large segments where it matters, as the kernel would (`tcp_gso_segment`, `__udp_gso_segment`, `inet_gso_segment`
 //! and `ipv6_gso_segment` in `net/ipv4/` and `net/ipv6/`).
 //!
-//! A link that loses one packet in a thousand need not have every segment cut: it passes a segment whole, or what is left of
-//! it on both sides of the lost packet.
+//! A link that loses one packet in a thousand need not cut every segment. It passes a segment whole, or in two parts
+//! around the lost packet.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl VnetHeader {
-    /// Some of the packets that a large segment stands for, by their numbers from 0 on, as a frame of their own with its
-    /// header before it, to be written. It is a large segment again where they are several.
+    /// Some of the packets of a large segment, by their numbers from 0 on, as a frame of their own with its header
+    /// before it, ready to write. It is a large segment again where they are several.
     ///
     /// `None` where there are no such packets, or the frame is not what its header says.
     #[must_use]

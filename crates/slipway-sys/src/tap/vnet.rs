@@ -1,12 +1,12 @@
 //! The header before every frame of a TAP device (`struct virtio_net_hdr`, `include/uapi/linux/virtio_net.h`; VIRTIO 1.3,
 //! section 5.1.6).
 
-/// What is left to do to a frame. Offsets count from the frame's first byte, that of its Ethernet header.
+/// The work that is left to do on a frame. Offsets count from the frame's first byte, that of its Ethernet header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     /// [`Self::NEEDS_CSUM`], [`Self::DATA_VALID`].
     pub flags: u8,
-    /// What kind of large segment this is; [`Self::GSO_NONE`] for a packet.
+    /// The kind of large segment; [`Self::GSO_NONE`] for a packet.
     pub gso_type: u8,
     /// Bytes that the kernel is to hold in one piece, at least the headers of a large segment. A hint.
     pub hdr_len: u16,

@@ -16,15 +16,15 @@ use crate::script::Which;
 use crate::setting::Setting;
 use crate::{labs, view};
 
-/// Measure what each network, or each condition, costs, side by side
+/// Measure the cost of each network or condition, side by side
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The lab is brought up once per driver, as LAB-DRIVER. Each round measures every job under every driver, in an order drawn
-from the seed; rounds follow each other until every driver has been measured --repeat times beyond the warm-up. Ratios
+The command brings the lab up once per driver, as LAB-DRIVER. Each round measures every job under every driver, in an
+order drawn from the seed. Rounds follow each other until every driver has --repeat of them beyond the warm-up. Ratios
 are to driver host (to the first one where host is not among them), paired by round, with bootstrap 95 % intervals.
 
-Links under conditions are measured first, under each driver and setting, and what came of it is in the report. With
---scenario everything is measured while it plays; it ends with the job, and the lab is put back before the next.
+The command first measures links with conditions, under each driver and setting; the report has the result. With
+--scenario it plays the scenario beside each job, and resets the lab before the next.
 
 Jobs:
   iperf3   TCP throughput, one stream and --streams, both ways
@@ -45,46 +45,46 @@ pub(crate) struct Args {
     /// Drivers to compare
     #[arg(long, value_delimiter = ',', value_name = "DRIVER,…", default_value = "host,bridge,ovs,macvlan,vxlan")]
     drivers: Vec<DriverKind>,
-    /// What to measure [default: iperf3, netpipe, ping, and the lab's job where it has one]
+    /// Jobs to measure [default: iperf3, netpipe, ping, and the lab's job where it has one]
     #[arg(long, value_delimiter = ',', value_name = "JOB,…")]
     jobs: Vec<String>,
     /// Rounds that count
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Rounds before them that do not
+    /// Rounds before them that do not count
     #[arg(long, default_value_t = 1, value_name = "N")]
     warm_up: u32,
     /// Parallel streams of iperf3's second test
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: u16,
-    /// How long each test of iperf3 takes
+    /// Duration of each test of iperf3
     #[arg(long, default_value = "2s", value_name = "TIME")]
     time: Seconds,
-    /// Ended after this long, each program
+    /// End each program after this time
     #[arg(long, default_value = "10min", value_name = "TIME")]
     timeout: Seconds,
-    /// Put all links and nodes under these conditions, as in `slipway set`; several are compared with each other
+    /// Put all links and nodes under these conditions, as in `slipway set`; repeat it to compare several
     #[arg(long, value_name = "[NAME:] KEY=VALUE…")]
     under: Vec<Setting>,
     /// Play a scenario beside every job, each time from its beginning: FILE's, or the lab file's own without one
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = Which::parse)]
     scenario: Option<Which>,
-    /// Measure first whether links under conditions are as asked, for at most about TIME under each; 0s: do not
+    /// First measure whether links meet their conditions, for about TIME at most under each; 0s: do not
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_value = "10s", default_missing_value = "10s")]
     verify: Seconds,
-    /// Fail where a link was not as asked, or the machine could not keep up with the scenario
+    /// Fail where a link misses its conditions, or the machine could not keep up with the scenario
     #[arg(long)]
     strict: bool,
-    /// The node that measures; several are compared with each other [default: the first]
+    /// The node that measures; name several to compare them [default: the first]
     #[arg(long, value_delimiter = ',', value_name = "NODE,…")]
     client: Vec<String>,
     /// The node that serves [default: the first on another host, else the last]
     #[arg(long, value_name = "NODE")]
     server: Option<String>,
-    /// Draws the order within rounds [default: the lab's]
+    /// Seed of the order within rounds [default: the lab's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Folder for records.jsonl, summary.json and report.html; it must not exist [default: slipway-results/compare-LAB-TIME]
+    /// New folder for records.jsonl, summary.json and report.html [default: slipway-results/compare-LAB-TIME]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -100,16 +100,16 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The figure of PROGRAM (its wall time where none is given)")]
 struct FigureArgs {
-    /// First group of the first match in its standard output
+    /// The number in its standard output: first group of the first match
     #[arg(long, value_name = "PATTERN", conflicts_with = "json_path", requires = "argv")]
     regex: Option<String>,
     /// The one number that this JSON path (RFC 9535) selects
     #[arg(long, value_name = "PATH", requires = "argv")]
     json_path: Option<String>,
-    /// What reports call it
+    /// Name of the figure in reports
     #[arg(long, value_name = "NAME", requires = "argv")]
     name: Option<String>,
-    /// Its unit
+    /// Unit of the figure
     #[arg(long, value_name = "UNIT", requires = "argv")]
     unit: Option<String>,
     /// A greater value is better
@@ -197,7 +197,7 @@ impl Args {
             .find(|(at, one)| self.under[..*at].iter().any(|other| other.name == one.name));
         match twice {
             Some((_, one)) => Err(Failure::usage(format!(
-                "compare under `{}`: it is here twice\nHint: give each --under a name of its own, as in --under 'far: delay=20ms'",
+                "compare under `{}`: this name is there twice\nHint: give each --under a name of its own, as in --under 'far: delay=20ms'",
                 one.name
             ))),
             None => Ok(self.under.clone()),
@@ -222,7 +222,7 @@ impl Args {
                     Some(probe) => Task::Probe(probe),
                     None => {
                         return Err(Failure::usage(format!(
-                            "measure `{other}`: there is no such job\nHint: choose of {}, job; or give a program after `--`",
+                            "measure `{other}`: there is no such job\nHint: choose {} or job; or give a program after `--`",
                             Probe::BUILTIN.join(", ")
                         )));
                     }

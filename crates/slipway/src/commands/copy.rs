@@ -20,14 +20,14 @@ use crate::{labs, view};
     visible_alias = "cp",
     after_help = "\
 One side is in a node: LAB:NODE:PATH, or NODE:PATH where one lab runs. A folder
-is copied with all in it; into the destination where that is a folder, else as
-the destination. Symbolic links are copied as links. Copies belong to the caller
-outside, to root inside; permissions, times and holes are kept, set-user-id bits
-are not. Sockets, FIFOs and devices are left out, and a warning says so.
+goes with its content into the destination where that is a folder, else it
+becomes the destination. Symbolic links stay links. Copies belong to the caller
+outside, to root inside. They keep permissions, times and holes, and lose
+set-user-id bits. A warning counts sockets, FIFOs and devices, which stay out.
 
-A node is not trusted: what comes out of one goes to where it was asked for and
-nowhere else, no symbolic link on the way to the destination is followed, and a
-node that sends without end, or nothing, is given up.
+A node is not trusted. Its data goes only to the path that you name. The command
+follows no symbolic link on the way there, and ends a copy from a node that
+sends without end, or nothing.
 
 Units of --max-size: B, KiB, MiB, GiB; of --patience: ms, s, min
 
@@ -37,16 +37,16 @@ Examples:
   slipway copy n1:/etc/hosts .                        where one lab runs"
 )]
 pub(crate) struct Args {
-    /// What to copy
+    /// The file or folder to copy
     #[arg(value_name = "SOURCE")]
     from: String,
-    /// Where to
+    /// The file or folder to copy to
     #[arg(value_name = "DESTINATION")]
     to: String,
-    /// Most that may come out of a node; nine tenths of what is free at the destination without it
+    /// Greatest size of a copy out of a node [default: nine tenths of the free space at the destination]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<Bytes>,
-    /// Give up once next to nothing has passed for so long
+    /// End after this time with next to no data
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     patience: Seconds,
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! `slipway cut`, and what it shares with the other commands that change links and ask no more than which.
 
-use slipway_engine::condition::{LinkAction, Place};
+use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
+use slipway_lab::scenario::LinkAction;
 
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -9,13 +10,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
 
-/// Cut links: nothing passes any more, and nobody is told
+/// Cut links: nothing passes, and programs receive no error
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway cut [OPTIONS] [LAB] <TARGET>...",
     after_help = "\
-A TARGET is all interfaces of a node (`n1`) or one of them (`n1:eth0`). Packets
-are lost both ways, those under way too, and the interface stays up: it is as if
+A TARGET is all interfaces of a node (`n1`) or one of them (`n1:eth0`). The cut
+loses packets both ways, those under way too, and the interface stays up, as if
 the cable were cut somewhere behind the switch. `slipway heal` ends it.
 
 Examples:
@@ -36,7 +37,7 @@ impl Args {
         if words.is_empty() {
             let name = &running.lab.name;
             return Err(Failure::usage(format!(
-                "cut links of lab `{name}`: none is named\nHint: name nodes or interfaces, as in `slipway cut {name} n1:eth0`"
+                "cut links of lab `{name}`: no interface is named\nHint: name nodes or interfaces, as in `slipway cut {name} n1:eth0`"
             )));
         }
         let interfaces = places(&running, words)?;
@@ -55,7 +56,7 @@ pub(super) fn places(running: &Running, words: &[String]) -> Result<Vec<Place>, 
             }
             _ => {
                 return Err(Failure::usage(format!(
-                    "cut or heal `{word}`: a link is cut both ways, for all\nHint: one way: `slipway set '{word}' loss=100%`"
+                    "cut or heal `{word}`: a cut is always both ways, and for all peers\nHint: one way: `slipway set '{word}' loss=100%`"
                 )));
             }
         }

@@ -10,22 +10,22 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::view;
 
-/// Say what this machine can and cannot do, and how to get what is missing
+/// Report the abilities of this machine, and how to add those that it lacks
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It changes nothing. The exit code is 0 where labs can run at all, whatever else
-is missing; with drivers named, or with --strict, it is 3 where one of those, or
-anything, is missing.
+The command changes nothing. The exit code is 0 where labs can run at all. With
+drivers named it is 3 where one of them is missing, and with --strict where
+anything is.
 
 Examples:
   slipway doctor
   slipway doctor ovs vxlan      does this machine run these drivers?
   slipway doctor --strict       for scripts that prepare a machine")]
 pub(crate) struct Args {
-    /// Network drivers that must be there: host, bridge, ovs, macvlan, vxlan, sriov, fast
+    /// Network drivers to require: host, bridge, ovs, macvlan, vxlan, sriov, fast
     #[arg(value_name = "DRIVER")]
     drivers: Vec<DriverKind>,
-    /// Fail where anything is missing
+    /// Require everything
     #[arg(long)]
     strict: bool,
 }

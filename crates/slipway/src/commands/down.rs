@@ -13,23 +13,23 @@ use crate::labs;
 /// Take labs down, whatever state they are in
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every process of the lab ends, its networks and files are gone; images stay for
-the next time. A lab that is not there is no error. What cannot be removed is
-told, and the rest is removed all the same.
+The command ends every process of the lab, and removes its networks and files.
+Images stay for the next time. A lab that is not there is no error. The command
+reports a thing that it cannot remove, and removes the rest.
 
 Examples:
   slipway down                 the only lab there is
   slipway down demo            by name
   slipway down lab.yaml        the lab that the file names
-  slipway down --all           all labs, and anything a crash left behind")]
+  slipway down --all           all labs, and the remains of crashes")]
 pub(crate) struct Args {
     /// Names of labs, or lab files [default: the only lab there is]
     #[arg(value_name = "LAB")]
     labs: Vec<String>,
-    /// All labs, and whatever a crash left of one
+    /// All labs, and the remains of crashes
     #[arg(short, long, conflicts_with = "labs")]
     all: bool,
-    /// How long to wait for whoever else holds a lab
+    /// Time to wait for another process that holds a lab
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     patience: Seconds,
     #[command(flatten)]

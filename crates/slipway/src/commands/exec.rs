@@ -17,13 +17,13 @@ use crate::{labs, user};
     visible_alias = "execute",
     override_usage = "slipway exec [OPTIONS] [LAB] <NODE> -- <PROGRAM>...",
     after_help = "\
-Standard input, output and error are carried from and to the caller's, and
-signals are passed on; at a terminal the program has one of the node's own.
-It returns when the program ends, whatever that leaves in the background.
-The exit code is the program's; 128 and the signal's number where one ended it,
-127 where it is not found, 126 where it cannot be executed, 125 where the node
-cannot be entered. The environment is the node's and --env's; nothing of the
-caller's passes.
+The command passes standard input, output, error and signals between caller and
+program. At a terminal the program has one of the node's own. The command
+returns when the program ends, even if other processes run on in the background.
+The exit code is the program's, or 128 and the number of the signal that ended
+it. Code 127 means no such program, 126 that it cannot be executed, and 125 that
+Slipway cannot enter the node. The environment is the node's and --env's;
+nothing of the caller's passes.
 
 Examples:
   slipway exec n1 -- ping -c1 n2                  where one lab runs
@@ -39,10 +39,10 @@ pub(crate) struct Args {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     argv: Vec<OsString>,
-    /// Give it a terminal
+    /// Give the program a terminal
     #[arg(short, long)]
     tty: bool,
-    /// Pass standard input on (it always is; so that `-it` may be typed)
+    /// Pass standard input on (always so; it makes `-it` valid)
     #[arg(short, long)]
     interactive: bool,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(crate) struct Way {
     /// Run in this folder of the node
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) workdir: Option<PathBuf>,
-    /// Set a variable of its environment; without a value, as it is here
+    /// Set a variable of its environment; without a value, with the caller's
     #[arg(short, long, value_name = "KEY[=VALUE]")]
     pub(crate) env: Vec<String>,
 }

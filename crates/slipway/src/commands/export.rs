@@ -8,23 +8,23 @@ use slipway_engine::condition::{InterfaceReport, read_matrices};
 use slipway_engine::lab::Running;
 use slipway_lab::condition::Conditions;
 use slipway_lab::model::Lab;
-use slipway_lab::platform::{self, LiveInterface};
+use slipway_platform::{self as platform, LiveInterface};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
 
-/// Write a lab as a file: a running one with the conditions and limits that hold now
+/// Write a lab as a file, with the conditions and limits that hold now
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Slipway's own format holds all of the lab and reads back equal. The others hold
-what they have words for; what is lost is told.
+Slipway's own format has all of the lab and reads back equal. The others have
+words for a part; the command lists the losses.
 
 Examples:
   slipway export demo -o demo.yaml           as it is now; `slipway up demo.yaml`
                                              makes it again
-  slipway export lab.yaml                    what a lab file means
+  slipway export lab.yaml                    the full meaning of a lab file
   slipway export demo --format simgrid -o platform.xml
   slipway export demo --format distem -o platform.json")]
 pub(crate) struct Args {
@@ -57,7 +57,7 @@ struct Exported {
     /// `None` where it went into a file.
     text: Option<String>,
     file: Option<PathBuf>,
-    /// What the file does not say.
+    /// Parts of the lab that the file cannot express.
     lost: Vec<String>,
 }
 

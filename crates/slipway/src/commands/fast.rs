@@ -16,15 +16,15 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
 
-/// Show what takes the fast path, and why the rest does not
+/// Show fast connections, and why others are not fast
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-For labs with networks of driver fast. Connections that are not on the fast
-path are on the container network beneath, each for a reason that is counted.
+These commands are for labs with networks of driver fast. Other connections use
+the base network; routers count the reason of each.
 
 Examples:
   slipway fast status demo                 routers, connections, reasons
-  slipway fast status demo --flows         and the connections that live
+  slipway fast status demo --flows         with live connections
   slipway fast status demo --json | jq '.routers[].status.connections'
   slipway fast metrics demo --listen 127.0.0.1:9464        for Prometheus
   slipway fast explain 12345               the sockets of a process, one by one")]
@@ -35,26 +35,26 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Routers and what they count: connections on the fast path, and beside it by reason
+    /// Show routers and their counts: fast connections, and others by reason
     Status {
         /// Lab (name or file; may be left out where one runs)
         lab: Option<String>,
-        /// The connections that live, too
+        /// List live connections too
         #[arg(long)]
         flows: bool,
     },
-    /// The same in numbers, for Prometheus: printed once, or served over HTTP until Ctrl-C
+    /// Print the counts for Prometheus, or serve them over HTTP until Ctrl-C
     Metrics {
         /// Lab (name or file; may be left out where one runs)
         lab: Option<String>,
-        /// Serve them at /metrics of this address, such as 127.0.0.1:9464
+        /// Serve the counts at /metrics of this address, such as 127.0.0.1:9464
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
-    /// The TCP sockets of a process in a node: which way each takes, and why
+    /// Show the way of each TCP socket of a process in a node, and the reason
     #[command(override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>")]
     Explain {
-        /// The process by its number on this machine; before it the lab, which is found by the process where it is left out
+        /// The lab, which may be left out, and the process ID on this machine
         #[arg(value_names = ["LAB", "PID"], num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
@@ -110,7 +110,7 @@ fn page(running: &Running) -> Result<String, LabError> {
     Ok(metrics(&running.lab, &running.fast()?, &running.flows()?))
 }
 
-/// Where metrics are.
+/// The address at which metrics are published.
 #[derive(Serialize)]
 struct Published<'a> {
     lab: &'a str,

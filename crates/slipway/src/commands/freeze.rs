@@ -6,13 +6,13 @@ use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Stop every process of nodes where it stands
+/// Halt every process of nodes
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway freeze [OPTIONS] [LAB] <NODE>...", after_help = "\
 The node keeps its memory and connections. Its interfaces pass nothing, so it
 answers and forwards nothing, until `slipway thaw`. Connections of the fast path
-stay: what peers write waits in buffers. On driver host the node shares its
-host's network, which goes on answering.
+stay: data from peers waits in buffers. On driver host the node shares its
+host's network, which still answers.
 
 Examples:
   slipway freeze demo n3

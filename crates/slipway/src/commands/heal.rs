@@ -1,8 +1,8 @@
 //! `slipway heal`
 
-use slipway_engine::condition::LinkAction;
 
 use super::cut::places;
+use slipway_lab::scenario::LinkAction;
 use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
@@ -14,8 +14,8 @@ use crate::targets;
 #[command(
     override_usage = "slipway heal [OPTIONS] [LAB] [TARGET]...",
     after_help = "\
-Other conditions of the links hold as before. Without a target all links of the
-lab that are cut are healed.
+Other conditions of the links stay. Without a target the command heals all cut
+links of the lab.
 
 Examples:
   slipway heal demo n1:eth0

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use slipway_lab::platform::{self, ImportError, Platform};
+use slipway_platform::{self as platform, ImportError, Platform};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 #[command(after_help = "\
 SimGrid's XML of version 4 becomes nodes on one network: processor time by the
 hosts' speeds, delays and rates by the routes. Distem's JSON becomes the same
-nodes, networks, addresses, conditions and limits. What has no counterpart is
-told, and stands in comments at the top of the lab file.
+nodes, networks, addresses, conditions and limits. The command reports parts
+without a counterpart, also in comments at the top of the lab file.
 
 Examples:
   slipway import platform.xml -o lab.yaml
@@ -53,7 +53,7 @@ struct Imported {
     matrix: Option<PathBuf>,
     /// How things were taken that are not the same in a lab.
     notes: Vec<String>,
-    /// What has no counterpart in a lab.
+    /// Parts of the platform without a counterpart in a lab.
     lost: Vec<String>,
     dry_run: bool,
 }

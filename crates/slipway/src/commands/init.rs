@@ -10,10 +10,10 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Write a commented lab file to begin from
+/// Write a lab file with comments to start from
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A file that is there already is never overwritten.
+The command never overwrites a file.
 
 Examples:
   slipway init                write slipway.yaml

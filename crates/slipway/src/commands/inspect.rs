@@ -21,8 +21,8 @@ use crate::{conditions, labs, view};
 #[command(
     override_usage = "slipway inspect [OPTIONS] [LAB] [NODE]",
     after_help = "\
-Addresses, routes, mounts, limits, processes, and what each network is made of
-on this machine.
+It prints addresses, routes, mounts, limits, processes, and the parts of each
+network on this machine.
 
 Examples:
   slipway inspect demo                  the lab
@@ -38,13 +38,13 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct WholeLab<'a> {
     lab: &'a Lab,
-    /// Where the lab is written down.
+    /// The lab's folder of state.
     folder: PathBuf,
     state: &'a State,
     nodes: Vec<NodeRow>,
     /// Links that differ from the machine's own.
     links: LinkReport,
-    /// What is played on it, or was last.
+    /// The scenario that plays on the lab, or the last one that did.
     scenario: Option<Status>,
 }
 

@@ -1,7 +1,7 @@
 //! `slipway join`
 
 use serde::Serialize;
-use slipway_engine::condition::LinkAction;
+use slipway_lab::scenario::LinkAction;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -11,7 +11,7 @@ use crate::labs;
 /// End all partitions of a lab
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Links that were cut stay cut (`slipway heal`).
+Cut links stay cut (`slipway heal`).
 
 Examples:
   slipway join demo")]

@@ -10,21 +10,21 @@ use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// End nodes as failures do: gracefully, softly or hard
+/// End nodes by a failure: graceful, soft or hard
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway kill [OPTIONS] [LAB] <NODE>...",
     after_help = "\
-graceful  a shutdown: every program gets SIGTERM and the time of --grace; what
-          is left is ended, and the kernel closes its connections
-soft      a crash: connections are reset, and every process is ended at once
-hard      a power failure: the links go silent first, so that no packet leaves,
-          and every process is ended: peers see nothing at all
+graceful  a shutdown: every program gets SIGTERM and the time of --grace. The
+          command then ends the rest, and the kernel closes its connections
+soft      a crash: the command resets connections, and ends every process at once
+hard      a power failure: the links go silent first, so that no packet leaves.
+          Then every process ends: peers see nothing at all
 
-Afterwards the node answers nothing and forwards nothing, whichever it was. On
-driver host it shares its host's network, which goes on answering.
+After each of them the node answers nothing and forwards nothing. On driver host
+it shares its host's network, which still answers.
 
-Files and links are kept: `slipway start` brings the node back.
+Files and links stay: `slipway start` brings the node back.
 
 Examples:
   slipway kill demo n3
@@ -36,10 +36,10 @@ Units of --grace: us, ms, s, min, h"
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// How they end
+    /// Kind of failure
     #[arg(long, value_name = "HOW", default_value = "soft")]
     how: How,
-    /// How long programs may take to end where that is graceful
+    /// Time that programs have to end, where the kind is graceful
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     grace: Seconds,
     #[command(flatten)]

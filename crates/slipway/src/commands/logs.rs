@@ -12,14 +12,14 @@ use crate::labs;
 /// Longer lines are shown in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Show what a node's own program printed
+/// Show the output of a node's own program
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway logs [OPTIONS] [LAB] <NODE>",
     after_help = "\
 The program is the node's `command` in the lab file, and its sshd. Output and
-error are one. The last 1 to 2 MiB are kept, over stops and starts of the node,
-until the lab is down. On a terminal, control characters are made visible.
+error are one. The log keeps the last 1 to 2 MiB, over stops and starts of the
+node, until the lab is down. On a terminal, control characters are visible.
 `slipway ps` and `inspect` say whether the program runs, and how it ended.
 
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Lab (name or file) and node; the node alone where one lab runs
     #[arg(value_names = ["LAB", "NODE"], num_args = 1..=2, required = true)]
     words: Vec<String>,
-    /// Go on with what it prints from now on, until it can print no more
+    /// Follow the output until the program can print no more
     #[arg(short, long, conflicts_with = "json")]
     follow: bool,
     /// Begin with the last N lines

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// Write the manual pages of slipway and its subcommands
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder, made where it is missing
+    /// The folder; it is made where it is missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

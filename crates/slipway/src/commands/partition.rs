@@ -1,22 +1,22 @@
 //! `slipway partition`
 
 use serde::Serialize;
-use slipway_engine::condition::LinkAction;
+use slipway_lab::scenario::LinkAction;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, targets, view};
 
-/// Part nodes into groups that no longer reach each other
+/// Divide nodes into groups that no longer reach each other
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway partition [OPTIONS] [LAB] <GROUP> <GROUP>...",
     after_help = "\
 A GROUP is nodes, groups of the lab file or patterns, as in n1,n2 or `web*`; the
 word `rest` stands for all nodes that no other group names. Packets between
-groups are lost; nodes in no group reach all. Partitions add up, at most 8, until
-`slipway join` ends them.
+groups are lost; nodes in no group reach all others. Partitions add up, at most
+8, until `slipway join` ends them.
 
 Examples:
   slipway partition demo n1,n2 n3,n4

@@ -1,17 +1,18 @@
 //! `slipway pause`, and what it shares with `slipway resume`.
 
 use serde::Serialize;
-use slipway_engine::scenario::{Folder, Knock};
+use slipway_engine::protocol::{Operation, Pause, PlayerRequest};
+use slipway_engine::scenario::Folder;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
 
-/// Hold a scenario that is being played: its clock stands still
+/// Stop the clock of a scenario that plays
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What has taken effect stays; nothing more happens until `slipway resume`.
+Conditions stay; no event becomes due until `slipway resume`.
 
 Examples:
   slipway pause demo")]
@@ -25,32 +26,32 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Asked {
     lab: String,
-    action: Knock,
+    action: &'static str,
     dry_run: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        knock(context, self.lab.as_deref(), Knock::Pause, ("pause", "paused"), self.dry_run)
+        ask(context, self.lab.as_deref(), Pause {}, ("pause", "paused"), self.dry_run)
     }
 }
 
 /// Asks the player of a lab for something.
-pub(super) fn knock(
+pub(super) fn ask<O: Operation<Service = PlayerRequest, Reply = ()>>(
     context: &Context,
     lab: Option<&str>,
-    action: Knock,
-    (verb, participle): (&str, &str),
+    operation: O,
+    (verb, participle): (&'static str, &str),
     DryRun { dry_run }: DryRun,
 ) -> Result<Exit, Failure> {
     let running = labs::running(&context.root, lab)?;
     let folder = Folder::of(running.dir());
-    let asked = Asked { lab: running.lab.name.clone(), action, dry_run };
+    let asked = Asked { lab: running.lab.name.clone(), action: verb, dry_run };
     if dry_run {
         folder.need_player()?;
         context.answer(&asked, |asked| format!("would {verb} the scenario of lab {}\n", asked.lab))?;
     } else {
-        folder.knock(action)?;
+        folder.ask(operation)?;
         context.tell(&asked, |asked| format!("{participle} the scenario of lab {}\n", asked.lab))?;
     }
     Ok(Exit::Success)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use slipway_engine::image::Store;
+use slipway_image::Store;
 use slipway_engine::job::{self, Ended, Outcome};
 use slipway_engine::lab::{self, Running};
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
@@ -25,21 +25,21 @@ use crate::script::{self, Script, Which};
 use crate::{labs, stamp};
 use show::Show;
 
-/// Play a scenario on a lab: conditions change and nodes fail as written
+/// Play a scenario on a lab: change conditions and end nodes on time
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway play [OPTIONS] [LAB] [SCENARIO] [-- PROGRAM...]",
     after_help = "\
-The scenario is the lab file's own, or that of a file of its own. Every event is
-logged with when it was due and when it took effect, in events.jsonl of the
-run's folder; timeline.html there shows it. With a program after `--`, or --job
-for the lab file's own, the scenario is played while that runs.
+The scenario is the lab file's own, or has a file of its own. The log in
+events.jsonl of the run's folder says when each event was due and when it took
+effect; timeline.html there shows it. With a program after `--`, or --job for
+the lab file's own, the scenario plays while that runs.
 
-When the playing is over, what the scenario changed is taken back; nodes that it
-ended stay as they are. Ctrl-C ends it early. `slipway pause` holds it.
+At the end the command takes back the scenario's changes; nodes that it ended
+stay as they are. Ctrl-C ends it early. `slipway pause` stops its clock.
 
-Where LAB is a file whose lab is not up, it is brought up for the playing and
-taken down after it.
+Where LAB is a file whose lab is not up, the command brings it up for the
+scenario, and takes it down afterwards.
 
 Examples:
   slipway play --plan demo.yaml                  the schedule; nothing is touched
@@ -62,21 +62,21 @@ pub(crate) struct Args {
     /// Play while the lab file's own job runs
     #[arg(long)]
     job: bool,
-    /// When it is over: with the job, with the scenario, or with the later of both [default: with the job, if there is one]
+    /// End with the job, with the scenario, or with the later of both [default: with the job, if there is one]
     #[arg(long, value_name = "WHEN")]
     until: Option<Until>,
-    /// Leave conditions as the scenario left them
+    /// Keep the scenario's conditions at its end
     #[arg(long)]
     keep: bool,
-    /// Fail where the machine could not keep up (events late, processors saturated), or --verify found a link not as asked
+    /// Fail where the machine could not keep up (events late, processors saturated), or a link misses its conditions
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
     verify: Verify,
-    /// Go on with a scenario whose player was killed
+    /// Continue a scenario whose player was killed
     #[arg(long, conflicts_with_all = ["seed", "job", "until", "keep", "verify", "out", "argv"])]
     resume: bool,
-    /// Folder for the log and what programs print; it must not exist [default: slipway-results/play-LAB-TIME]
+    /// New folder for the log and the programs' output [default: slipway-results/play-LAB-TIME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Make the report again from the log in this folder, and play nothing
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     program: Program,
 }
 
-/// When a playing is over.
+/// The end of a playing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Until {
     /// With the job.
@@ -156,7 +156,7 @@ impl Args {
         outcome
     }
 
-    /// What is to be played, without a look at what runs where a file says all.
+    /// The scenario and its lab, without a look at running labs where a file says all.
     fn part(&self, context: &Context) -> Result<Part, Failure> {
         let (lab, scenario) = match self.words.as_slice() {
             [] => (None, None),
@@ -279,6 +279,6 @@ fn same_places(running: &Lab, written: &Lab) -> Result<(), Failure> {
     }
     let name = &written.name;
     Err(Failure::usage(format!(
-        "play on lab `{name}`: its file has other nodes by now than the lab that runs\nHint: `slipway down {name}`, then play again"
+        "play on lab `{name}`: its file now has other nodes than the running lab\nHint: `slipway down {name}`, then play again"
     )))
 }

@@ -13,18 +13,18 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
 
-/// Show or replace who may talk to whom over fast networks
+/// Show or replace the policy: which nodes may connect over fast networks
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway policy [OPTIONS] [LAB] [FILE]",
     after_help = "\
-A FILE is a list of rules, or a lab file, of which only `policy` is read. Its
-rules take the place of all that there were, at once for what is made from then
-on; connections that they forbid, or that they hold back and that could not be
-held back as they are, are ended. Without a FILE the rules that hold are shown.
+A FILE is a list of rules, or a lab file, of which the command reads only
+`policy`. Its rules replace all others at once, for new connections. The command
+ends live connections that the rules forbid, and those that need a rate that
+they cannot have as they are. Without a FILE it shows the rules in force.
 
 Examples:
-  slipway policy demo                        the rules that hold
+  slipway policy demo                        the rules in force
   slipway policy demo closed.yaml            others in their place
   slipway policy demo demo.yaml              those of the lab file again
   slipway policy demo closed.yaml --dry-run"

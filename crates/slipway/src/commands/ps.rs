@@ -21,16 +21,15 @@ A lab is `up`, `changing` (being brought up or down) or `broken` (a crash left
 it; `slipway down` removes it). A node is `running`, `frozen`, `stopped` (by
 `slipway stop`) or `dead` (killed, or its init ended; `slipway start` revives
 it). Its links may have `conditions`, be `cut`, or `parted` by a partition, or
-`silent` because the process that carries frames has died. PROGRAM is the node's
-own (`command`): whether it runs, or how it ended; `slipway logs` shows what it
-said.
+`silent` because the process that carries frames has died. PROGRAM is the state
+of the node's own program (`command`); `slipway logs` shows its output.
 
-Units: CPU is processor time in seconds; MEMORY is in KiB, MiB or GiB, in which
-pages that processes share count for each unless the node has a memory limit.
+Units: CPU is processor time in seconds. MEMORY is in KiB, MiB or GiB; without a
+memory limit, pages that processes share count for each of them.
 
 Examples:
   slipway ps                        all labs
-  slipway ps demo                   its nodes, with what they use
+  slipway ps demo                   its nodes, with their use of resources
   slipway ps demo --json | jq -r '.nodes[] | select(.status != \"running\").name'")]
 pub(crate) struct Args {
     /// Name of a lab, or a lab file [default: all labs]
@@ -51,7 +50,7 @@ struct LabRow {
     networks: Vec<String>,
     /// Seconds since 1970 UTC.
     since: Option<u64>,
-    /// What is played on it, or was last.
+    /// The scenario that plays on the lab, or the last one that did.
     scenario: Option<Status>,
 }
 

@@ -8,16 +8,16 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
 
-/// Make links and limits of a lab what its file says
+/// Reset links and limits of a lab to its file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Takes back all that `slipway set`, `cut`, `partition` and `freeze` or a scenario
-have changed. If the process that carries frames has died, another takes its
-place. A scenario whose player was killed is over then.
+The command takes back all changes by `slipway set`, `cut`, `partition`, `freeze`
+or a scenario. If the process that carries frames has died, it starts another.
+It ends a scenario whose player was killed.
 
 Examples:
   slipway restore demo
-  slipway restore demo --nodes      nodes that are stopped or dead are started")]
+  slipway restore demo --nodes      start stopped and dead nodes too")]
 pub(crate) struct Args {
     /// Lab (name or file; may be left out where one runs)
     lab: Option<String>,

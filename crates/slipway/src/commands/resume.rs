@@ -1,16 +1,16 @@
 //! `slipway resume`
 
-use slipway_engine::scenario::Knock;
+use slipway_engine::protocol::Resume;
 
-use super::pause::knock;
+use super::pause::ask;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Let a scenario go on that `slipway pause` holds
+/// Continue a scenario after `slipway pause`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A scenario whose player was killed goes on with `slipway play LAB --resume`.
+`slipway play LAB --resume` continues a scenario whose player was killed.
 
 Examples:
   slipway resume demo")]
@@ -23,6 +23,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        knock(context, self.lab.as_deref(), Knock::Resume, ("resume", "resumed"), self.dry_run)
+        ask(context, self.lab.as_deref(), Resume {}, ("resume", "resumed"), self.dry_run)
     }
 }

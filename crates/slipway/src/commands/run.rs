@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use slipway_engine::image::Store;
+use slipway_image::Store;
 use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
 use slipway_engine::lab::{self, Running};
 use slipway_lab::text::is_hidden;
@@ -24,41 +24,41 @@ use crate::{labs, stamp};
 /// Run a program over the nodes of a lab: plain or MPI
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plain program runs on every node of --on at once; an MPI program is launched
-from the first of them over all, by the implementation's own launcher, through
-Slipway in place of ssh. What they print appears as it comes, tagged by node
-where there is more than one, and is kept in the run's folder. The exit code is
-the first failing program's. Ctrl-C, --timeout and the end of slipway itself,
-however it comes, end everything that was started, in the background too.
+A plain program runs on every node of --on at once. For an MPI program, the
+implementation's own launcher runs in the first node and starts the others
+through Slipway in place of ssh. Output appears at once, tagged by node where
+there is more than one, and stays in the run's folder. The exit code is the
+first failing program's. Ctrl-C, --timeout and any end of slipway itself end all
+programs of the run, in the background too.
 
-Of MPICH prefer version 5 (examples/mpich): Debian 12's 4.0.2 hangs now and then
-when its ranks have talked over TCP.
+Prefer version 5 of MPICH (examples/mpich): with ranks that talk over TCP,
+Debian 12's 4.0.2 hangs now and then.
 
-Where LAB is a file whose lab is not up, it is brought up for the run and taken
-down after it.
+Where LAB is a file whose lab is not up, the command brings it up for the run,
+and takes it down afterwards.
 
 `slipway play LAB SCENARIO -- PROGRAM` does the same, with the same options,
 while a scenario changes conditions and ends nodes.
 
---verify leaves what it measured as checks.json and checks.md in the folder.
+--verify writes its results to checks.json and checks.md in the folder.
 
 Examples:
   slipway run lab.yaml                               the lab file's own job
   slipway run --mpi openmpi -n 8 demo -- hpcc
   slipway run --mpi mpich --on 'n1,n2' -- ./a.out    where one lab runs
   slipway run --on web demo -- nginx -t
-  slipway run --verify --strict lab.yaml             and exit code 5 where links are off")]
+  slipway run --verify --strict lab.yaml             exit code 5 where links are off")]
 pub(crate) struct Args {
     /// Lab (name or file) [default: the only one that runs]
     lab: Option<String>,
     #[command(flatten)]
     program: Program,
-    /// Folder for what the programs print; it must not exist [default: slipway-results/run-LAB-TIME]
+    /// New folder for the programs' output [default: slipway-results/run-LAB-TIME]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     #[command(flatten)]
     verify: Verify,
-    /// Fail where a link is not as asked, once the programs have ended well
+    /// Fail where a link misses its conditions, once the programs have ended well
     #[arg(long, requires = "verify")]
     strict: bool,
     #[command(flatten)]
@@ -74,16 +74,16 @@ pub(super) struct Program {
     /// MPI ranks [default: the nodes' slots]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     ranks: Option<u32>,
-    /// Nodes to run on: names, groups, patterns [default: the job's, or all]
+    /// Nodes: names, groups, patterns [default: the job's, or all]
     #[arg(long, value_name = "NODES")]
     on: Option<String>,
     /// Run in this folder of the nodes
     #[arg(short, long, value_name = "FOLDER")]
     workdir: Option<PathBuf>,
-    /// Set a variable of the environment; without a value, as it is here
+    /// Set a variable of the environment; without a value, with the caller's
     #[arg(short, long, value_name = "KEY[=VALUE]")]
     env: Vec<String>,
-    /// Ended after this long
+    /// End the programs after this time
     #[arg(long, value_name = "TIME")]
     timeout: Option<Seconds>,
     /// The program and its arguments [default: the lab file's job]
@@ -179,7 +179,7 @@ impl Args {
 }
 
 impl Program {
-    /// Whether a program is named.
+    /// True where the arguments name a program.
     pub(super) fn is_named(&self) -> bool {
         !self.argv.is_empty()
     }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use slipway_engine::image::{Saved, save};
+use slipway_image::{Saved, save};
 use slipway_lab::units::Bytes;
 
 use super::copy::bytes;
@@ -13,14 +13,14 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
 
-/// Save what a node changed in its file system as a new image
+/// Save a node's changes to its file system as a new image
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway save [OPTIONS] [LAB] <NODE> <ARCHIVE>", after_help = "\
-The image holds what the node wrote, changed and deleted; in a lab file its
-`base` is the image that the node ran on. Bind mounts, /scratch, /tmp, /run and
-/dev are not of the root and stay out, and so are the files that each node has
-from its lab: /etc/hosts, /etc/hostname, /etc/resolv.conf. For a picture of one moment, freeze the
-node first.
+The image has the files that the node wrote, changed and deleted. In a lab file
+its `base` is the image of the node. Bind mounts, /scratch, /tmp, /run and /dev
+are not of the root and stay out. So do the files that each node has from its
+lab: /etc/hosts, /etc/hostname, /etc/resolv.conf. For a picture of one moment,
+freeze the node first.
 
 Examples:
   slipway save demo n1 built.tar.zst
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Lab (name or file) and node; the node alone where one lab runs; then the archive: .tar.zst, .tar.gz or .tar
     #[arg(value_names = ["LAB", "NODE", "ARCHIVE"], num_args = 2..=3, required = true)]
     words: Vec<String>,
-    /// Largest that the archive may become; nine tenths of what is free there without it
+    /// Greatest size of the archive [default: nine tenths of the free space there]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_size: Option<Bytes>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   slipway schema > lab.schema.json
-Then, as a lab file's first line, for editors that speak to yaml-language-server:
+Then, as a lab file's first line, for editors with yaml-language-server:
   # yaml-language-server: $schema=lab.schema.json")]
 pub(crate) struct Args {}
 

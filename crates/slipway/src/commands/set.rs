@@ -1,10 +1,9 @@
 //! `slipway set`
 
 use serde::Serialize;
-use slipway_engine::condition::{LinkAction, Pair};
 use slipway_engine::lab::Running;
 use slipway_lab::change::{LinkChange, NodeChange, is_of_nodes};
-use slipway_lab::scenario::Direction;
+use slipway_lab::scenario::{Direction, LinkAction, Pair};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -12,15 +11,15 @@ use crate::failure::Failure;
 use crate::targets::{self, Target};
 use crate::{labs, short, view};
 
-/// Set conditions of links, or what nodes may use, while the lab runs
+/// Set conditions of links, or limits of nodes, while the lab runs
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway set [OPTIONS] [LAB] <TARGET>... <KEY=VALUE>...",
     after_help = "\
-A TARGET is what a node sends through its interfaces (`n1`), through one of them
-(`n1:eth0`), what it receives (`n1:eth0/ingress`), or what some nodes send to
-others (`n1->n2`, in quotes). Nodes may be names, groups and patterns, also as
-n1,n2. Keys that are not named stay as they are; `none` takes one away.
+A TARGET is the packets that a node sends through its interfaces (`n1`) or one of
+them (`n1:eth0`), those that it receives (`n1:eth0/ingress`), or those that some
+nodes send to others (`n1->n2`, in quotes). Nodes may be names, groups and
+patterns, also as n1,n2. Other keys stay as they are; `none` takes one away.
 
 Keys of links, as in tc-netem(8):
   delay=20ms jitter=2ms distribution=normal delay_correlation=25%
@@ -43,20 +42,20 @@ pub(crate) struct Args {
     /// Lab (name or file; may be left out where one runs), then targets and keys
     #[arg(value_names = ["LAB", "TARGET", "KEY=VALUE"], num_args = 1.., required = true)]
     words: Vec<String>,
-    /// Of what the nodes receive, where a target does not say it
+    /// Packets that the nodes receive, where a target does not say it
     #[arg(long)]
     ingress: bool,
     /// Only on this network
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
-    /// Only of what the nodes send to these
+    /// Only packets that the nodes send to these
     #[arg(long, value_name = "NODES", conflicts_with = "ingress")]
     to: Option<String>,
     #[command(flatten)]
     dry_run: DryRun,
 }
 
-/// What is set, and on what.
+/// The answer: the keys that were set, and their targets.
 #[derive(Serialize)]
 struct Set {
     lab: String,
@@ -66,7 +65,7 @@ struct Set {
     dry_run: bool,
     /// Connections that were on the fast path.
     ended: u64,
-    /// What does not hold as one might think.
+    /// Notes on conditions that hold differently than one might expect.
     notes: Vec<String>,
 }
 
@@ -88,7 +87,7 @@ impl Args {
         let name = &running.lab.name;
         if words.is_empty() {
             return Err(Failure::usage(format!(
-                "set conditions: it is not said of what\nHint: name nodes or interfaces, as in `slipway set {name} n1:eth0 delay=20ms`"
+                "set conditions: there is no target\nHint: name nodes or interfaces, as in `slipway set {name} n1:eth0 delay=20ms`"
             )));
         }
         let change = change(&keys, name)?;
@@ -138,7 +137,7 @@ impl Args {
                 }
                 (_, Change::Node(change)) => {
                     return Err(Failure::usage(format!(
-                        "set {change} for `{word}`: that is of nodes, not of links\nHint: name nodes alone, such as n1"
+                        "set {change} for `{word}`: that is a limit of nodes, and this is a link\nHint: name nodes alone, such as n1"
                     )));
                 }
                 (Target::Pair { from, to }, Change::Link(change)) if receivers.is_none() => {
@@ -175,7 +174,7 @@ fn change(words: &[&String], lab: &str) -> Result<Change, Failure> {
     };
     match nodes {
         _ if words.is_empty() => Err(Failure::usage(format!(
-            "set conditions: no key is named\nHint: name what is to change, as in `slipway set {lab} n1:eth0 delay=20ms`"
+            "set conditions: no key is named\nHint: name a key and its value, as in `slipway set {lab} n1:eth0 delay=20ms`"
         ))),
         0 => Ok(Change::Link(LinkChange::parse(words).map_err(wrong)?)),
         all if all == words.len() => Ok(Change::Node(NodeChange::parse(words).map_err(wrong)?)),

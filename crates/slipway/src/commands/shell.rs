@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// Open a shell in a node
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway shell [OPTIONS] [LAB] <NODE>", after_help = "\
-bash where the node has it, else sh; on a terminal where standard input is one.
+The shell is bash where the node has it, else sh. It has a terminal where
+standard input is one.
 
 Examples:
   slipway shell demo n1

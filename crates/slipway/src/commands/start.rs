@@ -6,10 +6,10 @@ use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Start nodes that are stopped or dead, with the files and links they had
+/// Start stopped or dead nodes, with their files and links
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway start [OPTIONS] [LAB] <NODE>...", after_help = "\
-Nodes that run already are left alone.
+The command leaves running nodes alone.
 
 Examples:
   slipway start demo n3

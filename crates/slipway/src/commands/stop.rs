@@ -9,11 +9,11 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
 
-/// Stop nodes; their files and links are kept
+/// Stop nodes, and keep their files and links
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "slipway stop [OPTIONS] [LAB] <NODE>...", after_help = "\
-Every program in the node gets SIGTERM and the time of --grace; then all is
-ended, and its links go silent.
+Every program in the node gets SIGTERM and the time of --grace to end. Then the
+command ends the rest, and the node's links go silent.
 
 Examples:
   slipway stop demo n3
@@ -24,7 +24,7 @@ Units of --grace: us, ms, s, min, h")]
 pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// How long programs may take to end
+    /// Time that programs have to end
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     grace: Seconds,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Let frozen nodes go on
+/// Continue frozen nodes
 #[derive(Debug, clap::Args)]
 #[command(
     visible_alias = "unfreeze",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use slipway_engine::image::Store;
+use slipway_image::Store;
 use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
@@ -20,13 +20,13 @@ use crate::{labs, view};
 /// Bring a lab up
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It returns once every node is ready. What fails or is interrupted (Ctrl-C)
-half-way is undone.
+The command returns once every node is ready. It undoes a lab that fails or that
+Ctrl-C interrupts half-way.
 
 Examples:
   slipway up                       the lab in ./slipway.yaml or ./lab.yaml
   slipway up examples/mpi.yaml     another
-  slipway up --dry-run             what it would make, and of what on this machine")]
+  slipway up --dry-run             its parts, checked against this machine")]
 pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
     file: Option<PathBuf>,
@@ -45,7 +45,7 @@ struct Up {
     lab: String,
     seconds: f64,
     nodes: Vec<NodeRow>,
-    /// What of the limits does not hold as one might think.
+    /// Notes on limits that hold differently than one might expect.
     notes: Vec<String>,
     /// Nodes whose own program has ended already.
     ended: Vec<Early>,

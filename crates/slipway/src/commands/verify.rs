@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use slipway_engine::lab::Running;
-use slipway_engine::verify::{Effort, Route};
+use slipway_verify::{Effort, Route};
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
 
@@ -13,24 +13,24 @@ use crate::failure::Failure;
 use crate::targets::{self, Target};
 use crate::{verification, view};
 
-/// Measure whether links are what they are asked to be
+/// Measure whether links meet their conditions
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slipway verify [OPTIONS] [LAB] [TARGET]...",
     after_help = "\
-Packets with a number and a time go from node to node over all paths at once; what arrives is held against what the
-mechanism in use makes of the conditions in force: delay, jitter, loss, duplicates, reordering. Rates follow, path by path,
-by sending more than they let through. Paths may lead through gateways.
+The command sends numbered packets over all paths at once, and compares arrivals with the conditions in force: delay,
+jitter, loss, duplicates, reordering. Then it measures rates, path by path, with more packets than they let through. Paths
+may lead through gateways.
 
-What is expected is simulated: the same packets pass models of the wire, netem or tbf. What simulated links as asked show in
-999 of 1000 checks is as asked; beyond that the machine may add 0.5 ms and 1 % to a delay, and 3 % to a rate. Corrupt packets
-count as lost, since receivers drop them. What cannot be told in the time for measuring is `not judged`, never `as asked`:
-so is a share of which the packets are too few to tell it from none and from twice as much.
+A simulation gives the expected values: the same packets pass models of the wire, netem or tbf. A check passes within the
+range of 999 of 1000 checks of simulated right links. The machine may add 0.5 ms and 1 % to a delay, and 3 % to a rate.
+Corrupt packets count as lost, since receivers drop them. `not judged` means that the time was too short: a share, for
+example, needs enough packets to tell it from none and from twice as much.
 
-A TARGET is some nodes (all paths between them) or what some nodes send to others (`n1->n2`, in quotes). Without one all
-paths are measured, or in a large lab those of each node to the next.
+A TARGET is some nodes (all paths between them) or the packets that some nodes send to others (`n1->n2`, in quotes). Without
+one the command measures all paths, or in a large lab those of each node to the next.
 
-Exit code 1: something is not as asked.
+Exit code 1: a link misses its conditions.
 
 Examples:
   slipway verify demo
@@ -42,16 +42,16 @@ pub(crate) struct Args {
     /// Lab (name or file; may be left out where one runs), then targets
     #[arg(value_names = ["LAB", "TARGET"], num_args = 0..)]
     words: Vec<String>,
-    /// Packets of each path [default: 1000, or as many as a small share takes, as far as there is time]
+    /// Packets of each path [default: 1000, or as many as a small share needs, within the time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     packets: Option<u32>,
-    /// Between two packets of a path; longer where there are many paths, or a low rate [default: 1ms, or less for many packets]
+    /// Time between two packets of a path; longer with many paths, or a low rate [default: 1ms, or less for many packets]
     #[arg(long, value_name = "TIME")]
     interval: Option<Seconds>,
-    /// How long a rate is measured; longer where it is low
+    /// Time to measure a rate; longer where it is low
     #[arg(long, default_value = "500ms", value_name = "TIME")]
     rate_time: Seconds,
-    /// About how long all of it may take; what does not fit in is not judged [default: 10 s a path at most]
+    /// Greatest time of all checks, about; checks beyond it are not judged [default: 10 s a path at most]
     #[arg(long, value_name = "TIME")]
     time: Option<Seconds>,
 }

@@ -19,7 +19,7 @@ use super::{Plan, Site, Task, Way};
 use crate::context::Context;
 use crate::script::Script;
 
-/// What does not change from turn to turn.
+/// Parts that stay the same from turn to turn.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
     pub(super) context: &'a Context,
@@ -30,12 +30,12 @@ pub(super) struct Turn<'a> {
     pub(super) interrupt: &'a Taken,
 }
 
-/// Why there is no measurement.
+/// The reason why there is no measurement.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// By this signal.
+    /// A signal, by number.
     Interrupted(u8),
-    /// To do this.
+    /// A step that failed, and why.
     Failed(String),
 }
 
@@ -44,7 +44,8 @@ fn failed(error: impl Display) -> Stop {
 }
 
 impl Turn<'_> {
-    /// Takes the turn; `number` tells it from the others. What the scenario does, where there is one, goes into `played`.
+    /// Takes the turn; `number` tells it from the others. The log of the scenario, where there is one, goes into
+    /// `played`.
     pub(super) fn take(
         &self,
         number: usize,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use slipway_lab::scenario::Kill;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
@@ -13,8 +12,7 @@ use super::{Blueprint, Nodes, net_of};
 use crate::state::NodeStatus;
 
 /// How much peers hear of a node's end. Afterwards they hear nothing, whichever it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
     /// Nothing: its power is gone.
     Silent,
@@ -43,7 +41,7 @@ impl Nodes {
         which: &[usize],
     ) -> Result<(), String> {
         let which: Vec<usize> =
-            self.known(which)?.filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
+            which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
         let silenced = self.bury(alone, blueprint, &which);
         self.kill(alone, blueprint, &which);
         blueprint.write(&self.state)?;
@@ -79,7 +77,7 @@ impl Nodes {
     ) -> Result<(), String> {
         let hard = death == Death::Silent;
         let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
-        let which: Vec<usize> = self.known(which)?.filter(running).collect();
+        let which: Vec<usize> = which.iter().copied().filter(running).collect();
         if hard {
             if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
                 let name = &blueprint.lab.nodes[index].name;
@@ -129,8 +127,7 @@ impl Nodes {
         which: &[usize],
         still: bool,
     ) -> Result<(), String> {
-        let which: Vec<usize> = self.known(which)?.collect();
-        self.with_links(alone, blueprint, |links, around| links.still(around, &which, still)).map(drop)
+        self.with_links(alone, blueprint, |links, around| links.still(around, which, still)).map(drop)
     }
 
     /// Puts in place what that will need.
@@ -140,8 +137,7 @@ impl Nodes {
         blueprint: &Blueprint,
         which: &[usize],
     ) -> Result<(), String> {
-        let which: Vec<usize> = self.known(which)?.collect();
-        self.with_links(alone, blueprint, |links, around| links.prepare_still(around, &which)).map(drop)
+        self.with_links(alone, blueprint, |links, around| links.prepare_still(around, which)).map(drop)
     }
 
     /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.

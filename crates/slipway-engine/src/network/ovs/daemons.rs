@@ -10,14 +10,15 @@ use slipway_sys::ns::with_net;
 
 use crate::network::error::NetworkError;
 
-/// What must be installed: Debian's `openvswitch-switch`, and `setpriv(1)`, which ties a program to its parent's life.
+/// Programs that must be installed: Debian's `openvswitch-switch`, and `setpriv(1)`, which ties a program to its
+/// parent's life.
 pub(super) const PROGRAMS: [&str; 5] = ["ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "setpriv"];
 /// Daemons are in `sbin`, which not every root's PATH has.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Seconds that the switch may take to carry out a change.
 const TIMEOUT: &str = "--timeout=60";
-/// What the database server runs once it listens, and ends with: so it says that it is ready, and the switch cannot come
-/// too early nor outlive it.
+/// The program that the database server starts once it listens, and with which it ends. It reports that the server is
+/// ready, and the switch can neither start too early nor outlive the server.
 const SWITCH: &str = "echo ready; exec setpriv --pdeathsig KILL ovs-vswitchd unix:$OVS_RUNDIR/db.sock -vconsole:off \
                       --log-file=$OVS_RUNDIR/ovs-vswitchd.log --unixctl=$OVS_RUNDIR/ovs-vswitchd.ctl >/dev/null";
 

@@ -9,10 +9,10 @@
 //!
 //! Rules that name ports are about TCP and UDP. Where such a rule is about the two, no packet passes that does not show
 //! its port. Fragments, packets with extension headers of IPv6, other protocols and all that is not IP show none. ICMP
-//! has no ports; the other rules decide about it. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. Some messages
-//! of ICMP pass from gateways alone, whatever the rules are ([`control`]).
+//! has no ports; the other rules decide about it. ARP (RFC 826) and neighbour discovery (RFC 4861) pass. The
+//! guard at the sender's port drops messages that only routers may send, whatever the rules are ([`control`]).
 
-mod control;
+pub(super) mod control;
 mod rules;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -42,7 +42,7 @@ pub(super) const fn node_bytes(words: usize) -> usize {
     8 + 16 * words
 }
 
-// Where things lie on the stack.
+// Offsets on the stack.
 const KEY: i16 = -8;
 const FLOW_AT: i16 = -24;
 const TIME: i16 = -32;
@@ -52,15 +52,13 @@ const SOURCE: i16 = -40;
 const DESTINATION: i16 = -44;
 /// The port that rules are asked about.
 const ASKED: i16 = -48;
-/// What else there is to do, of the following.
+/// Steps that may follow.
 const KIND: i16 = -52;
 /// The start of a header.
 const HEAD: i16 = -72;
 /// The address that is looked for, and where in the packet a header begins.
 const ADDRESS_AT: i16 = -96;
 const AT: i16 = -100;
-/// In a node's entry: not 0 for a gateway.
-const FLAGS: i16 = 4;
 
 /// Where it may pass, it may be answered.
 const MAY_BE_ANSWERED: i32 = 1;
@@ -162,14 +160,6 @@ fn differs(code: &mut Vec<Insn<'_>>, at: i16, four: i32, on: &'static str) {
     ]);
 }
 
-/// The program for what a node sends that is no gateway, where no policy is held: all but what leads others.
-pub(super) fn leads_nobody() -> Vec<Insn<'static>> {
-    let mut code = vec![Mov(R6, Of(R1))];
-    control::control(&mut code, None);
-    end(&mut code);
-    code
-}
-
 /// The program for what the node of this address receives. Registers: R6 context, R7 the sender's entry, R8 the receiver's,
 /// R9 what is known of all rules.
 pub(super) fn received(table: &Table, mac: Mac) -> Vec<Insn<'_>> {
@@ -180,7 +170,6 @@ pub(super) fn received(table: &Table, mac: Mac) -> Vec<Insn<'_>> {
         JumpIf(Cond::Eq, R1, Imm(network_order(0x0806)), "pass"),
     ];
     who(&mut code, table, mac);
-    control::control(&mut code, Some(table));
     code.extend(rules.quick());
     headers(&mut code);
     transports(&mut code);
@@ -262,7 +251,7 @@ fn look_up<'a>(code: &mut Vec<Insn<'a>>, map: &'a slipway_sys::bpf::Map, key: i1
     ]);
 }
 
-/// Finds sender, receiver and rules. Who is none of the network's nodes is nobody here.
+/// Finds sender, receiver and rules. An address that none of the network's nodes has is nobody here.
 fn who<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table, mac: Mac) {
     let (first, last) = halves(mac);
     code.extend([Store(Size::Double, R10, KEY, Imm(0)), Mov(R2, Imm(FROM))]);
@@ -448,6 +437,11 @@ fn answers<'a>(code: &mut Vec<Insn<'a>>, table: &'a Table) {
         Store(Size::Double, R0, 0, Of(R9)),
         Jump("pass"),
     ]);
+}
+
+/// A program that drops nothing, to try what the kernel takes.
+pub(super) fn passes_all() -> Vec<Insn<'static>> {
+    vec![Mov(R0, Imm(TC_ACT_UNSPEC)), Exit]
 }
 
 fn end(code: &mut Vec<Insn<'_>>) {

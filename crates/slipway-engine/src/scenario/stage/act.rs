@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustix::process::Signal;
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::model::Job;
-use slipway_lab::scenario::{Action, Kill, Schedule};
+use slipway_lab::scenario::{Action, Kill as How, LinkAction, Pair, Schedule};
 use slipway_sys::process::ProcessId;
 
 use super::super::ask::Asked;
 use super::super::beside::{Bond, News, Teller};
 use super::super::platform::Begun;
-use super::{Helper, Purpose, Stage};
-use crate::anchor::control::{self, Request};
-use crate::condition::{LinkAction, Pair};
+use super::{Helper, Stage};
 use crate::job;
-use crate::lab::freeze::still;
 use crate::lab::{LabError, Running};
+use crate::protocol::{
+    self, ChangeLinks, Freeze, Kill, LiftLinks, Operation, Pending, PrepareFreeze, PrepareLinks, Request, SettleLinks,
+};
 
 impl Stage {
     /// Has the anchor put in place what the schedule will ask of links, so that an event is not late for it: of many that
@@ -24,14 +24,16 @@ impl Stage {
     pub(in super::super) fn prepare(&self, schedule: &Schedule) {
         let frozen: BTreeSet<usize> = schedule.events.iter().flat_map(|event| frozen(&event.action)).copied().collect();
         if !frozen.is_empty() {
-            let frozen = Request::PrepareStill(frozen.into_iter().collect());
-            let _ = control::ask(&self.running.dir().control(), &frozen);
+            let frozen = PrepareFreeze { nodes: frozen.into_iter().collect() };
+            let _ = protocol::ask(&self.running.dir().control(), frozen);
         }
         let mut seen = BTreeSet::new();
-        for action in schedule.events.iter().filter_map(|event| on_links(&event.action)) {
-            if seen.insert(likeness(&action)) {
+        for event in &schedule.events {
+            if let Action::Links(action) = &event.action
+                && seen.insert(likeness(action))
+            {
                 // What cannot be is told by the event that asks for it.
-                let _ = control::ask(&self.running.dir().control(), &Request::Prepare(Box::new(action)));
+                let _ = protocol::ask(&self.running.dir().control(), PrepareLinks { action: action.clone() });
             }
         }
     }
@@ -39,7 +41,7 @@ impl Stage {
     /// Has the anchor take away what was prepared and is not needed any more.
     pub(in super::super) fn settle(&self) {
         // Where there is no lab any more, there is nothing to take away.
-        let _ = control::ask(&self.running.dir().control(), &Request::Settle);
+        let _ = protocol::ask(&self.running.dir().control(), SettleLinks {});
     }
 
     /// As [`beside`](Self::beside), for an event.
@@ -58,36 +60,43 @@ impl Stage {
         }
     }
 
-    pub(super) fn ask(&mut self, purpose: Purpose, request: &Request) -> Begun {
-        match Asked::ask(&self.running.dir().control(), request) {
-            Ok(asked) => {
-                self.asked.push((purpose, asked));
+    /// Asks the anchor, and notes why.
+    pub(super) fn ask<O: Operation<Service = Request>>(
+        &mut self,
+        operation: O,
+        purpose: impl FnOnce(Pending<O::Reply>) -> Asked,
+    ) -> Begun {
+        match protocol::begin(&self.running.dir().control(), operation) {
+            Ok(pending) => {
+                self.asked.push(purpose(pending));
                 Begun::UnderWay
             }
             Err(error) => Begun::Failed(format!("ask the lab's anchor: {error}")),
         }
     }
 
-    pub(super) fn kill(&mut self, number: usize, nodes: Vec<usize>, how: Kill) -> Begun {
-        if let Err(error) = self.watch.forget(&nodes) {
+    pub(super) fn kill(&mut self, number: usize, order: Kill) -> Begun {
+        if let Err(error) = self.watch.forget(&order.nodes) {
             return Begun::Failed(error.to_string());
         }
-        match how {
-            Kill::Soft | Kill::Hard => self.ask(Purpose::Nodes(number), &Request::Kill { nodes, death: how.into() }),
-            Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
-                let killed = running.and_then(|running| running.kill(&nodes, how).map_err(|error| error.to_string()));
+        match order.how {
+            How::Soft | How::Hard => self.ask(order, |pending| Asked::Nodes(number, pending)),
+            How::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
+                let killed = running
+                    .and_then(|running| running.kill(&order.nodes, order.how).map_err(|error| error.to_string()));
                 teller.tell(&News::Finished(killed));
             }),
         }
     }
 
     /// The programs stop here and now; the anchor sees to the interfaces.
-    pub(super) fn freeze(&mut self, number: usize, nodes: &[usize]) -> Begun {
-        let stopped = match self.running.stop_programs(nodes) {
+    pub(super) fn freeze(&mut self, number: usize, order: Freeze) -> Begun {
+        let stopped = match self.running.stop_programs(&order.nodes) {
             Ok(stopped) => stopped,
             Err(error) => return Begun::Failed(error.to_string()),
         };
-        match self.ask(Purpose::Still { number, or_not: stopped.clone(), still: true }, &still(nodes)) {
+        let asked = stopped.clone();
+        match self.ask(order, |pending| Asked::Freeze { number, stopped: asked, pending }) {
             Begun::Failed(why) => {
                 Begun::Failed(self.running.with_programs_back(LabError::Refused(why), &stopped).to_string())
             }
@@ -146,24 +155,25 @@ impl Stage {
 
     /// Conditions and limits.
     pub(super) fn change(&mut self, number: usize, action: &Action) -> Begun {
-        if let Action::Node { nodes, change } = action {
-            return match self.running.set_node(nodes, change) {
+        match action {
+            Action::Links(action) => {
+                let change = ChangeLinks { overlay: Some(number), action: action.clone() };
+                self.ask(change, |pending| Asked::Links(number, pending))
+            }
+            Action::Node { nodes, change } => match self.running.set_node(nodes, change) {
                 Ok(_) => {
                     self.limits.lay(number, nodes, change);
                     Begun::Done
                 }
                 Err(error) => Begun::Failed(error.to_string()),
-            };
-        }
-        match on_links(action) {
-            Some(action) => self.ask(Purpose::Links(number), &Request::Links(Some(number), Box::new(action))),
-            None => Begun::Failed("change what is no condition".to_owned()),
+            },
+            _ => Begun::Failed("change what is no condition".to_owned()),
         }
     }
 
     pub(super) fn undo(&mut self, number: usize, change: usize) -> Begun {
         let Some(back) = self.limits.lift(change) else {
-            return self.ask(Purpose::Links(number), &Request::Lift(change));
+            return self.ask(LiftLinks { overlay: change }, |pending| Asked::Links(number, pending));
         };
         let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
         done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
@@ -176,23 +186,6 @@ fn frozen(action: &Action) -> &[usize] {
         Action::Freeze { nodes } => nodes,
         _ => &[],
     }
-}
-
-/// The part of an action that is about links.
-fn on_links(action: &Action) -> Option<LinkAction> {
-    Some(match action {
-        Action::Link { interfaces, direction, change } => {
-            LinkAction::Link { interfaces: interfaces.clone(), direction: *direction, change: change.clone() }
-        }
-        Action::Pair { from, to, network, change } => {
-            LinkAction::Pair(Pair { from: from.clone(), to: to.clone(), network: *network, change: change.clone() })
-        }
-        Action::Cut { interfaces } => LinkAction::Cut { interfaces: interfaces.clone() },
-        Action::Heal { interfaces } => LinkAction::Heal { interfaces: interfaces.clone() },
-        Action::Partition { groups } => LinkAction::Partition { groups: groups.clone() },
-        Action::Join => LinkAction::Join,
-        _ => return None,
-    })
 }
 
 /// The same for actions that are prepared by the same.

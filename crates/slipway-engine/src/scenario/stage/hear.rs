@@ -6,15 +6,15 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use slipway_measure::play::Change;
 
-use super::super::ask::Answered;
+use super::super::ask::{Answered, Asked, answer};
 use super::super::beside::{JobFailure, News};
-use super::super::door::Knock;
+use super::super::door;
 use super::super::load::Ticks;
 use super::super::platform::Happening;
-use super::{LOOK_AGAIN, LOOK_AT_WIRE, Purpose, Stage, monotonic};
-use crate::anchor::control::Request;
+use super::{LOOK_AGAIN, LOOK_AT_WIRE, Stage, monotonic};
 use crate::lab::LabError;
-use crate::state::NodeStatus;
+use crate::protocol::{Interest, PlayerRequest, ReadLinks, ReadState};
+use crate::state::{NodeStatus, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
@@ -22,7 +22,8 @@ pub(super) enum Token {
     Signal,
     Anchor,
     Watch,
-    Door,
+    /// Of the player's own socket and its peers, the one in this place.
+    Door(usize),
     Asked(usize),
     Beside(usize),
     Job,
@@ -50,10 +51,14 @@ impl Stage {
     /// Reads how the nodes are, and says which run that did not.
     pub(super) fn refresh(&mut self) -> io::Result<Vec<Happening>> {
         match self.running.dir().read_state() {
-            Ok(state) => self.running.state = state,
+            Ok(state) => self.take_note(state),
             // Taken down meanwhile: its anchor's end says so.
-            Err(_) => return Ok(Vec::new()),
+            Err(_) => Ok(Vec::new()),
         }
+    }
+
+    fn take_note(&mut self, state: State) -> io::Result<Vec<Happening>> {
+        self.running.state = state;
         Ok(self.watch.refresh(&self.running.state)?.into_iter().map(Happening::NodeStarted).collect())
     }
 
@@ -65,7 +70,7 @@ impl Stage {
         happened.extend(before.zip(now).and_then(|(before, now)| now.busy_since(before)).map(Happening::Load));
         if monotonic() >= self.look_at_wire {
             self.look_at_wire = monotonic() + LOOK_AT_WIRE;
-            self.ask(Purpose::Wire, &Request::Report);
+            self.ask(ReadLinks {}, Asked::Wire);
         }
         Ok(happened)
     }
@@ -78,12 +83,16 @@ impl Stage {
             (self.watch.as_fd(), Token::Watch),
         ];
         on.extend(self.anchor.iter().map(|anchor| (anchor.as_fd(), Token::Anchor)));
-        on.extend(self.own.iter().map(|(_, door)| (door.as_fd(), Token::Door)));
         on.extend(self.job.iter().map(|job| (job.as_fd(), Token::Job)));
-        on.extend(self.asked.iter().enumerate().map(|(at, (_, asked))| (asked.as_fd(), Token::Asked(at))));
+        on.extend(self.asked.iter().enumerate().map(|(at, asked)| (asked.as_fd(), Token::Asked(at))));
         on.extend(self.beside.iter().enumerate().map(|(at, helper)| (helper.process.as_fd(), Token::Beside(at))));
         let mut polled: Vec<PollFd<'_>> =
             on.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        for (at, (fd, interest)) in self.own.iter().flat_map(|(_, door)| door.waits_for()).enumerate() {
+            let flags = if interest == Interest::Read { PollFlags::IN } else { PollFlags::OUT };
+            polled.push(PollFd::from_borrowed_fd(fd, flags));
+            on.push((fd, Token::Door(at)));
+        }
         match poll(&mut polled, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -125,32 +134,31 @@ impl Stage {
     }
 
     pub(super) fn hear_anchor(&mut self, at: usize) -> io::Result<Vec<Happening>> {
-        let (purpose, asked) = self.asked.remove(at);
-        let Answered { result, waited } = asked.answer();
-        match purpose {
-            Purpose::Forget => Ok(Vec::new()),
-            Purpose::Links(number) | Purpose::Nodes(number) => {
-                let mut happened: Vec<Happening> =
-                    waited.map(|why| Happening::Waited(number, why)).into_iter().collect();
-                if matches!(purpose, Purpose::Nodes(_)) {
-                    happened.extend(self.refresh()?);
-                }
-                happened.push(Happening::Finished(number, result));
-                Ok(happened)
+        match self.asked.remove(at) {
+            Asked::Forget(_) => Ok(Vec::new()),
+            Asked::Nodes(number, pending) => {
+                let answered = answer(pending);
+                let started = self.refresh()?;
+                Ok(told(number, answered, started))
             }
-            Purpose::Still { number, or_not, still } => {
-                let result = match (still, result) {
-                    (true, Err(why)) => {
-                        Err(self.running.with_programs_back(LabError::Refused(why), &or_not).to_string())
-                    }
-                    (false, Ok(())) => self.running.let_programs_go_on(&or_not).map_err(|error| error.to_string()),
-                    (_, result) => result,
-                };
-                let waited = waited.map(|why| Happening::Waited(number, why));
-                Ok(waited.into_iter().chain([Happening::Finished(number, result)]).collect())
+            Asked::Links(number, pending) => {
+                let Answered { result, waited } = answer(pending);
+                Ok(told(number, Answered { result: result.map(drop), waited }, Vec::new()))
             }
-            Purpose::Look(node) => {
-                let mut happened = self.refresh()?;
+            Asked::Freeze { number, stopped, pending } => {
+                let Answered { result, waited } = answer(pending);
+                let back = |why| self.running.with_programs_back(LabError::Refused(why), &stopped).to_string();
+                Ok(told(number, Answered { result: result.map_err(back), waited }, Vec::new()))
+            }
+            Asked::Thaw { number, nodes, pending } => {
+                let Answered { result, waited } = answer(pending);
+                let go_on = |()| self.running.let_programs_go_on(&nodes).map_err(|error| error.to_string());
+                Ok(told(number, Answered { result: result.and_then(go_on), waited }, Vec::new()))
+            }
+            Asked::Look(node, pending) => {
+                // Taken down meanwhile: its anchor's end says so.
+                let Ok(state) = answer(pending).result else { return Ok(Vec::new()) };
+                let mut happened = self.take_note(state)?;
                 let change = match self.running.state.nodes[node].status {
                     NodeStatus::Stopped => Change::Stopped,
                     NodeStatus::Dead => Change::Died,
@@ -160,8 +168,8 @@ impl Stage {
                 happened.push(Happening::NodeEnded(node, change));
                 Ok(happened)
             }
-            Purpose::Wire => {
-                if let Ok(report) = self.running.dir().read_links() {
+            Asked::Wire(pending) => {
+                if let Ok(report) = answer(pending).result {
                     self.wire.look(&report);
                 }
                 Ok(Vec::new())
@@ -189,24 +197,29 @@ impl Stage {
             }
             Token::Watch => {
                 for node in self.watch.ended()? {
-                    // A request that changes nothing; it is answered after what came before it.
-                    self.ask(Purpose::Look(node), &Request::Start(Vec::new()));
+                    self.ask(ReadState {}, |pending| Asked::Look(node, pending));
                 }
                 Ok(Vec::new())
             }
-            Token::Door => {
-                let knock = self.own.as_ref().map(|(_, door)| door.hear()).transpose()?.flatten();
-                Ok(knock
-                    .map(|knock| match knock {
-                        Knock::Pause => Happening::Pause,
-                        Knock::Resume => Happening::Resume,
-                    })
-                    .into_iter()
-                    .collect())
+            Token::Door(at) => {
+                let ready: Vec<bool> = (0..=at).map(|other| other == at).collect();
+                let request = self.own.as_mut().and_then(|(_, door)| door::hear(door, &ready));
+                let happening = request.map(|request| match request {
+                    PlayerRequest::Pause(_) => Happening::Pause,
+                    PlayerRequest::Resume(_) => Happening::Resume,
+                });
+                Ok(happening.into_iter().collect())
             }
             Token::Job => Ok(self.hear_job()?.into_iter().collect()),
             Token::Asked(at) => self.hear_anchor(at),
             Token::Beside(at) => self.hear_beside(at),
         }
     }
+}
+
+/// What an answer comes to for an event: its wait, changes of nodes, and the end of it.
+fn told(number: usize, answered: Answered<()>, nodes: Vec<Happening>) -> Vec<Happening> {
+    let waited = answered.waited.map(|why| Happening::Waited(number, why));
+    let finished = Happening::Finished(number, answered.result);
+    waited.into_iter().chain(nodes).chain([finished]).collect()
 }

@@ -1,4 +1,4 @@
-//! What an entry does, and to whom.
+//! The effect of an entry, and its targets.
 
 use super::Context;
 use super::amount::{Keyed, duration, setting};

@@ -8,7 +8,7 @@ use crate::errors::{Report, Span};
 use crate::file::Event;
 use crate::scenario::Entry;
 
-/// What an event can do, and the keys that say more about it.
+/// Kinds of events, and the keys that belong to each.
 const ACTIONS: [(&str, &[&str]); 15] = [
     (
         "set",

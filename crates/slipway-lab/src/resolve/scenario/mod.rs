@@ -15,12 +15,12 @@ use crate::file::{Members, Scenario as Written};
 use crate::model::{DriverKind, Lab};
 use crate::scenario::{Due, Scenario};
 
-/// What an entry is read with.
+/// The context for reading an entry.
 pub(super) struct Context<'a> {
     lab: &'a Lab,
     /// The scenario's own names for nodes.
     groups: Vec<(String, Vec<usize>)>,
-    /// When the scenario is over.
+    /// The end of the scenario.
     length: Option<Due>,
     /// Relative paths begin here.
     base_dir: &'a Path,

@@ -1,4 +1,4 @@
-//! To whom something happens.
+//! Targets of an entry.
 
 use super::Context;
 use crate::de::Spanned;

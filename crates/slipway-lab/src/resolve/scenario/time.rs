@@ -17,10 +17,10 @@ pub(super) fn due(written: &Spanned<Seconds>, report: &mut Report) -> Option<Due
     due
 }
 
-/// What repeats by itself, without an `every`.
+/// Events that an entry causes without an `every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rhythm {
-    /// It happens when it is due.
+    /// Once, at its time.
     Due,
     /// It comes and goes until an end.
     Endless,

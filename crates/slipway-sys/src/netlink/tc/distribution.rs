@@ -47,8 +47,8 @@ fn pareto(i: u16) -> f64 {
     (above.powf(-1.0 / 3.0) - 1.5) * (4.0 / 3.0)
 }
 
-/// The quantiles of the standard normal distribution at (i + 1/8) / [`ENTRIES`]: an eighth, because tc's generator makes four
-/// times as many entries, each at its middle, and keeps every fourth.
+/// The quantiles of the standard normal distribution at (i + 1/8) / [`ENTRIES`]. The eighth comes from tc's generator:
+/// it makes four times as many entries, each at its middle, and keeps every fourth.
 ///
 /// The density is integrated in steps (Simpson's rule) and each quantile interpolated within its step; the error is below
 /// 10⁻⁶, a hundredth of what an entry can tell.

@@ -1,4 +1,4 @@
-//! What queueing disciplines did.
+//! Counts of queueing disciplines.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcMessage, TcStats2};
@@ -8,9 +8,9 @@ use super::Handle;
 /// A queueing discipline of a device, and what it did since it is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QdiscStats {
-    /// As tc(8) calls it.
+    /// The kind, by tc(8)'s name.
     pub kind: String,
-    /// Its number.
+    /// The handle of the discipline.
     pub handle: Handle,
     /// Packets sent on.
     pub packets: u32,

@@ -1,6 +1,6 @@
 //! A page over HTTP (RFC 9112), for as long as it is wanted: no more than a scraper needs.
 //!
-//! Whoever connects is given a few seconds and 4 KiB for a request, is answered once, and is sent away. All are waited for at
+//! Each client has a few seconds and 4 KiB for a request, gets one answer, and is disconnected. All are waited for at
 //! once, so that one who says nothing keeps nobody.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -67,7 +67,7 @@ struct Guest {
     stream: TcpStream,
     deadline: Instant,
     asked: Vec<u8>,
-    /// What is left to say; nothing until it has asked.
+    /// The rest of the answer; empty until the request is complete.
     answer: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl Guest {
     }
 }
 
-/// What is asked for.
+/// The resource that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     /// The page, or only its header.

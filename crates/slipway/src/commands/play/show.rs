@@ -24,7 +24,7 @@ enum Way {
 }
 
 impl Show {
-    /// As the flags and standard error want it. What a job prints `beside` it would tear a line that changes.
+    /// As the flags and standard error want it. Output of a job `beside` the scenario would tear a line that changes.
     pub(super) fn new(global: &Global, beside: bool) -> Self {
         let way = if global.quiet || global.json {
             Way::Silent
@@ -71,7 +71,7 @@ impl Show {
         }
     }
 
-    /// What was logged, where that is the answer.
+    /// The logged lines, where those are the answer.
     pub(super) fn into_log(self) -> Vec<Line> {
         self.log.unwrap_or_default()
     }
@@ -124,7 +124,7 @@ fn words(line: &Line) -> Option<String> {
     }
 }
 
-/// How it went.
+/// Describes the outcome in a sentence or two.
 pub(super) fn last_words(played: &Outcome, folder: &Path) -> String {
     let summary = &played.summary;
     let mut counts = vec![format!("{} took effect", view::count(summary.done, "event"))];

@@ -1,15 +1,18 @@
-//! Messages that change which way others send, or how large their packets are: from who may say so.
+//! The program at the port of a node that does not forward. The program drops messages that only a router may send:
 //!
-//! - Router advertisements and redirects (RFC 4861, RFC 792) pass from gateways alone.
-//! - An error of ICMP quotes the packet that it is about. It passes from the node which that packet was sent to, and from
-//!   gateways. The receiver's kernel does not check enough: it takes the MTU from an error that quotes an answer to a ping.
+//! - router advertisements and redirects (RFC 4861, RFC 792);
+//! - ICMP errors about packets that were sent to another node. An error quotes the packet that it is about. The receiver's
+//!   kernel does not check enough: it takes the MTU from an error that quotes an answer to a ping;
+//! - frames with a VLAN tag of number 0 within another tag. The kernel strips both (`__netif_receive_skb_core`,
+//!   net/core/dev.c), but a program at a port sees only behind the first one.
 
 use super::{
-    ADDRESS_AT, AT, DESTINATION_OF_IPV4, DESTINATION_OF_IPV6, ETHERNET, FLAGS, HEAD, ICMP, ICMPV6, TCP, Table, UDP,
+    ADDRESS_AT, AT, DESTINATION_OF_IPV4, DESTINATION_OF_IPV6, ETHERNET, FROM, HEAD, ICMP, ICMPV6, KEY, TCP, UDP, end,
     look_up, network_order, read, read_ipv4,
 };
 use Insn::{Alu, Jump, JumpIf, Label, Load, Mov, Store};
 use Operand::{Imm, Of};
+use slipway_sys::bpf::Map;
 use slipway_sys::bpf::asm::{AluOp, Cond, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R10, Size, skb};
 
 /// Headers of IPv6 that say themselves how long they are, behind which there is another (RFC 8200, 4.1).
@@ -22,8 +25,32 @@ const REDIRECT: i32 = 5;
 const ADVERTISEMENT: i32 = 134;
 const REDIRECT_V6: i32 = 137;
 
-/// Goes on at "judge", or at "drop". With a table R7 is the sender's entry; without, it is nobody who may lead others.
-pub(super) fn control<'a>(code: &mut Vec<Insn<'a>>, table: Option<&'a Table>) {
+/// ICMP errors by version (RFC 792, RFC 4443). Linux still acts on source quench, which is obsolete.
+const ERRORS: [i32; 4] = [3, 4, 11, 12];
+const ERRORS_V6: [i32; 4] = [1, 2, 3, 4];
+/// Bits of a VLAN tag that are its number (IEEE 802.1Q).
+const VLAN_BITS: u16 = 0x0fff;
+
+/// The program. `senders` gives a node's number by its Ethernet address, `addresses` by its IP address.
+pub(in super::super) fn program<'a>(senders: &'a Map, addresses: &'a Map) -> Vec<Insn<'a>> {
+    let mut code = vec![Mov(R6, Of(R1))];
+    control(&mut code);
+    code.extend([Label("whose"), Store(Size::Double, R10, KEY, Imm(0)), Mov(R2, Imm(FROM))]);
+    read(&mut code, KEY, 6);
+    look_up(&mut code, senders, KEY);
+    code.extend([JumpIf(Cond::Eq, R0, Imm(0), "drop"), Load(Size::Double, R7, R0, 0)]);
+    look_up(&mut code, addresses, ADDRESS_AT);
+    code.extend([
+        JumpIf(Cond::Eq, R0, Imm(0), "drop"),
+        Load(Size::Double, R1, R0, 0),
+        JumpIf(Cond::Ne, R1, Of(R7), "drop"),
+    ]);
+    end(&mut code);
+    code
+}
+
+/// Goes on at "pass", at "drop", or at "whose" with the destination of the packet that an error quotes.
+fn control(code: &mut Vec<Insn<'_>>) {
     // One byte, read where it lies, tells whether this is ICMP. Where it cannot be read so, the headers are copied.
     code.extend([
         Load(Size::Word, R1, R6, skb::PROTOCOL),
@@ -32,50 +59,43 @@ pub(super) fn control<'a>(code: &mut Vec<Insn<'a>>, table: Option<&'a Table>) {
         Mov(R4, Of(R2)),
         Alu(AluOp::Add, R4, Imm(ETHERNET + 10)),
         JumpIf(Cond::Eq, R1, Imm(network_order(0x86dd)), "looks 6"),
-        JumpIf(Cond::Ne, R1, Imm(network_order(0x0800)), "judge"),
+        JumpIf(Cond::Eq, R1, Imm(network_order(0x8100)), "tagged"),
+        JumpIf(Cond::Eq, R1, Imm(network_order(0x88a8)), "tagged"),
+        JumpIf(Cond::Ne, R1, Imm(network_order(0x0800)), "pass"),
         JumpIf(Cond::Gt, R4, Of(R3), "control 4"),
         Load(Size::Byte, R4, R2, 23),
         JumpIf(Cond::Eq, R4, Imm(ICMP), "control 4"),
-        Jump("judge"),
+        Jump("pass"),
         Label("looks 6"),
         JumpIf(Cond::Gt, R4, Of(R3), "control 6"),
         Load(Size::Byte, R4, R2, 20),
-        JumpIf(Cond::Eq, R4, Imm(TCP), "judge"),
-        JumpIf(Cond::Eq, R4, Imm(UDP), "judge"),
+        JumpIf(Cond::Eq, R4, Imm(TCP), "pass"),
+        JumpIf(Cond::Eq, R4, Imm(UDP), "pass"),
         Jump("control 6"),
     ]);
-    version_4(code, table.is_some());
-    version_6(code, table.is_some());
-    if let Some(table) = table {
-        code.push(Label("whose"));
-        look_up(code, &table.addresses, ADDRESS_AT);
-        code.extend([
-            JumpIf(Cond::Eq, R0, Imm(0), "leads"),
-            Load(Size::Word, R1, R0, 0),
-            Load(Size::Word, R2, R7, 0),
-            JumpIf(Cond::Eq, R1, Of(R2), "judge"),
-            Label("leads"),
-            Load(Size::Word, R1, R7, FLAGS),
-            JumpIf(Cond::Eq, R1, Imm(0), "drop"),
-        ]);
-    } else {
-        code.extend([Label("leads"), Jump("drop")]);
-    }
-    code.push(Label("judge"));
+    code.extend([Label("tagged"), Mov(R2, Imm(ETHERNET))]);
+    read(code, HEAD, 2);
+    code.extend([
+        Load(Size::Half, R1, R10, HEAD),
+        JumpIf(Cond::Set, R1, Imm(network_order(VLAN_BITS)), "pass"),
+        Jump("drop"),
+    ]);
+    version_4(code);
+    version_6(code);
 }
 
-fn version_4(code: &mut Vec<Insn<'_>>, errors: bool) {
+fn version_4(code: &mut Vec<Insn<'_>>) {
     code.extend([Label("control 4"), Mov(R2, Imm(ETHERNET))]);
     read(code, HEAD, 10);
     code.extend([
         Load(Size::Byte, R1, R10, HEAD + 9),
-        JumpIf(Cond::Ne, R1, Imm(ICMP), "judge"),
+        JumpIf(Cond::Ne, R1, Imm(ICMP), "pass"),
         // Only the first fragment has the header of ICMP.
         Load(Size::Byte, R1, R10, HEAD + 6),
         Alu(AluOp::And, R1, Imm(0x1f)),
         Load(Size::Byte, R2, R10, HEAD + 7),
         Alu(AluOp::Or, R1, Of(R2)),
-        JumpIf(Cond::Ne, R1, Imm(0), "judge"),
+        JumpIf(Cond::Ne, R1, Imm(0), "pass"),
         Load(Size::Byte, R2, R10, HEAD),
         Alu(AluOp::And, R2, Imm(0xf)),
         JumpIf(Cond::Lt, R2, Imm(5), "drop"),
@@ -84,23 +104,19 @@ fn version_4(code: &mut Vec<Insn<'_>>, errors: bool) {
         Store(Size::Word, R10, AT, Of(R2)),
     ]);
     read(code, HEAD, 1);
-    code.extend([Load(Size::Byte, R1, R10, HEAD), JumpIf(Cond::Eq, R1, Imm(REDIRECT), "leads")]);
-    if errors {
-        code.extend([3, 11, 12].map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error 4")));
-    }
-    code.push(Jump("judge"));
-    if errors {
-        code.extend([
-            Label("error 4"),
-            Load(Size::Word, R2, R10, AT),
-            Alu(AluOp::Add, R2, Imm(8 + DESTINATION_OF_IPV4)),
-        ]);
-        read_ipv4(code);
-        code.push(Jump("whose"));
-    }
+    code.extend([Load(Size::Byte, R1, R10, HEAD), JumpIf(Cond::Eq, R1, Imm(REDIRECT), "drop")]);
+    code.extend(ERRORS.map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error 4")));
+    code.extend([
+        Jump("pass"),
+        Label("error 4"),
+        Load(Size::Word, R2, R10, AT),
+        Alu(AluOp::Add, R2, Imm(8 + DESTINATION_OF_IPV4)),
+    ]);
+    read_ipv4(code);
+    code.push(Jump("whose"));
 }
 
-fn version_6(code: &mut Vec<Insn<'_>>, errors: bool) {
+fn version_6(code: &mut Vec<Insn<'_>>) {
     code.extend([Label("control 6"), Store(Size::Word, R10, AT, Imm(ETHERNET + 40)), Mov(R2, Imm(ETHERNET + 6))]);
     read(code, HEAD, 1);
     code.push(Load(Size::Byte, R3, R10, HEAD));
@@ -126,7 +142,7 @@ fn version_6(code: &mut Vec<Insn<'_>>, errors: bool) {
         Alu(AluOp::And, R1, Imm(0xf8)),
         Load(Size::Byte, R2, R10, HEAD + 2),
         Alu(AluOp::Or, R1, Of(R2)),
-        JumpIf(Cond::Ne, R1, Imm(0), "judge"),
+        JumpIf(Cond::Ne, R1, Imm(0), "pass"),
         Load(Size::Word, R2, R10, AT),
         Alu(AluOp::Add, R2, Imm(8)),
         Store(Size::Word, R10, AT, Of(R2)),
@@ -134,21 +150,17 @@ fn version_6(code: &mut Vec<Insn<'_>>, errors: bool) {
         JumpIf(Cond::Eq, R3, Imm(FRAGMENT), "drop"),
     ]);
     code.extend(EXTENSIONS.map(|extension| JumpIf(Cond::Eq, R3, Imm(extension), "drop")));
-    code.extend([Label("last"), JumpIf(Cond::Ne, R3, Imm(ICMPV6), "judge"), Load(Size::Word, R2, R10, AT)]);
+    code.extend([Label("last"), JumpIf(Cond::Ne, R3, Imm(ICMPV6), "pass"), Load(Size::Word, R2, R10, AT)]);
     read(code, HEAD, 1);
     code.push(Load(Size::Byte, R1, R10, HEAD));
-    code.extend([ADVERTISEMENT, REDIRECT_V6].map(|leads| JumpIf(Cond::Eq, R1, Imm(leads), "leads")));
-    if errors {
-        code.extend([1, 2, 3, 4].map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error 6")));
-    }
-    code.push(Jump("judge"));
-    if errors {
-        code.extend([
-            Label("error 6"),
-            Load(Size::Word, R2, R10, AT),
-            Alu(AluOp::Add, R2, Imm(8 + DESTINATION_OF_IPV6)),
-        ]);
-        read(code, ADDRESS_AT, 16);
-        code.push(Jump("whose"));
-    }
+    code.extend([ADVERTISEMENT, REDIRECT_V6].map(|leads| JumpIf(Cond::Eq, R1, Imm(leads), "drop")));
+    code.extend(ERRORS_V6.map(|error| JumpIf(Cond::Eq, R1, Imm(error), "error 6")));
+    code.extend([
+        Jump("pass"),
+        Label("error 6"),
+        Load(Size::Word, R2, R10, AT),
+        Alu(AluOp::Add, R2, Imm(8 + DESTINATION_OF_IPV6)),
+    ]);
+    read(code, ADDRESS_AT, 16);
+    code.push(Jump("whose"));
 }

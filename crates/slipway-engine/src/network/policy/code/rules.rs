@@ -1,4 +1,5 @@
-//! What the rules say of two nodes, as instructions. A set of rules is words of bits; the lowest bit that is in all sets decides.
+//! The rules about two nodes, as instructions. A set of rules is words of bits; the lowest bit that is in all sets
+//! decides.
 
 use Insn::{Alu, JumpIf, Load, Mov};
 use Operand::{Imm, Of};
@@ -90,8 +91,8 @@ impl Rules {
         code
     }
 
-    /// Not 0 where there is something that is not denied: a rule that allows is before the first one about all ports that
-    /// denies, or there is none of these.
+    /// Not 0 where a packet may pass: a rule that allows is before the first one about all ports that denies, or there
+    /// is none of these.
     pub(super) fn opens_any(self, asks: Reg, is_asked: Reg) -> Vec<Insn<'static>> {
         let mut code = vec![Mov(R5, Imm(1))];
         for at in self.offsets().rev() {
