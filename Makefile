@@ -30,7 +30,7 @@ build: ## build the release binary
 
 demo: setup build ## compare what six container networks cost a real parallel program
 	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
-	  --drivers host,bridge,ovs,macvlan,vxlan,fast --jobs iperf3,netpipe,job --time 1s --repeat 3
+	  --drivers host,bridge,ovs,macvlan,vxlan,fast --jobs iperf3,job --streams 1 --time 1s
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
