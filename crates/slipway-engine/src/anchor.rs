@@ -37,6 +37,8 @@ pub(crate) struct Blueprint {
     pub(crate) dir: LabDir,
     /// Indexed as the lab's images.
     pub(crate) images: Vec<Rootfs>,
+    /// The program's file that nodes find at `/run/slipway/agent`.
+    pub(crate) agent: PathBuf,
     /// The folder on disk that holds every node's `/scratch`.
     pub(crate) scratch: PathBuf,
     /// As the lab file asks for them, and found possible; nothing is made of them yet.

@@ -17,6 +17,7 @@ mod guard;
 pub mod job;
 pub mod lab;
 pub mod log;
+pub mod machine;
 pub mod network;
 mod node;
 mod packet;

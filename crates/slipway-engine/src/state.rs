@@ -93,30 +93,53 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at a lock.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The folder below which all labs of this machine are written down.
+/// The folder below which all labs of this machine are written down, and the folder of their nodes' `/scratch`.
 #[derive(Debug, Clone)]
-pub struct StateRoot(PathBuf);
+pub struct StateRoot {
+    path: PathBuf,
+    scratch: PathBuf,
+}
 
-/// Where labs are written down unless `SLIPWAY_STATE` says otherwise.
+/// The folder of labs unless `SLIPWAY_STATE` names another.
 const USUAL_ROOT: &str = "/run/slipway";
+/// The folder of the nodes' `/scratch` unless `SLIPWAY_SCRATCH` names another.
+const USUAL_SCRATCH: &str = "/var/lib/slipway/scratch";
 
 impl Default for StateRoot {
+    /// The folders that `SLIPWAY_STATE` and `SLIPWAY_SCRATCH` name, or the usual ones.
     fn default() -> Self {
-        Self(std::env::var_os("SLIPWAY_STATE").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from))
+        let named = |variable, usual: &str| std::env::var_os(variable).map_or_else(|| usual.into(), PathBuf::from);
+        Self { path: named("SLIPWAY_STATE", USUAL_ROOT), scratch: named("SLIPWAY_SCRATCH", USUAL_SCRATCH) }
     }
 }
 
 impl StateRoot {
-    /// A root of one's own, for tests.
+    /// A root of one's own, with the usual folder of the nodes' `/scratch`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self { path: path.into(), scratch: USUAL_SCRATCH.into() }
+    }
+
+    /// The same root, with another folder of the nodes' `/scratch`.
+    #[must_use]
+    pub fn with_scratch(self, scratch: impl Into<PathBuf>) -> Self {
+        Self { scratch: scratch.into(), ..self }
+    }
+
+    /// The folder on disk with the nodes' `/scratch` of all labs, as the kernel names it for a loop device's file.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.scratch.canonicalize().unwrap_or_else(|_| self.scratch.clone())
     }
 
     /// The folder of one lab, whether or not it exists.
     #[must_use]
     pub fn lab(&self, name: &str) -> LabDir {
-        LabDir { path: self.0.join(name), name: name.to_owned(), shared_name: format!("{name}{}", self.mark()) }
+        LabDir {
+            path: self.path.join(name),
+            name: name.to_owned(),
+            shared_name: format!("{name}{}", self.mark()),
+            root: self.clone(),
+        }
     }
 
     /// The lab of this root that is called `shared_name` where all roots share a place; `None` for another root's.
@@ -128,10 +151,10 @@ impl StateRoot {
 
     /// Empty for the usual root.
     fn mark(&self) -> String {
-        if self.0 == Path::new(USUAL_ROOT) {
+        if self.path == Path::new(USUAL_ROOT) {
             return String::new();
         }
-        let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
+        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let digest = Sha256::digest(path.as_os_str().as_bytes());
         let [a, b, c, d, ..] = digest.0;
         format!(".{:08x}", u32::from_be_bytes([a, b, c, d]))
@@ -140,7 +163,7 @@ impl StateRoot {
     /// Names of all labs that have a folder or a lock here, running or left behind, in order.
     pub fn labs(&self) -> Result<Vec<String>, StateError> {
         let mut names = Vec::new();
-        for folder in [self.0.clone(), self.0.join(".locks")] {
+        for folder in [self.path.clone(), self.path.join(".locks")] {
             let entries = match fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -160,13 +183,13 @@ impl StateRoot {
 
     /// For an error: somebody holds the lab's lock for too long.
     pub(crate) fn held(&self, name: &str, patience: Duration) -> StateError {
-        StateError::Held { lab: name.to_owned(), holders: holders(&self.0.join(".locks").join(name)), patience }
+        StateError::Held { lab: name.to_owned(), holders: holders(&self.path.join(".locks").join(name)), patience }
     }
 
     /// Takes the lab's lock, at once or not at all.
     pub fn try_lock(&self, name: &str) -> Result<LabLock, StateError> {
-        let folder = self.0.join(".locks");
-        make_private_dir(&self.0)?;
+        let folder = self.path.join(".locks");
+        make_private_dir(&self.path)?;
         make_private_dir(&folder)?;
         let path = folder.join(name);
         loop {
@@ -218,6 +241,7 @@ pub struct LabDir {
     path: PathBuf,
     name: String,
     shared_name: String,
+    root: StateRoot,
 }
 
 impl LabDir {
@@ -231,6 +255,11 @@ impl LabDir {
     #[must_use]
     pub fn shared_name(&self) -> &str {
         &self.shared_name
+    }
+
+    /// The folder with the `/scratch` of the lab's nodes: on disk, unlike their roots.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.root.scratch().join(&self.shared_name)
     }
 
     /// The folder itself.

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use slipway_engine::exec::{Entry, Launcher, Program, Stdio};
 use slipway_engine::job::{Ended, Outcome, agent::agent_main, run};
 use slipway_engine::lab::{Running, down, up};
+use slipway_engine::machine::Machine;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
 use slipway_lab::model::{Job, Mpi};
@@ -41,13 +42,16 @@ impl Bench {
 
     fn up_from(driver: &str, text: &str) -> Self {
         let temporary = tempfile::tempdir().expect("a folder");
-        let root = StateRoot::at(temporary.path().join("state"));
-        let store = Store::at(temporary.path().join("images"), Limits::default()).expect("a store");
+        let machine = Machine {
+            labs: StateRoot::at(temporary.path().join("state")),
+            images: Store::at(temporary.path().join("images"), Limits::default()).expect("a store"),
+            agent: slipway_sys::exe::path().expect("this program"),
+        };
         let text = text.replace("DRIVER", driver);
         let mut lab = slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("a lab");
         lab.name = format!("job{}-{driver}", std::process::id());
-        let lab = up(&root, &store, &lab, &mut |_| {}).unwrap_or_else(|error| panic!("failed to {error}"));
-        Self { temporary, root, lab }
+        let lab = up(&machine, &lab, &mut |_| {}).unwrap_or_else(|error| panic!("failed to {error}"));
+        Self { temporary, root: machine.labs, lab }
     }
 
     fn folder(&self) -> std::path::PathBuf {

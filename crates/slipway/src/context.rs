@@ -1,13 +1,19 @@
 //! Context of every command: the folder of labs, and the form of answers.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use clap::ColorChoice;
 use serde::Serialize;
 use slipway_engine::state::StateRoot;
+use slipway_image::Store;
 use slipway_lab::text::{printable, printable_json};
+use slipway_study::{Machine, Output};
 
 use crate::failure::{Failure, unwritten};
+
+/// The folder of results that no option places. `SLIPWAY_RESULTS` names another folder.
+const RESULTS: &str = "slipway-results";
 
 /// Flags of every command.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,6 +65,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// All that bringing labs up takes: this program is the agent of their nodes.
+    pub(crate) fn machine(&self) -> Result<Machine, Failure> {
+        let agent = slipway_sys::exe::path().map_err(Failure::io("find this program's own file"))?;
+        Ok(Machine { labs: self.root.clone(), images: Store::open()?, agent })
+    }
+
     /// Answers: `answer` as JSON where that was asked for, else what `text` makes of it.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         if !self.global.json {
@@ -81,4 +93,17 @@ impl Context {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
     }
+}
+
+/// The folder for results: the one of `--out`, or one in [`RESULTS`].
+pub(crate) fn output(out: Option<&Path>) -> Output {
+    match out {
+        Some(folder) => Output::At(folder.to_owned()),
+        None => Output::Within(std::env::var_os("SLIPWAY_RESULTS").map_or_else(|| RESULTS.into(), PathBuf::from)),
+    }
+}
+
+/// The words of this command, for records.
+pub(crate) fn words() -> Vec<String> {
+    std::env::args().collect()
 }

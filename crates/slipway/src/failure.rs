@@ -15,6 +15,7 @@ use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::text::{printable, printable_json};
 use slipway_lab::{LabErrors, SelectError};
+use slipway_study::StudyError;
 use slipway_sys::cgroup::CgroupError;
 use slipway_verify::VerifyError;
 
@@ -49,11 +50,6 @@ impl Failure {
     /// The arguments are wrong.
     pub(crate) fn usage(account: impl Display) -> Self {
         Self::new(Exit::Usage, &account)
-    }
-
-    /// This machine cannot make what a lab file asks for; nothing was tried.
-    pub(crate) fn refused(errors: LabErrors) -> Self {
-        Self { exit: Exit::Usage, what: What::File { errors: Box::new(errors), doing: "do as asked by" } }
     }
 
     /// For `map_err`: `doing` is a verb with its object, as in "write lab.yaml".
@@ -125,7 +121,43 @@ fn exit_of(error: &io::Error) -> Exit {
 
 impl From<LabErrors> for Failure {
     fn from(errors: LabErrors) -> Self {
-        Self { exit: Exit::Usage, what: What::File { errors: Box::new(errors), doing: "understand" } }
+        StudyError::from(errors).into()
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        let file = |errors, doing| Self { exit: Exit::Usage, what: What::File { errors, doing } };
+        let exit = match error {
+            StudyError::File(errors) => return file(errors, "understand"),
+            StudyError::Refused(errors) => return file(errors, "do as asked by"),
+            StudyError::Image(error) => return error.into(),
+            StudyError::Up(error) => return (*error).into(),
+            StudyError::Lab(error) => return error.into(),
+            StudyError::Down(error) => return error.into(),
+            StudyError::Job(error) => return error.into(),
+            StudyError::Scenario(error) => return error.into(),
+            StudyError::Verify(error) => return error.into(),
+            StudyError::Io { ref source, .. } => exit_of(source),
+            StudyError::Output { .. } => {
+                return Self::usage(format!("{error}\nHint: name one that is not there yet with --out"));
+            }
+            StudyError::Unreadable { ref source, .. } => {
+                let hint = match source.kind() {
+                    io::ErrorKind::NotFound => "\nHint: check the path; `slipway init FILE` writes a new one",
+                    io::ErrorKind::InvalidData => "\nHint: a lab file is YAML in UTF-8",
+                    _ => "",
+                };
+                return Self::usage(format!("{error}{hint}"));
+            }
+            StudyError::NoScenario(_) | StudyError::Trace { .. } | StudyError::Plan { .. } => Exit::Usage,
+            StudyError::CheckInterrupted(signal) | StudyError::ComparisonInterrupted { signal, .. } => {
+                Exit::Program(signal.saturating_add(128))
+            }
+            StudyError::NoDriver(_) => Exit::Unable,
+            StudyError::Records(_) | StudyError::Log(_) => Exit::Failed,
+        };
+        Self::new(exit, &error)
     }
 }
 

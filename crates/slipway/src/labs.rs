@@ -1,17 +1,12 @@
 //! Labs, nodes and files: from command-line words to values of the engine.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::thread::{CapabilitySet, capabilities};
-use sha2::{Digest as _, Sha256};
-use slipway_engine::lab::{self, Running, UpError};
+use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
-use slipway_image::Store;
-use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
-use slipway_lab::policy::Rule;
-use slipway_lab::scenario::Scenario;
+use slipway_study::Source;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -35,87 +30,16 @@ pub(crate) fn need_privilege() -> Result<(), Failure> {
     Err(Failure::new(Exit::Unable, &format!("work with namespaces: {why}")))
 }
 
-/// A lab file as it was read, to be understood in more than one way.
-#[derive(Debug)]
-pub(crate) struct Source {
-    shown: String,
-    text: String,
-    folder: PathBuf,
-}
-
-impl Source {
-    /// The lab that it describes.
-    pub(crate) fn lab(&self) -> Result<Lab, Failure> {
-        self.with(&Overrides::default())
+/// Warns of limits that are shorter than the data under way.
+pub(crate) fn warn(source: &Source, lab: &Lab) {
+    for slipway_lab::LabError { file, line, message, help, .. } in source.short_limits(lab) {
+        tracing::warn!("{file}:{line}: {message}; {help}");
     }
-
-    /// The lab that it would describe.
-    pub(crate) fn with(&self, overrides: &Overrides) -> Result<Lab, Failure> {
-        Ok(slipway_lab::parse_with(&self.shown, &self.text, &self.folder, overrides)?)
-    }
-
-    /// Why the lab did not come up, with the lines that ask for what this machine cannot make.
-    pub(crate) fn refused(&self, error: UpError) -> Failure {
-        match error {
-            UpError::Refused(remarks) => Failure::refused(slipway_lab::locate(&self.shown, &self.text, &remarks)),
-            other => other.into(),
-        }
-    }
-
-    /// Warns of limits that are shorter than what is under way.
-    pub(crate) fn warn(&self, lab: &Lab) {
-        for slipway_lab::LabError { file, line, message, help, .. } in
-            slipway_lab::short_limits(&self.shown, &self.text, lab)
-        {
-            tracing::warn!("{file}:{line}: {message}; {help}");
-        }
-    }
-
-    /// Looks for what bringing up the lab would come upon before anything is made.
-    pub(crate) fn check(&self, lab: &Lab) -> Result<(), Failure> {
-        lab::check(&Store::open()?, lab).map_err(|error| self.refused(error))
-    }
-
-    /// As [`check`](Self::check), of what no driver could make.
-    pub(crate) fn check_for_any_driver(&self, lab: &Lab) -> Result<(), Failure> {
-        match lab::check(&Store::open()?, lab) {
-            Err(error @ UpError::Refused(_)) => Err(self.refused(error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// SHA-256 of the text, in hexadecimal.
-    pub(crate) fn sha256(&self) -> String {
-        hex(&Sha256::digest(&self.text))
-    }
-
-    /// The scenario that it describes, for a lab.
-    pub(crate) fn scenario(&self, lab: &Lab) -> Result<Scenario, Failure> {
-        Ok(slipway_lab::scenario::parse(&self.shown, &self.text, &self.folder, lab)?)
-    }
-
-    /// The rules that it has, for a lab.
-    pub(crate) fn policy(&self, lab: &Lab) -> Result<Vec<Rule>, Failure> {
-        Ok(slipway_lab::policy::parse(&self.shown, &self.text, lab)?)
-    }
-
-    /// Whether it is a lab's file rather than a scenario's.
-    pub(crate) fn has_nodes(&self) -> bool {
-        self.text.lines().any(|line| line.starts_with("nodes:"))
-    }
-}
-
-/// Bytes, hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 /// Reads a lab file and the lab in it; the current folder's where none is named.
 pub(crate) fn read(file: Option<&Path>) -> Result<Lab, Failure> {
-    source(file)?.lab()
+    Ok(source(file)?.lab()?)
 }
 
 /// Reads a lab file; the current folder's where none is named.
@@ -129,18 +53,7 @@ pub(crate) fn source(file: Option<&Path>) -> Result<Source, Failure> {
             ))
         })?,
     };
-    let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => "\nHint: check the path; `slipway init FILE` writes a new one",
-            std::io::ErrorKind::InvalidData => "\nHint: a lab file is YAML in UTF-8",
-            _ => "",
-        };
-        Failure::usage(format!("read lab file {shown}: {error}{hint}"))
-    })?;
-    let folder = std::path::absolute(path).map_err(Failure::io("find the current folder"))?;
-    let folder = folder.parent().unwrap_or(Path::new("/")).to_owned();
-    Ok(Source { shown: shown.to_string(), text, folder })
+    Ok(Source::read(path)?)
 }
 
 /// Whether a word is a lab file's path rather than a lab's name, which has neither dots nor slashes.

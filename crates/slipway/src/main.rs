@@ -2,21 +2,17 @@
 
 mod cli;
 mod commands;
-mod comparison;
 mod conditions;
 mod context;
 mod done;
+mod events;
 mod exit;
 mod failure;
 mod labs;
 mod meter;
-mod script;
-mod setting;
 mod short;
-mod stamp;
 mod targets;
 mod user;
-mod verification;
 mod view;
 
 use std::path::Path;

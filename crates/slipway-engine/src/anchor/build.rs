@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sched::{CloneFlags, unshare};
@@ -33,7 +34,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     };
     // Before anything else exists: whoever finds the lab half made finds its anchor.
     blueprint.write(&state)?;
-    own_mounts(dir)?;
+    own_mounts(dir, &blueprint.agent)?;
     if blueprint.images.iter().any(lies_on_the_machine) {
         hide_machine(dir).map_err(|error| error.to_string())?;
     }
@@ -48,18 +49,16 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
 }
 
 /// A mount namespace of the lab's own, with what no other process of the machine sees: the tmpfs that nodes write to,
-/// and this program where nodes find it.
+/// and the agent's program where nodes find it.
 #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
-fn own_mounts(dir: &LabDir) -> Result<(), String> {
+fn own_mounts(dir: &LabDir, program: &Path) -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("make the lab's mount namespace: {error}"))?;
-    // By its path: what /proc/self/exe stands for belongs to the mount namespace just left.
-    let program = slipway_sys::exe::path().map_err(|error| format!("find this program's own file: {error}"))?;
     let agent = dir.join("node/agent");
     fs::write(&agent, "").map_err(|error| format!("make the launch agent's place: {error}"))?;
     let mount = || {
         make_private()?;
         mount_fs("tmpfs", &dir.join("rw"), MountFlags::NODEV, "mode=700")?;
-        attach(detached(&program, false)?.as_fd(), &agent)?;
+        attach(detached(program, false)?.as_fd(), &agent)?;
         // Root in a node must not be able to change this machine's program, its mode least of all.
         set_flags(&agent, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV)
     };

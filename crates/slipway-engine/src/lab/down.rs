@@ -8,7 +8,6 @@ use rustix::process::Signal;
 use serde::Serialize;
 use slipway_sys::cgroup::{CgroupError, Hierarchy};
 
-use super::up::{scratch_of, scratch_root};
 use crate::state::{LabDir, StateError, StateRoot};
 use crate::{disk, network};
 
@@ -52,7 +51,7 @@ pub fn down(root: &StateRoot, name: &str, patience: Duration) -> Result<Option<R
     }
     let dir = root.lab(name);
     // Best effort here: what is left on a disk is written before its anchor ends, at whatever rate it may.
-    let _ = disk::lift(&dir, &scratch_of(&dir));
+    let _ = disk::lift(&dir, &dir.scratch());
     let mut was_running = false;
     let deadline = Instant::now() + patience;
     // Held by the anchor until it is dead, by an `up` until it has failed, by another `down` until it is done. An `up` at
@@ -76,7 +75,7 @@ pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
     if let Ok(cgroups) = Hierarchy::detect() {
         names.extend(cgroups.find_all()?.iter().filter_map(|name| root.own(name)).map(str::to_owned));
     }
-    let scratch = scratch_root();
+    let scratch = root.scratch();
     for (_, file) in slipway_sys::block::attached(&scratch).unwrap_or_default() {
         let lab = file.strip_prefix(&scratch).ok().and_then(|file| file.iter().next()?.to_str());
         names.extend(lab.and_then(|name| root.own(name)).map(str::to_owned));
@@ -106,7 +105,7 @@ fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
 pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let mut errors = Vec::new();
     let mut note = |result: Result<(), String>| errors.extend(result.err());
-    let scratch = scratch_of(dir);
+    let scratch = dir.scratch();
     note(disk::lift(dir, &scratch).map_err(|error| error.to_string()));
     note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
     note(remove_devices(dir));

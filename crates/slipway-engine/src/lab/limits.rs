@@ -7,7 +7,6 @@ use slipway_lab::model::Limits;
 use slipway_sys::block::Statistics;
 use slipway_sys::cgroup::{Group, Hierarchy, InForce, Throttled};
 
-use super::up::scratch_of;
 use super::{LabError, Running};
 use crate::cgroup::{Plan, changed};
 use crate::disk::{self, NodeDisk};
@@ -160,7 +159,7 @@ impl Running {
         if limits.disk == Disk::default() {
             return Ok(None);
         }
-        Ok(Some(disk::shared(&self.lab.nodes[node], &scratch_of(&self.dir))?))
+        Ok(Some(disk::shared(&self.lab.nodes[node], &self.dir.scratch())?))
     }
 
     fn step(&self, hierarchy: &Hierarchy, node: usize, before: &Limits, after: &Limits) -> Result<Step, LabError> {

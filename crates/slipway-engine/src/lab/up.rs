@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -20,8 +20,9 @@ use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::condition::MatrixError;
 use crate::guard::Guard;
-use crate::state::{LabDir, LabLock, StateError, StateRoot};
-use slipway_image::{ImageError, Store};
+use crate::machine::Machine;
+use crate::state::{LabLock, StateError, StateRoot};
+use slipway_image::ImageError;
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
 #[derive(Debug, thiserror::Error)]
@@ -105,8 +106,8 @@ pub enum Progress {
 ///
 /// # Errors
 /// All of [`UpError`]; then nothing of the lab is left.
-pub fn up(root: &StateRoot, store: &Store, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
-    up_then(root, store, lab, progress, || Ok(())).map(|(running, ())| running)
+pub fn up(machine: &Machine, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Running, UpError> {
+    up_then(machine, lab, progress, || Ok(())).map(|(running, ())| running)
 }
 
 /// A lab that a command brought up for its own use: it goes down should the command be killed.
@@ -132,26 +133,26 @@ impl Passing {
 /// # Errors
 /// As [`up`].
 pub fn up_in_passing(
-    root: &StateRoot,
-    store: &Store,
+    machine: &Machine,
     lab: &Lab,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Running, Passing), UpError> {
+    let root = &machine.labs;
     // `slipway down --all` finds the rest, if the guard cannot remove all.
     let post = || Guard::post_bare(|| drop(down(root, &lab.name, PATIENCE)));
-    let (running, guard) = up_then(root, store, lab, progress, post)?;
+    let (running, guard) = up_then(machine, lab, progress, post)?;
     Ok((running, Passing { root: root.clone(), name: lab.name.clone(), _guard: guard }))
 }
 
 /// Brings a lab up. `claimed` is called once its name is this process's, and before anything is made under it.
 #[tracing::instrument(level = "info", name = "up", skip_all, fields(lab = %lab.name), err(level = "debug"))]
 fn up_then<T>(
-    root: &StateRoot,
-    store: &Store,
+    machine: &Machine,
     lab: &Lab,
     progress: &mut dyn FnMut(Progress),
     claimed: impl FnOnce() -> io::Result<T>,
 ) -> Result<(Running, T), UpError> {
+    let Machine { labs: root, images: store, agent } = machine;
     let links = prepare(store, lab)?;
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
@@ -162,9 +163,9 @@ fn up_then<T>(
         clean(&dir).map_err(UpError::Leftover)?;
     }
     let kept = claimed().map_err(UpError::Anchor)?;
-    let scratch = scratch_of(&dir);
+    let scratch = dir.scratch();
     tracing::info!("the lab's anchor logs to {}", dir.join("anchor.log").display());
-    let blueprint = Blueprint { lab: lab.clone(), dir, images, scratch, links, lock };
+    let blueprint = Blueprint { lab: lab.clone(), dir, images, agent: agent.clone(), scratch, links, lock };
     let outcome = make(&blueprint, &signals, progress);
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {
@@ -257,17 +258,4 @@ fn make_scratch(path: &Path) -> io::Result<()> {
         }
         made => made,
     }
-}
-
-/// Where the nodes of a lab have their `/scratch`: on disk, unlike their roots.
-pub(super) fn scratch_of(dir: &LabDir) -> PathBuf {
-    scratch_root().join(dir.shared_name())
-}
-
-/// Where the labs of this machine have theirs. `SLIPWAY_SCRATCH` names another place.
-pub(super) fn scratch_root() -> PathBuf {
-    let named = std::env::var_os("SLIPWAY_SCRATCH");
-    let path = named.map_or_else(|| Path::new("/var/lib/slipway/scratch").to_owned(), PathBuf::from);
-    // As the kernel tells the path of a loop device's file.
-    path.canonicalize().unwrap_or(path)
 }

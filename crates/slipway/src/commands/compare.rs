@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use slipway_lab::model::{DriverKind, Figure, Lab, Pick};
 use slipway_lab::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
+use slipway_measure::record::Measurement;
 use slipway_measure::summary::{HEADINGS, Summary};
+use slipway_study::compare::{self, Client, Done, Plan, Setting, Task};
+use slipway_study::script::Which;
+use slipway_study::Event;
 
-use crate::comparison::{self, Client, Done, Plan, Task};
-use crate::context::{Context, DryRun};
+use crate::context::{self, Context, DryRun};
+use crate::events::{Steps, say, warn_of_events};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::script::Which;
-use crate::setting::Setting;
 use crate::{labs, view};
 
 /// Measure the cost of each network or condition, side by side
@@ -67,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "[NAME:] KEY=VALUE…")]
     under: Vec<Setting>,
     /// Play a scenario beside every job, each time from its beginning: FILE's, or the lab file's own without one
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = Which::parse)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = super::play::which)]
     scenario: Option<Which>,
     /// First measure whether links meet their conditions, for about TIME at most under each; 0s: do not
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_value = "10s", default_missing_value = "10s")]
@@ -154,17 +156,20 @@ impl Args {
             timeout: self.timeout.duration(),
             scenario: self.scenario,
             verify: self.verify,
-            out: self.out,
+            output: context::output(self.out.as_deref()),
+            command: context::words(),
         };
-        plan.source.warn(&lab);
-        plan.source.check_for_any_driver(&lab)?;
+        labs::warn(&plan.source, &lab);
+        let machine = context.machine()?;
+        plan.source.check_for_any_driver(&machine.images, &lab)?;
         if self.dry_run.dry_run {
             context.answer(&plan.describe(), |steps| {
                 format!("would measure, in each of {} rounds:\n{}", self.warm_up + self.repeat, steps.join("\n") + "\n")
             })?;
             return Ok(Exit::Success);
         }
-        let done = comparison::run(context, &plan)?;
+        let mut steps = Steps::new(&context.global);
+        let done = compare::run(&machine, &plan, &mut |event| show(context, &mut steps, event))?;
         context.answer(&done.summary, |summary| text(summary, &done.folder.display().to_string()))?;
         Ok(match done {
             Done { failed: true, .. } => Exit::Failed,
@@ -243,6 +248,22 @@ impl Args {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
         let seconds = self.time.0.ceil().clamp(1.0, 3600.0) as u16;
         Iperf3 { streams, seconds, ..Iperf3::default() }
+    }
+}
+
+fn show(context: &Context, steps: &mut Steps<'_>, event: Event<'_>) {
+    let say = |news: String| say(&context.global, &news);
+    match event {
+        Event::ScenarioPlanned { lab, scenario, schedule } => warn_of_events(lab, scenario, schedule),
+        Event::LabStarting { lab } => say(format!("bringing up {lab}")),
+        Event::LabProgress(_) => {}
+        Event::DriverLeftOut { driver, why } => say(format!("leaving out driver {driver}: {why}")),
+        Event::CheckFailed { under, why } => say(format!("verifying links under {under}: failed to {why}")),
+        Event::Measured { rounds, measurement: Measurement { round, job, driver, seconds, error, .. } } => {
+            let news = error.as_ref().map_or_else(|| format!("{seconds:.1} s"), |why| format!("failed to {why}"));
+            say(format!("round {round}/{rounds}: {job} under {driver}: {news}"));
+        }
+        other => steps.show(other),
     }
 }
 

@@ -2,27 +2,28 @@
 
 mod show;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use slipway_engine::job::{Ended, Line as Printed, Outcome};
+use slipway_engine::lab::Running;
+use slipway_engine::scenario::{Ends, JobFailure};
 use slipway_image::Store;
-use slipway_engine::job::{self, Ended, Outcome};
-use slipway_engine::lab::{self, Running};
-use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
 use slipway_lab::model::{Job, Lab};
 use slipway_measure::check::CheckedPath;
-use slipway_measure::play::{Begin, Line, Summary};
+use slipway_measure::play::{Line, Summary};
+use slipway_study::play::{self, Done, Plan};
+use slipway_study::script::{Script, Which};
+use slipway_study::{Event, Events, Source, StudyError};
 
 use super::run::{self, Program};
-use crate::context::Context;
+use crate::context::{self, Context};
+use crate::events::{Steps, Verify, warn_of_events};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs::Source;
-use crate::meter::Meter;
-use crate::verification::Verify;
-use crate::script::{self, Script, Which};
-use crate::{labs, stamp};
+use crate::labs;
 use show::Show;
 
 /// Play a scenario on a lab: change conditions and end nodes on time
@@ -119,7 +120,7 @@ struct Played {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         if let Some(folder) = &self.report {
-            script::draw(folder)?;
+            play::draw(folder)?;
             return Ok(Exit::Success);
         }
         if self.resume {
@@ -127,11 +128,11 @@ impl Args {
         }
         let part = self.part(context)?;
         if let Some(source) = &part.to_bring_up {
-            source.warn(&part.lab);
+            labs::warn(source, &part.lab);
         }
         if self.plan {
             if let Some(source) = &part.to_bring_up {
-                source.check(&part.lab)?;
+                source.check(&Store::open()?, &part.lab)?;
             }
             context.answer(&part.script.schedule, |schedule| schedule.table(&part.lab).to_string())?;
             return Ok(Exit::Success);
@@ -143,17 +144,30 @@ impl Args {
                 "play until the job has ended: there is none\nHint: name a program after `--`, or add --job for the lab file's own",
             ));
         }
+        let plan = self.plan(&part, job);
         let Some(source) = &part.to_bring_up else {
             let running = Running::open(&context.root, &part.lab.name)?;
-            return self.perform(context, running, &part, job.as_ref());
+            return self.perform(context, &plan, |lines, events| play::on(&context.root, running, &plan, lines, events));
         };
-        let mut meter = Meter::new(&context.global);
-        let up = lab::up_in_passing(&context.root, &Store::open()?, &part.lab, &mut |progress| meter.show(progress));
-        meter.finish();
-        let (running, passing) = up.map_err(|error| source.refused(error))?;
-        let outcome = self.perform(context, running, &part, job.as_ref());
-        passing.down()?;
-        outcome
+        let machine = context.machine()?;
+        self.perform(context, &plan, |lines, events| play::file(&machine, source, &part.lab, &plan, lines, events))
+    }
+
+    fn plan(&self, part: &Part, job: Option<Job>) -> Plan {
+        let ends = match (self.until, &job) {
+            (Some(Until::Scenario), _) | (None, None) => Ends::WithScenario,
+            (Some(Until::Both), _) => Ends::WithBoth,
+            (Some(Until::Job) | None, _) => Ends::WithJob,
+        };
+        Plan {
+            script: part.script.clone(),
+            job,
+            ends,
+            keep: self.keep,
+            verify: self.verify.verify,
+            output: context::output(self.out.as_deref()),
+            command: context::words(),
+        }
     }
 
     /// The scenario and its lab, without a look at running labs where a file says all.
@@ -179,67 +193,48 @@ impl Args {
         };
         let which = scenario.map_or(Which::OfLab, |file| Which::File(file.clone()));
         let script = Script::plan(&lab, &which, self.seed)?;
+        warn_of_events(&lab, &script.shown, &script.schedule);
         Ok(Part { lab, to_bring_up, script })
     }
 
-    fn perform(&self, context: &Context, running: Running, part: &Part, job: Option<&Job>) -> Result<Exit, Failure> {
-        let name = running.lab.name.clone();
-        let claim = Folder::of(running.dir()).claim()?;
-        let limits = running.all_limits()?;
-        let checks = self.verify.before(context, &running)?;
-        let off = !checks.iter().all(CheckedPath::is_as_asked);
-        let folder = stamp::folder(self.out.as_deref(), "play", &name)?;
-        let ends = match (self.until, job) {
-            (Some(Until::Scenario), _) | (None, None) => Ends::WithScenario,
-            (Some(Until::Both), _) => Ends::WithBoth,
-            (Some(Until::Job) | None, _) => Ends::WithJob,
-        };
-        let schedule = part.script.schedule.clone();
-        let absolute = std::path::absolute(&folder).map_err(Failure::io("find the current folder"))?;
-        let kept = Kept { schedule, ends, keep: self.keep, limits, folder: absolute };
-        let begin = Begin { checks, ..part.script.begin(&running.lab)? };
+    fn perform(
+        &self,
+        context: &Context,
+        plan: &Plan,
+        act: impl FnOnce(&mut play::Lines<'_>, &mut Events<'_>) -> Result<Done, StudyError>,
+    ) -> Result<Exit, Failure> {
         let quiet = context.global.json;
-        let tagged = job.is_some_and(|job| job.mpi.is_none() && job.nodes.len() > 1);
+        let tagged = plan.job.as_ref().is_some_and(run::is_tagged);
         let mut unheard = None;
-        let mut line = |line: slipway_engine::job::Line<'_>| {
+        let mut line = |line: Printed<'_>| {
             if !quiet && unheard.is_none() {
                 unheard = run::show(line, tagged).err();
             }
         };
-        let output = &folder;
-        let beside = job.map(|job| -> Beside<'_, Outcome> {
-            Box::new(move |lab: &Running| Ok(job::run(lab, job, output, &mut line)?))
+        let mut steps = Steps::new(&context.global);
+        let mut show = Show::new(&context.global, plan.job.is_some());
+        let done = act(&mut line, &mut |event| match event {
+            Event::Played(line) => show.line(line),
+            event => steps.show(event),
         });
-        let mut show = Show::new(&context.global, job.is_some());
-        let performed =
-            scenario::play(&context.root, running, claim, &kept, begin, beside, &mut |line| show.line(line));
         show.finish();
-        let exit = self.answer(context, &name, folder, performed?, show.into_log())?;
-        Ok(if self.strict && off && exit == Exit::Success { Exit::Strained } else { exit })
+        self.answer(context, done?, show.into_log())
     }
 
     fn resume(&self, context: &Context) -> Result<Exit, Failure> {
         let running = labs::running(&context.root, self.words.first().map(String::as_str))?;
-        let name = running.lab.name.clone();
-        let scenario = Folder::of(running.dir());
-        let claim = scenario.claim()?;
-        let (kept, _) = scenario.interrupted()?;
         let mut show = Show::new(&context.global, false);
-        let performed = scenario::play_on(&context.root, running, claim, &mut |line| show.line(line));
+        let done = play::resume(&context.root, running, &mut |event| {
+            if let Event::Played(line) = event {
+                show.line(line);
+            }
+        });
         show.finish();
-        self.answer(context, &name, kept.folder, performed?, show.into_log())
+        self.answer(context, done?, show.into_log())
     }
 
-    fn answer(
-        &self,
-        context: &Context,
-        lab: &str,
-        folder: PathBuf,
-        performed: Performance<Outcome>,
-        log: Vec<Line>,
-    ) -> Result<Exit, Failure> {
-        let Performance { played, job, signal } = performed;
-        script::draw(&folder)?;
+    fn answer(&self, context: &Context, done: Done, log: Vec<Line>) -> Result<Exit, Failure> {
+        let Done { lab, folder, checks, played, job, signal } = done;
         for alarm in &played.summary.alarms {
             tracing::warn!("{alarm}");
         }
@@ -247,6 +242,7 @@ impl Args {
             Err(JobFailure { account, code }) => return Err(Failure::new(Exit::Program(code), &account)),
             Ok(job) => job,
         };
+        let off = !checks.iter().all(CheckedPath::is_as_asked);
         if !context.global.json && !context.global.quiet {
             if let Some(job) = &job {
                 eprintln!("{}", run::last_words(job, &folder.display().to_string()));
@@ -258,15 +254,21 @@ impl Args {
             // Ended by the scenario's end, as was asked.
             (None, Some(job)) if job.code != 0 && !matches!(job.ended, Ended::Signal(_)) => Exit::Program(job.code),
             _ if played.stopped || played.summary.failed > 0 => Exit::Failed,
-            _ if self.strict && !played.summary.alarms.is_empty() => Exit::Strained,
+            _ if self.strict && (off || !played.summary.alarms.is_empty()) => Exit::Strained,
             _ => Exit::Success,
         };
         if context.global.json {
             let (why, summary) = (played.why, played.summary);
-            context.answer(&Played { lab: lab.to_owned(), folder, why, summary, job, log }, |_| String::new())?;
+            context.answer(&Played { lab, folder, why, summary, job, log }, |_| String::new())?;
         }
         Ok(exit)
     }
+}
+
+/// A scenario, as an option names it whose value may be left out.
+#[expect(clippy::unnecessary_wraps, reason = "clap's form of a parser")]
+pub(super) fn which(word: &str) -> Result<Which, Infallible> {
+    Ok(if word.is_empty() { Which::OfLab } else { Which::File(word.to_owned()) })
 }
 
 /// A schedule names nodes by number, so the file must still mean the lab that runs.

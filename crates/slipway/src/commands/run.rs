@@ -2,24 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::Serialize;
+use slipway_engine::job::{Ended, Line, Outcome, Stream};
+use slipway_engine::lab::Running;
 use slipway_image::Store;
-use slipway_engine::job::{self, Ended, Line, Outcome, Stream};
-use slipway_engine::lab::{self, Running};
-use slipway_lab::text::is_hidden;
 use slipway_lab::model::{Job, Lab, Mpi};
+use slipway_lab::text::is_hidden;
 use slipway_lab::units::Seconds;
-use slipway_measure::check::{self, CheckedPath};
+use slipway_measure::check::CheckedPath;
+use slipway_study::run::{self, Plan, Ran};
+use slipway_study::{Event, Events, Source, StudyError};
 
-use crate::context::{Context, DryRun};
+use crate::context::{self, Context, DryRun};
+use crate::events::{Steps, Verify};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs::Source;
-use crate::meter::Meter;
-use crate::verification::Verify;
-use crate::{labs, stamp};
+use crate::labs;
 
 /// Run a program over the nodes of a lab: plain or MPI
 #[derive(Debug, clap::Args)]
@@ -95,16 +94,6 @@ fn mpi(word: &str) -> Result<Mpi, String> {
     serde_json::from_value(word.into()).map_err(|_| "choose openmpi or mpich".to_owned())
 }
 
-#[derive(Serialize)]
-struct Ran<'a> {
-    lab: &'a str,
-    folder: PathBuf,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    checks: Vec<CheckedPath>,
-    #[serde(flatten)]
-    outcome: Outcome,
-}
-
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
@@ -123,54 +112,55 @@ impl Args {
 
     /// Brings the lab up, runs, takes it down whatever came of it.
     fn in_passing(&self, context: &Context, source: &Source, model: &Lab) -> Result<Exit, Failure> {
-        let job = self.program.job(model)?;
-        source.warn(model);
+        let plan = self.plan(model)?;
+        labs::warn(source, model);
         if self.dry_run.dry_run {
-            source.check(model)?;
-            return dry(context, model, &job);
+            source.check(&Store::open()?, model)?;
+            return dry(context, model, &plan.job);
         }
-        let mut meter = Meter::new(&context.global);
-        let up = lab::up_in_passing(&context.root, &Store::open()?, model, &mut |progress| meter.show(progress));
-        meter.finish();
-        let (running, passing) = up.map_err(|error| source.refused(error))?;
-        let outcome = self.launch(context, &running, &job);
-        passing.down()?;
-        outcome
+        let machine = context.machine()?;
+        self.launch(context, &plan.job, |events| run::file(&machine, source, model, &plan, events))
     }
 
     fn in_lab(&self, context: &Context, running: &Running) -> Result<Exit, Failure> {
-        let job = self.program.job(&running.lab)?;
+        let plan = self.plan(&running.lab)?;
         if self.dry_run.dry_run {
-            return dry(context, &running.lab, &job);
+            return dry(context, &running.lab, &plan.job);
         }
-        self.launch(context, running, &job)
+        self.launch(context, &plan.job, |events| run::on(running, &plan, events))
     }
 
-    fn launch(&self, context: &Context, running: &Running, job: &Job) -> Result<Exit, Failure> {
-        let name = &running.lab.name;
-        let checks = self.verify.before(context, running)?;
-        let folder = stamp::folder(self.out.as_deref(), "run", name)?;
-        keep(&folder, &checks)?;
-        let tagged = job.mpi.is_none() && job.nodes.len() > 1;
+    fn plan(&self, lab: &Lab) -> Result<Plan, Failure> {
+        let job = self.program.job(lab)?;
+        Ok(Plan { job, verify: self.verify.verify, output: context::output(self.out.as_deref()) })
+    }
+
+    fn launch(
+        &self,
+        context: &Context,
+        job: &Job,
+        run: impl FnOnce(&mut Events<'_>) -> Result<Ran, StudyError>,
+    ) -> Result<Exit, Failure> {
+        let tagged = is_tagged(job);
         let quiet = context.global.json;
+        let mut steps = Steps::new(&context.global);
         let mut unheard = None;
-        let outcome = job::run(running, job, &folder, &mut |line| {
-            if !quiet && unheard.is_none() {
-                unheard = show(line, tagged).err();
-            }
+        let ran = run(&mut |event| match event {
+            Event::Line(line) if !quiet && unheard.is_none() => unheard = show(line, tagged).err(),
+            event => steps.show(event),
         })?;
+        let Ran { folder, checks, outcome, .. } = &ran;
         for note in &outcome.notes {
             tracing::warn!("{note}");
         }
-        let code = outcome.code;
         if !quiet && !context.global.quiet {
-            eprintln!("{}", last_words(&outcome, &folder.display().to_string()));
+            eprintln!("{}", last_words(outcome, &folder.display().to_string()));
         }
         let strained = self.strict && !checks.iter().all(CheckedPath::is_as_asked);
         if quiet {
-            context.answer(&Ran { lab: name, folder, checks, outcome }, |_| String::new())?;
+            context.answer(&ran, |_| String::new())?;
         }
-        Ok(match code {
+        Ok(match ran.outcome.code {
             0 if strained => Exit::Strained,
             0 => Exit::Success,
             code => Exit::Program(code),
@@ -221,17 +211,9 @@ impl Program {
     }
 }
 
-/// Leaves what was measured of links in the run's folder: for programs, and for people.
-fn keep(folder: &Path, checks: &[CheckedPath]) -> Result<(), Failure> {
-    if checks.is_empty() {
-        return Ok(());
-    }
-    let json = serde_json::to_string_pretty(checks).map_err(|error| Failure::io("write the checks")(error.into()))?;
-    for (name, text) in [("checks.json", json + "\n"), ("checks.md", check::markdown(checks))] {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(Failure::io(format!("write {}", path.display())))?;
-    }
-    Ok(())
+/// Whether a job's lines begin with their nodes.
+pub(super) fn is_tagged(job: &Job) -> bool {
+    job.mpi.is_none() && job.nodes.len() > 1
 }
 
 fn dry(context: &Context, lab: &Lab, job: &Job) -> Result<Exit, Failure> {

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use slipway_image::Store;
 use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
+use slipway_image::Store;
 use slipway_lab::model::Lab;
+use slipway_study::Source;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::Meter;
-use crate::labs::Source;
 use crate::{labs, view};
 
 /// Bring a lab up
@@ -67,9 +67,9 @@ impl Args {
         let source = labs::source(self.file.as_deref())?;
         let file = source.lab()?;
         labs::need_privilege()?;
-        source.warn(&file);
+        labs::warn(&source, &file);
         if self.dry_run.dry_run {
-            source.check(&file)?;
+            source.check(&Store::open()?, &file)?;
             let planned = Planned { plan: &file, networks: network::plan(&file)? };
             context.answer(&planned, |planned| {
                 format!("would bring up lab {}:\n\n{}", file.name, view::lab(&file, &planned.networks))
@@ -78,7 +78,7 @@ impl Args {
         }
         let started = Instant::now();
         let mut meter = Meter::new(&context.global);
-        let outcome = lab::up(&context.root, &Store::open()?, &file, &mut |progress| meter.show(progress));
+        let outcome = lab::up(&context.machine()?, &file, &mut |progress| meter.show(progress));
         meter.finish();
         let mut running = outcome.map_err(|error| because(&source, &file, error))?;
         let ended = running.early_ends(AT_ONCE)?;
@@ -109,7 +109,7 @@ impl Args {
 fn because(source: &Source, lab: &Lab, error: UpError) -> Failure {
     match (&error, network::plan(lab)) {
         (UpError::Failed(_), Err(unsupported @ NetworkError::Unsupported { .. })) => unsupported.into(),
-        _ => source.refused(error),
+        _ => source.refused(error).into(),
     }
 }
 

@@ -6,12 +6,14 @@ use slipway_engine::lab::Running;
 use slipway_verify::{Effort, Route};
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
+use slipway_study::check as study;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
-use crate::{verification, view};
+use crate::view;
+use crate::events::Steps;
 
 /// Measure whether links meet their conditions
 #[derive(Debug, clap::Args)]
@@ -67,7 +69,8 @@ impl Args {
             time: self.time.map(Seconds::duration),
         };
         let links = running.links()?;
-        let checked = verification::measure(context, &running, &links, &routes, effort)?;
+        let mut steps = Steps::new(&context.global);
+        let checked = study::measure(&running, &links, &routes, effort, &mut |event| steps.show(event))?;
         context.answer(&checked, |checked| text(checked))?;
         Ok(if checked.iter().all(CheckedPath::is_as_asked) { Exit::Success } else { Exit::Failed })
     }
@@ -77,7 +80,7 @@ impl Args {
 fn routes(running: &Running, words: &[String]) -> Result<Vec<Route>, Failure> {
     let lab = &running.lab;
     if words.is_empty() {
-        return Ok(verification::all(running));
+        return Ok(study::all(running));
     }
     let mut routes = Vec::new();
     for word in words {

@@ -13,8 +13,9 @@ const OVERLAY: usize = usize::MAX;
 
 /// Conditions and limits, and what a report calls them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Setting {
-    pub(crate) name: String,
+pub struct Setting {
+    /// The name in reports.
+    pub name: String,
     link: LinkChange,
     node: NodeChange,
 }
@@ -40,12 +41,13 @@ impl FromStr for Setting {
 
 impl Setting {
     /// Whether it takes links, which driver host has not.
-    pub(crate) fn is_of_links(&self) -> bool {
+    #[must_use]
+    pub fn is_of_links(&self) -> bool {
         !self.link.is_empty()
     }
 
     /// Puts a lab under this setting for as long as `action` takes.
-    pub(crate) fn hold<T>(&self, running: &Running, action: impl FnOnce() -> T) -> Result<T, LabError> {
+    pub(super) fn hold<T>(&self, running: &Running, action: impl FnOnce() -> T) -> Result<T, LabError> {
         if self.node.is_empty() {
             return self.hold_links(running, action);
         }

@@ -3,6 +3,7 @@
 //! All labs are up at once, and idle except for the measured one. So no measurement includes bringing a lab up or down,
 //! and every driver meets the same minutes of the machine's life.
 
+mod setting;
 mod turn;
 
 use std::fs::{self, File};
@@ -18,7 +19,6 @@ use slipway_engine::exec::Launcher;
 use slipway_engine::facts::Facts;
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
-use slipway_image::Store;
 use slipway_lab::Overrides;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
@@ -30,52 +30,58 @@ use slipway_measure::report;
 use slipway_measure::summary::Summary;
 use slipway_sys::signals::Taken;
 
-use crate::context::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::labs::Source;
 use crate::script::{Script, Which};
-use crate::setting::Setting;
-use crate::{stamp, verification};
+use crate::{Event, Events, Machine, Output, Source, StudyError, check, output};
+pub use setting::Setting;
 use turn::{Stop, Turn};
 
 /// The subjects of a comparison, and its settings.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) source: Source,
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The lab's file, read once for every driver.
+    pub source: Source,
     /// The lab's own name.
-    pub(crate) name: String,
-    pub(crate) drivers: Vec<DriverKind>,
+    pub name: String,
+    /// The drivers, each with a lab of its own.
+    pub drivers: Vec<DriverKind>,
     /// The conditions of each turn; at least one set, which may be empty.
-    pub(crate) settings: Vec<Setting>,
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) repeat: u32,
-    pub(crate) warm_up: u32,
-    pub(crate) seed: u64,
+    pub settings: Vec<Setting>,
+    /// The measurements of each turn.
+    pub tasks: Vec<Task>,
+    /// Rounds that count.
+    pub repeat: u32,
+    /// Rounds before them that do not.
+    pub warm_up: u32,
+    /// The seed of the order within rounds.
+    pub seed: u64,
     /// For each program.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// The nodes that measure, each in turn.
-    pub(crate) clients: Vec<Client>,
+    pub clients: Vec<Client>,
     /// Index of the node that serves; the first on another host where `None`, else the last.
-    pub(crate) server: Option<usize>,
+    pub server: Option<usize>,
     /// The scenario that plays beside every job.
-    pub(crate) scenario: Option<Which>,
+    pub scenario: Option<Which>,
     /// How long it may be measured, at most, whether links are as asked, under each driver and setting.
-    pub(crate) verify: Seconds,
-    pub(crate) out: Option<PathBuf>,
+    pub verify: Seconds,
+    /// The folder for the records and the report.
+    pub output: Output,
+    /// The words of the command that compares, for the records.
+    pub command: Vec<String>,
 }
 
 /// A node that measures.
-#[derive(Debug)]
-pub(crate) struct Client {
+#[derive(Debug, Clone)]
+pub struct Client {
     /// Index.
-    pub(crate) node: usize,
-    pub(crate) name: String,
+    pub node: usize,
+    /// Name.
+    pub name: String,
 }
 
 /// Something to measure.
-#[derive(Debug)]
-pub(crate) enum Task {
+#[derive(Debug, Clone)]
+pub enum Task {
     /// Between the two nodes.
     Probe(Probe),
     /// The lab's own job, over its nodes.
@@ -84,13 +90,15 @@ pub(crate) enum Task {
 
 /// The result of a comparison.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) summary: Summary,
-    pub(crate) folder: PathBuf,
+pub struct Done {
+    /// The figures, and the links that were measured before.
+    pub summary: Summary,
+    /// The folder with `records.jsonl`, `summary.json` and `report.html`.
+    pub folder: PathBuf,
     /// True where something could not be measured, or an event of the scenario failed.
-    pub(crate) failed: bool,
+    pub failed: bool,
     /// True where a link was not as asked, or the machine could not keep up with the scenario.
-    pub(crate) strained: bool,
+    pub strained: bool,
 }
 
 /// One of the things compared.
@@ -113,7 +121,8 @@ impl Task {
 
 impl Plan {
     /// Describes the measurements of a round.
-    pub(crate) fn describe(&self) -> Vec<String> {
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
         let each = |way: String| self.tasks.iter().map(move |task| format!("  {} under {way}", task.probe().name()));
         self.ways().iter().map(|way| self.label(way)).flat_map(each).collect()
     }
@@ -148,7 +157,7 @@ impl Plan {
         }
     }
 
-    fn lab(&self, driver: DriverKind) -> Result<Lab, Failure> {
+    fn lab(&self, driver: DriverKind) -> Result<Lab, StudyError> {
         let name = format!("{}-{driver}", self.name);
         self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
     }
@@ -159,21 +168,32 @@ impl Plan {
     }
 }
 
-/// Compares. Every lab that was brought up goes down again, also after an error.
-pub(crate) fn run(context: &Context, plan: &Plan) -> Result<Done, Failure> {
-    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::io("take signals"))?;
+/// Compares. Every lab that was brought up goes down again, also after an error. `SIGINT` and `SIGTERM` end the comparison.
+///
+/// # Errors
+/// When no lab comes up, or the records cannot be written, or a signal came. A measurement that fails is recorded, and the
+/// comparison goes on.
+pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
+    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(StudyError::io("take signals"))?;
     let labs: Vec<(DriverKind, Lab, Option<Script>)> = plan
         .drivers
         .iter()
         .map(|&driver| {
             let lab = plan.lab(driver)?;
-            let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, None));
-            Ok((driver, lab, script.transpose()?))
+            let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, None)).transpose()?;
+            if let Some(Script { schedule, shown, .. }) = &script {
+                events(Event::ScenarioPlanned { lab: &lab, scenario: shown, schedule });
+            }
+            Ok((driver, lab, script))
         })
-        .collect::<Result<_, Failure>>()?;
-    let folder = stamp::folder(plan.out.as_deref(), "compare", &plan.name)?;
+        .collect::<Result<_, StudyError>>()?;
+    let folder = plan.output.make("compare", &plan.name)?;
     let mut passing = Vec::new();
-    let outcome = bring_up(context, labs, &mut passing).and_then(|up| measure(context, plan, &up, &folder, &interrupt));
+    let outcome = bring_up(machine, plan, labs, &mut passing, events).and_then(|sites| {
+        let launcher = Launcher::new().map_err(StudyError::io("prepare to start programs"))?;
+        let turn = Turn { machine, plan, folder: &folder, launcher: &launcher, interrupt: &interrupt };
+        measure(turn, &sites, events)
+    });
     let downs: Vec<_> = passing.into_iter().map(Passing::down).collect();
     let outcome = outcome?;
     downs.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -189,41 +209,42 @@ struct Site {
 
 /// `passing` gets those that came up: a lab of the same name that ran before is not this comparison's to end.
 fn bring_up(
-    context: &Context,
+    machine: &Machine,
+    plan: &Plan,
     labs: Vec<(DriverKind, Lab, Option<Script>)>,
     passing: &mut Vec<Passing>,
-) -> Result<Vec<Site>, Failure> {
-    let store = Store::open()?;
+    events: &mut Events<'_>,
+) -> Result<Vec<Site>, StudyError> {
     let mut sites = Vec::new();
     for (driver, lab, script) in labs {
-        say(context, &format!("bringing up {}", lab.name));
-        let up = lab::up_in_passing(&context.root, &store, &lab, &mut |_| {});
+        events(Event::LabStarting { lab: &lab.name });
+        let up = lab::up_in_passing(machine, &lab, &mut |progress| events(Event::LabProgress(progress)));
+        events(Event::LabDone);
         let up = up.map(|(running, one)| {
             passing.push(one);
             running
         });
         let up = up.map_err(|error| error.to_string());
         if let Err(why) = &up {
-            say(context, &format!("leaving out driver {driver}: {why}"));
+            events(Event::DriverLeftOut { driver, why });
         }
-        let script = script.map(|script| script.begin(&lab).map(|begin| (script, begin))).transpose()?;
+        let script = script.map(|script| script.begin(&lab, &plan.command).map(|begin| (script, begin))).transpose()?;
         sites.push(Site { lab: up, script });
     }
     if sites.iter().all(|site| site.lab.is_err()) {
-        let why = sites.iter().find_map(|site| site.lab.as_ref().err()).map_or("", String::as_str);
-        return Err(Failure::new(Exit::Unable, &format!("compare: no driver could be brought up; the first: {why}")));
+        let why = sites.into_iter().find_map(|site| site.lab.err()).unwrap_or_default();
+        return Err(StudyError::NoDriver(why));
     }
     Ok(sites)
 }
 
-fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interrupt: &Taken) -> Result<Done, Failure> {
-    let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
-    let checks = check(context, plan, sites)?;
+fn measure(turn: Turn<'_>, sites: &[Site], events: &mut Events<'_>) -> Result<Done, StudyError> {
+    let Turn { plan, folder, .. } = turn;
+    let checks = check(plan, sites, events)?;
     let records = folder.join("records.jsonl");
-    let written = || Failure::io(format!("write {}", records.display()));
+    let written = || StudyError::io(format!("write {}", records.display()));
     let file = File::create(&records).map_err(written())?;
     let mut writer = Writer::begin(file, &begin(plan, sites, checks)?).map_err(written())?;
-    let turn = Turn { context, plan, folder, launcher: &launcher, interrupt };
     let mut order = plan.ways();
     let mut draw = ChaCha8Rng::seed_from_u64(plan.seed);
     let rounds = plan.warm_up + plan.repeat;
@@ -243,41 +264,27 @@ fn measure(context: &Context, plan: &Plan, sites: &[Site], folder: &Path, interr
                 let mut measurement = blank(round, round <= plan.warm_up, plan.label(way), site, task);
                 let outcome = turn.take(number, way, site, task, &mut measurement.played);
                 measurement.seconds = started.elapsed().as_secs_f64();
-                let news = match outcome {
-                    Ok(samples) => {
-                        measurement.samples = samples;
-                        format!("{:.1} s", measurement.seconds)
-                    }
+                match outcome {
+                    Ok(samples) => measurement.samples = samples,
                     Err(Stop::Interrupted(signal)) => {
-                        return Err(Failure::new(
-                            Exit::Program(128 + signal),
-                            &format!(
-                                "finish the comparison: interrupted in round {round}\nHint: the measurements until then are in {}",
-                                records.display()
-                            ),
-                        ));
+                        return Err(StudyError::ComparisonInterrupted { round, records, signal });
                     }
                     Err(Stop::Failed(why)) => {
                         failed = true;
-                        let news = format!("failed to {why}");
                         measurement.error = Some(why);
-                        news
                     }
-                };
-                say(
-                    context,
-                    &format!("round {round}/{rounds}: {} under {}: {news}", measurement.job, measurement.driver),
-                );
+                }
+                events(Event::Measured { rounds, measurement: &measurement });
                 writer.measurement(&measurement).map_err(written())?;
             }
         }
     }
-    writer.end(&End { finished: stamp::now() }).map_err(written())?;
+    writer.end(&End { finished: output::now() }).map_err(written())?;
     finish(folder, &records, failed)
 }
 
 /// Measures whether links are as asked, under each driver and setting in turn, before anything is compared.
-fn check(context: &Context, plan: &Plan, sites: &[Site]) -> Result<Vec<CheckedPath>, Failure> {
+fn check(plan: &Plan, sites: &[Site], events: &mut Events<'_>) -> Result<Vec<CheckedPath>, StudyError> {
     let mut checks = Vec::new();
     if plan.verify.0 <= 0.0 {
         return Ok(checks);
@@ -286,10 +293,10 @@ fn check(context: &Context, plan: &Plan, sites: &[Site]) -> Result<Vec<CheckedPa
         let Ok(lab) = &site.lab else { continue };
         for setting in &plan.settings {
             let under = plan.place(at, setting);
-            match setting.hold(lab, || verification::before(context, lab, plan.verify, &under)) {
+            match setting.hold(lab, || check::under(lab, plan.verify, &under, events)) {
                 Ok(checked) => checks.extend(checked?),
                 // Every turn under it will fail to do so too, and is recorded.
-                Err(error) => say(context, &format!("verifying links under {under}: failed to {error}")),
+                Err(error) => events(Event::CheckFailed { under: &under, why: &error.to_string() }),
             }
         }
     }
@@ -297,9 +304,9 @@ fn check(context: &Context, plan: &Plan, sites: &[Site]) -> Result<Vec<CheckedPa
 }
 
 /// The report is made from the records as they are on disk: what can be shown now can be shown again.
-fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> {
-    let text = fs::read_to_string(records).map_err(Failure::io(format!("read {}", records.display())))?;
-    let comparison = Comparison::read(&text).map_err(|error| Failure::new(Exit::Failed, &error))?;
+fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, StudyError> {
+    let text = fs::read_to_string(records).map_err(StudyError::io(format!("read {}", records.display())))?;
+    let comparison = Comparison::read(&text)?;
     let summary = Summary::new(&comparison);
     let ends = |measurement: &Measurement| {
         measurement
@@ -310,12 +317,12 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
     let played: Vec<play::Summary> =
         comparison.measurements.iter().filter(|one| !one.warm_up).filter_map(ends).collect();
     let json =
-        serde_json::to_string_pretty(&summary).map_err(|error| Failure::io("write the summary")(error.into()))?;
+        serde_json::to_string_pretty(&summary).map_err(|error| StudyError::io("write the summary")(error.into()))?;
     for (name, text) in [("summary.json", json), ("report.html", report::html(&comparison))] {
         let path = folder.join(name);
         File::create(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(Failure::io(format!("write {}", path.display())))?;
+            .map_err(StudyError::io(format!("write {}", path.display())))?;
     }
     Ok(Done {
         strained: !summary.checks.iter().all(CheckedPath::is_as_asked)
@@ -326,9 +333,9 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, Failure> 
     })
 }
 
-fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, Failure> {
+fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, StudyError> {
     let machine =
-        serde_json::to_value(Facts::gather()).map_err(|error| Failure::io("record the machine")(error.into()))?;
+        serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
     let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
@@ -346,9 +353,9 @@ fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin,
         repeat: plan.repeat,
         warm_up: plan.warm_up,
         seed: plan.seed,
-        command: std::env::args().collect(),
+        command: plan.command.clone(),
         machine,
-        started: stamp::now(),
+        started: output::now(),
         checks,
         scenario: sites.iter().find_map(|site| {
             let (script, _) = site.script.as_ref()?;
@@ -370,16 +377,10 @@ fn blank(round: u32, warm_up: bool, label: String, site: &Site, task: &Task) -> 
         driver: label,
         job: task.probe().name().to_owned(),
         mechanism,
-        started: stamp::now(),
+        started: output::now(),
         seconds: 0.0,
         samples: Vec::new(),
         error: None,
         played: Vec::new(),
-    }
-}
-
-fn say(context: &Context, news: &str) {
-    if !context.global.quiet && !context.global.json {
-        eprintln!("{}", slipway_lab::text::printable(news));
     }
 }

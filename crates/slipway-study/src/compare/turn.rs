@@ -16,13 +16,14 @@ use slipway_measure::probe::{Output, Probe, Sample};
 use slipway_sys::signals::Taken;
 
 use super::{Plan, Site, Task, Way};
-use crate::context::Context;
+use crate::Machine;
+use crate::check::number;
 use crate::script::Script;
 
 /// Parts that stay the same from turn to turn.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
-    pub(super) context: &'a Context,
+    pub(super) machine: &'a Machine,
     pub(super) plan: &'a Plan,
     /// The comparison's.
     pub(super) folder: &'a Path,
@@ -56,7 +57,7 @@ impl Turn<'_> {
     ) -> Result<Vec<Sample>, Stop> {
         let name = &site.lab.as_ref().map_err(failed)?.lab.name;
         // As it is now: a scenario's turn starts nodes again.
-        let lab = Running::open(&self.context.root, name).map_err(failed)?;
+        let lab = Running::open(&self.machine.labs, name).map_err(failed)?;
         let client = way.client.node;
         let held = way.setting.hold(&lab, || match &site.script {
             None => self.measure(client, task, &lab),
@@ -78,7 +79,7 @@ impl Turn<'_> {
         between.measure(self.launcher, probe).map_err(|error| match error {
             ProbeError::Interrupted => {
                 let signal = self.interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT);
-                Stop::Interrupted(u8::try_from(signal as i32).unwrap_or(0))
+                Stop::Interrupted(number(signal))
             }
             error => failed(error),
         })
@@ -93,7 +94,7 @@ impl Turn<'_> {
         measure: impl FnOnce(&Running) -> Result<Vec<Sample>, Stop>,
         played: &mut Vec<Line>,
     ) -> Result<Vec<Sample>, Stop> {
-        let root = &self.context.root;
+        let root = &self.machine.labs;
         let running = Running::open(root, name).map_err(failed)?;
         let claim = Folder::of(running.dir()).claim().map_err(failed)?;
         std::fs::create_dir_all(folder).map_err(failed)?;
