@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySet, SecureComputingMode, secure_computing_mode};
 use slipway_lab::model::Capability;
 use slipway_sys::caps;
 use slipway_sys::notify::Listener;
@@ -32,10 +32,13 @@ impl Confinement {
         caps::limit(keep)
     }
 
-    /// As [`apply`](Self::apply), for a node's init: it needs no capability, and its exec brings none back.
+    /// As [`apply`](Self::apply), for a node's init: it needs no capability, and its exec brings none back. Its program enters
+    /// strict mode, which only a process without a filter can. One that inherited a filter gets this one too.
     pub(crate) fn apply_to_init(&self) -> io::Result<()> {
         caps::bound(CapabilitySet::empty())?;
-        self.0.attach()?;
+        if secure_computing_mode()? != SecureComputingMode::Disabled {
+            self.0.attach()?;
+        }
         caps::limit(CapabilitySet::empty())
     }
 

@@ -60,7 +60,7 @@ pub struct Entry {
     pub group: Option<Group>,
     /// Added to the environment of every program in the node.
     pub env: BTreeMap<String, String>,
-    /// Capabilities beyond a default container's. Where there are any, the node's init is in a user namespace of its own.
+    /// Capabilities beyond a default container's. A node with any has a user namespace of its own.
     pub capabilities: Vec<Capability>,
     /// For a node on a fast network.
     pub fast: Option<Fast>,
@@ -297,7 +297,7 @@ impl Launcher {
         Ok(Self { alone, home, confinement: Confinement::compile(), files })
     }
 
-    /// Confines this process, which is to be a node's init, as it confines programs, and leaves it no capability.
+    /// Confines this process, which is to be a node's init: no capability, and few system calls.
     pub(crate) fn confine_init(&self) -> io::Result<()> {
         self.confinement.apply_to_init()
     }
@@ -341,6 +341,7 @@ impl Launcher {
         if frozen.map_err(|error| fail("look at the control group")(io::Error::other(error)))? {
             return Err(ExecError::Frozen(entry.node.clone()));
         }
+        let own_user = is_elsewhere(entry.init).map_err(fail("look for the node's user namespace"))?;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| fail("open a socket pair")(error.into()))?;
         let parent = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| fail("open itself")(error.into()))?;
@@ -358,6 +359,7 @@ impl Launcher {
                 link: theirs,
                 groups,
                 confinement: &self.confinement,
+                own_user,
                 capabilities: &entry.capabilities,
                 trap,
                 files: self.files,
@@ -397,6 +399,12 @@ impl Launcher {
             }
         }
     }
+}
+
+/// Whether an init is in a user namespace other than this process's. One that ends meanwhile cannot be entered at all.
+fn is_elsewhere(init: ProcessId) -> io::Result<bool> {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user"));
+    Ok(of(&init.pid.to_string())? != of("self")?)
 }
 
 /// Has a running lab's anchor pass a listener on.

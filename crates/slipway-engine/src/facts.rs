@@ -62,7 +62,10 @@ pub struct Facts {
     pub resets: Result<(), String>,
     /// Programs that jobs and probes use.
     pub tools: Vec<Tool>,
-    /// Inotify instances that root and all nodes have together (`fs.inotify.max_user_instances`).
+    /// Whether the kernel bounds each node by itself in what it counts by user; why not.
+    #[serde(default = "nobody_looked")]
+    pub bounded: Result<(), String>,
+    /// Inotify instances that a node has, or else root and all nodes together (`fs.inotify.max_user_instances`).
     #[serde(default)]
     pub inotify: u64,
     /// Most processes and threads that one node can have without a limit of its own; `None` where it can take all.
@@ -130,6 +133,7 @@ impl Facts {
             links: LinkMeans::probe(),
             resets: resets(),
             tools: tools::find(),
+            bounded: crate::node::user::is_bounded(),
             inotify: line("/proc/sys/fs/inotify/max_user_instances", "").trim().parse().unwrap_or(0),
             processes: most_processes().unwrap_or(None),
         }

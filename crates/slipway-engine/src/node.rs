@@ -4,3 +4,4 @@ pub(crate) mod init;
 pub(crate) mod link;
 mod pieces;
 pub(crate) mod rootfs;
+pub(crate) mod user;

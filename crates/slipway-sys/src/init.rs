@@ -2,8 +2,10 @@
 //!
 //! An exec takes away the memory, the environment and the mappings that a process had. So an init that is cloned from a larger
 //! program executes this one before anything else lives in its PID namespace. The program
-//! has no data, no libraries and no input. It hides itself (`PR_SET_DUMPABLE`), says one byte on descriptor 0, closes
-//! it, and sleeps for ever. Children are collected by the kernel, since `SIGCHLD` is ignored (`wait(2)`, NOTES).
+//! has no data, no libraries and no input. It hides itself (`PR_SET_DUMPABLE`), enters seccomp's strict mode, says one byte
+//! on descriptor 0, and reads descriptor 1 for ever, to which nobody writes. A process under a filter cannot enter that mode: it
+//! stays under the filter. The kernel collects children, since `SIGCHLD` is
+//! ignored (`wait(2)`, NOTES).
 //!
 //! All inits of a lab share the file's only page. It is sealed, so nobody changes it, whoever comes to hold it.
 
@@ -14,10 +16,11 @@ use std::convert::Infallible;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use nix::fcntl::AtFlags;
 use nix::sys::signal::{SigHandler, Signal, signal};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
@@ -29,7 +32,11 @@ const NAME: &CStr = c"slipway-init";
 
 /// The program, to be executed by any number of processes.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct Program {
+    file: OwnedFd,
+    /// An event that never comes. All inits of a lab wait for the same.
+    never: OwnedFd,
+}
 
 impl Program {
     /// The program that says `word` once it runs.
@@ -46,10 +53,17 @@ impl Program {
         let mut file = File::from(file);
         file.write_all(&elf(code(), word))?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
-        Ok(Self(file.into()))
+        Ok(Self { file: file.into(), never: eventfd(0, EventfdFlags::CLOEXEC)? })
     }
 
-    /// Becomes the program, with `link` as its only descriptor and no environment. It says its word there.
+    /// The descriptors that a process keeps to become the program.
+    #[must_use]
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.file.as_raw_fd(), self.never.as_raw_fd()]
+    }
+
+    /// Becomes the program, with no environment. It says its word on `link`, and keeps it. A process that is under
+    /// a seccomp filter stays there, and any other ends up in strict mode.
     ///
     /// To be called by a process that is PID 1 of a namespace, or the kernel would collect the children of another program.
     ///
@@ -58,17 +72,12 @@ impl Program {
     #[allow(unsafe_code)]
     pub fn become_it(&self, link: BorrowedFd<'_>) -> io::Result<Infallible> {
         rustix::stdio::dup2_stdin(link)?;
-        close_all_but(&[0, self.0.as_raw_fd()])?;
+        rustix::stdio::dup2_stdout(&self.never)?;
+        close_all_but(&[0, 1, self.file.as_raw_fd()])?;
         // SAFETY: no handler is installed.
         unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
-        let Err(error) = nix::unistd::execveat(&self.0, c"", &[NAME], &[] as &[&CStr], AtFlags::AT_EMPTY_PATH);
+        let Err(error) = nix::unistd::execveat(&self.file, c"", &[NAME], &[] as &[&CStr], AtFlags::AT_EMPTY_PATH);
         Err(error.into())
-    }
-}
-
-impl AsFd for Program {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 
@@ -123,6 +132,7 @@ fn elf(code: &[u8], word: u8) -> Vec<u8> {
 mod tests {
     use std::fs;
     use std::io::Read as _;
+    use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::CommandExt as _;
     use std::process::Command;
@@ -142,17 +152,19 @@ mod tests {
         }
         let mut child = command.spawn().expect("it is executed");
         drop(command);
-        let mut said = Vec::new();
-        ours.read_to_end(&mut said).expect("it says something");
+        let mut said = [0];
+        ours.read_exact(&mut said).expect("it says something");
         let proc = std::path::Path::new("/proc").join(child.id().to_string());
         let read = |name: &str| fs::read(proc.join(name)).expect("root may");
         let (name, line, environment) = (read("comm"), read("cmdline"), read("environ"));
         let open = fs::read_dir(proc.join("fd")).expect("root may").count();
         let maps = String::from_utf8(read("maps")).expect("text");
+        let mode = crate::process::status(i32::try_from(child.id()).expect("a pid"), "Seccomp").expect("it lives");
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         assert_eq!(said, [7]);
-        assert_eq!((name, line, environment, open), (b"slipway-init\n".into(), b"slipway-init\0".into(), vec![], 0));
+        assert_eq!((name, line, environment, open), (b"slipway-init\n".into(), b"slipway-init\0".into(), vec![], 2));
+        assert_eq!(mode, "1", "strict");
         for line in maps.lines() {
             let known = ["/memfd:slipway-init", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"];
             assert!(known.iter().any(|name| line.contains(name)), "{maps}");
@@ -163,7 +175,7 @@ mod tests {
     #[test]
     fn the_file_cannot_be_changed() {
         let program = Program::new(1).expect("a file");
-        let mut file = File::from(program.0);
+        let mut file = File::from(program.file);
         assert_eq!(file.write(b"x").expect_err("sealed").kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(file.set_len(0).expect_err("sealed").kind(), io::ErrorKind::PermissionDenied);
     }

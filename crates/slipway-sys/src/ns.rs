@@ -1,15 +1,15 @@
 //! Network namespaces held by descriptor, so that nothing is left in the file system to clean up
 //! (`network_namespaces(7)`), and which user namespace this is (`user_namespaces(7)`).
 
+#[allow(unsafe_code)]
+mod owned;
+
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid};
-
-use crate::clone::{Cloned, SingleThread, clone};
-use crate::process::end_with;
+use rustix::fs::{Mode, OFlags, fstat, openat, stat};
 
 /// This thread's own network namespace.
 ///
@@ -47,34 +47,15 @@ pub struct OwnedNet {
 /// them over this network and no other. With capabilities in the first user namespace, it could name any other network to the
 /// kernel by a number (`RTM_GETNSID`) or by a process.
 ///
+/// Where `owner` is given, the user namespace belongs to that user. The kernel counts what users in a namespace take for its owner
+/// too (`kernel/ucount.c`). So a namespace with an owner of its own has the machine's bounds for a user for itself.
+///
 /// # Errors
 /// As `clone(2)`: `EPERM` without `CAP_SYS_ADMIN`, `ENOSPC` beyond `user.max_user_namespaces`, `EINVAL` where the kernel
-/// has no user namespaces.
-pub fn create_owned_net(alone: SingleThread) -> io::Result<OwnedNet> {
-    let maker = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let (pid, pidfd) = match clone(alone, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)? {
-        Cloned::Child => {
-            // It only holds the namespaces until they are open, and ends with its maker.
-            if end_with(&maker).is_ok() {
-                loop {
-                    nix::unistd::pause();
-                }
-            }
-            std::process::exit(1);
-        }
-        Cloned::Parent { pid, pidfd } => (pid, pidfd),
-    };
-    let made = take(pid);
-    // Gone already is what is wanted.
-    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-    let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
-    made
-}
-
-/// Gives a process's user namespace the ids that there are here, and opens its namespaces.
-fn take(pid: Pid) -> io::Result<OwnedNet> {
-    let of = |name: &str| format!("/proc/{}/{name}", pid.as_raw_nonzero());
-    for map in ["uid_map", "gid_map"] {
+/// has no user namespaces, or no user `owner` here.
+pub fn create_owned_net(owner: Option<u32>) -> io::Result<OwnedNet> {
+    let maker = owned::make(owner)?;
+    let mapped = ["uid_map", "gid_map"].into_iter().try_for_each(|map| {
         let here = std::fs::read_to_string(format!("/proc/self/{map}"))?;
         let same = |line: &str| {
             let mut words = line.split_whitespace();
@@ -82,10 +63,26 @@ fn take(pid: Pid) -> io::Result<OwnedNet> {
             Some(format!("{inside} {inside} {count}\n"))
         };
         let same: String = here.lines().filter_map(same).collect();
+        let file = openat(&maker.folder, map, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         // In one write: the kernel takes a map once.
-        std::fs::write(of(map), same)?;
-    }
-    Ok(OwnedNet { user: File::open(of("ns/user"))?.into(), net: File::open(of("ns/net"))?.into() })
+        File::from(file).write_all(same.as_bytes())
+    });
+    let (user, net) = maker.collect();
+    mapped.map(|()| OwnedNet { user, net })
+}
+
+/// The user namespace that owns a network namespace, if that is below this process's own (`ioctl_ns(2)`).
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn owner_below(net: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let owner = match owned::owner_of(net) {
+        // It is above.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        owner => owner?,
+    };
+    let (own, of_net) = (stat("/proc/self/ns/user")?, fstat(&owner)?);
+    Ok(((own.st_dev, own.st_ino) != (of_net.st_dev, of_net.st_ino)).then_some(owner))
 }
 
 /// Runs `action` with this thread in the network namespace `net`, then returns to where it was.

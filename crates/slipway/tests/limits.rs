@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Lab, Place, told};
 
@@ -54,6 +55,76 @@ fn a_node_has_its_own_terminals() {
     let place = Place::new();
     let lab = lab(&place, "");
     assert_eq!(take(&lab, "greedy", &["terminals"]), (256, "ENOSPC".to_owned()));
+    lab.down();
+}
+
+/// The kernel counts these by user, and root is one user in all nodes: each node's user namespace belongs to another.
+#[test]
+fn one_node_takes_nothing_from_another() {
+    let place = Place::new();
+    let lab = lab(&place, "");
+    for (thing, end) in [("instances", "EMFILE"), ("queues", "EMFILE"), ("signals", "EAGAIN")] {
+        let mut holder = lab.program("greedy", ["/opt/greedy/greedy", thing, "hold"]);
+        let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("slipway can be started");
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");
+        let (count, why) = take(&lab, "other", &[thing]);
+        assert_eq!((said, why.as_str()), (format!("{count} {end}\n"), end), "{thing}");
+        // Nor from the machine's own root.
+        let program = place.path().join("bin/greedy");
+        let own = Command::new(program).arg(thing).output().expect("it can be started");
+        assert!(!told(&own).starts_with("0 "), "{thing}: {}", told(&own));
+        drop(holder.stdin.take());
+        assert!(holder.wait().expect("it ends").success());
+    }
+    // A node that was stopped and started again, and so kept its network, is counted by itself as before.
+    lab.place.run(["stop", &lab.name, "other"]);
+    lab.place.run(["start", &lab.name, "other"]);
+    let of = |node: &str| lab.exec(node, ["readlink", "/proc/self/ns/user"]);
+    let machine = std::fs::read_link("/proc/self/ns/user").expect("it is there").display().to_string();
+    let namespaces = std::collections::BTreeSet::from([of("greedy"), of("other"), format!("{machine}\n")]);
+    assert_eq!(namespaces.len(), 3, "{namespaces:?}");
+    let doctor = lab.place.json(["doctor"]).to_string();
+    assert!(doctor.contains("inotify instances, message queues of its own"), "{doctor}");
+    lab.down();
+}
+
+/// Root and others in a node's user namespace have the rights of a default container, over the node's files and its network.
+#[test]
+fn ids_and_rights_are_those_of_a_default_container() {
+    let place = Place::new();
+    let lab = lab(&place, "");
+    let script = r"
+        set -eu
+        cp /usr/bin/id /usr/local/bin/suid && chown 0:0 /usr/local/bin/suid && chmod 4755 /usr/local/bin/suid
+        touch /var/tmp/owned && chown 1234:4321 /var/tmp/owned && stat -c %u:%g /var/tmp/owned
+        stat -c %u:%g /usr/bin/env /proc/self /dev/null
+        cp $(readlink -f $(which python3)) /usr/local/bin/bind && setcap cap_net_bind_service+ep /usr/local/bin/bind
+        getcap /usr/local/bin/bind
+        ping -q -c1 other > /dev/null && echo pings
+    ";
+    let said = lab.exec("greedy", ["sh", "-c", script]);
+    let bind = "/usr/local/bin/bind cap_net_bind_service=ep";
+    assert_eq!(said, format!("1234:4321\n0:0\n0:0\n0:0\n{bind}\npings\n"));
+    let nobody = |words: &[&str]| {
+        let mut line = vec!["exec", "--user", "nobody", &lab.name, "greedy", "--"];
+        line.extend(words);
+        lab.place.run(line)
+    };
+    assert!(nobody(&["suid"]).contains("euid=0(root)"));
+    nobody(&["bind", "-c", "import socket; socket.socket().bind(('', 80))"]);
+    nobody(&["ping", "-q", "-c1", "other"]);
+    lab.down();
+}
+
+/// The kernel keeps some settings from networks that belong to a user namespace. A node that names one has it all the same.
+#[test]
+fn a_node_has_the_settings_that_it_asks_for() {
+    let place = Place::new();
+    let setting = "net.ipv6.route.mtu_expires";
+    let lab = place.up("settings", &format!("nodes:\n  n: {{sysctls: {{{setting}: 300}}}}\n  other:\n"));
+    assert_eq!(lab.exec("n", ["cat", "/proc/sys/net/ipv6/route/mtu_expires"]), "300\n");
+    assert!(lab.pings("n", "other"));
     lab.down();
 }
 

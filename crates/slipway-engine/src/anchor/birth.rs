@@ -19,7 +19,6 @@ use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::init;
-use slipway_sys::ns::create_owned_net;
 use slipway_sys::process::ProcessId;
 
 use super::Blueprint;
@@ -33,6 +32,7 @@ use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, source
 use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
+use crate::node::user;
 use crate::state::{NodeState, NodeStatus, ProgramEnd, State};
 
 /// How many inits are on their way at once. Enough to keep every core busy with mounts while the anchor makes links;
@@ -46,6 +46,8 @@ pub(super) struct Nodes {
     anchor: OwnedFd,
     /// Most processes of a node.
     processes: Option<u32>,
+    /// Whether a node gets a user namespace of its own, by its index.
+    users: Vec<bool>,
     /// The program of PID 1 in every node.
     init: init::Program,
     fabric: Fabric,
@@ -66,8 +68,6 @@ pub(super) struct Nodes {
 struct Slot {
     /// Kept while the node is stopped or dead, so that its links outlive it.
     net: Option<OwnedFd>,
-    /// The user namespace that owns it, for a node whose programs may change it.
-    user: Option<OwnedFd>,
     /// Whether its interfaces have been made.
     linked: bool,
     pidfd: Option<OwnedFd>,
@@ -109,6 +109,7 @@ impl Nodes {
         Ok(Self {
             anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
             processes: most_processes().map_err(|error| format!("look how many processes there may be: {error}"))?,
+            users: user::own(lab),
             init: init::Program::new(Step::Ready as u8)
                 .map_err(|error| format!("make the program of inits: {error}"))?,
             fabric,
@@ -232,7 +233,7 @@ impl Nodes {
         let group = self.group(blueprint, index)?;
         let own = sources(&blueprint.lab, index);
         if node.rules_its_network() {
-            self.renew_network(alone, blueprint, index)?;
+            self.renew_network(blueprint, index)?;
         }
         let slot = &mut self.slots[index];
         if let Some(folder) = group.as_ref().and_then(Group::clone_target).filter(|_| !own.is_empty()) {
@@ -243,10 +244,10 @@ impl Nodes {
         let cloned = clone_into(alone, CloneFlags::CLONE_NEWPID, born_in).map_err(says("clone its init"))?;
         let Cloned::Parent { pid, pidfd } = cloned else {
             drop(ours);
-            let net = match &slot.net {
-                Some(made) if !slot.linked => Net::Given(made.as_fd()),
+            let net = match &self.slots[index].net {
                 Some(kept) => Net::Join(kept.as_fd()),
                 None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
+                None if self.users[index] => Net::Owned,
                 None => Net::Own,
             };
             let birth = Birth {
@@ -261,10 +262,9 @@ impl Nodes {
                     scratch: &blueprint.scratch(index),
                 },
                 net,
-                user: slot.user.as_ref().map(AsFd::as_fd),
                 prepare: &|| prepare_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
-                confine: &|| self.launcher.confine_init().map_err(|error| error.to_string()),
+                confine: &|| self.launcher.confine_init().map_err(|error| format!("confine its init: {error}")),
             };
             live(&birth, &theirs)
         };
@@ -275,20 +275,14 @@ impl Nodes {
         Ok(Unborn { index, link: ours })
     }
 
-    /// Gives a node whose programs may change its network a new one: nobody knows what they left of the one before.
-    fn renew_network(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+    /// Has a node whose programs may change its network get a new one: nobody knows what they left of the one before.
+    fn renew_network(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
         let slot = &mut self.slots[index];
+        slot.net = None;
         if std::mem::replace(&mut slot.linked, false) {
-            (slot.net, slot.user) = (None, None);
             self.fabric.detach(&blueprint.lab, index).map_err(|error| error.to_string())?;
             self.links.renew(index);
         }
-        let made = create_owned_net(alone).map_err(|error| {
-            let hint = "`capabilities` take user namespaces: `sysctl user.max_user_namespaces`";
-            of_node(blueprint, index, &format!("make its user namespace: {error}\nHint: {hint}"))
-        })?;
-        let slot = &mut self.slots[index];
-        (slot.net, slot.user) = (Some(made.net), Some(made.user));
         Ok(())
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Birth<'a> {
     pub(super) link: OwnedFd,
     pub(super) groups: [Option<&'a Group>; 2],
     pub(super) confinement: &'a Confinement,
+    /// Whether the node has a user namespace of its own.
+    pub(super) own_user: bool,
     /// Beyond a default container's.
     pub(super) capabilities: &'a [Capability],
     /// Calls that wait for the host's router, in a node on a fast network, and whether it may use `io_uring`.
@@ -56,7 +58,7 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWCGROUP;
     setns(&birth.init, namespaces).map_err(says("enter the namespaces"))?;
-    if !birth.capabilities.is_empty() {
+    if birth.own_user {
         // From here on it has none of its capabilities over anything else than the node's network. The init is there already.
         setns(&birth.init, CloneFlags::CLONE_NEWUSER).map_err(says("enter the node's user namespace"))?;
     }

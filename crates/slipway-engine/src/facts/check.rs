@@ -175,8 +175,18 @@ fn shared(facts: &Facts) -> Check {
         || "processes without bound where `pids` is not set (before Linux 6.14)".to_owned(),
         |most| format!("at most {most} processes"),
     );
-    let instances = facts.inotify;
-    good("shared by nodes", &format!("{instances} inotify instances for all nodes and root; a node has {processes}"))
+    let (subject, instances) = ("shared by nodes", facts.inotify);
+    let (missing, hint) = match &facts.bounded {
+        Ok(()) => {
+            let found = format!("a node has {processes}, {instances} inotify instances, message queues of its own");
+            return good(subject, &found);
+        }
+        Err(reason) => split_hint(reason),
+    };
+    let found = format!(
+        "{missing}: {instances} inotify instances and one sum of message queues for all nodes and root; a node has {processes}"
+    );
+    check(subject, Verdict::Partial, &found, hint)
 }
 
 fn cgroups(facts: &Facts) -> Check {
@@ -226,6 +236,7 @@ mod tests {
             links: LinkMeans { gate: Ok(()), wire: Ok(()), netem: Ok(()), tbf: Ok(()) },
             resets: Ok(()),
             tools: Vec::new(),
+            bounded: Ok(()),
             inotify: 128,
             processes: Some(16384),
         }
@@ -261,6 +272,7 @@ mod tests {
                 },
             ),
             ("resets of connections", Facts { resets: Err("no. Hint: boot".to_owned()), ..facts() }),
+            ("shared by nodes", Facts { bounded: Err("no. Hint: sysctl".to_owned()), ..facts() }),
             ("overlay file systems", Facts { overlay: Err("no. Hint: modprobe overlay".to_owned()), ..facts() }),
             ("system-call filters", Facts { seccomp: Err("no. Hint: boot".to_owned()), ..facts() }),
         ];

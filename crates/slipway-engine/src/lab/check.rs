@@ -10,14 +10,13 @@ use std::path::Path;
 use slipway_lab::Remark;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
-use slipway_sys::clone::SingleThread;
-use slipway_sys::ns::create_owned_net;
 
 use super::up::UpError;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;
 use crate::network::keeps_addresses;
+use crate::node::user::make_net;
 use program::Found;
 use slipway_image::{Store, folder};
 
@@ -149,18 +148,15 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
     if those.peek().is_none() {
         return;
     }
-    let problem = if !keeps_addresses() {
+    let problem = if keeps_addresses() {
+        let why = |error| format!("no user namespace can be made for it: {error}");
+        let help = "user namespaces are what keeps it to its own network: `sysctl user.max_user_namespaces`";
+        make_net().err().map(|error| (why(error), help))
+    } else {
         Some((
             "the kernel is older than 5.18: its bridges cannot hold such a node to its own address".to_owned(),
             "boot a newer kernel, or leave `capabilities` out",
         ))
-    } else if let Ok(alone) = SingleThread::check() {
-        let why = |error| format!("no user namespace can be made for it: {error}");
-        let help = "user namespaces are what keeps it to its own network: `sysctl user.max_user_namespaces`";
-        create_owned_net(alone).err().map(|error| (why(error), help))
-    } else {
-        // Shown when the lab is made.
-        None
     };
     for node in those {
         if let Some((message, help)) = &problem {

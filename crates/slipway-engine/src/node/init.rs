@@ -13,21 +13,25 @@ use nix::sys::prctl;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::close_all_but;
 use slipway_sys::init::Program;
+use slipway_sys::ns::owner_below;
 use slipway_sys::process::end_with;
 
 use super::link::{Link, Step};
 use super::rootfs::Root;
+use super::user;
 
 /// Why executing it may be refused.
 const NO_EXEC: &str = "\nHint: `sysctl vm.memfd_noexec` has to be 0 or 1";
+
+const NO_USERS: &str = "\nHint: `sysctl user.max_user_namespaces` says how many there may be";
 
 /// Which network namespace the node lives in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Net<'a> {
     /// A new one.
     Own,
-    /// A new one that somebody else made.
-    Given(BorrowedFd<'a>),
+    /// A new one, that belongs to a new user namespace of the node's own.
+    Owned,
     /// One that exists: its host's, or its own from before it was stopped.
     Join(BorrowedFd<'a>),
 }
@@ -44,13 +48,11 @@ pub(crate) struct Birth<'a> {
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
     pub(crate) net: Net<'a>,
-    /// The user namespace that its programs are in, which owns its network; `None` where that is the anchor's.
-    pub(crate) user: Option<BorrowedFd<'a>>,
     /// Run in a new network namespace before it has interfaces.
     pub(crate) prepare: &'a dyn Fn() -> Result<(), String>,
     /// Run in the node's network namespace once its interfaces are there.
     pub(crate) configure: &'a dyn Fn() -> Result<(), String>,
-    /// Run last: gives up what a default container does not have.
+    /// Run last: gives up what an init does not need.
     pub(crate) confine: &'a dyn Fn() -> Result<(), String>,
 }
 
@@ -89,29 +91,38 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     prctl::set_name(c"slipway-init").map_err(says("name the init"))?;
     birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
     let join: Option<RawFd> = match birth.net {
-        Net::Own => None,
-        Net::Given(net) | Net::Join(net) => Some(net.as_raw_fd()),
+        Net::Own | Net::Owned => None,
+        Net::Join(net) => Some(net.as_raw_fd()),
     };
-    let user = birth.user.map(|user| user.as_raw_fd());
-    let program = birth.program.as_fd().as_raw_fd();
     // The lab's log among them, until the exec.
-    let keep: Vec<RawFd> = join.into_iter().chain(user).chain([0, 1, 2, link.raw(), program]).collect();
+    let own = [0, 1, 2, link.raw(), birth.anchor.as_raw_fd()];
+    let keep: Vec<RawFd> = join.into_iter().chain(own).chain(birth.program.descriptors()).collect();
     close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
     let mut own =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
+    let enter = |net: BorrowedFd<'_>| setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"));
+    // The owner of the node's network, where that is not the anchor's own user namespace.
+    let mut of_its_own = None;
     match birth.net {
         Net::Own => own |= CloneFlags::CLONE_NEWNET,
-        Net::Given(net) | Net::Join(net) => {
-            setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"))?;
+        Net::Owned => {
+            let made =
+                user::make_net().map_err(|error| format!("make the node's user namespace: {error}{NO_USERS}"))?;
+            enter(made.net.as_fd())?;
+            of_its_own = Some(made.user);
+        }
+        Net::Join(net) => {
+            enter(net)?;
+            of_its_own = owner_below(net).map_err(|error| format!("find the node's user namespace: {error}"))?;
         }
     }
     unshare(own).map_err(says("make the node's namespaces"))?;
     if let Some(most) = birth.processes {
         fs::write(PID_MAX, most.to_string()).map_err(|error| format!("write {PID_MAX}: {error}"))?;
     }
-    if matches!(birth.net, Net::Own | Net::Given(_)) {
+    if matches!(birth.net, Net::Own | Net::Owned) {
         (birth.prepare)()?;
     }
     link.say(Step::Namespaced).map_err(|error| format!("answer the anchor: {error}"))?;
@@ -120,9 +131,11 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     birth.root.enter().map_err(|error| error.to_string())?;
     link.expect(Step::Linked)?;
     (birth.configure)()?;
-    if let Some(user) = birth.user {
+    if let Some(user) = of_its_own {
         // Programs find it here (`exec`), and the capabilities that they get are over no more than it owns.
         setns(user, CloneFlags::CLONE_NEWUSER).map_err(says("enter the node's user namespace"))?;
+        // The kernel has forgotten it: this process's capabilities are another namespace's now (`commit_creds`, kernel/cred.c).
+        end_with(birth.anchor).map_err(|error| format!("tie the node to the lab: {error}"))?;
     }
     (birth.confine)()?;
     // It keeps no other descriptor.

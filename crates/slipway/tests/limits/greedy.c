@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <mqueue.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,6 +54,38 @@ static void terminals(void) {
     printf("%d %s\n", count, strerrorname_np(errno));
 }
 
+static void instances(void) {
+    int count = 0;
+    while (inotify_init1(IN_CLOEXEC) >= 0) count++;
+    printf("%d %s\n", count, strerrorname_np(errno));
+}
+
+/* Message queues of 80 KiB. */
+static void queues(void) {
+    struct mq_attr size = {.mq_maxmsg = 10, .mq_msgsize = 8192};
+    char name[32];
+    int count = 0;
+    do snprintf(name, sizeof name, "/greedy.%d.%d", getpid(), count);
+    while (mq_open(name, O_CREAT | O_RDWR, 0600, &size) >= 0 && ++count);
+    int why = errno;
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "/greedy.%d.%d", getpid(), i);
+        mq_unlink(name);
+    }
+    printf("%d %s\n", count, strerrorname_np(why));
+}
+
+/* Signals that wait, since nobody takes them. */
+static void signals(void) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &one, 0);
+    int count = 0;
+    while (!sigqueue(getpid(), SIGRTMIN, (union sigval){0})) count++;
+    printf("%d %s\n", count, strerrorname_np(errno));
+}
+
 int main(int argc, char **argv) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
@@ -60,5 +95,12 @@ int main(int argc, char **argv) {
     if (!strcmp(thing, "tcp")) buffers(SOCK_STREAM, atoi(argv[2]));
     if (!strcmp(thing, "udp")) buffers(SOCK_DGRAM, atoi(argv[2]));
     if (!strcmp(thing, "terminals")) terminals();
+    if (!strcmp(thing, "instances")) instances();
+    if (!strcmp(thing, "queues")) queues();
+    if (!strcmp(thing, "signals")) signals();
+    if (!strcmp(argv[argc - 1], "hold")) {
+        fflush(stdout);
+        while (getchar() != EOF) {}
+    }
     return 0;
 }

@@ -7,10 +7,10 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_sys::clone::SingleThread;
-use slipway_sys::ns::{create_net, create_owned_net, with_net};
+use slipway_sys::ns::{create_net, with_net};
 
 use super::Remarks;
+use crate::node::user::make_net;
 
 /// The kernel's answer to a setting.
 enum Verdict {
@@ -33,11 +33,7 @@ pub(super) fn check(lab: &Lab, remarks: &mut Remarks) {
         }
         let kind: Kind<'_> = (node.rules_its_network(), &node.sysctls);
         if !known.iter().any(|(settings, _)| *settings == kind) {
-            let net = if kind.0 {
-                SingleThread::check().and_then(create_owned_net).map(|owned| owned.net)
-            } else {
-                create_net()
-            };
+            let net = if kind.0 { make_net().map(|owned| owned.net) } else { create_net() };
             let Ok(verdicts) = net.and_then(|net| with_net(net.as_fd(), || all(&node.sysctls))) else {
                 return;
             };
