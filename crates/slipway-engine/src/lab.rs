@@ -4,6 +4,7 @@ mod check;
 mod down;
 mod end;
 pub(crate) mod freeze;
+mod give;
 mod limits;
 mod links;
 mod programs;
@@ -22,6 +23,7 @@ use slipway_sys::process::ProcessId;
 
 pub use check::check;
 pub use down::{DownError, Removed, down, leftovers};
+pub use give::Given;
 pub use limits::{Resources, undo};
 pub use programs::OwnProgram;
 pub use up::{Passing, Progress, UpError, up, up_in_passing};
@@ -215,11 +217,6 @@ impl Running {
             usage: group.as_ref().map(Group::usage).transpose()?,
             program: self.own_program(index),
         })
-    }
-
-    /// Starts nodes that are stopped or dead, with the files and links that they had.
-    pub fn start(&self, nodes: &[usize]) -> Result<(), LabError> {
-        self.ask(protocol::Start { nodes: nodes.to_vec() })
     }
 
     /// Has the anchor do something, and waits for its answer.

@@ -22,9 +22,8 @@ pub use self::error::{Code, Error};
 pub use self::frame::Frames;
 pub use self::hello::{Hello, VERSION};
 pub use self::operation::{
-    ChangeLinks, Descriptor, Ended, FollowLog, Freeze, Halt, HearProgram, Kill, LiftLinks, Operation, Pause,
-    PlayerRequest, PrepareFreeze, PrepareLinks, ReadFast, ReadLinks, ReadPolicy, ReadSockets, ReadState, Request,
-    RestoreLinks, Resume, SetPolicy, SettleLinks, Start, Thaw,
+    Change, Descriptor, Ended, FollowLog, Halt, HearProgram, Lift, Operation, Pause, PlayerRequest, Prepare, ReadFast,
+    ReadLinks, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy, Settle,
 };
 pub(crate) use self::server::{Answer, Interest, Responder, Server};
 

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Event, LinkAction, PlanError, Scenario, Schedule, Traces, parse};
+use slipway_lab::scenario::{Action, Event, LinkAction, Order, PlanError, Scenario, Schedule, Traces, parse};
 
 /// `before` nodes of one group, then `n` of another: what stands before moves the others' indices.
 fn lab(before: usize, n: usize) -> Lab {
@@ -111,16 +111,12 @@ fn told(schedule: &Schedule, lab: &Lab, only: impl Fn(&Event) -> bool) -> Vec<(u
 fn to_node(schedule: &Schedule, lab: &Lab, name: &str) -> Vec<(u64, usize, String)> {
     let (node, _) = lab.node(name).unwrap();
     let about = |action: &Action| match action {
-        Action::Links(
+        Action::Order(Order::Links(
             LinkAction::Link { interfaces, .. } | LinkAction::Cut { interfaces } | LinkAction::Heal { interfaces },
-        ) => {
+        )) => {
             matches!(interfaces.as_slice(), [(only, _)] if *only == node)
         }
-        Action::Node { nodes, .. }
-        | Action::Kill { nodes, .. }
-        | Action::Start { nodes }
-        | Action::Freeze { nodes }
-        | Action::Thaw { nodes } => nodes.as_slice() == [node],
+        Action::Order(order) => order.nodes() == [node],
         _ => false,
     };
     told(schedule, lab, |event| match &event.action {
@@ -130,7 +126,8 @@ fn to_node(schedule: &Schedule, lab: &Lab, name: &str) -> Vec<(u64, usize, Strin
 }
 
 fn is_set(action: &Action) -> bool {
-    matches!(action, Action::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Action::Node { .. })
+    let Action::Order(order) = action else { return false };
+    matches!(order, Order::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Order::Node { .. })
 }
 
 proptest! {
@@ -163,14 +160,17 @@ proptest! {
         for (i, written) in file["events"].as_array().unwrap().iter().enumerate() {
             let lasts = written.get("for").is_some() || written.get("flap").is_some() || written.get("churn").is_some();
             let of_entry: Vec<&Event> = schedule.events.iter().filter(|event| event.entry == i).collect();
-            let count = |of: fn(&Action) -> bool| of_entry.iter().filter(|event| of(&event.action)).count();
+            let count = |of: fn(&Order) -> bool| {
+                of_entry.iter().filter(|event| matches!(&event.action, Action::Order(order) if of(order))).count()
+            };
             let link = |of: fn(&LinkAction) -> bool| {
-                of_entry.iter().filter(|event| matches!(&event.action, Action::Links(action) if of(action))).count()
+                let fits = |action: &Action| matches!(action, Action::Order(Order::Links(action)) if of(action));
+                of_entry.iter().filter(|event| fits(&event.action)).count()
             };
             let pairs = [
-                (count(|a| matches!(a, Action::Kill { .. })), count(|a| matches!(a, Action::Start { .. }))),
+                (count(|a| matches!(a, Order::Kill { .. })), count(|a| matches!(a, Order::Start { .. }))),
                 (link(|a| matches!(a, LinkAction::Cut { .. })), link(|a| matches!(a, LinkAction::Heal { .. }))),
-                (count(|a| matches!(a, Action::Freeze { .. })), count(|a| matches!(a, Action::Thaw { .. }))),
+                (count(|a| matches!(a, Order::Freeze { .. })), count(|a| matches!(a, Order::Thaw { .. }))),
                 (link(|a| matches!(a, LinkAction::Partition { .. })), link(|a| matches!(a, LinkAction::Join))),
             ];
             for (begun, ended) in pairs {
@@ -221,7 +221,7 @@ proptest! {
         let (small, large) = (lab(1, 5), lab(1, 6));
         let chosen = |lab: &Lab| {
             let killed = |event: &Event| match &event.action {
-                Action::Kill { nodes, .. } => nodes.iter().map(|node| lab.nodes[*node].name.clone()).collect(),
+                Action::Order(Order::Kill { nodes, .. }) => nodes.iter().map(|node| lab.nodes[*node].name.clone()).collect(),
                 other => panic!("{other:?}"),
             };
             plan(&file, lab, seed).events.iter().map(killed).collect::<Vec<BTreeSet<String>>>()

@@ -1,7 +1,7 @@
 //! Events of a study as text: bars and lines on standard error.
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Schedule};
+use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_lab::text::printable;
 use slipway_lab::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
@@ -95,7 +95,7 @@ pub(crate) fn warn_of_events(lab: &Lab, scenario: &str, schedule: &Schedule) {
         tracing::warn!("the scenario of {scenario}: {warning}");
     }
     let ended = schedule.events.iter().flat_map(|event| match &event.action {
-        Action::Kill { nodes, .. } | Action::Freeze { nodes } => nodes.as_slice(),
+        Action::Order(Order::Kill { nodes, .. } | Order::Freeze { nodes }) => nodes.as_slice(),
         _ => &[],
     });
     let ended: BTreeSet<usize> = ended.copied().collect();

@@ -6,7 +6,7 @@ use slipway_engine::condition::{LinkReport, Place};
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::condition::LinkConditions;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Direction, LinkAction};
+use slipway_lab::scenario::{Action, Direction, LinkAction, Order};
 
 use crate::view;
 
@@ -32,7 +32,7 @@ pub(crate) fn of_action(lab: &Lab, report: Option<&LinkReport>, action: &LinkAct
 /// The same of a scenario's event, on links as in the lab's file.
 pub(crate) fn of_event(lab: &Lab, action: &Action) -> Vec<String> {
     match action {
-        Action::Links(action) => of_action(lab, None, action),
+        Action::Order(Order::Links(action)) => of_action(lab, None, action),
         _ => Vec::new(),
     }
 }

@@ -45,11 +45,11 @@ fn answer(lab: &Lab<'_>, bytes: &[u8]) -> String {
 fn an_anchor_and_a_command_of_other_versions_refuse_each_other() {
     let place = Place::new();
     let lab = place.up("versions", SMALL);
-    let start = r#"{"start":{"nodes":[]}}"#;
-    assert!(answer(&lab, &frames(&[&hello(VERSION), start])).ends_with(r#"{"outcome":{"Ok":null}}"#));
+    let start = r#"{"change":{"order":{"start":{"nodes":[]}}}}"#;
+    assert!(answer(&lab, &frames(&[&hello(VERSION), start])).ends_with(r#"{"outcome":{"Ok":{"connections":0}}}"#));
     let told = answer(&lab, &frames(&[&hello(VERSION + 1), start]));
     assert!(told.contains(r#""code":"version""#) && told.contains("slipway 9.9.9"), "{told}");
-    let told = answer(&lab, &frames(&[&hello(VERSION), r#"{"start":{"nodes":[7]}}"#]));
+    let told = answer(&lab, &frames(&[&hello(VERSION), r#"{"change":{"order":{"start":{"nodes":[7]}}}}"#]));
     assert!(told.contains(r#""code":"unknown_node""#) && told.contains("the lab has 2"), "{told}");
 
     let control = control(&lab);
@@ -63,7 +63,7 @@ fn an_anchor_and_a_command_of_other_versions_refuse_each_other() {
     });
     let told = place.fails(1, ["start", &lab.name, "n1"]);
     server.join().expect("no panic");
-    assert!(told.contains("slipway 9.9.9 (protocol 2)") && told.contains("Hint: "), "{told}");
+    assert!(told.contains("slipway 9.9.9 (protocol 3)") && told.contains("Hint: "), "{told}");
     place.run(["down", &lab.name]);
 }
 

@@ -1,9 +1,8 @@
-//! The end of nodes: asked for, forced, or as a crash would have it.
+//! The end of nodes that is asked for.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-use slipway_lab::scenario::Kill;
 use slipway_sys::process::ProcessId;
 
 use super::{LabError, Running};
@@ -11,23 +10,14 @@ use crate::protocol;
 
 impl Running {
     /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
-    /// Files and links are kept for [`start`](Self::start).
+    /// Files and links are kept for the next start.
     pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
         self.ask_to_end(nodes, grace)?;
         self.ask(protocol::Halt { nodes: nodes.to_vec() })
     }
 
-    /// Ends nodes as a scenario does: by being asked to and in the end forced, by force, or so that nobody hears of it.
-    /// Files and links are kept for [`start`](Self::start).
-    pub fn kill(&self, nodes: &[usize], how: Kill) -> Result<(), LabError> {
-        if let Kill::Graceful { grace } = how {
-            self.ask_to_end(nodes, grace.duration())?;
-        }
-        self.ask(protocol::Kill { nodes: nodes.to_vec(), how })
-    }
-
     /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.
-    fn ask_to_end(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+    pub(super) fn ask_to_end(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
         let deadline = Instant::now() + grace;
         let mut programs = Vec::new();
         for &node in nodes {

@@ -1,22 +1,8 @@
-//! Nodes that stand still, and what would answer for them meanwhile.
+//! Programs of nodes that stand still. The anchor sees to the interfaces.
 
 use super::{LabError, Running};
-use crate::protocol::{Freeze, Thaw};
 
 impl Running {
-    /// Stops every process of these nodes where it stands, and has nothing pass their interfaces: their kernels would answer
-    /// and forward. Peers hear nothing of it. Where one of both cannot be, neither is.
-    pub fn freeze(&self, nodes: &[usize]) -> Result<(), LabError> {
-        let stopped = self.stop_programs(nodes)?;
-        self.ask(Freeze { nodes: nodes.to_vec() }).map_err(|error| self.with_programs_back(error, &stopped))
-    }
-
-    /// Lets frozen nodes go on.
-    pub fn thaw(&self, nodes: &[usize]) -> Result<(), LabError> {
-        self.ask(Thaw { nodes: nodes.to_vec() })?;
-        self.let_programs_go_on(nodes)
-    }
-
     /// Stops every process of these nodes, or none where one cannot be stopped. Gives those that were not frozen already.
     pub(crate) fn stop_programs(&self, nodes: &[usize]) -> Result<Vec<usize>, LabError> {
         let mut stopped = Vec::with_capacity(nodes.len());

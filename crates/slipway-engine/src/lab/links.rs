@@ -1,30 +1,13 @@
-//! Links of a running lab: changed, and looked at; and its fast path.
+//! Links of a running lab, its policy and its fast path.
 
 use slipway_lab::policy::Rule;
-use slipway_lab::scenario::LinkAction;
 
 use super::{LabError, Running};
 use crate::condition::LinkReport;
 use crate::fast::{self, Connection, FastReport, Socket};
-use crate::protocol::{ChangeLinks, LiftLinks, ReadFast, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
+use crate::protocol::{ReadFast, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
 
 impl Running {
-    /// Changes links until something else changes them. What cannot be is refused, and nothing is changed. Gives how many
-    /// fast connections were ended, because they do not keep conditions.
-    pub fn change_links(&self, action: LinkAction) -> Result<u64, LabError> {
-        Ok(self.ask(ChangeLinks { overlay: None, action })?.connections)
-    }
-
-    /// Puts a change of links over those that hold, under a number that no other has, until it is lifted.
-    pub fn lay_over_links(&self, number: usize, action: LinkAction) -> Result<(), LabError> {
-        self.ask(ChangeLinks { overlay: Some(number), action }).map(drop)
-    }
-
-    /// Lifts a change that was put over others. One that there is not is fine.
-    pub fn lift_from_links(&self, number: usize) -> Result<(), LabError> {
-        self.ask(LiftLinks { overlay: number }).map(drop)
-    }
-
     /// Makes all links what the lab file says, and starts a wire that has died anew.
     pub fn restore_links(&self) -> Result<(), LabError> {
         self.ask(RestoreLinks {}).map(drop)

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Code, Error};
 
 /// The version of all other messages. A change of their form takes the next number (`protocol/tests.rs` notices).
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Largest hello, bytes.
 pub(super) const LARGEST: usize = 4096;
 

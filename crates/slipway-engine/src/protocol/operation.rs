@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slipway_lab::policy::Rule;
-use slipway_lab::scenario::{self, LinkAction};
+use slipway_lab::scenario::Order;
 
 use crate::condition::LinkReport;
 use crate::fast::FastReport;
@@ -55,17 +55,12 @@ macro_rules! service {
 service! {
     /// Requests to an anchor. Nodes are indices into the lab.
     Request {
-        Start -> (),
-        Halt -> (),
-        Kill -> (),
-        Freeze -> (),
-        Thaw -> (),
-        PrepareFreeze -> (),
-        ChangeLinks -> Ended,
-        LiftLinks -> Ended,
-        PrepareLinks -> Ended,
-        SettleLinks -> Ended,
+        Change -> Ended,
+        Prepare -> Ended,
+        Lift -> Ended,
+        Settle -> Ended,
         RestoreLinks -> Ended,
+        Halt -> (),
         ReadLinks -> LinkReport,
         SetPolicy -> Ended,
         ReadPolicy -> Vec<Rule>,
@@ -96,12 +91,35 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor;
 
-/// Gives nodes that are stopped or dead a new init. Those that run are left alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
-    /// The nodes.
-    pub nodes: Vec<usize>,
+/// Carries out the anchor's part of an order. The anchor waits for nothing, so the asker does what may take time:
+/// it gives programs their grace time before a kill, stops them before a freeze, lets them go on after a thaw, and changes
+/// limits of nodes, of which the anchor has no part ([`Running::give`](crate::lab::Running::give)).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The order. Nodes that are so already are left alone.
+    pub order: Order,
+    /// For changes of links: the number of the overlay that holds until [`Lift`]; `None` for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<usize>,
 }
+
+/// Puts in place what an order will need of links, so that little is left to do when it is given. It stays until [`Settle`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The order.
+    pub order: Order,
+}
+
+/// Lifts an overlay. One that there is not is fine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lift {
+    /// The overlay's number.
+    pub overlay: usize,
+}
+
+/// Takes away what was prepared and is not needed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settle {}
 
 /// Silences nodes' links, then ends every process in them. Files and links stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,63 +127,6 @@ pub struct Halt {
     /// The nodes.
     pub nodes: Vec<usize>,
 }
-
-/// Ends every process in nodes. Nothing answers for them afterwards.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kill {
-    /// The nodes.
-    pub nodes: Vec<usize>,
-    /// The way in which they end, which their peers see. The asker has waited for the grace time of a graceful end.
-    pub how: scenario::Kill,
-}
-
-/// Has interfaces of nodes pass nothing. The asker has stopped their processes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Freeze {
-    /// The nodes.
-    pub nodes: Vec<usize>,
-}
-
-/// Has interfaces of frozen nodes pass what they passed before. The asker lets their processes go on afterwards.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thaw {
-    /// The nodes.
-    pub nodes: Vec<usize>,
-}
-
-/// Puts in place what freezing nodes will need.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrepareFreeze {
-    /// The nodes.
-    pub nodes: Vec<usize>,
-}
-
-/// Changes links: for good, or as an overlay until that is lifted.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChangeLinks {
-    /// The number of the overlay; `None` for good.
-    pub overlay: Option<usize>,
-    /// The change.
-    pub action: LinkAction,
-}
-
-/// Lifts an overlay. One that there is not is fine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiftLinks {
-    /// The overlay's number.
-    pub overlay: usize,
-}
-
-/// Puts in place what a change of links will need, so that little is left to do when it is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PrepareLinks {
-    /// The change.
-    pub action: LinkAction,
-}
-
-/// Takes away what was prepared and is not needed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SettleLinks {}
 
 /// Makes all links what the lab file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,12 +186,8 @@ impl Request {
     #[must_use]
     pub fn nodes(&self) -> &[usize] {
         match self {
-            Self::Start(Start { nodes })
-            | Self::Halt(Halt { nodes })
-            | Self::Kill(Kill { nodes, .. })
-            | Self::Freeze(Freeze { nodes })
-            | Self::Thaw(Thaw { nodes })
-            | Self::PrepareFreeze(PrepareFreeze { nodes }) => nodes,
+            Self::Change(Change { order, .. }) | Self::Prepare(Prepare { order }) => order.nodes(),
+            Self::Halt(Halt { nodes }) => nodes,
             Self::HearProgram(HearProgram { node }) | Self::FollowLog(FollowLog { node }) => std::slice::from_ref(node),
             _ => &[],
         }
@@ -240,16 +197,11 @@ impl Request {
 impl Service for Request {
     fn work(&self) -> &'static str {
         match self {
-            Self::Start(_) => "starting nodes",
-            Self::Halt(_) | Self::Kill(_) => "ending nodes",
-            Self::Freeze(_)
-            | Self::Thaw(_)
-            | Self::PrepareFreeze(_)
-            | Self::ChangeLinks(_)
-            | Self::LiftLinks(_)
-            | Self::PrepareLinks(_)
-            | Self::SettleLinks(_)
-            | Self::RestoreLinks(_) => "changing links",
+            Self::Change(Change { order: Order::Start { .. }, .. }) => "starting nodes",
+            Self::Change(Change { order: Order::Kill { .. }, .. }) | Self::Halt(_) => "ending nodes",
+            Self::Change(_) | Self::Prepare(_) | Self::Lift(_) | Self::Settle(_) | Self::RestoreLinks(_) => {
+                "changing links"
+            }
             Self::ReadLinks(_) => "reporting on links",
             Self::ReadState(_) | Self::FollowLog(_) => "seeing to nodes' programs",
             Self::SetPolicy(_)

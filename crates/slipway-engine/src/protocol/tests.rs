@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Uid, geteuid};
-use slipway_lab::scenario::{self, LinkAction, Pair};
+use slipway_lab::scenario::{self, LinkAction, Order, Pair};
 use tempfile::TempDir;
 
 use super::frame::framed;
@@ -51,6 +51,18 @@ fn kill() -> impl Strategy<Value = scenario::Kill> {
     ]
 }
 
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        (nodes(), Just("cpu=50% memory=none"))
+            .prop_map(|(nodes, words)| Order::Node { nodes, change: words.parse().expect("a change") }),
+        (nodes(), kill()).prop_map(|(nodes, how)| Order::Kill { nodes, how }),
+        nodes().prop_map(|nodes| Order::Start { nodes }),
+        nodes().prop_map(|nodes| Order::Freeze { nodes }),
+        nodes().prop_map(|nodes| Order::Thaw { nodes }),
+        action().prop_map(Order::Links),
+    ]
+}
+
 fn rules() -> impl Strategy<Value = Vec<slipway_lab::policy::Rule>> {
     let rule = ("[a-z]{1,8}", proptest::option::of(nodes()), any::<bool>(), proptest::option::of(0..8_u8)).prop_map(
         |(name, from, allow, priority)| slipway_lab::policy::Rule {
@@ -70,17 +82,11 @@ fn rules() -> impl Strategy<Value = Vec<slipway_lab::policy::Rule>> {
 fn request() -> impl Strategy<Value = Request> {
     let node = 0..20_000_usize;
     prop_oneof![
-        nodes().prop_map(|nodes| Start { nodes }.into()),
+        (order(), proptest::option::of(0..99_usize)).prop_map(|(order, overlay)| Change { order, overlay }.into()),
+        order().prop_map(|order| Prepare { order }.into()),
+        (0..99_usize).prop_map(|overlay| Lift { overlay }.into()),
+        Just(Settle {}.into()),
         nodes().prop_map(|nodes| Halt { nodes }.into()),
-        (nodes(), kill()).prop_map(|(nodes, how)| Kill { nodes, how }.into()),
-        nodes().prop_map(|nodes| Freeze { nodes }.into()),
-        nodes().prop_map(|nodes| Thaw { nodes }.into()),
-        nodes().prop_map(|nodes| PrepareFreeze { nodes }.into()),
-        (proptest::option::of(0..99_usize), action())
-            .prop_map(|(overlay, action)| ChangeLinks { overlay, action }.into()),
-        (0..99_usize).prop_map(|overlay| LiftLinks { overlay }.into()),
-        action().prop_map(|action| PrepareLinks { action }.into()),
-        Just(SettleLinks {}.into()),
         Just(RestoreLinks {}.into()),
         Just(ReadLinks {}.into()),
         rules().prop_map(|rules| SetPolicy { rules }.into()),
@@ -132,14 +138,15 @@ fn an_error_reads_the_same_wherever_its_hint_was() {
 /// A change of these lines is a change of the protocol: raise [`VERSION`].
 #[test]
 fn the_form_of_messages_belongs_to_their_version() {
-    let cut = LinkAction::Cut { interfaces: vec![(1, 0)] };
+    let cut = Order::Links(LinkAction::Cut { interfaces: vec![(1, 0)] });
+    let change = |order, overlay| Change { order, overlay };
     let requests: [(Request, &str); 5] = [
-        (Start { nodes: vec![1, 2] }.into(), r#"{"start":{"nodes":[1,2]}}"#),
-        (Kill { nodes: vec![3], how: scenario::Kill::Hard }.into(), r#"{"kill":{"nodes":[3],"how":"hard"}}"#),
+        (change(Order::Start { nodes: vec![1, 2] }, None).into(), r#"{"change":{"order":{"start":{"nodes":[1,2]}}}}"#),
         (
-            ChangeLinks { overlay: Some(4), action: cut }.into(),
-            r#"{"change_links":{"overlay":4,"action":{"cut":{"interfaces":[[1,0]]}}}}"#,
+            change(Order::Kill { nodes: vec![3], how: scenario::Kill::Hard }, None).into(),
+            r#"{"change":{"order":{"kill":{"nodes":[3],"how":"hard"}}}}"#,
         ),
+        (change(cut, Some(4)).into(), r#"{"change":{"order":{"cut":{"interfaces":[[1,0]]}},"overlay":4}}"#),
         (ReadLinks {}.into(), r#"{"read_links":{}}"#),
         (HearProgram { node: 5 }.into(), r#"{"hear_program":{"node":5}}"#),
     ];
@@ -149,7 +156,7 @@ fn the_form_of_messages_belongs_to_their_version() {
     let reply = Reply::<Ended> { outcome: Err(Error::new(Code::UnknownNode, "find it\nHint: look")), before: None };
     let text = r#"{"outcome":{"Err":{"code":"unknown_node","message":"find it","hint":"look"}}}"#;
     assert_eq!(serde_json::to_string(&reply).expect("plain data"), text);
-    assert_eq!(VERSION, 1);
+    assert_eq!(VERSION, 2);
 }
 
 /// A server in this thread, and what it was asked.
@@ -340,7 +347,7 @@ fn a_server_of_another_version_or_without_an_answer_is_no_success() {
     match ask_fake("later", message(&hello(VERSION + 1), b"of a form that is not known")) {
         CallError::Refused(error) => {
             assert_eq!(error.code, Code::Version);
-            assert!(error.message.contains("slipway 9.9.9 (protocol 2)"), "{error}");
+            assert!(error.message.contains("slipway 9.9.9 (protocol 3)"), "{error}");
             assert!(error.hint.is_some_and(|hint| hint.contains("slipway down")));
         }
         other @ CallError::Unreachable(_) => panic!("{other:?}"),

@@ -14,14 +14,14 @@ const WORTH_SAYING: u64 = 1_000_000;
 /// A request that was made, and why. Readable once it is answered.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// For an event that is about nodes.
-    Nodes(usize, Pending<()>),
-    /// For an event that is about links.
-    Links(usize, Pending<Ended>),
+    /// For an event that starts or ends nodes.
+    Nodes(usize, Pending<Ended>),
+    /// For an event that changes links.
+    Change(usize, Pending<Ended>),
     /// For an event that freezes nodes. The programs of `stopped` go on where the answer is that they cannot be frozen.
-    Freeze { number: usize, stopped: Vec<usize>, pending: Pending<()> },
+    Freeze { number: usize, stopped: Vec<usize>, pending: Pending<Ended> },
     /// For an event that thaws nodes, whose programs go on afterwards.
-    Thaw { number: usize, nodes: Vec<usize>, pending: Pending<()> },
+    Thaw { number: usize, nodes: Vec<usize>, pending: Pending<Ended> },
     /// To know what became of a node that has ended.
     Look(usize, Pending<State>),
     /// To forget a change that cannot be felt any more.
@@ -62,8 +62,11 @@ fn waited(since: u64, before: &Served) -> Option<String> {
 impl AsFd for Asked {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Nodes(_, pending) | Self::Freeze { pending, .. } | Self::Thaw { pending, .. } => pending.as_fd(),
-            Self::Links(_, pending) | Self::Forget(pending) => pending.as_fd(),
+            Self::Nodes(_, pending)
+            | Self::Change(_, pending)
+            | Self::Freeze { pending, .. }
+            | Self::Thaw { pending, .. }
+            | Self::Forget(pending) => pending.as_fd(),
             Self::Look(_, pending) => pending.as_fd(),
             Self::Wire(pending) => pending.as_fd(),
         }

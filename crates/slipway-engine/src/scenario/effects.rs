@@ -1,12 +1,12 @@
 //! What events have changed and nobody has taken back yet; and what an event still has to do, given that.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_lab::scenario::{Action, Event, Kill as How, Schedule};
+use slipway_lab::scenario::{Action, Event, Kill, Order, Schedule};
 
 use super::platform::Act;
 use super::replaced;
-use crate::protocol::{Freeze, Kill, Start, Thaw};
 
 /// Changes that hold, and nodes as the scenario has them.
 #[derive(Debug)]
@@ -27,18 +27,18 @@ struct Node {
     starting: u32,
 }
 
-/// A change, with the nodes that it really was about.
+/// What an event did and nobody has taken back.
+#[expect(clippy::large_enum_variant, reason = "nearly every one is an order")]
 #[derive(Debug, Clone, PartialEq)]
 enum Holding<'a> {
-    Change(&'a Action),
-    Killed(Vec<usize>),
-    Started(Vec<usize>),
-    Frozen(Vec<usize>),
-    Thawed(Vec<usize>),
+    /// An order, with the nodes that it really was about.
+    Order(Cow<'a, Order>),
+    /// Its programs run.
     Runs,
 }
 
 /// What becomes of an event.
+#[expect(clippy::large_enum_variant, reason = "nearly every one is an order")]
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision<'a> {
     /// It acts; the note says where not wholly.
@@ -56,15 +56,15 @@ impl<'a> Effects<'a> {
         Self { holding: BTreeMap::new(), nodes, passing: schedule.events.iter().filter_map(restored).collect() }
     }
 
-    /// Forgets the changes that `action` of event `number` hides for good, since both last until the end; says which.
-    fn forget_hidden(&mut self, number: usize, action: &Action) -> Vec<usize> {
+    /// Forgets the changes that the order of event `number` hides for good, since both last until the end; says which.
+    fn forget_hidden(&mut self, number: usize, order: &Order) -> Vec<usize> {
         if self.passing.contains(&number) {
             return Vec::new();
         }
         let lasts = |event: usize| !self.passing.contains(&event);
         let hidden = |(&event, holding): (&usize, &Holding<'a>)| match holding {
-            Holding::Change(earlier) => (lasts(event) && replaced::hides(action, earlier)).then_some(event),
-            _ => None,
+            Holding::Order(earlier) => (lasts(event) && replaced::hides(order, earlier)).then_some(event),
+            Holding::Runs => None,
         };
         // A player that goes on after a crash may make the same change again.
         let hidden: Vec<usize> = self.holding.iter().filter_map(hidden).filter(|&event| event != number).collect();
@@ -101,8 +101,12 @@ impl<'a> Effects<'a> {
 
     fn forget_frozen(&mut self, nodes: &[usize]) {
         for holding in self.holding.values_mut() {
-            if let Holding::Frozen(frozen) = holding {
-                frozen.retain(|node| !nodes.contains(node));
+            if let Holding::Order(order) = holding
+                && let Order::Freeze { nodes: frozen } = &**order
+                && frozen.iter().any(|node| nodes.contains(node))
+            {
+                let frozen = frozen.iter().copied().filter(|node| !nodes.contains(node)).collect();
+                *holding = Holding::Order(Cow::Owned(Order::Freeze { nodes: frozen }));
             }
         }
     }
@@ -111,57 +115,59 @@ impl<'a> Effects<'a> {
     pub(super) fn decide(&self, action: &'a Action, name: &dyn Fn(usize) -> String) -> Decision<'a> {
         let busy = |nodes: &[usize]| nodes.iter().any(|&node| self.is_busy(node));
         match action {
-            Action::Links(_) | Action::Node { .. } => Decision::Act(Act::Change(action), None),
-            // Held back by no other kill: a hard one may well end a graceful one that takes its time.
-            Action::Kill { nodes, .. } if nodes.iter().any(|&node| self.nodes[node].starting > 0) => Decision::Hold,
-            Action::Kill { nodes, how } => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(Kill { nodes, how: *how }))
-            }
-            Action::Start { nodes } | Action::Freeze { nodes } | Action::Thaw { nodes } | Action::Run { nodes, .. }
-                if busy(nodes) =>
-            {
-                Decision::Hold
-            }
-            Action::Start { nodes } => {
-                self.of_those(nodes, false, name, "running already", |nodes| Act::Start(Start { nodes }))
-            }
-            Action::Freeze { nodes } => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Freeze(Freeze { nodes }))
-            }
-            Action::Thaw { nodes } => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Thaw(Thaw { nodes }))
-            }
+            Action::Restore { event } => self.take_back(*event, name),
+            Action::Run { nodes, .. } if busy(nodes) => Decision::Hold,
             Action::Run { nodes, command } => {
                 self.of_those(nodes, true, name, "not running", |nodes| Act::Run(nodes, command))
             }
-            Action::Restore { event } => self.take_back(*event, name),
+            Action::Order(order @ (Order::Links(_) | Order::Node { .. })) => {
+                Decision::Act(Act::Order(Cow::Borrowed(order)), None)
+            }
+            // Held back by no other kill: a hard one may well end a graceful one that takes its time.
+            Action::Order(Order::Kill { nodes, .. }) if nodes.iter().any(|&node| self.nodes[node].starting > 0) => {
+                Decision::Hold
+            }
+            Action::Order(Order::Kill { nodes, how }) => self.kill(nodes, *how, name),
+            Action::Order(order) if busy(order.nodes()) => Decision::Hold,
+            Action::Order(Order::Start { nodes }) => self.start(nodes, name),
+            Action::Order(Order::Freeze { nodes }) => self.freeze(nodes, name),
+            Action::Order(Order::Thaw { nodes }) => self.thaw(nodes, name),
         }
+    }
+
+    fn kill(&self, nodes: &[usize], how: Kill, name: &dyn Fn(usize) -> String) -> Decision<'a> {
+        self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Kill { nodes, how }))
+    }
+
+    fn start(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+        self.of_those(nodes, false, name, "running already", |nodes| owned(Order::Start { nodes }))
+    }
+
+    fn freeze(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+        self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Freeze { nodes }))
+    }
+
+    fn thaw(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+        self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Thaw { nodes }))
     }
 
     /// How to undo what event `number` did, as far as it still holds.
     fn take_back(&self, number: usize, name: &dyn Fn(usize) -> String) -> Decision<'a> {
-        let Some(holding) = self.holding.get(&number) else {
-            return Decision::Skip(format!("event {number} has changed nothing that still holds"));
+        let order = match self.holding.get(&number) {
+            None => return Decision::Skip(format!("event {number} has changed nothing that still holds")),
+            Some(Holding::Runs) => return Decision::Act(Act::EndPrograms(number), None),
+            Some(Holding::Order(order)) => &**order,
         };
-        if let Holding::Killed(nodes) | Holding::Started(nodes) | Holding::Frozen(nodes) | Holding::Thawed(nodes) =
-            holding
-            && nodes.iter().any(|&node| self.is_busy(node))
-        {
-            return Decision::Hold;
-        }
-        match holding {
-            Holding::Change(_) => Decision::Act(Act::Undo(number), None),
-            Holding::Killed(nodes) => {
-                self.of_those(nodes, false, name, "running already", |nodes| Act::Start(Start { nodes }))
-            }
-            Holding::Started(nodes) => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Kill(Kill { nodes, how: How::Soft }))
-            }
-            Holding::Frozen(nodes) => {
+        match order {
+            Order::Links(_) | Order::Node { .. } => Decision::Act(Act::Undo(number), None),
+            order if order.nodes().iter().any(|&node| self.is_busy(node)) => Decision::Hold,
+            Order::Kill { nodes, .. } => self.start(nodes, name),
+            Order::Start { nodes } => self.kill(nodes, Kill::Soft, name),
+            Order::Freeze { nodes } => {
                 // Another event's freeze may still be to last.
                 let (held, free): (Vec<usize>, Vec<usize>) =
                     nodes.iter().partition(|node| self.frozen_by_others(number, **node));
-                match self.of_those(&free, true, name, "not running", |nodes| Act::Thaw(Thaw { nodes })) {
+                match self.thaw(&free, name) {
                     Decision::Act(act, None) if !held.is_empty() => {
                         Decision::Act(act, Some(list(&held, name, "frozen by another event too")))
                     }
@@ -171,16 +177,14 @@ impl<'a> Effects<'a> {
                     other => other,
                 }
             }
-            Holding::Thawed(nodes) => {
-                self.of_those(nodes, true, name, "not running", |nodes| Act::Freeze(Freeze { nodes }))
-            }
-            Holding::Runs => Decision::Act(Act::EndPrograms(number), None),
+            Order::Thaw { nodes } => self.freeze(nodes, name),
         }
     }
 
     fn frozen_by_others(&self, number: usize, node: usize) -> bool {
         self.holding.iter().any(|(&other, holding)| {
-            other != number && matches!(holding, Holding::Frozen(nodes) if nodes.contains(&node))
+            let Holding::Order(order) = holding else { return false };
+            other != number && matches!(&**order, Order::Freeze { nodes } if nodes.contains(&node))
         })
     }
 
@@ -203,30 +207,30 @@ impl<'a> Effects<'a> {
 
     /// Notes that `act` has begun for event `number`, of which `action` is what the schedule says.
     pub(super) fn begin(&mut self, number: usize, action: &'a Action, act: &Act<'a>) {
-        match act {
-            Act::Kill(Kill { nodes, .. }) => {
+        match of_act(act) {
+            Some(Order::Kill { nodes, .. }) => {
                 for &node in nodes {
                     self.nodes[node].ending += 1;
                 }
             }
-            Act::Start(Start { nodes }) => {
+            Some(Order::Start { nodes }) => {
                 for &node in nodes {
                     self.nodes[node].starting += 1;
                 }
             }
-            Act::Thaw(Thaw { nodes }) => self.forget_frozen(nodes),
+            Some(Order::Thaw { nodes }) => self.forget_frozen(nodes),
             _ => {}
         }
         let restores =
             if let Action::Restore { event } = action { self.holding.remove(event).is_some() } else { false };
         let holding = match act {
             // What takes a thaw back is to be taken back itself; any other end of a change is the end of it.
-            Act::Kill(..) | Act::Start(_) | Act::Thaw(_) if restores => return,
-            Act::Change(action) => Holding::Change(action),
-            Act::Kill(Kill { nodes, .. }) => Holding::Killed(nodes.clone()),
-            Act::Start(Start { nodes }) => Holding::Started(nodes.clone()),
-            Act::Freeze(Freeze { nodes }) => Holding::Frozen(nodes.clone()),
-            Act::Thaw(Thaw { nodes }) => Holding::Thawed(nodes.clone()),
+            Act::Order(order)
+                if restores && matches!(**order, Order::Kill { .. } | Order::Start { .. } | Order::Thaw { .. }) =>
+            {
+                return;
+            }
+            Act::Order(order) => Holding::Order(order.clone()),
             Act::Run(..) => Holding::Runs,
             Act::Undo(_) | Act::EndPrograms(_) => return,
         };
@@ -236,22 +240,19 @@ impl<'a> Effects<'a> {
     /// Notes that event `number` took effect while an earlier player played.
     pub(super) fn remember(&mut self, number: usize, action: &'a Action) {
         let holding = match action {
-            Action::Kill { nodes, .. } => Holding::Killed(nodes.clone()),
-            Action::Start { nodes } => Holding::Started(nodes.clone()),
-            Action::Freeze { nodes } => Holding::Frozen(nodes.clone()),
-            Action::Thaw { nodes } => {
-                self.forget_frozen(nodes);
-                Holding::Thawed(nodes.clone())
+            Action::Order(order) => {
+                if let Order::Thaw { nodes } = order {
+                    self.forget_frozen(nodes);
+                }
+                self.forget_hidden(number, order);
+                Holding::Order(Cow::Borrowed(order))
             }
             Action::Run { .. } => Holding::Runs,
             // As in `begin`: what takes a thaw back is to be taken back itself.
-            Action::Restore { event } => match self.holding.remove(event) {
-                Some(Holding::Thawed(nodes)) => Holding::Frozen(nodes),
-                _ => return,
-            },
-            change => {
-                self.forget_hidden(number, change);
-                Holding::Change(change)
+            Action::Restore { event } => {
+                let Some(Holding::Order(order)) = self.holding.remove(event) else { return };
+                let Order::Thaw { nodes } = order.into_owned() else { return };
+                Holding::Order(Cow::Owned(Order::Freeze { nodes }))
             }
         };
         self.holding.insert(number, holding);
@@ -259,8 +260,9 @@ impl<'a> Effects<'a> {
 
     /// Notes that `act` of event `number` is over, and says which changes of others it hides for good.
     pub(super) fn finish(&mut self, number: usize, act: &Act<'a>, went_well: bool) -> Vec<usize> {
-        match act {
-            Act::Kill(Kill { nodes, .. }) => {
+        let order = of_act(act);
+        match order {
+            Some(Order::Kill { nodes, .. }) => {
                 for &node in nodes {
                     self.nodes[node].ending -= 1;
                 }
@@ -268,7 +270,7 @@ impl<'a> Effects<'a> {
                     self.go(nodes);
                 }
             }
-            Act::Start(Start { nodes }) => {
+            Some(Order::Start { nodes }) => {
                 for &node in nodes {
                     self.nodes[node].starting -= 1;
                 }
@@ -278,27 +280,39 @@ impl<'a> Effects<'a> {
             }
             _ => {}
         }
-        match act {
-            _ if !went_well => self.holding.remove(&number),
-            Act::Change(action) => return self.forget_hidden(number, action),
-            _ => None,
-        };
-        Vec::new()
+        if !went_well {
+            self.holding.remove(&number);
+            return Vec::new();
+        }
+        order.map(|order| self.forget_hidden(number, order)).unwrap_or_default()
     }
 
     /// What is to be undone when the playing is over, the latest first. Nodes stay as they are, up or down.
     pub(super) fn leftovers(&self) -> Vec<(usize, Act<'a>)> {
-        let undo = |(&number, holding): (&usize, &Holding<'a>)| match holding {
-            Holding::Change(_) => Some((number, Act::Undo(number))),
-            Holding::Frozen(nodes) => {
-                let nodes: Vec<usize> = nodes.iter().copied().filter(|&node| self.nodes[node].alive).collect();
-                (!nodes.is_empty()).then_some((number, Act::Thaw(Thaw { nodes })))
+        let undo = |(&number, holding): (&usize, &Holding<'a>)| {
+            let order = match holding {
+                Holding::Runs => return Some((number, Act::EndPrograms(number))),
+                Holding::Order(order) => &**order,
+            };
+            match order {
+                Order::Links(_) | Order::Node { .. } => Some((number, Act::Undo(number))),
+                Order::Freeze { nodes } => {
+                    let nodes: Vec<usize> = nodes.iter().copied().filter(|&node| self.nodes[node].alive).collect();
+                    (!nodes.is_empty()).then(|| (number, owned(Order::Thaw { nodes })))
+                }
+                Order::Kill { .. } | Order::Start { .. } | Order::Thaw { .. } => None,
             }
-            Holding::Runs => Some((number, Act::EndPrograms(number))),
-            Holding::Killed(_) | Holding::Started(_) | Holding::Thawed(_) => None,
         };
         self.holding.iter().rev().filter_map(undo).collect()
     }
+}
+
+fn owned<'a>(order: Order) -> Act<'a> {
+    Act::Order(Cow::Owned(order))
+}
+
+fn of_act<'o>(act: &'o Act<'_>) -> Option<&'o Order> {
+    if let Act::Order(order) = act { Some(order) } else { None }
 }
 
 fn list(nodes: &[usize], name: &dyn Fn(usize) -> String, what: &str) -> String {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_lab::change::{Change, Keys as _, NodeChange};
 use slipway_lab::model::Limits;
+use slipway_lab::scenario::Order;
 use slipway_measure::play::{self, Begin, End, Line, Summary};
 
 use super::beside::JobFailure;
@@ -154,10 +155,10 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
         rows.iter().enumerate().filter(fits).map(|(node, _)| node).collect::<Vec<usize>>()
     };
     restored.thawed = in_state(&["frozen"]);
-    running.thaw(&restored.thawed)?;
+    running.give(Order::Thaw { nodes: restored.thawed.clone() })?;
     if nodes {
         restored.started = in_state(&["stopped", "dead"]);
-        running.start(&restored.started)?;
+        running.give(Order::Start { nodes: restored.started.clone() })?;
     }
     links?;
     if let Ok((kept, earlier)) = folder.interrupted() {

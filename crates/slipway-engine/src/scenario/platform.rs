@@ -1,11 +1,10 @@
 //! What a player needs of the world.
 
+use std::borrow::Cow;
 use std::io;
 
-use slipway_lab::scenario::Action;
+use slipway_lab::scenario::Order;
 use slipway_measure::play::Change;
-
-use crate::protocol::{Freeze, Kill, Start, Thaw};
 
 /// A lab as a player sees it: something that acts, tells what happens, and has a clock.
 pub trait Platform {
@@ -29,21 +28,14 @@ pub trait Platform {
     fn alarms(&mut self) -> Vec<String>;
 }
 
-/// What is asked of the platform. Orders about nodes are the requests that a command makes.
+/// What is asked of the platform.
+#[expect(clippy::large_enum_variant, reason = "nearly every one is an order")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act<'a> {
-    /// Puts a change of conditions, limits, cuts or partitions over those that hold.
-    Change(&'a Action),
+    /// Carries an order out. A change of links or limits lies over those that hold, until it is taken back.
+    Order(Cow<'a, Order>),
     /// Takes back the change that this event made, from wherever it lies among the others.
     Undo(usize),
-    /// Ends nodes.
-    Kill(Kill),
-    /// Starts nodes.
-    Start(Start),
-    /// Stops every process of nodes where it stands.
-    Freeze(Freeze),
-    /// Lets frozen nodes go on.
-    Thaw(Thaw),
     /// Runs a program in nodes, without waiting for its end.
     Run(Vec<usize>, &'a [String]),
     /// Ends the programs that this event started.

@@ -5,13 +5,12 @@ use std::io;
 use std::time::SystemTime;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Event, Kill as How, Schedule};
+use slipway_lab::scenario::{Action, Event, Kill, Order, Schedule};
 use slipway_measure::play::{self, Begun as BegunLine, Clock, End, Line, Load, NodeNews, Program, Restored, Summary};
 
 use super::effects::{Decision, Effects};
 use super::platform::{Act, Begun, Happening, Platform};
 use super::words;
-use crate::protocol::Kill;
 
 /// What is to be played, on which lab.
 #[derive(Debug, Clone, Copy)]
@@ -413,7 +412,11 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
 
 /// What is not over when it has begun, by its nature.
 fn takes_its_time(act: &Act<'_>) -> bool {
-    matches!(act, Act::Kill(Kill { how: How::Graceful { .. }, .. }) | Act::Start(_) | Act::Run(..))
+    match act {
+        Act::Order(order) => matches!(**order, Order::Kill { how: Kill::Graceful { .. }, .. } | Order::Start { .. }),
+        Act::Run(..) => true,
+        Act::Undo(_) | Act::EndPrograms(_) => false,
+    }
 }
 
 /// Now, RFC 3339 with nanoseconds, UTC.

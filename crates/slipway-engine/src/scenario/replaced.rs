@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use slipway_lab::change::{Change, Keys};
-use slipway_lab::scenario::{Action, LinkAction, Pair};
+use slipway_lab::scenario::{LinkAction, Order, Pair};
 
 /// Whether nothing of `earlier` can be felt any more once `later` lies over it.
-pub(super) fn hides(later: &Action, earlier: &Action) -> bool {
+pub(super) fn hides(later: &Order, earlier: &Order) -> bool {
     match (later, earlier) {
-        (Action::Links(later), Action::Links(earlier)) => hides_links(later, earlier),
-        (Action::Node { nodes, change }, Action::Node { nodes: before, change: was }) => {
+        (Order::Links(later), Order::Links(earlier)) => hides_links(later, earlier),
+        (Order::Node { nodes, change }, Order::Node { nodes: before, change: was }) => {
             within(before, nodes) && names_all(change, was)
         }
         _ => false,
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn link(interfaces: &[(usize, usize)], words: &str) -> Action {
+    fn link(interfaces: &[(usize, usize)], words: &str) -> Order {
         let change = words.parse().expect("words");
         LinkAction::Link { interfaces: interfaces.to_vec(), direction: Direction::Egress, change }.into()
     }
@@ -67,9 +67,9 @@ mod tests {
         assert!(hides(&link(&[(0, 0), (1, 0)], "delay=none rate=1mbit"), &old));
         assert!(!hides(&link(&[(1, 0)], "delay=30ms"), &old));
         assert!(!hides(&link(&[(0, 0)], "rate=1mbit"), &old));
-        let cut = |node| Action::Links(LinkAction::Cut { interfaces: vec![(node, 0)] });
-        let heal = Action::Links(LinkAction::Heal { interfaces: vec![(0, 0), (1, 0)] });
-        let parted = Action::Links(LinkAction::Partition { groups: vec![vec![0]] });
+        let cut = |node| Order::Links(LinkAction::Cut { interfaces: vec![(node, 0)] });
+        let heal = Order::Links(LinkAction::Heal { interfaces: vec![(0, 0), (1, 0)] });
+        let parted = Order::Links(LinkAction::Partition { groups: vec![vec![0]] });
         assert!(hides(&heal, &cut(1)));
         assert!(!hides(&cut(0), &cut(1)));
         assert!(hides(&LinkAction::Join.into(), &parted));

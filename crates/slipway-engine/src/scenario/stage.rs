@@ -16,7 +16,7 @@ use rustix::time::{
 use serde::Serialize;
 use serde_json::Value;
 use slipway_lab::model::Limits;
-use slipway_lab::scenario::Action;
+use slipway_lab::scenario::{Action, Order};
 use slipway_sys::clone::SingleThread;
 use slipway_sys::signals::Taken;
 
@@ -30,7 +30,7 @@ use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
 use crate::lab::Running;
-use crate::protocol::{LiftLinks, PlayerRequest, Server, now as monotonic};
+use crate::protocol::{Lift, PlayerRequest, Server, now as monotonic};
 use crate::state::StateRoot;
 
 /// Between two looks at how busy the machine is, nanoseconds.
@@ -143,7 +143,7 @@ impl Stage {
     /// Notes what an earlier player did to limits.
     pub(super) fn remember(&mut self, number: usize, action: &Action) {
         match action {
-            Action::Node { nodes, change } => self.limits.lay(number, nodes, change),
+            Action::Order(Order::Node { nodes, change }) => self.limits.lay(number, nodes, change),
             Action::Restore { event } => drop(self.limits.lift(*event)),
             _ => {}
         }
@@ -245,15 +245,8 @@ impl Platform for Stage {
 
     fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun {
         match act {
-            Act::Change(action) => self.change(number, action),
+            Act::Order(order) => self.give(number, order),
             Act::Undo(change) => self.undo(number, *change),
-            Act::Kill(order) => self.kill(number, order.clone()),
-            Act::Start(order) => self.ask(order.clone(), |pending| Asked::Nodes(number, pending)),
-            Act::Freeze(order) => self.freeze(number, order.clone()),
-            Act::Thaw(order) => {
-                let nodes = order.nodes.clone();
-                self.ask(order.clone(), |pending| Asked::Thaw { number, nodes, pending })
-            }
             Act::Run(nodes, command) => self.run(number, nodes, command),
             Act::EndPrograms(of) => self.end_programs(number, *of),
         }
@@ -270,7 +263,7 @@ impl Platform for Stage {
         for &change in changes {
             if self.limits.lift(change).is_none() {
                 // What cannot be forgotten cannot be felt either.
-                self.ask(LiftLinks { overlay: change }, Asked::Forget);
+                self.ask(Lift { overlay: change }, Asked::Forget);
             }
         }
     }

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Schedule};
+use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Order, Schedule};
 use slipway_lab::units::Seconds;
 use slipway_measure::play::{self, Change, Line};
 
 use super::{Act, Begun, Ends, Happening, Outcome, Part, Platform, Player};
-use crate::protocol;
 
 const NODES: usize = 4;
 
@@ -99,29 +98,33 @@ impl Platform for Pretended {
 
     fn begin(&mut self, number: usize, act: &Act<'_>) -> Begun {
         self.now += 1;
-        let quick = !matches!(act, Act::Kill(..) | Act::Start(_));
+        let slow = |order: &Order| matches!(order, Order::Kill { .. } | Order::Start { .. });
+        let quick = !matches!(act, Act::Order(order) if slow(order));
         if quick && self.failing.contains(&number) {
             return Begun::Failed("pretended".to_owned());
         }
-        let pending = match act {
-            Act::Change(_) => return done(self.changes.insert(number)),
+        let order = match act {
+            Act::Order(order) => &**order,
             Act::Undo(change) => return done(self.changes.remove(change)),
             Act::Run(..) => return done(self.programs.insert(number)),
             Act::EndPrograms(run) => return done(self.programs.remove(run)),
-            Act::Freeze(protocol::Freeze { nodes }) => {
+        };
+        let pending = match order {
+            Order::Links(_) | Order::Node { .. } => return done(self.changes.insert(number)),
+            Order::Freeze { nodes } => {
                 self.frozen.extend(nodes);
                 return Begun::Done;
             }
-            Act::Thaw(protocol::Thaw { nodes }) => {
+            Order::Thaw { nodes } => {
                 self.frozen.retain(|node| !nodes.contains(node));
                 return Begun::Done;
             }
-            Act::Kill(protocol::Kill { nodes, how: Kill::Hard | Kill::Soft }) if !self.failing.contains(&number) => {
+            Order::Kill { nodes, how: Kill::Hard | Kill::Soft } if !self.failing.contains(&number) => {
                 self.end(nodes);
                 return Begun::Done;
             }
-            Act::Kill(protocol::Kill { nodes, .. }) => Pending::Killed(nodes.clone()),
-            Act::Start(protocol::Start { nodes }) => Pending::Started(nodes.clone()),
+            Order::Kill { nodes, .. } => Pending::Killed(nodes.clone()),
+            Order::Start { nodes } => Pending::Started(nodes.clone()),
         };
         let duration = self.durations.pop().unwrap_or(1);
         self.under_way.insert((self.now + duration, number), pending);
@@ -192,10 +195,10 @@ fn action(number: usize) -> BoxedStrategy<Action> {
         3 => link,
         1 => interfaces().prop_map(|interfaces| LinkAction::Cut { interfaces }.into()),
         1 => nodes().prop_map(|group| LinkAction::Partition { groups: vec![group] }.into()),
-        2 => (nodes(), how).prop_map(|(nodes, how)| Action::Kill { nodes, how }),
-        2 => nodes().prop_map(|nodes| Action::Start { nodes }),
-        2 => nodes().prop_map(|nodes| Action::Freeze { nodes }),
-        1 => nodes().prop_map(|nodes| Action::Thaw { nodes }),
+        2 => (nodes(), how).prop_map(|(nodes, how)| Order::Kill { nodes, how }.into()),
+        2 => nodes().prop_map(|nodes| Order::Start { nodes }.into()),
+        2 => nodes().prop_map(|nodes| Order::Freeze { nodes }.into()),
+        1 => nodes().prop_map(|nodes| Order::Thaw { nodes }.into()),
         1 => nodes().prop_map(|nodes| Action::Run { nodes, command: vec!["true".to_owned()] }),
         4 => (0..number.max(1)).prop_map(|event| Action::Restore { event }),
     ]
@@ -340,9 +343,9 @@ fn a_graceful_kill_delays_nothing_but_its_own_node() {
     let graceful = Kill::Graceful { grace: Seconds(1.0) };
     let schedule = of(
         vec![
-            event(0, 100, Action::Kill { nodes: vec![0], how: graceful }),
-            event(1, 110, Action::Start { nodes: vec![0] }),
-            event(2, 120, Action::Freeze { nodes: vec![1] }),
+            event(0, 100, Order::Kill { nodes: vec![0], how: graceful }.into()),
+            event(1, 110, Order::Start { nodes: vec![0] }.into()),
+            event(2, 120, Order::Freeze { nodes: vec![1] }.into()),
         ],
         130,
     );
@@ -369,7 +372,7 @@ fn the_clock_stands_still_while_it_is_paused() {
 #[test]
 fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
     let schedule =
-        of(vec![event(0, 0, Action::Thaw { nodes: vec![2] }), event(1, 0, Action::Restore { event: 0 })], 100);
+        of(vec![event(0, 0, Order::Thaw { nodes: vec![2] }.into()), event(1, 0, Action::Restore { event: 0 })], 100);
     let mut platform = Pretended { killed_at: Some(50), ..Pretended::default() };
     let mut log = Vec::new();
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect_err("killed");
@@ -381,7 +384,7 @@ fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
 
 #[test]
 fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
-    let schedule = of(vec![event(0, 100, Action::Kill { nodes: vec![2], how: Kill::Soft })], 100);
+    let schedule = of(vec![event(0, 100, Order::Kill { nodes: vec![2], how: Kill::Soft }.into())], 100);
     let mut platform = Pretended { chances: vec![(50, Chance::Dies(2))], ..Pretended::default() };
     let mut log = Vec::new();
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played");
@@ -392,7 +395,7 @@ fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
 
 #[test]
 fn what_a_job_runs_under_holds_until_it_ends() {
-    let cut = Action::Links(LinkAction::Cut { interfaces: vec![(0, 0)] });
+    let cut = Action::from(LinkAction::Cut { interfaces: vec![(0, 0)] });
     let schedule = of(vec![event(0, 10, cut)], 10);
     let mut platform = Pretended { chances: vec![(500, Chance::JobEnds)], ..Pretended::default() };
     let mut log = Vec::new();

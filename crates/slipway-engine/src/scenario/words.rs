@@ -4,23 +4,25 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, LinkAction, Schedule};
+use slipway_lab::scenario::{Action, LinkAction, Order, Schedule};
 
 /// A word for what an action does, the same for like actions.
 #[must_use]
 pub fn kind(action: &Action) -> &'static str {
     match action {
-        Action::Links(LinkAction::Link { .. }) => "link",
-        Action::Links(LinkAction::Pair(_)) => "pair",
-        Action::Links(LinkAction::Cut { .. }) => "cut",
-        Action::Links(LinkAction::Heal { .. }) => "heal",
-        Action::Links(LinkAction::Partition { .. }) => "partition",
-        Action::Links(LinkAction::Join) => "join",
-        Action::Node { .. } => "node",
-        Action::Kill { .. } => "kill",
-        Action::Start { .. } => "start",
-        Action::Freeze { .. } => "freeze",
-        Action::Thaw { .. } => "thaw",
+        Action::Order(Order::Links(action)) => match action {
+            LinkAction::Link { .. } => "link",
+            LinkAction::Pair(_) => "pair",
+            LinkAction::Cut { .. } => "cut",
+            LinkAction::Heal { .. } => "heal",
+            LinkAction::Partition { .. } => "partition",
+            LinkAction::Join => "join",
+        },
+        Action::Order(Order::Node { .. }) => "node",
+        Action::Order(Order::Kill { .. }) => "kill",
+        Action::Order(Order::Start { .. }) => "start",
+        Action::Order(Order::Freeze { .. }) => "freeze",
+        Action::Order(Order::Thaw { .. }) => "thaw",
         Action::Restore { .. } => "restore",
         Action::Run { .. } => "run",
     }
@@ -30,13 +32,9 @@ pub fn kind(action: &Action) -> &'static str {
 #[must_use]
 pub fn nodes(schedule: &Schedule, action: &Action) -> Vec<usize> {
     let nodes: BTreeSet<usize> = match action {
-        Action::Links(action) => action.nodes(),
-        Action::Node { nodes, .. }
-        | Action::Kill { nodes, .. }
-        | Action::Start { nodes }
-        | Action::Freeze { nodes }
-        | Action::Thaw { nodes }
-        | Action::Run { nodes, .. } => nodes.iter().copied().collect(),
+        Action::Order(Order::Links(action)) => action.nodes(),
+        Action::Order(order) => order.nodes().iter().copied().collect(),
+        Action::Run { nodes, .. } => nodes.iter().copied().collect(),
         Action::Restore { event } => match schedule.events.get(*event) {
             // Of a restore it would be itself; a schedule has none of those.
             Some(event) if !matches!(event.action, Action::Restore { .. }) => {

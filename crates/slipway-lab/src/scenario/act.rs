@@ -7,7 +7,7 @@ use super::model::{Choose, Effect, LinkAct, NodeAct, PairAct, Pairs, Port, Selec
 use super::plan::{PlanError, Subject, Turn, nanoseconds, text};
 use super::stream::Stream;
 use super::trace::{Recording, TraceError};
-use super::{Action, Kill, LinkAction, Pair};
+use super::{Action, Kill, LinkAction, Order, Pair};
 use crate::change::{Change, Keys};
 use crate::model::{DriverKind, Lab};
 
@@ -28,17 +28,17 @@ impl<'a> Turn<'_, 'a> {
         if let NodeAct::Trace { trace, how } = act {
             let nodes = self.picker(on, &Subject::ALL, name).pick();
             return self.replay(trace, |value| match (trace.of.as_str(), value) {
-                ("state", "up") => Ok(vec![Action::Start { nodes: nodes.clone() }]),
-                ("state", "down") => Ok(vec![Action::Kill { nodes: nodes.clone(), how: *how }]),
-                ("state", "freeze") => Ok(vec![Action::Freeze { nodes: nodes.clone() }]),
-                ("state", "unfreeze") => Ok(vec![Action::Thaw { nodes: nodes.clone() }]),
+                ("state", "up") => Ok(vec![Order::Start { nodes: nodes.clone() }.into()]),
+                ("state", "down") => Ok(vec![Order::Kill { nodes: nodes.clone(), how: *how }.into()]),
+                ("state", "freeze") => Ok(vec![Order::Freeze { nodes: nodes.clone() }.into()]),
+                ("state", "unfreeze") => Ok(vec![Order::Thaw { nodes: nodes.clone() }.into()]),
                 ("state", _) => Err(format!("`{value}` is no state; write up, down, freeze or unfreeze")),
-                (key, _) => Ok(vec![Action::Node { nodes: nodes.clone(), change: changed(key, value)? }]),
+                (key, _) => Ok(vec![Order::Node { nodes: nodes.clone(), change: changed(key, value)? }.into()]),
             });
         }
         if let NodeAct::Churn { how, availability, unavailability } = act {
             return self.come_and_go(on, name, [availability, unavailability], |nodes| {
-                [Action::Kill { nodes: nodes.clone(), how: *how }, Action::Start { nodes }]
+                [Order::Kill { nodes: nodes.clone(), how: *how }.into(), Order::Start { nodes }.into()]
             });
         }
         for subject in self.subjects(on, name) {
@@ -53,15 +53,17 @@ impl<'a> Turn<'_, 'a> {
                     return Vec::new();
                 }
                 match act {
-                    NodeAct::Set(setting) => vec![Action::Node { nodes, change: drawn(setting, &mut values) }],
-                    NodeAct::Kill(how) => vec![Action::Kill { nodes, how: *how }],
-                    NodeAct::Start => vec![Action::Start { nodes }],
+                    NodeAct::Set(setting) => {
+                        vec![Order::Node { nodes, change: drawn(setting, &mut values) }.into()]
+                    }
+                    NodeAct::Kill(how) => vec![Order::Kill { nodes, how: *how }.into()],
+                    NodeAct::Start => vec![Order::Start { nodes }.into()],
                     NodeAct::Restart { grace } => {
                         let how = Kill::Graceful { grace: *grace };
-                        vec![Action::Kill { nodes: nodes.clone(), how }, Action::Start { nodes }]
+                        vec![Order::Kill { nodes: nodes.clone(), how }.into(), Order::Start { nodes }.into()]
                     }
-                    NodeAct::Freeze => vec![Action::Freeze { nodes }],
-                    NodeAct::Thaw => vec![Action::Thaw { nodes }],
+                    NodeAct::Freeze => vec![Order::Freeze { nodes }.into()],
+                    NodeAct::Thaw => vec![Order::Thaw { nodes }.into()],
                     NodeAct::Run { command } => vec![Action::Run { nodes, command: command.clone() }],
                     NodeAct::Churn { .. } | NodeAct::Trace { .. } => Vec::new(),
                 }

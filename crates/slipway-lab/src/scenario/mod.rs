@@ -5,6 +5,7 @@ mod act;
 mod generator;
 mod link;
 mod model;
+mod order;
 mod plan;
 mod schedule;
 mod stream;
@@ -20,9 +21,10 @@ pub use self::model::{
     Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Port, Scenario, Selection, Setting, Timing,
     TraceFile,
 };
+pub use self::order::{Kill, Order};
 pub(crate) use self::plan::nanoseconds;
 pub use self::plan::{MOST_EVENTS, PlanError};
-pub use self::schedule::{Action, Due, Event, Kill, Schedule};
+pub use self::schedule::{Action, Due, Event, Schedule};
 pub use self::table::Table;
 pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
 pub use crate::change::{LinkChange, NodeChange};

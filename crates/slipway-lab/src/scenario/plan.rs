@@ -7,7 +7,7 @@ use super::generator::{Generator, Source};
 use super::model::{Entry, Scenario, Selection};
 use super::stream::Stream;
 use super::trace::{self, TraceError};
-use super::{Action, Due, Event, LinkAction, Schedule, Traces};
+use super::{Action, Due, Event, LinkAction, Order, Schedule, Traces};
 use crate::model::Lab;
 
 /// The most events of a scenario.
@@ -255,14 +255,15 @@ impl<'a> Turn<'_, 'a> {
 
 /// The action that takes an action back; `place` is the action's own. `None`: it is over with its beginning.
 fn undo(action: &Action, place: usize) -> Option<Action> {
-    Some(match action {
-        Action::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Action::Node { .. } => {
+    let Action::Order(order) = action else { return None };
+    Some(match order {
+        Order::Links(LinkAction::Link { .. } | LinkAction::Pair(_)) | Order::Node { .. } => {
             Action::Restore { event: place }
         }
-        Action::Links(LinkAction::Cut { interfaces }) => LinkAction::Heal { interfaces: interfaces.clone() }.into(),
-        Action::Links(LinkAction::Partition { .. }) => LinkAction::Join.into(),
-        Action::Kill { nodes, .. } => Action::Start { nodes: nodes.clone() },
-        Action::Freeze { nodes } => Action::Thaw { nodes: nodes.clone() },
+        Order::Links(LinkAction::Cut { interfaces }) => LinkAction::Heal { interfaces: interfaces.clone() }.into(),
+        Order::Links(LinkAction::Partition { .. }) => LinkAction::Join.into(),
+        Order::Kill { nodes, .. } => Order::Start { nodes: nodes.clone() }.into(),
+        Order::Freeze { nodes } => Order::Thaw { nodes: nodes.clone() }.into(),
         _ => return None,
     })
 }

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::link::LinkAction;
-use crate::change::NodeChange;
-use crate::units::Seconds;
+use super::order::Order;
 
 /// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,44 +30,15 @@ pub struct Event {
     pub due: Due,
     /// The index of its entry in the scenario's `events`, from 0.
     pub entry: usize,
-    /// The change.
+    /// What it does.
     pub action: Action,
 }
 
-/// The change that an event makes. Nodes, networks and interfaces are indices into the lab; an interface is a node and
-/// its slot.
+/// What an event does.
+#[expect(clippy::large_enum_variant, reason = "nearly every one is an order")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Changes what nodes may use.
-    Node {
-        /// The nodes.
-        nodes: Vec<usize>,
-        /// The new limits.
-        change: NodeChange,
-    },
-    /// Ends nodes.
-    Kill {
-        /// The nodes.
-        nodes: Vec<usize>,
-        /// The kind of failure.
-        how: Kill,
-    },
-    /// Starts nodes that are stopped or dead.
-    Start {
-        /// The nodes.
-        nodes: Vec<usize>,
-    },
-    /// Stops every process of nodes where it stands.
-    Freeze {
-        /// The nodes.
-        nodes: Vec<usize>,
-    },
-    /// Lets frozen nodes go on.
-    Thaw {
-        /// The nodes.
-        nodes: Vec<usize>,
-    },
     /// Takes back what an earlier event changed, whose time (`for`) is over.
     Restore {
         /// The number of that event.
@@ -76,48 +46,34 @@ pub enum Action {
     },
     /// Runs a program in nodes, and does not wait for it.
     Run {
-        /// The nodes.
+        /// The nodes, as indices into the lab.
         nodes: Vec<usize>,
         /// argv.
         command: Vec<String>,
     },
-    /// Changes links. Written without a word of its own.
+    /// Changes the lab. Written without a word of its own.
     #[serde(untagged)]
-    Links(LinkAction),
+    Order(Order),
+}
+
+impl From<Order> for Action {
+    fn from(order: Order) -> Self {
+        Self::Order(order)
+    }
 }
 
 impl From<LinkAction> for Action {
     fn from(action: LinkAction) -> Self {
-        Self::Links(action)
+        Self::Order(Order::Links(action))
     }
-}
-
-/// The way in which a node ends.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kill {
-    /// Its programs get SIGTERM and this long to end; then as soft.
-    Graceful {
-        /// Grace time.
-        grace: Seconds,
-    },
-    /// Every process is ended at once; the kernel closes their connections, and peers see resets.
-    Soft,
-    /// The links go silent first: no packet leaves, and peers see nothing at all. Then it is gone.
-    Hard,
 }
 
 impl Action {
     /// How many nodes, interfaces or pairs' ends it is about.
     pub(super) fn targets(&self) -> usize {
         match self {
-            Self::Links(action) => action.targets(),
-            Self::Node { nodes, .. }
-            | Self::Kill { nodes, .. }
-            | Self::Start { nodes }
-            | Self::Freeze { nodes }
-            | Self::Thaw { nodes }
-            | Self::Run { nodes, .. } => nodes.len(),
+            Self::Order(order) => order.targets(),
+            Self::Run { nodes, .. } => nodes.len(),
             Self::Restore { .. } => 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Action, Due, Event, Kill, LinkAction, Pair, Port, Schedule};
+use super::{Action, Due, Event, Kill, LinkAction, Order, Pair, Port, Schedule};
 use crate::model::Lab;
 
 /// A schedule as `slipway play --plan` shows it.
@@ -46,6 +46,18 @@ impl Action {
     /// The change and its targets, in words: `set delay=20ms for what n1:eth0 sends`.
     #[must_use]
     pub fn words(&self, lab: &Lab) -> String {
+        match self {
+            Self::Order(order) => order.words(lab),
+            Self::Restore { event } => format!("restore what event {event} changed"),
+            Self::Run { nodes, command } => format!("run `{}` in {}", command.join(" "), names(lab, nodes)),
+        }
+    }
+}
+
+impl Order {
+    /// As [`Action::words`].
+    #[must_use]
+    pub fn words(&self, lab: &Lab) -> String {
         let nodes = |nodes: &[usize]| names(lab, nodes);
         match self {
             Self::Links(action) => action.words(lab),
@@ -54,8 +66,6 @@ impl Action {
             Self::Start { nodes: which } => format!("start {}", nodes(which)),
             Self::Freeze { nodes: which } => format!("freeze {}", nodes(which)),
             Self::Thaw { nodes: which } => format!("thaw {}", nodes(which)),
-            Self::Restore { event } => format!("restore what event {event} changed"),
-            Self::Run { nodes: which, command } => format!("run `{}` in {}", command.join(" "), nodes(which)),
         }
     }
 }

@@ -65,9 +65,9 @@ impl Setting {
         if !self.is_of_links() {
             return Ok(action());
         }
-        let laid = running.lay_over_links(OVERLAY, self.action(&running.lab));
+        let laid = running.lay_over(OVERLAY, self.action(&running.lab));
         let outcome = laid.map(|()| action());
-        running.lift_from_links(OVERLAY)?;
+        running.lift(OVERLAY)?;
         outcome
     }
 

@@ -42,7 +42,7 @@ impl Args {
         }
         let interfaces = places(&running, words)?;
         let done = Done::to_links(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(running.change_links(LinkAction::Cut { interfaces })?))
+        done.make(context, || Ok(running.give(LinkAction::Cut { interfaces }.into())?.connections))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `slipway freeze`
 
+use slipway_lab::scenario::Order;
+
 use super::stop::Chosen;
 use crate::context::{Context, DryRun};
 use crate::done::{Done, warn_of_hosts_network};
@@ -29,6 +31,6 @@ impl Args {
         let (running, nodes) = self.chosen.open(context)?;
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("freeze", "frozen"), &["frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.freeze(&nodes)?))
+        done.make(context, || Ok(running.give(Order::Freeze { nodes }).map(drop)?))
     }
 }

@@ -39,6 +39,6 @@ impl Args {
             places(&running, words)?
         };
         let done = Done::to_links(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(running.change_links(LinkAction::Heal { interfaces })?))
+        done.make(context, || Ok(running.give(LinkAction::Heal { interfaces }.into())?.connections))
     }
 }

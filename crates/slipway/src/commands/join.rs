@@ -35,7 +35,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&joined, |joined| format!("would join the nodes of lab {}\n", joined.lab))?;
         } else {
-            running.change_links(LinkAction::Join)?;
+            running.give(LinkAction::Join.into())?;
             context.tell(&joined, |joined| format!("joined the nodes of lab {}\n", joined.lab))?;
         }
         Ok(Exit::Success)

@@ -1,7 +1,7 @@
 //! `slipway kill`
 
 use clap::ValueEnum;
-use slipway_lab::scenario::Kill;
+use slipway_lab::scenario::{Kill, Order};
 use slipway_lab::units::Seconds;
 
 use super::stop::{Chosen, seconds};
@@ -63,6 +63,6 @@ impl Args {
         };
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.kill(&nodes, how)?))
+        done.make(context, || Ok(running.give(Order::Kill { nodes, how }).map(drop)?))
     }
 }

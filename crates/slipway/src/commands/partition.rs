@@ -66,7 +66,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&parted, |parted| format!("would part {}", text(parted)))?;
         } else {
-            parted.ended = running.change_links(LinkAction::Partition { groups })?;
+            parted.ended = running.give(LinkAction::Partition { groups }.into())?.connections;
             context.tell(&parted, |parted| format!("parted {}{}", text(parted), view::ended(parted.ended)))?;
         }
         Ok(Exit::Success)

@@ -1,9 +1,9 @@
 //! `slipway set`
 
 use serde::Serialize;
-use slipway_engine::lab::Running;
 use slipway_lab::change::{LinkChange, NodeChange, is_of_nodes};
-use slipway_lab::scenario::{Direction, LinkAction, Pair};
+use slipway_lab::model::Lab;
+use slipway_lab::scenario::{Direction, LinkAction, Order, Pair};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -74,36 +74,31 @@ enum Change {
     Node(NodeChange),
 }
 
-/// One request to the lab.
-enum Step {
-    Link(LinkAction),
-    Node(Vec<usize>, NodeChange),
-}
-
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, words) = targets::lab_and_words(&context.root, &self.words)?;
         let (keys, words): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.contains('='));
-        let name = &running.lab.name;
+        let lab = &running.lab;
+        let name = &lab.name;
         if words.is_empty() {
             return Err(Failure::usage(format!(
                 "set conditions: there is no target\nHint: name nodes or interfaces, as in `slipway set {name} n1:eth0 delay=20ms`"
             )));
         }
         let change = change(&keys, name)?;
-        let steps = self.steps(&running, &words, &change)?;
+        let orders = self.orders(lab, &words, &change)?;
         let mut set = Set {
             lab: name.clone(),
-            targets: steps.iter().flat_map(|step| step.targets(&running)).collect(),
+            targets: orders.iter().flat_map(|order| named(lab, order)).collect(),
             change: change.to_string(),
             dry_run: self.dry_run.dry_run,
             ended: 0,
             notes: Vec::new(),
         };
-        let links = steps.iter().any(|step| matches!(step, Step::Link(_))).then(|| running.links()).transpose()?;
-        for step in &steps {
-            if let Step::Link(action) = step {
-                set.notes.extend(short::of_action(&running.lab, links.as_ref(), action));
+        let links = orders.iter().any(|order| matches!(order, Order::Links(_))).then(|| running.links()).transpose()?;
+        for order in &orders {
+            if let Order::Links(action) = order {
+                set.notes.extend(short::of_action(lab, links.as_ref(), action));
             }
         }
         let noted = |set: &Set| set.notes.iter().fold(String::new(), |text, note| format!("{text}note: {note}\n"));
@@ -112,11 +107,10 @@ impl Args {
             context.answer(&set, |set| format!("would set {}\n{}", what(set), noted(set)))?;
             return Ok(Exit::Success);
         }
-        for step in steps {
-            match step {
-                Step::Link(action) => set.ended += running.change_links(action)?,
-                Step::Node(nodes, change) => set.notes.extend(running.set_node(&nodes, &change)?),
-            }
+        for order in orders {
+            let given = running.give(order)?;
+            set.ended += given.connections;
+            set.notes.extend(given.notes);
         }
         context.tell(&set, |set| {
             format!("set {}\n{}{}", what(set), view::ended(set.ended), noted(set))
@@ -124,16 +118,15 @@ impl Args {
         Ok(Exit::Success)
     }
 
-    fn steps(&self, running: &Running, words: &[&String], change: &Change) -> Result<Vec<Step>, Failure> {
-        let lab = &running.lab;
+    fn orders(&self, lab: &Lab, words: &[&String], change: &Change) -> Result<Vec<Order>, Failure> {
         let network = targets::network(lab, self.network.as_deref())?;
         let receivers = self.to.as_ref().map(|to| lab.select(&[to])).transpose()?;
-        let mut steps = Vec::new();
+        let mut orders: Vec<Order> = Vec::new();
         for word in words {
             let target = targets::target(lab, word)?;
-            steps.push(match (target, change) {
+            orders.push(match (target, change) {
                 (Target::Interfaces { nodes, interface: None, direction: None }, Change::Node(change)) => {
-                    Step::Node(nodes, change.clone())
+                    Order::Node { nodes, change: change.clone() }
                 }
                 (_, Change::Node(change)) => {
                     return Err(Failure::usage(format!(
@@ -141,19 +134,19 @@ impl Args {
                     )));
                 }
                 (Target::Pair { from, to }, Change::Link(change)) if receivers.is_none() => {
-                    Step::Link(LinkAction::Pair(Pair { from, to, network, change: change.clone() }))
+                    LinkAction::Pair(Pair { from, to, network, change: change.clone() }).into()
                 }
                 (Target::Interfaces { nodes, interface: None, direction: None }, Change::Link(change))
                     if receivers.is_some() =>
                 {
                     let to = receivers.clone().unwrap_or_default();
-                    Step::Link(LinkAction::Pair(Pair { from: nodes, to, network, change: change.clone() }))
+                    LinkAction::Pair(Pair { from: nodes, to, network, change: change.clone() }).into()
                 }
                 (Target::Interfaces { nodes, interface, direction }, Change::Link(change)) if receivers.is_none() => {
                     let interfaces = targets::interfaces(lab, &nodes, interface.as_deref(), network)?;
                     let otherwise = if self.ingress { Direction::Ingress } else { Direction::Egress };
                     let direction = direction.unwrap_or(otherwise);
-                    Step::Link(LinkAction::Link { interfaces, direction, change: change.clone() })
+                    LinkAction::Link { interfaces, direction, change: change.clone() }.into()
                 }
                 _ => {
                     return Err(Failure::usage(format!(
@@ -162,7 +155,7 @@ impl Args {
                 }
             });
         }
-        Ok(steps)
+        Ok(orders)
     }
 }
 
@@ -193,17 +186,15 @@ impl std::fmt::Display for Change {
     }
 }
 
-impl Step {
-    fn targets(&self, running: &Running) -> Vec<String> {
-        let lab = &running.lab;
-        match self {
-            Self::Link(LinkAction::Link { interfaces, direction, .. }) => {
-                let end = if *direction == Direction::Ingress { "/ingress" } else { "" };
-                interfaces.iter().map(|&place| format!("{}{end}", lab.port_name(place))).collect()
-            }
-            Self::Link(LinkAction::Pair(pair)) => vec![targets::pair_named(lab, pair)],
-            Self::Link(_) => Vec::new(),
-            Self::Node(nodes, _) => labs::names(lab, nodes),
+/// The targets of an order, as they can be written on the command line.
+fn named(lab: &Lab, order: &Order) -> Vec<String> {
+    match order {
+        Order::Links(LinkAction::Link { interfaces, direction, .. }) => {
+            let end = if *direction == Direction::Ingress { "/ingress" } else { "" };
+            interfaces.iter().map(|&place| format!("{}{end}", lab.port_name(place))).collect()
         }
+        Order::Links(LinkAction::Pair(pair)) => vec![targets::pair_named(lab, pair)],
+        Order::Links(_) => Vec::new(),
+        order => labs::names(lab, order.nodes()),
     }
 }

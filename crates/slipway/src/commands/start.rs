@@ -1,5 +1,7 @@
 //! `slipway start`
 
+use slipway_lab::scenario::Order;
+
 use super::stop::Chosen;
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -25,6 +27,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("start", "started"), &["running", "frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.start(&nodes)?))
+        done.make(context, || Ok(running.give(Order::Start { nodes }).map(drop)?))
     }
 }

@@ -1,5 +1,7 @@
 //! `slipway thaw`
 
+use slipway_lab::scenario::Order;
+
 use super::stop::Chosen;
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -27,6 +29,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.thaw(&nodes)?))
+        done.make(context, || Ok(running.give(Order::Thaw { nodes }).map(drop)?))
     }
 }

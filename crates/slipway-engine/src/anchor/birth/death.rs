@@ -119,27 +119,6 @@ impl Nodes {
         })
     }
 
-    /// Has interfaces of frozen nodes pass nothing, silently, their carriers as they were; or pass what they passed before.
-    pub(in crate::anchor) fn still(
-        &mut self,
-        alone: SingleThread,
-        blueprint: &Blueprint,
-        which: &[usize],
-        still: bool,
-    ) -> Result<(), String> {
-        self.with_links(alone, blueprint, |links, around| links.still(around, which, still)).map(drop)
-    }
-
-    /// Puts in place what that will need.
-    pub(in crate::anchor) fn prepare_still(
-        &mut self,
-        alone: SingleThread,
-        blueprint: &Blueprint,
-        which: &[usize],
-    ) -> Result<(), String> {
-        self.with_links(alone, blueprint, |links, around| links.prepare_still(around, which)).map(drop)
-    }
-
     /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
     fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
         let lab = &blueprint.lab;

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use slipway_lab::scenario::Order;
 use slipway_sys::clone::SingleThread;
 
 use crate::anchor::Blueprint;
@@ -20,39 +21,23 @@ pub(super) fn answer(
     if let Err(error) = check(blueprint, &request) {
         return to.refuse(error);
     }
-    let about_nodes = |done: Result<(), String>| done.map_err(Error::of(Code::Nodes));
     match request {
-        Request::Start(of) => to.answer::<protocol::Start>(about_nodes(nodes.start_asked(alone, blueprint, &of.nodes))),
-        Request::Halt(of) => to.answer::<protocol::Halt>(about_nodes(nodes.halt(alone, blueprint, &of.nodes))),
-        Request::Kill(of) => {
-            to.answer::<protocol::Kill>(about_nodes(nodes.crash(alone, blueprint, &of.nodes, of.how.into())))
-        }
-        Request::Freeze(of) => {
-            to.answer::<protocol::Freeze>(about_links(nodes.still(alone, blueprint, &of.nodes, true)))
-        }
-        Request::Thaw(of) => to.answer::<protocol::Thaw>(about_links(nodes.still(alone, blueprint, &of.nodes, false))),
-        Request::PrepareFreeze(of) => {
-            to.answer::<protocol::PrepareFreeze>(about_links(nodes.prepare_still(alone, blueprint, &of.nodes)))
-        }
-        Request::ChangeLinks(of) => {
-            let done = nodes.with_links(alone, blueprint, |links, around| links.change(around, of.overlay, of.action));
-            to.answer::<protocol::ChangeLinks>(ended(Code::Links, done))
-        }
-        Request::LiftLinks(of) => {
+        Request::Change(of) => to.answer::<protocol::Change>(change(alone, blueprint, nodes, of)),
+        Request::Prepare(of) => to.answer::<protocol::Prepare>(prepare(alone, blueprint, nodes, of.order)),
+        Request::Lift(of) => {
             let done = nodes.with_links(alone, blueprint, |links, around| links.lift(around, of.overlay));
-            to.answer::<protocol::LiftLinks>(ended(Code::Links, done))
+            to.answer::<protocol::Lift>(ended(Code::Links, done))
         }
-        Request::PrepareLinks(of) => {
-            let done = nodes.with_links(alone, blueprint, |links, around| links.prepare(around, of.action));
-            to.answer::<protocol::PrepareLinks>(ended(Code::Links, done))
-        }
-        Request::SettleLinks(_) => {
+        Request::Settle(_) => {
             let done = nodes.with_links(alone, blueprint, Links::settle);
-            to.answer::<protocol::SettleLinks>(ended(Code::Links, done))
+            to.answer::<protocol::Settle>(ended(Code::Links, done))
         }
         Request::RestoreLinks(_) => {
             let done = nodes.with_links(alone, blueprint, Links::restore);
             to.answer::<protocol::RestoreLinks>(ended(Code::Links, done))
+        }
+        Request::Halt(of) => {
+            to.answer::<protocol::Halt>(nodes.halt(alone, blueprint, &of.nodes).map_err(Error::of(Code::Nodes)))
         }
         Request::ReadLinks(_) => to.answer::<protocol::ReadLinks>(Ok(nodes.report_links(blueprint))),
         Request::SetPolicy(of) => {
@@ -84,8 +69,40 @@ fn check(blueprint: &Blueprint, request: &Request) -> Result<(), Error> {
     })
 }
 
-fn about_links(done: Result<(), String>) -> Result<(), Error> {
-    done.map_err(Error::of(Code::Links))
+/// The anchor's part of an order.
+fn change(
+    alone: SingleThread,
+    blueprint: &Blueprint,
+    nodes: &mut Nodes,
+    protocol::Change { order, overlay }: protocol::Change,
+) -> Result<Ended, Error> {
+    let about_nodes = |done: Result<(), String>| done.map(|()| Ended::default()).map_err(Error::of(Code::Nodes));
+    let (still, which) = match order {
+        Order::Links(action) => {
+            let done = nodes.with_links(alone, blueprint, |links, around| links.change(around, overlay, action));
+            return ended(Code::Links, done);
+        }
+        _ if overlay.is_some() => {
+            return Err(Error::new(Code::Malformed, "lay an order over others: only changes of links can be"));
+        }
+        Order::Start { nodes: which } => return about_nodes(nodes.start_asked(alone, blueprint, &which)),
+        Order::Kill { nodes: which, how } => return about_nodes(nodes.crash(alone, blueprint, &which, how.into())),
+        Order::Node { .. } => return Ok(Ended::default()),
+        Order::Freeze { nodes: which } => (true, which),
+        Order::Thaw { nodes: which } => (false, which),
+    };
+    let done = nodes.with_links(alone, blueprint, |links, around| links.still(around, &which, still));
+    ended(Code::Links, done)
+}
+
+/// Puts in place what an order will need of links.
+fn prepare(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes, order: Order) -> Result<Ended, Error> {
+    let done = nodes.with_links(alone, blueprint, |links, around| match order {
+        Order::Links(action) => links.prepare(around, action),
+        Order::Freeze { nodes } => links.prepare_still(around, &nodes),
+        Order::Node { .. } | Order::Kill { .. } | Order::Start { .. } | Order::Thaw { .. } => Ok(()),
+    });
+    ended(Code::Links, done)
 }
 
 fn ended(code: Code, done: Result<u64, String>) -> Result<Ended, Error> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustix::process::Signal;
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::model::Job;
-use slipway_lab::scenario::{Action, Kill as How, LinkAction, Pair, Schedule};
+use slipway_lab::scenario::{Action, Kill, LinkAction, Order, Pair, Schedule};
 use slipway_sys::process::ProcessId;
 
 use super::super::ask::Asked;
@@ -14,26 +14,31 @@ use super::super::platform::Begun;
 use super::{Helper, Stage};
 use crate::job;
 use crate::lab::{LabError, Running};
-use crate::protocol::{
-    self, ChangeLinks, Freeze, Kill, LiftLinks, Operation, Pending, PrepareFreeze, PrepareLinks, Request, SettleLinks,
-};
+use crate::protocol::{self, Change, Lift, Operation, Pending, Prepare, Request, Settle};
 
 impl Stage {
     /// Has the anchor put in place what the schedule will ask of links, so that an event is not late for it: of many that
     /// change the same keys of the same interfaces, for one.
     pub(in super::super) fn prepare(&self, schedule: &Schedule) {
-        let frozen: BTreeSet<usize> = schedule.events.iter().flat_map(|event| frozen(&event.action)).copied().collect();
+        // What cannot be is told by the event that asks for it.
+        let prepare = |order| drop(protocol::ask(&self.running.dir().control(), Prepare { order }));
+        let orders = || {
+            schedule.events.iter().filter_map(|event| match &event.action {
+                Action::Order(order) => Some(order),
+                Action::Run { .. } | Action::Restore { .. } => None,
+            })
+        };
+        let freezes = orders().filter(|order| matches!(order, Order::Freeze { .. }));
+        let frozen: BTreeSet<usize> = freezes.flat_map(Order::nodes).copied().collect();
         if !frozen.is_empty() {
-            let frozen = PrepareFreeze { nodes: frozen.into_iter().collect() };
-            let _ = protocol::ask(&self.running.dir().control(), frozen);
+            prepare(Order::Freeze { nodes: frozen.into_iter().collect() });
         }
         let mut seen = BTreeSet::new();
-        for event in &schedule.events {
-            if let Action::Links(action) = &event.action
+        for order in orders() {
+            if let Order::Links(action) = order
                 && seen.insert(likeness(action))
             {
-                // What cannot be is told by the event that asks for it.
-                let _ = protocol::ask(&self.running.dir().control(), PrepareLinks { action: action.clone() });
+                prepare(order.clone());
             }
         }
     }
@@ -41,7 +46,7 @@ impl Stage {
     /// Has the anchor take away what was prepared and is not needed any more.
     pub(in super::super) fn settle(&self) {
         // Where there is no lab any more, there is nothing to take away.
-        let _ = protocol::ask(&self.running.dir().control(), SettleLinks {});
+        let _ = protocol::ask(&self.running.dir().control(), Settle {});
     }
 
     /// As [`beside`](Self::beside), for an event.
@@ -75,28 +80,46 @@ impl Stage {
         }
     }
 
-    pub(super) fn kill(&mut self, number: usize, order: Kill) -> Begun {
-        if let Err(error) = self.watch.forget(&order.nodes) {
-            return Begun::Failed(error.to_string());
-        }
-        match order.how {
-            How::Soft | How::Hard => self.ask(order, |pending| Asked::Nodes(number, pending)),
-            How::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
-                let killed = running
-                    .and_then(|running| running.kill(&order.nodes, order.how).map_err(|error| error.to_string()));
-                teller.tell(&News::Finished(killed));
-            }),
+    /// As [`Running::give`], without waiting: what takes its time goes on beside.
+    pub(super) fn give(&mut self, number: usize, order: &Order) -> Begun {
+        let change = |overlay| Change { order: order.clone(), overlay };
+        match order {
+            Order::Links(_) => self.ask(change(Some(number)), |pending| Asked::Change(number, pending)),
+            Order::Start { .. } => self.ask(change(None), |pending| Asked::Nodes(number, pending)),
+            Order::Thaw { nodes } => {
+                self.ask(change(None), |pending| Asked::Thaw { number, nodes: nodes.clone(), pending })
+            }
+            Order::Freeze { nodes } => self.freeze(number, nodes, change(None)),
+            Order::Kill { nodes, how } => {
+                if let Err(error) = self.watch.forget(nodes) {
+                    return Begun::Failed(error.to_string());
+                }
+                match how {
+                    Kill::Soft | Kill::Hard => self.ask(change(None), |pending| Asked::Nodes(number, pending)),
+                    Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
+                        let give = |running: Running| running.give(order.clone()).map_err(|error| error.to_string());
+                        teller.tell(&News::Finished(running.and_then(give).map(drop)));
+                    }),
+                }
+            }
+            Order::Node { nodes, change } => match self.running.set_node(nodes, change) {
+                Ok(_) => {
+                    self.limits.lay(number, nodes, change);
+                    Begun::Done
+                }
+                Err(error) => Begun::Failed(error.to_string()),
+            },
         }
     }
 
     /// The programs stop here and now; the anchor sees to the interfaces.
-    pub(super) fn freeze(&mut self, number: usize, order: Freeze) -> Begun {
-        let stopped = match self.running.stop_programs(&order.nodes) {
+    fn freeze(&mut self, number: usize, nodes: &[usize], change: Change) -> Begun {
+        let stopped = match self.running.stop_programs(nodes) {
             Ok(stopped) => stopped,
             Err(error) => return Begun::Failed(error.to_string()),
         };
         let asked = stopped.clone();
-        match self.ask(order, |pending| Asked::Freeze { number, stopped: asked, pending }) {
+        match self.ask(change, |pending| Asked::Freeze { number, stopped: asked, pending }) {
             Begun::Failed(why) => {
                 Begun::Failed(self.running.with_programs_back(LabError::Refused(why), &stopped).to_string())
             }
@@ -153,38 +176,12 @@ impl Stage {
         }
     }
 
-    /// Conditions and limits.
-    pub(super) fn change(&mut self, number: usize, action: &Action) -> Begun {
-        match action {
-            Action::Links(action) => {
-                let change = ChangeLinks { overlay: Some(number), action: action.clone() };
-                self.ask(change, |pending| Asked::Links(number, pending))
-            }
-            Action::Node { nodes, change } => match self.running.set_node(nodes, change) {
-                Ok(_) => {
-                    self.limits.lay(number, nodes, change);
-                    Begun::Done
-                }
-                Err(error) => Begun::Failed(error.to_string()),
-            },
-            _ => Begun::Failed("change what is no condition".to_owned()),
-        }
-    }
-
     pub(super) fn undo(&mut self, number: usize, change: usize) -> Begun {
         let Some(back) = self.limits.lift(change) else {
-            return self.ask(LiftLinks { overlay: change }, |pending| Asked::Links(number, pending));
+            return self.ask(Lift { overlay: change }, |pending| Asked::Change(number, pending));
         };
         let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
         done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
-    }
-}
-
-/// The nodes that an action freezes.
-fn frozen(action: &Action) -> &[usize] {
-    match action {
-        Action::Freeze { nodes } => nodes,
-        _ => &[],
     }
 }
 

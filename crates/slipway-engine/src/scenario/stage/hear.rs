@@ -141,10 +141,7 @@ impl Stage {
                 let started = self.refresh()?;
                 Ok(told(number, answered, started))
             }
-            Asked::Links(number, pending) => {
-                let Answered { result, waited } = answer(pending);
-                Ok(told(number, Answered { result: result.map(drop), waited }, Vec::new()))
-            }
+            Asked::Change(number, pending) => Ok(told(number, answer(pending), Vec::new())),
             Asked::Freeze { number, stopped, pending } => {
                 let Answered { result, waited } = answer(pending);
                 let back = |why| self.running.with_programs_back(LabError::Refused(why), &stopped).to_string();
@@ -152,7 +149,7 @@ impl Stage {
             }
             Asked::Thaw { number, nodes, pending } => {
                 let Answered { result, waited } = answer(pending);
-                let go_on = |()| self.running.let_programs_go_on(&nodes).map_err(|error| error.to_string());
+                let go_on = |_| self.running.let_programs_go_on(&nodes).map_err(|error| error.to_string());
                 Ok(told(number, Answered { result: result.and_then(go_on), waited }, Vec::new()))
             }
             Asked::Look(node, pending) => {
@@ -218,8 +215,8 @@ impl Stage {
 }
 
 /// What an answer comes to for an event: its wait, changes of nodes, and the end of it.
-fn told(number: usize, answered: Answered<()>, nodes: Vec<Happening>) -> Vec<Happening> {
+fn told<T>(number: usize, answered: Answered<T>, nodes: Vec<Happening>) -> Vec<Happening> {
     let waited = answered.waited.map(|why| Happening::Waited(number, why));
-    let finished = Happening::Finished(number, answered.result);
+    let finished = Happening::Finished(number, answered.result.map(drop));
     waited.into_iter().chain(nodes).chain([finished]).collect()
 }
