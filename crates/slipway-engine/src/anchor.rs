@@ -26,8 +26,8 @@ use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::{close_inherited, detach};
 
 use crate::condition::Links;
-use crate::protocol::Server;
-use crate::state::{LabDir, LabLock, State};
+use crate::protocol::{Server, State};
+use crate::state::{LabDir, LabLock};
 use slipway_image::Rootfs;
 
 /// All that an anchor works from.

@@ -5,7 +5,7 @@ use slipway_lab::model::{self, Lab};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Group, Hierarchy, Limits};
 use slipway_sys::ns::in_first_user_namespace;
 
-use crate::disk::NodeDisk;
+use crate::disk::{NodeDisk, limit_own_device};
 use crate::state::LabDir;
 
 /// A node's limits, in the kernel's terms.
@@ -57,23 +57,6 @@ pub(crate) fn without_disk(asked: &model::Limits) -> Result<Limits, CgroupError>
         disk: None,
     })
 }
-
-/// Applies limits to a node's own device. In version 1, control groups count data that the kernel writes back for the
-/// machine instead of for the node, so the limits there hold for all users of the device. A quarter of a second of
-/// writes may wait in the page cache. So a program feels the disk's pace as it writes, and data for a slow disk does
-/// not fill the machine's page cache.
-pub(crate) fn limit_own_device(limits: &DiskLimits, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
-    hierarchy.limit_device(limits)?;
-    let rate = limits.write.or(limits.write_iops.map(|writes| u64::from(writes) * PAGE));
-    // Where the kernel cannot (before Linux 6.2), `Running::resources` says so.
-    let _ = limits.device.limit_waiting(rate.map(|rate| (rate / 4).max(LEAST_WAITING)));
-    Ok(())
-}
-
-/// The least that the kernel writes, bytes.
-const PAGE: u64 = 4096;
-/// With less, the kernel's estimate of a device's pace is too coarse.
-const LEAST_WAITING: u64 = 1 << 20;
 
 /// A processor's speed as a share of one core.
 fn cores(cpu: Cpu) -> Result<f64, CgroupError> {

@@ -8,12 +8,15 @@
 //!   each direction;
 //! - the kernel's own queueing disciplines (**netem**, **tbf**), where it has them and they do what is asked.
 //!
-//! [`live`] is what is asked for now, [`choose`] which part serves it, [`links`] takes changes and [`make`] keeps the kernel in
-//! step. ADR 0009 says why.
+//! [`live`] is what is asked for now, [`choose`] which part serves it, [`links`] what is kept, [`change`] takes changes and
+//! [`make`] keeps the kernel in step. ADR 0009 says why.
 
+mod account;
+mod change;
 mod choose;
 mod gate;
 mod inside;
+mod interface;
 mod links;
 mod live;
 mod make;

@@ -20,7 +20,6 @@ use slipway_sys::block::{Device, LoopDevice, attached, free};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Hierarchy, Limits};
 use slipway_sys::mount::{MountError, mount_device};
 
-use crate::cgroup::limit_own_device;
 use crate::state::{LabDir, StateError};
 
 /// The store of a node's `/scratch`.
@@ -104,6 +103,15 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskErr
 /// File systems made at once.
 const AT_ONCE: usize = 8;
 
+const FILE: &str = "disks.json";
+
+impl LabDir {
+    /// Reads which block device carries each node's `/scratch`, where nodes have one of their own.
+    pub(crate) fn read_disks(&self) -> Result<Vec<Option<NodeDisk>>, StateError> {
+        self.read(FILE)
+    }
+}
+
 /// Makes the disks of nodes that have their own, in the caller's mount namespace. Finds the device of nodes that have
 /// limits without a disk. Indexed as the lab's nodes; `None` where no device has to be known.
 pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<Vec<Option<NodeDisk>>, DiskError> {
@@ -116,7 +124,7 @@ pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<Vec<Opt
     }
     let disks: Vec<Option<NodeDisk>> = lab.nodes.iter().map(|node| disk_of(node, scratch)).collect::<Result<_, _>>()?;
     if !own.is_empty() {
-        dir.write_disks(&disks)?;
+        dir.write(FILE, &disks)?;
     }
     Ok(disks)
 }
@@ -129,6 +137,23 @@ fn disk_of(node: &Node, scratch: &Path) -> Result<Option<NodeDisk>, DiskError> {
     let limited = disk.read.is_some() || disk.write.is_some() || disk.read_iops.is_some() || disk.write_iops.is_some();
     if limited { shared(node, scratch).map(Some) } else { Ok(None) }
 }
+
+/// Applies limits to a node's own device. In version 1, control groups count data that the kernel writes back for the
+/// machine instead of for the node, so the limits there hold for all users of the device. A quarter of a second of
+/// writes may wait in the page cache. So a program feels the disk's pace as it writes, and data for a slow disk does
+/// not fill the machine's page cache.
+pub(crate) fn limit_own_device(limits: &DiskLimits, hierarchy: &Hierarchy) -> Result<(), CgroupError> {
+    hierarchy.limit_device(limits)?;
+    let rate = limits.write.or(limits.write_iops.map(|writes| u64::from(writes) * PAGE));
+    // Where the kernel cannot (before Linux 6.2), `Running::resources` says so.
+    let _ = limits.device.limit_waiting(rate.map(|rate| (rate / 4).max(LEAST_WAITING)));
+    Ok(())
+}
+
+/// The least that the kernel writes, bytes.
+const PAGE: u64 = 4096;
+/// With less, the kernel's estimate of a device's pace is too coarse.
+const LEAST_WAITING: u64 = 1 << 20;
 
 /// The machine's disk beneath a node's scratch folder.
 pub(crate) fn shared(node: &Node, scratch: &Path) -> Result<NodeDisk, DiskError> {

@@ -41,7 +41,6 @@ use slipway_sys::process::ProcessId;
 
 use crate::confine::Confinement;
 use crate::fast::RouterState;
-use crate::lab::{LabError, Running};
 use crate::protocol::{HearProgram, give_descriptor};
 use crate::state::LabDir;
 use message::Message;
@@ -89,25 +88,6 @@ impl Fast {
         let mut routers = routers.iter().filter(|router| router.host == lab.nodes[node].host);
         let options = routers.any(|router| router.free_options);
         Some(Self { control: dir.control(), node, leave: Leave { io_uring, options } })
-    }
-}
-
-impl Entry {
-    /// The entry to a node of a running lab, by index.
-    ///
-    /// # Errors
-    /// When the node does not run.
-    pub fn to(lab: &Running, node: usize) -> Result<Self, LabError> {
-        let model = &lab.lab.nodes[node];
-        let fast = Fast::of(lab.dir(), &lab.lab, &lab.state.routers, node);
-        Ok(Self {
-            node: model.name.clone(),
-            init: lab.init(node)?,
-            group: lab.group(node)?,
-            env: model.env.clone(),
-            capabilities: model.capabilities.clone(),
-            fast,
-        })
     }
 }
 

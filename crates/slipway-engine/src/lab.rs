@@ -3,11 +3,14 @@
 mod check;
 mod down;
 mod end;
+mod enter;
 pub(crate) mod freeze;
 mod give;
 mod limits;
 mod links;
 mod programs;
+mod refused;
+mod scratch;
 mod up;
 
 use std::collections::BTreeSet;
@@ -26,10 +29,11 @@ pub use down::{DownError, Removed, down, leftovers};
 pub use give::Given;
 pub use limits::{Resources, undo};
 pub use programs::OwnProgram;
-pub use up::{Passing, Progress, UpError, up, up_in_passing};
+pub use refused::UpError;
+pub use up::{Passing, Progress, up, up_in_passing};
 
-use crate::protocol::{self, CallError, Descriptor, Operation, Request};
-use crate::state::{LabDir, NodeStatus, State, StateError, StateRoot};
+use crate::protocol::{self, CallError, Descriptor, Operation, Request, State};
+use crate::state::{LabDir, NodeStatus, StateError, StateRoot};
 
 /// Something asked of a running lab that did not happen.
 #[derive(Debug, thiserror::Error)]

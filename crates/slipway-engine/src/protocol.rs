@@ -12,6 +12,7 @@ mod frame;
 mod hello;
 mod operation;
 mod server;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ pub use self::operation::{
     ReadLinks, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy, Settle,
 };
 pub(crate) use self::server::{Answer, Interest, Responder, Server};
+pub use self::state::State;
 
 /// Largest request, bytes: rules and links of ten thousand nodes fit.
 pub const LARGEST_REQUEST: usize = 64 << 20;

@@ -20,6 +20,8 @@
 //! than the usual one carries a mark of its root, so that two labs of one name never meet.
 //!
 //! The lock is the truth about liveness: the kernel releases it however the holder dies.
+//!
+//! This module knows the folder, not what other modules keep in it: they read and write their own files through [`LabDir`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -35,10 +37,6 @@ use sha2::{Digest as _, Sha256};
 use slipway_lab::model::{Lab, Limits};
 use slipway_lab::text::printable;
 use slipway_sys::process::ProcessId;
-
-use crate::disk::NodeDisk;
-use crate::fast::RouterState;
-use crate::network::Mechanism;
 
 /// What went wrong with the state folder.
 #[derive(Debug, thiserror::Error)]
@@ -317,26 +315,6 @@ impl LabDir {
         self.write("lab.json", lab)
     }
 
-    /// Reads the state.
-    pub fn read_state(&self) -> Result<State, StateError> {
-        self.read("state.json")
-    }
-
-    /// Replaces the state.
-    pub fn write_state(&self, state: &State) -> Result<(), StateError> {
-        self.write("state.json", state)
-    }
-
-    /// Reads which block device carries each node's `/scratch`, where nodes have one of their own.
-    pub(crate) fn read_disks(&self) -> Result<Vec<Option<NodeDisk>>, StateError> {
-        self.read("disks.json")
-    }
-
-    /// Writes that.
-    pub(crate) fn write_disks(&self, disks: &[Option<NodeDisk>]) -> Result<(), StateError> {
-        self.write("disks.json", &disks)
-    }
-
     /// Reads what each node may use now; `None` where that has not been changed.
     pub(crate) fn read_limits(&self) -> Result<Option<Vec<Limits>>, StateError> {
         if self.join("limits.json").exists() { self.read("limits.json").map(Some) } else { Ok(None) }
@@ -367,7 +345,8 @@ impl LabDir {
         }
     }
 
-    fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {
+    /// Reads a file of the lab's.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self, file: &str) -> Result<T, StateError> {
         let path = self.join(file);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -379,8 +358,8 @@ impl LabDir {
         serde_json::from_slice(&bytes).map_err(|source| StateError::Format { path, source })
     }
 
-    /// Readers see the old text or the new, never half of one.
-    fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), StateError> {
+    /// Replaces a file of the lab's. Readers see the old text or the new, never half of one.
+    pub(crate) fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), StateError> {
         let path = self.join(file);
         let fresh = self.join(&format!("{file}.new"));
         let text = serde_json::to_vec(value).map_err(|source| StateError::Format { path: path.clone(), source })?;
@@ -415,24 +394,6 @@ fn make_private_dir(path: &Path) -> Result<(), StateError> {
         Ok(()) => Ok(()),
         Err(error) => Err(StateError::io("make", path)(error)),
     }
-}
-
-/// A lab's processes, and what was chosen for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
-    /// The process that all others of the lab descend from.
-    pub anchor: ProcessId,
-    /// False until every node is ready.
-    pub ready: bool,
-    /// When the lab was brought up, seconds since 1970 UTC.
-    pub since: u64,
-    /// Indexed as the lab's nodes.
-    pub nodes: Vec<NodeState>,
-    /// How each network was made on this machine, indexed as the lab's networks.
-    pub networks: Vec<Mechanism>,
-    /// Routers of the fast path, one for each host with nodes on fast networks.
-    #[serde(default)]
-    pub routers: Vec<RouterState>,
 }
 
 /// One node's processes.

@@ -33,7 +33,8 @@ use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
 use crate::node::rootfs::Root;
 use crate::node::user;
-use crate::state::{NodeState, NodeStatus, ProgramEnd, State};
+use crate::protocol::State;
+use crate::state::{NodeState, NodeStatus, ProgramEnd};
 
 /// How many inits are on their way at once. Enough to keep every core busy with mounts while the anchor makes links;
 /// few enough that a failure is seen soon.

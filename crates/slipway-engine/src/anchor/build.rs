@@ -18,7 +18,8 @@ use super::birth::Nodes;
 use super::{Blueprint, Report, Reporter};
 use crate::exec::ssh;
 use crate::node::rootfs::{hide_machine, lies_on_the_machine};
-use crate::state::{LabDir, NodeState, NodeStatus, State};
+use crate::protocol::State;
+use crate::state::{LabDir, NodeState, NodeStatus};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
 #[tracing::instrument(level = "info", skip_all, fields(lab = %blueprint.lab.name), err(level = "debug"))]

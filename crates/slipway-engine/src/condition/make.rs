@@ -7,61 +7,12 @@ use slipway_wire::{Peer, Spec, Wire};
 use super::choose::{Mechanism, loses_all};
 use super::gate::{Entry, Gates, Side, physical};
 use super::inside::{Entrance, Shape};
+use super::interface::{Interface, Made, port};
 use super::links::{Around, Links};
 use super::live::Place;
 use super::plan::{BOTH, Plan, Way, addresses};
 use super::report::WireState;
 use super::seed::seed;
-
-/// What has been made of an interface.
-#[derive(Debug)]
-pub(super) struct Interface {
-    pub(super) plan: Plan,
-    /// Its place among all that were made: what its gates and ports are numbered by.
-    pub(super) number: u32,
-    /// Bytes.
-    mtu: u32,
-    /// Whether there are places for the gate's programs.
-    hook: bool,
-    /// Whether the gate's programs are attached there.
-    gate: bool,
-    ways: [Made; 2],
-}
-
-/// What has been made for one direction.
-#[derive(Debug, Default)]
-struct Made {
-    /// What its gate decides by.
-    entry: Entry,
-    /// The tap's interface index, where there is one. It stays, idle, when the wire is not wanted any more: frames that are
-    /// under way still come out.
-    tap: Option<u32>,
-    /// What the wire was told last.
-    spec: Option<Spec>,
-    /// The queueing discipline that is in place.
-    shape: Option<Shape>,
-    /// Whether a change of it failed half-way: then anything may be in place.
-    unsure: bool,
-    /// Interface index of the detour on which it is, for what the node receives.
-    detour: Option<u32>,
-}
-
-impl Interface {
-    /// Notes that its device has been made again, under the same number. Taps and detours are beside it, and stay.
-    pub(super) fn renew(&mut self) {
-        self.gate = false;
-        for way in self.ways.iter_mut().filter(|way| way.detour.is_none()) {
-            (way.shape, way.unsure) = (None, false);
-        }
-    }
-
-    /// Notes that the wire has ended, and its taps with it.
-    pub(super) fn lose_wire(&mut self) {
-        for way in &mut self.ways {
-            (way.tap, way.spec) = (None, None);
-        }
-    }
-}
 
 impl Links {
     /// Makes an interface what it is to be: what is needed and no more. First what packets are to pass through is made, then
@@ -311,11 +262,6 @@ fn spec(lab: &Lab, place: Place, direction: Direction, way: &Way, mtu: u32) -> S
         conditions: conditions.clone(),
     });
     Spec { direction, seed: seed(lab, place, direction, None), all: way.all.clone(), peers: peers.collect(), mtu }
-}
-
-/// What a direction is to its gate and to the wire.
-pub(super) fn port(interface: u32, direction: Direction) -> u32 {
-    2 * interface + u32::from(direction == Direction::Ingress)
 }
 
 impl Plan {

@@ -16,7 +16,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
 use super::{FastReport, says, setup};
-use crate::state::State;
+use crate::state::NodeState;
 
 /// A TCP socket as its program sees it, and what it really is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,13 +52,13 @@ pub enum Way {
 /// The node that a process is in, and its TCP sockets.
 pub(crate) fn explain(
     lab: &Lab,
-    state: &State,
+    states: &[NodeState],
     pid: i32,
     notes: OwnedFd,
     report: &FastReport,
 ) -> Result<(usize, Vec<Socket>), String> {
     let doing = format!("look at process {pid}");
-    let node = node_of(state, pid).map_err(says(&doing))?.ok_or_else(|| {
+    let node = node_of(states, pid).map_err(says(&doing))?.ok_or_else(|| {
         format!(
             "{doing}: it is in no node of lab {}\nHint: `slipway inspect {} NODE --json` lists a node's",
             lab.name, lab.name
@@ -75,10 +75,10 @@ pub(crate) fn explain(
 }
 
 /// The node of a lab that a process is in.
-pub(crate) fn node_of(state: &State, pid: i32) -> io::Result<Option<usize>> {
+pub(crate) fn node_of(states: &[NodeState], pid: i32) -> io::Result<Option<usize>> {
     let its = walk::namespace(pid)?;
     let is_its = |init: i32| walk::namespace(init).is_ok_and(|namespace| namespace == its);
-    Ok(state.nodes.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid))))
+    Ok(states.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid))))
 }
 
 fn sockets(places: &Places, pid: i32, notes: &Notes, counted: &[Reason]) -> io::Result<Vec<Socket>> {

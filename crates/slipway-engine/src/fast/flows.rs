@@ -11,8 +11,8 @@ use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
-use super::{says, setup};
-use crate::state::State;
+use super::{RouterState, says, setup};
+use crate::state::NodeState;
 
 /// A connection that lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,18 +35,23 @@ pub struct Connection {
 }
 
 /// All of a lab. Looks for itself: neither routers nor the anchor have work with it.
-pub(crate) fn flows(lab: &Lab, state: &State, notes: OwnedFd) -> Result<Vec<Connection>, String> {
+pub(crate) fn flows(
+    lab: &Lab,
+    states: &[NodeState],
+    routers: &[RouterState],
+    notes: OwnedFd,
+) -> Result<Vec<Connection>, String> {
     let doing = "look for connections of the fast path";
     let notes = SocketStorage::try_from(notes).map(Notes::new).map_err(says(doing))?;
     let places = setup::places(lab);
     let mut all: BTreeMap<u64, Flow> = BTreeMap::new();
-    for router in &state.routers {
+    for router in routers {
         let Some(pid) = router.pid else {
             let host = &lab.hosts[router.host].name;
             return Err(format!("{doing}: the router of {host} is being replaced\nHint: try again"));
         };
         let net = File::open(format!("/proc/{pid}/ns/net")).map_err(says(doing))?;
-        let here = state.nodes.iter().zip(&lab.nodes).filter(|(_, node)| node.host == router.host);
+        let here = states.iter().zip(&lab.nodes).filter(|(_, node)| node.host == router.host);
         let inits = here.filter_map(|(node, _)| node.init);
         let namespaces: BTreeSet<u64> = inits.filter_map(|init| walk::namespace(init.pid).ok()).collect();
         let scope = Scope { notes: &notes, namespaces: &namespaces, net: net.as_fd() };

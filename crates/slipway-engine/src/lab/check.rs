@@ -11,7 +11,7 @@ use slipway_lab::Remark;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
-use super::up::UpError;
+use super::refused::UpError;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;

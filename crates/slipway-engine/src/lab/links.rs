@@ -41,13 +41,13 @@ impl Running {
     /// When it is in none of the lab's nodes, or no network is fast.
     pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
-        fast::explain(&self.lab, &self.state, pid, notes, &self.fast()?).map_err(LabError::Refused)
+        fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?).map_err(LabError::Refused)
     }
 
     /// The node that a process is in, if any.
     #[must_use]
     pub fn node_of(&self, pid: i32) -> Option<usize> {
-        fast::node_of(&self.state, pid).ok().flatten()
+        fast::node_of(&self.state.nodes, pid).ok().flatten()
     }
 
     /// The connections of the fast path that live.
@@ -56,7 +56,7 @@ impl Running {
     /// When no network is fast, or a router is being replaced.
     pub fn flows(&self) -> Result<Vec<Connection>, LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
-        fast::flows(&self.lab, &self.state, notes).map_err(LabError::Refused)
+        fast::flows(&self.lab, &self.state.nodes, &self.state.routers, notes).map_err(LabError::Refused)
     }
 
     /// How links are now.

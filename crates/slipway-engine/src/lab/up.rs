@@ -1,84 +1,24 @@
 //! Bringing a lab up: claim its name, fork its anchor, follow its reports.
 
 use std::io::{self, BufRead as _, BufReader};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::pidfd_send_signal;
-use slipway_lab::Remark;
 use slipway_lab::model::Lab;
-use slipway_sys::cgroup::CgroupError;
 use slipway_sys::signals::Taken;
 
 use super::check::prepare;
 use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
+use super::refused::UpError;
+use super::scratch;
 use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
-use crate::condition::MatrixError;
 use crate::guard::Guard;
 use crate::machine::Machine;
 use crate::state::{LabLock, StateError, StateRoot};
-use slipway_image::ImageError;
-
-/// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
-#[derive(Debug, thiserror::Error)]
-pub enum UpError {
-    /// The state folder, or the lab is up already.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// This machine cannot make what the lab file asks for; nothing was tried.
-    #[error("make what the lab file asks for: {}", told(.0))]
-    Refused(Vec<Remark>),
-    /// A matrix of delays cannot be had.
-    #[error(transparent)]
-    Matrix(#[from] MatrixError),
-    /// This machine cannot make the conditions that the lab asks for.
-    #[error("{0}")]
-    Conditions(String),
-    /// An image cannot be had.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// What an earlier crash left under this name could not be removed.
-    #[error("remove what an earlier lab of this name left: {0}")]
-    Leftover(DownError),
-    /// The anchor could not be made.
-    #[error("start the lab's anchor: {0}")]
-    Anchor(io::Error),
-    /// The anchor said why.
-    #[error("{0}")]
-    Failed(String),
-    /// A signal came (Ctrl-C, most often).
-    #[error("bring the lab up: stopped by {}; what had been made is gone", .0.as_str())]
-    Interrupted(Signal),
-    /// The lab failed, and so did removing what there was of it.
-    #[error("{failure}\nand then to remove what had been made: {undo}\nHint: `slipway down --all` tries again")]
-    Undo {
-        /// Why it failed.
-        failure: Box<UpError>,
-        /// What is left.
-        undo: DownError,
-    },
-    /// It came up, and its anchor has ended since.
-    #[error(
-        "keep lab `{0}` up: it came up and ended again\nHint: a `slipway down` at the same time does that; bring it up again"
-    )]
-    Ended(String),
-    /// It came up but cannot be opened.
-    #[error(transparent)]
-    Open(#[from] LabError),
-    /// Control groups.
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
-}
-
-fn told(remarks: &[Remark]) -> String {
-    let told = |Remark { place, message, help }: &Remark| format!("{}: {message}\nHint: {help}", place.join("."));
-    remarks.iter().map(told).collect::<Vec<_>>().join("\n")
-}
 
 /// How far `up` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +136,7 @@ fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progres
     let Blueprint { lab, dir, scratch, .. } = blueprint;
     dir.create()?;
     dir.write_lab(lab)?;
-    make_scratch(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;
+    scratch::make(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;
     for node in &lab.nodes {
         let path = scratch.join(&node.name);
         std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
@@ -236,26 +176,5 @@ fn wait(reports: &io::PipeReader, signals: &Taken) -> io::Result<Option<Signal>>
     match poll(&mut on, None) {
         Ok(_) | Err(Errno::INTR) => signals.take(),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Makes the folder of a lab's scratch folders, closed to other users of the machine: nodes have set-user-ID files in them.
-fn make_scratch(path: &Path) -> io::Result<()> {
-    let private = std::fs::Permissions::from_mode(0o700);
-    if let Some(root) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-    }
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        // Left by a crash, or put there by somebody who wants to look into it.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let found = std::fs::symlink_metadata(path)?;
-            if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::other(
-                    "it is there, and somebody else's\nHint: remove it, or name another place with SLIPWAY_SCRATCH",
-                ));
-            }
-            std::fs::set_permissions(path, private)
-        }
-        made => made,
     }
 }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
 
+use super::state::State;
 use crate::condition::LinkReport;
 use crate::fast::FastReport;
-use crate::state::State;
 
 /// An operation of a service.
 pub trait Operation: Into<Self::Service> {

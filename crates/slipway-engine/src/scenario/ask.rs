@@ -5,8 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use serde::de::DeserializeOwned;
 
 use crate::condition::LinkReport;
-use crate::protocol::{CallError, Ended, Pending, Reply, Served};
-use crate::state::State;
+use crate::protocol::{CallError, Ended, Pending, Reply, Served, State};
 
 /// A request that had to wait longer than this says for what, nanoseconds.
 const WORTH_SAYING: u64 = 1_000_000;

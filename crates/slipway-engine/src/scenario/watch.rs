@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::epoll;
 use slipway_sys::process::ProcessId;
 
-use crate::state::State;
+use crate::protocol::State;
 
 /// Watches the inits of nodes. Readable when one of them has ended.
 #[derive(Debug)]

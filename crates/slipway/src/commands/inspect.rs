@@ -7,7 +7,7 @@ use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
 use slipway_engine::scenario::{Folder, Status};
-use slipway_engine::state::State;
+use slipway_engine::protocol::State;
 use slipway_lab::model::{Host, Image, Lab, Network, Node};
 use slipway_lab::units::Bytes;
 

@@ -13,8 +13,8 @@ use super::super::load::Ticks;
 use super::super::platform::Happening;
 use super::{LOOK_AGAIN, LOOK_AT_WIRE, Stage, monotonic};
 use crate::lab::LabError;
-use crate::protocol::{Interest, PlayerRequest, ReadLinks, ReadState};
-use crate::state::{NodeStatus, State};
+use crate::protocol::{Interest, PlayerRequest, ReadLinks, ReadState, State};
+use crate::state::NodeStatus;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
