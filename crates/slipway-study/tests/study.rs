@@ -118,7 +118,7 @@ fn a_comparison_leaves_its_report_and_no_lab() {
         repeat: 1,
         warm_up: 1,
         seed: 1,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         clients: vec![Client { node: 0, name: "n1".to_owned() }],
         server: None,
         scenario: None,
