@@ -14,6 +14,7 @@
 mod account;
 mod change;
 mod choose;
+mod devices;
 mod gate;
 mod inside;
 mod interface;

@@ -24,7 +24,7 @@ pub use self::frame::Frames;
 pub use self::hello::{Hello, VERSION};
 pub use self::operation::{
     Change, Descriptor, Ended, FollowLog, Halt, HearProgram, Lift, Operation, Pause, PlayerRequest, Prepare, ReadFast,
-    ReadLinks, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy, Settle,
+    ReadGraph, ReadLinks, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy, Settle,
 };
 pub(crate) use self::server::{Answer, Interest, Responder, Server};
 pub use self::state::State;

@@ -8,6 +8,7 @@ pub mod defaults;
 pub mod errors;
 mod file;
 pub mod graph;
+pub mod id;
 pub mod matrix;
 pub mod model;
 mod names;

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod conditions;
 mod context;
+mod datapath;
 mod done;
 mod events;
 mod exit;

@@ -28,6 +28,7 @@ use crate::condition::{Around, LinkReport, Links, Place, Seat};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
 use crate::fast::{Event, FastReport, Near, Routers};
+use crate::network::graph::Graph;
 use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
 use crate::node::init::{Birth, Net, live, most_processes};
 use crate::node::link::{Link, Step};
@@ -388,6 +389,13 @@ impl Nodes {
         self.policy = rules;
         let rules = self.policy.clone();
         self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))
+    }
+
+    /// The namespaces and devices of the lab's networks and conditions.
+    pub(super) fn graph(&self, blueprint: &Blueprint) -> Graph {
+        let mut graph = self.fabric.graph();
+        self.links.add_to(&blueprint.lab, &mut graph);
+        graph
     }
 
     /// What there is to wait for of the fast path's routers, and how long at most.

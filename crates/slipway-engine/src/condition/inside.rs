@@ -28,7 +28,9 @@ const UNBOUND: u64 = 100_000_000_000;
 const GSO_MAX_SIZE: u32 = 1 << 20;
 
 /// The place of a gate at the host's end of an interface.
-const OUTSIDE: u16 = 3;
+pub(super) const OUTSIDE: u16 = 3;
+/// The name of gates in `tc filter`.
+pub(super) const GATE: &str = "slipway";
 
 /// What packets are queued by.
 #[derive(Debug, Clone, PartialEq)]
@@ -296,5 +298,5 @@ impl<'a> Inside<'a> {
 }
 
 fn gate_filter(index: u32, direction: netlink::Direction, order: u16, program: &Program) -> Request<'_> {
-    Request::AddBpfFilter(BpfFilter { index, direction, order, program: program.as_fd(), name: "slipway" })
+    Request::AddBpfFilter(BpfFilter { index, direction, order, program: program.as_fd(), name: GATE })
 }

@@ -5,12 +5,21 @@ use slipway_lab::policy::Rule;
 use super::{LabError, Running};
 use crate::condition::LinkReport;
 use crate::fast::{self, Connection, FastReport, Socket};
-use crate::protocol::{ReadFast, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
+use crate::network::graph::Graph;
+use crate::protocol::{ReadFast, ReadGraph, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
 
 impl Running {
     /// Makes all links what the lab file says, and starts a wire that has died anew.
     pub fn restore_links(&self) -> Result<(), LabError> {
         self.ask(RestoreLinks {}).map(drop)
+    }
+
+    /// The namespaces and devices that the lab's networks are made of.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub fn graph(&self) -> Result<Graph, LabError> {
+        self.ask(ReadGraph {})
     }
 
     /// Who may talk to whom now.

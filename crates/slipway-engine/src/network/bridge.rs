@@ -20,14 +20,14 @@ impl Driver for Bridge {
         Ok(Probed { driver: DriverKind::Bridge, mechanism, notes: switch::notes() })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
-        let devices = self.switches.build(lab, network, sites)?;
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        self.switches.build(lab, network, sites)?;
         if hosts_of(lab, network).len() > 1 {
             for (host, index) in wire::lay(lab, network, sites)? {
                 self.switches.join_outside(lab, network, host, sites, index)?;
             }
         }
-        Ok(devices)
+        Ok(())
     }
 
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {

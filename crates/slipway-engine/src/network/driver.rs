@@ -61,8 +61,6 @@ pub struct Mechanism {
     pub probed: Probed,
     /// Bytes.
     pub mtu: u32,
-    /// Devices that its nodes share, as `HOST: DEVICE`.
-    pub devices: Vec<String>,
 }
 
 /// A node's interface, to be made.
@@ -100,8 +98,8 @@ pub(super) trait Driver: fmt::Debug {
         Ok(())
     }
 
-    /// Makes what the nodes of `network` share. Returns the devices, as `HOST: DEVICE`.
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError>;
+    /// Makes what the nodes of `network` share. The devices come by [`Site::make`](super::site::Site::make), which notes them.
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError>;
 
     /// Makes interfaces of some of its nodes.
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError>;
@@ -159,7 +157,7 @@ pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
         let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
         check_mtu(network)?;
         driver.check(lab, number)?;
-        Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number), devices: Vec::new() })
+        Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number) })
     };
     lab.networks.iter().enumerate().map(plan_one).collect()
 }

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use slipway_lab::id::MachineId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
 use super::driver::{Driver, End, Mechanism, Port, driver, members, plan, unless_gone};
 use super::error::NetworkError;
+use super::graph::{Graph, Namespace, Space};
+use super::made::{self, Inode, Made};
 use super::policy::{self, Table};
 use super::site::{Site, Sites};
 
@@ -21,6 +24,8 @@ pub struct Fabric {
     mechanisms: Vec<Mechanism>,
     /// The policy on fast networks' base networks; `None` where everything passes.
     policy: Option<Table>,
+    /// The namespaces of nodes that were attached.
+    nodes: BTreeMap<usize, Inode>,
 }
 
 /// A node's network namespace.
@@ -40,21 +45,41 @@ impl Fabric {
     /// As [`plan`], before anything is made; or what the kernel refused. Nothing stays of a fabric that failed.
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn build(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
-        let mut mechanisms = plan(lab)?;
+        let mechanisms = plan(lab)?;
         let mut sites = Sites::create(lab, place)?;
         let mut drivers = BTreeMap::new();
         for (number, network) in lab.networks.iter().enumerate() {
             let driver = drivers.entry(network.beneath()).or_insert_with(|| driver(network.beneath()));
-            mechanisms[number].devices = driver.prepare(lab, number, &mut sites)?;
+            driver.prepare(lab, number, &mut sites)?;
         }
         let policy = policy::holds_back(&lab.policy).then(|| table(lab, &lab.policy)).transpose()?;
-        Ok(Self { drivers, sites, mechanisms, policy })
+        Ok(Self { drivers, sites, mechanisms, policy, nodes: BTreeMap::new() })
     }
 
     /// How each network was made, in the lab's order.
     #[must_use]
     pub fn mechanisms(&self) -> &[Mechanism] {
         &self.mechanisms
+    }
+
+    /// The namespaces and devices that were made, and those that they lead to.
+    #[must_use]
+    pub fn graph(&self) -> Graph {
+        let of_nodes = self.nodes.iter().map(|(&node, &inode)| (inode, Space::Node(node.into())));
+        let mut spaces: BTreeMap<Inode, Space> = of_nodes.collect();
+        // After nodes, of which those on driver host are in their host's. Before others, of which the machine's may be one.
+        for (space, site) in self.sites.all() {
+            let named = spaces.entry(site.made.inode()).or_insert(space);
+            if matches!(named, Space::Node(_)) {
+                *named = space;
+            }
+        }
+        let made: Vec<&Made> = self.sites.all().map(|(_, site)| &site.made).collect();
+        let links = made::links(&made, &spaces);
+        let mut namespaces: Vec<Namespace> =
+            spaces.into_iter().map(|(inode, space)| Namespace { space, inode }).collect();
+        namespaces.sort_by_key(|namespace| namespace.space);
+        Graph { machine: MachineId::HERE, namespaces, links }
     }
 
     /// A host's namespace. Panics on a host that the lab does not have.
@@ -77,6 +102,10 @@ impl Fabric {
     pub fn attach(&mut self, lab: &Lab, nodes: &[NodeNet<'_>]) -> Result<(), NetworkError> {
         let mut by_network = BTreeMap::<usize, Vec<End<'_>>>::new();
         for &NodeNet { node, netns } in nodes {
+            let inode = made::inode(netns).map_err(NetworkError::system("look at a node's namespace"))?;
+            if let Some(before) = self.nodes.insert(node, inode).filter(|&before| before != inode) {
+                self.sites.forget(before);
+            }
             for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
                 let end = End { port: Port { node, slot }, interface, netns };
                 by_network.entry(interface.network).or_default().push(end);
@@ -142,7 +171,7 @@ impl Fabric {
             let node = &lab.nodes[port.node];
             let says = NetworkError::system(format!("hold {} to the policy", node.name));
             let gate = table.gate(lab, port.node, port.slot).map_err(std::io::Error::other).map_err(says)?;
-            let held = self.sites.switches[node.host].netlink.run(&gate.on(index));
+            let held = self.sites.switches[node.host].make(Some(network), &gate.on(index));
             unless_gone(node, held).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())

@@ -37,17 +37,15 @@ impl Driver for Host {
         Ok(Probed { driver: DriverKind::Host, mechanism, notes })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
-        let mut devices = Vec::new();
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         for host in hosts_of(lab, network) {
-            let name = add_addresses(lab, network, host, sites)?;
-            devices.push(format!("{}: {name}", lab.hosts[host].name));
+            add_addresses(lab, network, host, sites)?;
         }
         for host in hosts_of(lab, network) {
             add_routes(lab, network, host, sites)?;
             add_sources(lab, network, host, sites)?;
         }
-        Ok(devices)
+        Ok(())
     }
 
     fn attach(&mut self, _: &Lab, _: usize, _: &mut Sites, _: &[End<'_>]) -> Result<(), NetworkError> {
@@ -61,13 +59,13 @@ impl Driver for Host {
 
 /// Puts the addresses of a host's nodes on it, each on a device of its own. Some MPI libraries know a node by the last
 /// address of a device, and send from the first.
-fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<String, NetworkError> {
+fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<(), NetworkError> {
     let of = &lab.networks[network];
     let local: Vec<_> =
         members(lab, network).filter(|&(there, ..)| there == host).map(|(.., interface)| interface).collect();
     for (some, first) in local.chunks(ANNOUNCED).zip((1..).step_by(ANNOUNCED)) {
         let names: Vec<String> = (first..first + some.len()).map(|position| device(lab, network, position)).collect();
-        let near = add_devices(&names, &of.name, host, sites)?;
+        let near = add_devices(lab, &names, network, host, sites)?;
         let site = &mut sites.hosts[host];
         let watch = site.watch_addresses()?;
         let mut requests = Vec::new();
@@ -83,7 +81,7 @@ fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> R
         site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
         watch.wait(some.iter().filter_map(|interface| interface.ipv6).collect())?;
     }
-    Ok(device(lab, network, 1))
+    Ok(())
 }
 
 /// The device of a node, by its position on its host. (On this machine's own network, names of other labs' devices are in use.)
@@ -109,7 +107,13 @@ pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), String> {
 }
 
 /// Makes devices, and gives their interface indices. The far ends of their wires are up too: UCX passes by what has no carrier.
-fn add_devices(names: &[String], network: &str, host: usize, sites: &mut Sites) -> Result<Vec<u32>, NetworkError> {
+fn add_devices(
+    lab: &Lab,
+    names: &[String],
+    network: usize,
+    host: usize,
+    sites: &mut Sites,
+) -> Result<Vec<u32>, NetworkError> {
     let between = sites.between()?;
     let nowhere = between.net().try_clone_to_owned().map_err(NetworkError::system("keep a namespace"))?;
     let far: Vec<String> = names.iter().map(|_| format!("nowhere{}", between.index())).collect();
@@ -119,7 +123,7 @@ fn add_devices(names: &[String], network: &str, host: usize, sites: &mut Sites) 
         Request::AddVeth(Veth { link, peer })
     });
     let site = &mut sites.hosts[host];
-    site.netlink.run(&pairs.collect::<Vec<_>>()).map_err(NetworkError::of(network))?;
+    site.make(Some(network), &pairs.collect::<Vec<_>>()).map_err(NetworkError::of(&lab.networks[network].name))?;
     let near = set_up(&mut site.netlink, names)?;
     set_up(&mut sites.between()?.netlink, &far)?;
     Ok(near)

@@ -11,6 +11,7 @@ use slipway_sys::ns::with_net;
 
 use super::driver::{Driver, End, Port, Probed, Unsupported, mtu, try_in_scratch};
 use super::error::NetworkError;
+use super::graph::Kind;
 use super::site::Sites;
 use super::wire;
 
@@ -60,16 +61,16 @@ impl Driver for Macvlan {
         Ok(())
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
-        let name = |host: usize, device: &str| format!("{}: {device}", lab.hosts[host].name);
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         if let Some(parent) = &lab.networks[network].parent {
             let index = sites.machine.netlink.link(parent)?.index;
             self.parents.extend((0..lab.hosts.len()).map(|host| ((network, host), index)));
-            return Ok(vec![format!("machine: {parent}")]);
+            sites.machine.made.found(parent, Some(index), network.into(), Kind::Found);
+            return Ok(());
         }
         let laid = wire::lay(lab, network, sites)?;
         self.parents.extend(laid.iter().map(|&(host, index)| ((network, host), index)));
-        Ok(laid.iter().map(|&(host, _)| name(host, &format!("wire{network}"))).collect())
+        Ok(())
     }
 
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
@@ -92,7 +93,7 @@ impl Driver for Macvlan {
         }
         for (host, requests) in by_host {
             let site = if of.parent.is_some() { &mut sites.machine } else { &mut sites.switches[host] };
-            site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+            site.make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use slipway_sys::ns::with_net;
 
 use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off};
 use super::error::NetworkError;
+use super::graph::Kind;
 use super::site::Sites;
 use super::{switch, wire};
 use daemons::Daemons;
@@ -60,7 +61,7 @@ impl Driver for Ovs {
         Ok(Probed { driver: DriverKind::Ovs, mechanism, notes })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         let hosts = hosts_of(lab, network);
         let bridge = bridge(network);
         let datapath = format!("datapath_type={}", if kernel_datapath() { "system" } else { "netdev" });
@@ -88,13 +89,14 @@ impl Driver for Ovs {
                 &bridge,
                 &mtu,
             ])?;
+            sites.switches[host].made.found(&bridge, None, network.into(), Kind::OvsBridge);
         }
         if hosts.len() > 1 {
             for (host, _) in wire::lay(lab, network, sites)? {
                 self.daemons[&host].vsctl(&["add-port", &bridge, &wire::name(network)])?;
             }
         }
-        Ok(hosts.iter().map(|&host| format!("{}: {bridge}", lab.hosts[host].name)).collect())
+        Ok(())
     }
 
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
@@ -117,7 +119,7 @@ impl Driver for Ovs {
                 names.push(port.name(lab));
                 self.ports.insert(port, index);
             }
-            site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+            site.make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
             for name in names.iter().filter(|_| !of.offloads) {
                 switch_offloads_off(&site.netlink, name)?;
             }

@@ -4,12 +4,15 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, Underlay};
-use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
 use super::driver::settle;
 use super::error::NetworkError;
+use super::graph::Space;
+use super::made::{self, Made};
 
 /// The loopback device's index in every namespace.
 pub(super) const LOOPBACK: u32 = 1;
@@ -36,6 +39,7 @@ pub(super) struct Site {
     net: OwnedFd,
     pub(super) netlink: Netlink,
     next: u32,
+    pub(super) made: Made,
 }
 
 impl Site {
@@ -64,11 +68,18 @@ impl Site {
         let what = "open a netlink socket in a namespace";
         let netlink =
             with_net(net.as_fd(), Netlink::open).and_then(|socket| socket).map_err(NetworkError::system(what))?;
-        Ok(Self { net, netlink, next: FIRST_INDEX })
+        let inode = made::inode(&net).map_err(NetworkError::system("look at a namespace"))?;
+        Ok(Self { net, netlink, next: FIRST_INDEX, made: Made::new(inode) })
     }
 
     pub(super) fn net(&self) -> BorrowedFd<'_> {
         self.net.as_fd()
+    }
+
+    /// Makes devices here, for `network` or the underlay, and notes them.
+    pub(super) fn make(&mut self, network: Option<usize>, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
+        self.netlink.run(requests)?;
+        self.made.note(network.map(NetworkId::from), requests).map_err(NetlinkError::from)
     }
 
     /// A number for a device to be made here. Chosen by us, so that one batch can make it and go on to use it.
@@ -147,6 +158,26 @@ impl Sites {
         Ok(sites)
     }
 
+    /// All namespaces that there are, with what each is.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Space, &Site)> {
+        fn each(sites: &[Site], space: impl Fn(HostId) -> Space) -> impl Iterator<Item = (Space, &Site)> {
+            sites.iter().enumerate().map(move |(host, site)| (space(HostId(host)), site))
+        }
+        // The machine's own last: under `hosts: machine` it is the host's too, and then is called that.
+        let rooms = each(&self.hosts, Space::Host)
+            .chain(each(&self.switches, Space::Switch))
+            .chain(each(&self.tunnels, Space::Tunnel));
+        rooms.chain(self.between.iter().map(|site| (Space::Underlay, site))).chain([(Space::Machine, &self.machine)])
+    }
+
+    /// Forgets the devices of a namespace that has gone.
+    pub(super) fn forget(&mut self, gone: made::Inode) {
+        let rooms = self.hosts.iter_mut().chain(&mut self.switches).chain(&mut self.tunnels);
+        for site in rooms.chain(&mut self.between).chain([&mut self.machine]) {
+            site.made.forget(gone);
+        }
+    }
+
     /// The namespace between hosts.
     pub(super) fn between(&mut self) -> Result<&mut Site, NetworkError> {
         if self.between.is_none() {
@@ -190,10 +221,10 @@ impl Sites {
         let between = self.between()?;
         let index = between.index();
         let link = NewLink { name: bridge.to_owned(), index: Some(index), mtu, up: true, ..NewLink::default() };
-        between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
+        between.make(None, &[Request::AddBridge(Bridge { link })])?;
         let mut laid = Vec::new();
         for (number, host) in lab.hosts.iter().enumerate() {
-            let near = self.wire(room, number, name, index, mtu)?;
+            let near = self.wire(None, (room, number), name, index, mtu)?;
             if let Some(address) = host.ipv4 {
                 let (address, prefix) = (address.into(), underlay.ipv4.prefix_len());
                 let request = Request::AddAddress { index: near, address, prefix, subnet_route: true };
@@ -208,8 +239,8 @@ impl Sites {
     /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index.
     pub(super) fn wire(
         &mut self,
-        room: Room,
-        host: usize,
+        network: Option<usize>,
+        (room, host): (Room, usize),
         name: &str,
         bridge: u32,
         mtu: Option<u32>,
@@ -225,9 +256,9 @@ impl Sites {
         let far_name = format!("{name}.{}", host + 1);
         let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };
         let peer = Peer { name: far_name.clone(), index: Some(far), mtu, net: Some(between.net.as_fd()), mac: None };
-        site.netlink.run(&[Request::AddVeth(Veth { link, peer })])?;
+        site.make(network, &[Request::AddVeth(Veth { link, peer })])?;
         let join = SetLink { index: far, master: Some(bridge), up: Some(true), ..SetLink::default() };
-        between.netlink.run(&[Request::SetLink(join)])?;
+        between.make(network, &[Request::SetLink(join)])?;
         settle(&site.netlink, name)?;
         settle(&between.netlink, &far_name)?;
         Ok(near)

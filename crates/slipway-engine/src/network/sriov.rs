@@ -90,14 +90,13 @@ impl Driver for Sriov {
         Ok(())
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, _sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: usize, _sites: &mut Sites) -> Result<(), NetworkError> {
         let taken: Vec<&String> = self.free.values().flatten().collect();
         let mut free = functions(lab.networks[network].parent.as_deref(), Path::new(CLASS_NET));
         free.retain(|name| !taken.contains(&name));
         free.truncate(members(lab, network).count());
-        let devices = free.iter().map(|name| format!("machine: {name}")).collect();
         self.free.insert(network, free);
-        Ok(devices)
+        Ok(())
     }
 
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
@@ -112,8 +111,7 @@ impl Driver for Sriov {
             let give = SetLink { index, name: Some(interface.name.clone()), net: Some(netns), ..SetLink::default() };
             sites
                 .machine
-                .netlink
-                .run(&[Request::SetLink(down), Request::SetLink(give)])
+                .make(Some(network), &[Request::SetLink(down), Request::SetLink(give)])
                 .map_err(NetworkError::of(&of.name))?;
             let kept = netns.try_clone_to_owned().map_err(NetworkError::system("keep a node's namespace"))?;
             self.nodes.insert(port.node, kept);

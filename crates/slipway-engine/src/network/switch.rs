@@ -81,9 +81,8 @@ pub(super) fn notes() -> Vec<String> {
 }
 
 impl Switches {
-    /// Makes the bridges of a network on each of its hosts. Returns them as `HOST: DEVICE`.
-    pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
-        let mut devices = Vec::new();
+    /// Makes the bridges of a network on each of its hosts.
+    pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
         if !knows_all(lab, network) && lab.networks[network].ipv6.is_some() {
             self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
         }
@@ -92,10 +91,10 @@ impl Switches {
             self.guard = Some(Guard::of(lab).map_err(std::io::Error::other).map_err(says)?);
         }
         for host in hosts_of(lab, network) {
-            let switch = Switch::build(lab, network, host, sites, &mut devices)?;
+            let switch = Switch::build(lab, network, host, sites)?;
             self.by_host.insert((network, host), switch);
         }
-        Ok(devices)
+        Ok(())
     }
 
     /// Makes `index`, a device of the host that leads to the network's other hosts, a port of the root bridge.
@@ -117,7 +116,7 @@ impl Switches {
             requests.push(leads(index));
             requests.extend(switch.up.iter().map(|&up| leads(up)));
         }
-        sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))
+        sites.switches[host].make(Some(network), &requests).map_err(NetworkError::of(&lab.networks[network].name))
     }
 
     pub(super) fn attach(
@@ -156,7 +155,7 @@ impl Switches {
             self.ports.insert(port, index);
         }
         for (host, requests) in by_host {
-            sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+            sites.switches[host].make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
         }
         if !of.offloads {
             for End { port, .. } in ends {
@@ -204,7 +203,8 @@ impl Switches {
     pub(super) fn detach(&mut self, lab: &Lab, port: Port, sites: &mut Sites) -> Result<(), NetworkError> {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
         let node = &lab.nodes[port.node];
-        Ok(unless_gone(node, sites.switches[node.host].netlink.run(&[Request::DeleteLink(index)]))?)
+        let network = node.interfaces[port.slot].network;
+        Ok(unless_gone(node, sites.switches[node.host].make(Some(network), &[Request::DeleteLink(index)]))?)
     }
 }
 
@@ -217,13 +217,7 @@ fn settle_port(netlink: &Netlink, lab: &Lab, port: Port) -> Result<(), NetworkEr
 }
 
 impl Switch {
-    fn build(
-        lab: &Lab,
-        network: usize,
-        host: usize,
-        sites: &mut Sites,
-        devices: &mut Vec<String>,
-    ) -> Result<Self, NetworkError> {
+    fn build(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<Self, NetworkError> {
         let local: Vec<_> = members(lab, network).filter(|&(there, ..)| there == host).collect();
         let leaves = local.len().div_ceil(LEAF_PORTS);
         let site = &mut sites.switches[host];
@@ -233,7 +227,6 @@ impl Switch {
         for number in 0..if leaves > 1 { leaves + 1 } else { 1 } {
             let index = site.index();
             let name = if number == 0 { format!("br{network}") } else { format!("br{network}.{number}") };
-            devices.push(format!("{}: {name}", lab.hosts[host].name));
             // An address of its own: with one borrowed from a port it would change as ports come, and each change empties
             // the bridge's neighbour table.
             let mac = Some(bridge_mac(index));
@@ -268,7 +261,7 @@ impl Switch {
         if !knows_all(lab, network) {
             switch.answers(lab, network, &mut requests);
         }
-        site.netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
+        site.make(Some(network), &requests).map_err(NetworkError::of(&lab.networks[network].name))?;
         for leaf in 1..switch.bridges.len() {
             for end in ["d", "u"] {
                 settle(&site.netlink, &format!("br{network}.{leaf}{end}"))?;

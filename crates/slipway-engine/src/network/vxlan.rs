@@ -64,18 +64,17 @@ impl Driver for Vxlan {
         Err(NetworkError::impossible(&asked.name, problem))
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<String>, NetworkError> {
-        let mut devices = self.switches.build(lab, network, sites)?;
+    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+        self.switches.build(lab, network, sites)?;
         let hosts = hosts_of(lab, network);
         if hosts.len() > 1 {
             for &host in &hosts {
                 let name = format!("vxlan{network}");
                 let index = add_tunnel(lab, network, host, sites, &name)?;
                 self.switches.join_outside(lab, network, host, sites, index)?;
-                devices.push(format!("{}: {name}", lab.hosts[host].name));
             }
         }
-        Ok(devices)
+        Ok(())
     }
 
     fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
@@ -121,7 +120,7 @@ fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &
     let vni = of.vni.ok_or_else(|| NetworkError::impossible(&of.name, "it has no VXLAN network identifier"))?;
     let net = Some(sites.switches[host].net());
     let tunnel = netlink::Vxlan { link, vni, local: address(host)?, port: PORT, lower, net };
-    tunnels.netlink.run(&[Request::AddVxlan(tunnel)]).map_err(NetworkError::of(&of.name))?;
+    tunnels.make(Some(network), &[Request::AddVxlan(tunnel)]).map_err(NetworkError::of(&of.name))?;
     let mut requests = Vec::new();
     for other in hosts_of(lab, network).into_iter().filter(|&other| other != host) {
         requests.push(Request::AddForwarding { index, mac: EVERY, to: Forward::Remote(address(other)?) });
@@ -130,7 +129,7 @@ fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &
         requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Remote(address(there)?) });
     }
     let site = &mut sites.switches[host];
-    site.netlink.run(&requests).map_err(NetworkError::of(&of.name))?;
+    site.make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
     if !of.offloads {
         switch_offloads_off(&site.netlink, name)?;
     }

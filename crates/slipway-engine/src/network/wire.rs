@@ -20,10 +20,10 @@ pub(super) fn lay(lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<(u
     let between = sites.between()?;
     let bridge = between.index();
     let link = NewLink { name: name.clone(), index: Some(bridge), mtu, up: true, ..NewLink::default() };
-    between.netlink.run(&[Request::AddBridge(Bridge { link })])?;
+    between.make(Some(network), &[Request::AddBridge(Bridge { link })])?;
     let mut laid = Vec::new();
     for host in hosts_of(lab, network) {
-        let index = sites.wire(Room::Switch, host, &name, bridge, mtu)?;
+        let index = sites.wire(Some(network), (Room::Switch, host), &name, bridge, mtu)?;
         if !lab.networks[network].offloads {
             switch_offloads_off(&sites.switches[host].netlink, &name)?;
         }

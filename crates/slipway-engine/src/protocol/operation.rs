@@ -8,6 +8,7 @@ use slipway_lab::scenario::Order;
 use super::state::State;
 use crate::condition::LinkReport;
 use crate::fast::FastReport;
+use crate::network::graph::Graph;
 
 /// An operation of a service.
 pub trait Operation: Into<Self::Service> {
@@ -64,6 +65,7 @@ service! {
         ReadLinks -> LinkReport,
         SetPolicy -> Ended,
         ReadPolicy -> Vec<Rule>,
+        ReadGraph -> Graph,
         HearProgram -> (),
         ReadFast -> FastReport,
         ReadSockets -> Descriptor,
@@ -147,6 +149,10 @@ pub struct SetPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPolicy {}
 
+/// Reports the namespaces and devices of the lab's networks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadGraph {}
+
 /// Has the router of a node's host hear the calls of a program. The listener of its seccomp filter comes along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HearProgram {
@@ -202,7 +208,7 @@ impl Service for Request {
             Self::Change(_) | Self::Prepare(_) | Self::Lift(_) | Self::Settle(_) | Self::RestoreLinks(_) => {
                 "changing links"
             }
-            Self::ReadLinks(_) => "reporting on links",
+            Self::ReadLinks(_) | Self::ReadGraph(_) => "reporting on links",
             Self::ReadState(_) | Self::FollowLog(_) => "seeing to nodes' programs",
             Self::SetPolicy(_)
             | Self::ReadPolicy(_)

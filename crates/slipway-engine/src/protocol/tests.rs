@@ -91,6 +91,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(ReadLinks {}.into()),
         rules().prop_map(|rules| SetPolicy { rules }.into()),
         Just(ReadPolicy {}.into()),
+        Just(ReadGraph {}.into()),
         node.clone().prop_map(|node| HearProgram { node }.into()),
         Just(ReadFast {}.into()),
         Just(ReadSockets {}.into()),

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use slipway_lab::graph::{dot, mermaid, svg};
+use slipway_lab::model::Lab;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{datapath, labs};
 
 /// Draw a lab's topology
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,8 @@ Examples:
   slipway graph lab.yaml > lab.svg           a picture that any browser opens
   slipway graph demo -o demo.svg             of a running lab
   slipway graph lab.yaml --dot | dot -Tpdf > lab.pdf
-  slipway graph lab.yaml --mermaid           for Markdown")]
+  slipway graph lab.yaml --mermaid           for Markdown
+  slipway graph demo --devices | dot -Tsvg   bridges, veth pairs and tunnels of a running lab")]
 pub(crate) struct Args {
     /// Lab file, or the name of a running lab
     #[arg(value_name = "FILE|LAB")]
@@ -29,6 +31,9 @@ pub(crate) struct Args {
     /// Draw as a Mermaid flowchart instead of SVG
     #[arg(long)]
     mermaid: bool,
+    /// Draw the devices of a running lab, in Graphviz's language or as a Mermaid flowchart
+    #[arg(long)]
+    devices: bool,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -45,6 +50,19 @@ struct Drawn {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (lab, format, graph) = if self.devices { self.devices(context)? } else { self.topology(context)? };
+        if let Some(file) = &self.output {
+            fs::write(file, &graph).map_err(Failure::io(format!("write {}", file.display())))?;
+            let drawn = Drawn { lab: lab.name, format, graph: None, file: self.output.clone() };
+            context.tell(&drawn, |drawn| format!("drew lab {} in {}\n", drawn.lab, file.display()))?;
+        } else {
+            let drawn = Drawn { lab: lab.name, format, graph: Some(graph), file: None };
+            context.answer(&drawn, |drawn| drawn.graph.clone().unwrap_or_default())?;
+        }
+        Ok(Exit::Success)
+    }
+
+    fn topology(&self, context: &Context) -> Result<(Lab, &'static str, String), Failure> {
         let lab = if labs::is_file(&self.lab) {
             labs::read(Some(Path::new(&self.lab)))?
         } else {
@@ -55,14 +73,17 @@ impl Args {
             (_, true) => ("mermaid", mermaid(&lab)),
             _ => ("svg", svg(&lab)),
         };
-        if let Some(file) = &self.output {
-            fs::write(file, &graph).map_err(Failure::io(format!("write {}", file.display())))?;
-            let drawn = Drawn { lab: lab.name, format, graph: None, file: self.output.clone() };
-            context.tell(&drawn, |drawn| format!("drew lab {} in {}\n", drawn.lab, file.display()))?;
+        Ok((lab, format, graph))
+    }
+
+    fn devices(&self, context: &Context) -> Result<(Lab, &'static str, String), Failure> {
+        let running = labs::running(&context.root, Some(&self.lab))?;
+        let graph = running.graph()?;
+        let (format, graph) = if self.mermaid {
+            ("mermaid", datapath::mermaid(&running.lab, &graph))
         } else {
-            let drawn = Drawn { lab: lab.name, format, graph: Some(graph), file: None };
-            context.answer(&drawn, |drawn| drawn.graph.clone().unwrap_or_default())?;
-        }
-        Ok(Exit::Success)
+            ("dot", datapath::dot(&running.lab, &graph))
+        };
+        Ok((running.lab, format, graph))
     }
 }

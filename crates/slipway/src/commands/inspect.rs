@@ -6,6 +6,7 @@ use serde::Serialize;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
+use slipway_engine::network::graph::{Graph, Space};
 use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::protocol::State;
 use slipway_lab::model::{Host, Image, Lab, Network, Node};
@@ -14,7 +15,7 @@ use slipway_lab::units::Bytes;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{conditions, labs, view};
+use crate::{conditions, datapath, labs, view};
 
 /// Show everything about a lab, or about one node
 #[derive(Debug, clap::Args)]
@@ -44,6 +45,8 @@ struct WholeLab<'a> {
     nodes: Vec<NodeRow>,
     /// Links that differ from the machine's own.
     links: LinkReport,
+    /// Namespaces and devices of networks and conditions.
+    graph: Graph,
     /// The scenario that plays on the lab, or the last one that did.
     scenario: Option<Status>,
 }
@@ -59,6 +62,8 @@ struct OneNode<'a> {
     now: NodeRow,
     /// Its links, as far as they differ from the machine's own.
     links: LinkReport,
+    /// Its devices, and those at the other ends of its wires.
+    graph: Graph,
     /// All of its processes, by their numbers on the machine.
     pids: Vec<i32>,
 }
@@ -85,6 +90,7 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
         state: &running.state,
         nodes: running.rows()?,
         links: running.links()?,
+        graph: running.graph()?,
         scenario: Folder::of(running.dir()).status()?,
     };
     context.answer(&answer, |answer| {
@@ -120,6 +126,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
             .collect(),
         networks,
         links,
+        graph: running.graph()?.of_node(index.into()),
         now: running.row(index)?,
         pids: running.group(index)?.map(|group| group.pids()).transpose()?.unwrap_or_default(),
     };
@@ -131,6 +138,8 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
         facts.extend(view::node(lab, node, &running.state.networks));
         facts.extend(answer.now.program.as_ref().map(|program| ("its program", view::program(program))));
         facts.extend(conditions::of_node(lab, &answer.links, index));
+        let own = answer.graph.links.iter().filter(|link| link.device.space == Space::Node(index.into()));
+        facts.extend(own.map(|link| ("device", datapath::words(lab, link))));
         view::facts(&facts)
     })
 }

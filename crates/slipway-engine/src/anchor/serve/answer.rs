@@ -44,6 +44,7 @@ pub(super) fn answer(
             let done = nodes.set_policy(alone, blueprint, of.rules);
             to.answer::<protocol::SetPolicy>(ended(Code::Policy, done))
         }
+        Request::ReadGraph(_) => to.answer::<protocol::ReadGraph>(Ok(nodes.graph(blueprint))),
         Request::ReadPolicy(_) => to.answer::<protocol::ReadPolicy>(Ok(nodes.policy.clone())),
         Request::HearProgram(of) => {
             let listener = descriptor.ok_or_else(|| "have a program heard: no listener came along".to_owned());
