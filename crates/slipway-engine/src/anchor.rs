@@ -10,6 +10,7 @@
 mod birth;
 mod build;
 mod logs;
+pub(crate) mod room;
 mod serve;
 
 use std::fs::File;

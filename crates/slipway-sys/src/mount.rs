@@ -2,11 +2,12 @@
 
 use std::ffi::CString;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
@@ -116,6 +117,16 @@ pub fn detached_fs(fs: &str, flags: MountAttrFlags) -> Result<OwnedFd, MountErro
         fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)
     };
     make().map_err(failed(fs, Path::new("nowhere yet")))
+}
+
+/// Writes a kernel setting, by its path below `/proc/sys`, through `proc`, a mount of `/proc` that may be attached nowhere. Settings of
+/// a network are those of the caller's.
+///
+/// # Errors
+/// As `open(2)` and `write(2)`.
+pub fn set_sysctl(proc: BorrowedFd<'_>, name: &str, value: &str) -> io::Result<()> {
+    let file = openat(proc, format!("sys/{name}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    File::from(file).write_all(value.as_bytes())
 }
 
 /// Attaches what [`detached`] took or [`detached_fs`] made. The target is resolved now, in the root that the caller has now.

@@ -129,6 +129,30 @@ fn a_node_has_the_settings_that_it_asks_for() {
 }
 
 #[test]
+fn a_lab_beyond_the_limit_of_open_files_is_refused_with_the_figure() {
+    let place = Place::new();
+    let file = place.file("many", "nodes: {n: {count: 200}}\n");
+    let up = |limit: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-sys_resource", "prlimit", limit]).arg(env!("CARGO_BIN_EXE_slipway"));
+        place.furnish(&mut command);
+        command.arg("up").arg(&file).output().expect("setpriv and prlimit (util-linux) are installed")
+    };
+    let refused = up("--nofile=300:300");
+    assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+    let said = told(&refused);
+    assert!(said.contains("make 200 nodes: that takes 472 open files, and this process may open 300"), "{said}");
+    assert!(said.contains("ulimit -Hn 472"), "{said}");
+    assert!(place.run(["down", "--all"]).contains("nothing to remove"));
+    // A limit that may be raised is.
+    let made = up("--nofile=64:600");
+    assert!(made.status.success(), "{}", told(&made));
+    let lab = Lab { place: &place, name: place.name("many") };
+    assert_eq!(lab.exec("n1", ["sh", "-c", "ulimit -Sn; ulimit -Hn"]).lines().count(), 2);
+    lab.down();
+}
+
+#[test]
 fn a_node_without_a_limit_takes_half_of_all_processes_at_most() {
     let place = Place::new();
     let lab = lab(&place, "");

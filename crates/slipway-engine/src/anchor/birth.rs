@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
-use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
@@ -21,8 +21,8 @@ use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::init;
 use slipway_sys::process::ProcessId;
 
-use super::Blueprint;
 use super::logs::Logs;
+use super::{Blueprint, room};
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, LinkReport, Links, Place, Seat};
 use crate::disk;
@@ -72,7 +72,6 @@ struct Slot {
     net: Option<OwnedFd>,
     /// Whether its interfaces have been made.
     linked: bool,
-    pidfd: Option<OwnedFd>,
     /// On driver `host`: what has its programs send from the node's own address.
     sources: Option<SourceAddresses>,
 }
@@ -92,6 +91,8 @@ impl Nodes {
         let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
         let groups = LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?;
         let launcher = Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?;
+        // After that has kept the limit of programs.
+        room::take(lab).map_err(|error| format!("open as many files as the lab needs: {error}"))?;
         let group = |name: &str| {
             let made = groups.as_ref().map(|groups| groups.of_process(name)).transpose();
             made.map_err(|error| error.to_string())
@@ -149,19 +150,21 @@ impl Nodes {
         which: &[usize],
         ready: &mut dyn FnMut(usize) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut linked = Vec::with_capacity(which.len());
-        for window in which.chunks(WINDOW) {
+        let mut linked = Vec::new();
+        let mut done = 0;
+        for window in which.chunks(WINDOW).chain([&[][..]]) {
             let mut unborn = Vec::with_capacity(window.len());
             for &index in window {
                 unborn.push(self.clone_init(alone, blueprint, index)?);
             }
             self.link(blueprint, &unborn)?;
-            linked.append(&mut unborn);
-        }
-        for (done, Unborn { index, link }) in linked.into_iter().enumerate() {
-            link.expect(Step::Ready).map_err(|account| of_node(blueprint, index, &account))?;
-            self.state.nodes[index].status = NodeStatus::Running;
-            ready(done + 1)?;
+            // Those before, who were busy meanwhile.
+            for Unborn { index, link } in std::mem::replace(&mut linked, unborn) {
+                link.expect(Step::Ready).map_err(|account| of_node(blueprint, index, &account))?;
+                self.state.nodes[index].status = NodeStatus::Running;
+                done += 1;
+                ready(done)?;
+            }
         }
         // In force before the first packet passes.
         self.links.wake(which);
@@ -244,7 +247,7 @@ impl Nodes {
         }
         let born_in = group.as_ref().and_then(Group::clone_target);
         let cloned = clone_into(alone, CloneFlags::CLONE_NEWPID, born_in).map_err(says("clone its init"))?;
-        let Cloned::Parent { pid, pidfd } = cloned else {
+        let Cloned::Parent { pid, .. } = cloned else {
             drop(ours);
             let net = match &self.slots[index].net {
                 Some(kept) => Net::Join(kept.as_fd()),
@@ -264,7 +267,7 @@ impl Nodes {
                     scratch: &blueprint.scratch(index),
                 },
                 net,
-                prepare: &|| prepare_node(&blueprint.lab, index).map_err(|error| error.to_string()),
+                prepare: &|proc| prepare_node(&blueprint.lab, index, proc).map_err(|error| error.to_string()),
                 configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
                 confine: &|| self.launcher.confine_init().map_err(|error| format!("confine its init: {error}")),
             };
@@ -273,7 +276,6 @@ impl Nodes {
         let init = ProcessId::of(pid).map_err(says("name its init"))?;
         self.state.nodes[index] =
             NodeState { status: NodeStatus::Stopped, init: Some(init), command: None, ended: None };
-        self.slots[index].pidfd = Some(pidfd);
         Ok(Unborn { index, link: ours })
     }
 
@@ -467,15 +469,15 @@ impl Nodes {
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = which.len()))]
     fn kill(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) {
         for &index in which {
-            if let Some(pidfd) = &self.slots[index].pidfd {
+            // It is nobody else: an init that has ended keeps its number until this process collects it.
+            if let Some(init) = self.state.nodes[index].init.and_then(|init| Pid::from_raw(init.pid)) {
                 // Gone already is what is wanted.
-                let _ = pidfd_send_signal(pidfd, Signal::KILL);
+                let _ = kill_process(init, Signal::KILL);
             }
         }
         self.routers.forget(which);
         let mut ending = BTreeSet::new();
         for &index in which {
-            self.slots[index].pidfd = None;
             let node = &mut self.state.nodes[index];
             node.status = NodeStatus::Stopped;
             ending.extend(node.init.take().map(|init| init.pid));
@@ -509,7 +511,6 @@ impl Nodes {
         }
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
             tracing::info!(node = %blueprint.lab.nodes[index].name, ?status, "its init ended: the node is dead");
-            self.slots[index].pidfd = None;
             let node = &mut self.state.nodes[index];
             (node.status, node.init, node.command) = (NodeStatus::Dead, None, None);
             // Its network outlives it, and the kernel in it would go on to answer pings. A link that cannot be silenced is

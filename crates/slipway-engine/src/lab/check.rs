@@ -12,6 +12,7 @@ use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
 use super::refused::UpError;
+use crate::anchor::room;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;
@@ -39,6 +40,9 @@ pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
         command(lab, node, &mut remarks);
     }
     rights(lab, &mut remarks);
+    for (message, help) in room::lacking(lab) {
+        remarks.add(&["nodes"], message, help);
+    }
     sysctl::check(lab, &mut remarks);
     warn(lab);
     if !remarks.0.is_empty() {

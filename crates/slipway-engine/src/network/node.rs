@@ -1,9 +1,10 @@
 //! A node's own side of its networks: run by the node's init, inside its network namespace, while others do the same.
 
-use std::fs;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 
 use slipway_lab::model::{DriverKind, Lab};
+use slipway_sys::mount::set_sysctl;
 use slipway_sys::netlink::{AddrGenMode, AddressWatch, Netlink, Request, SetLink};
 
 use super::driver::{members, settle, switch_offloads_off};
@@ -31,14 +32,16 @@ pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
     members(lab, network).nth(KNOWN_NEIGHBOURS).is_none()
 }
 
-/// Settles a new network namespace before it has interfaces, the node's own kernel settings last. `/proc/sys` must be writable.
+/// Settles a new network namespace before it has interfaces, the node's own kernel settings last. `proc` is a mount of `/proc` that
+/// may be written to. The kernel looks a setting up among those of all namespaces that went by the same mount, so each node
+/// has its own.
 ///
 /// The lab gives out a node's addresses, so nothing needs to probe, solicit or announce them. By default, each new node
 /// would send six multicast packets to every other.
 ///
 /// # Errors
 /// When a sysctl cannot be written.
-pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
+pub fn prepare_node(lab: &Lab, node: usize, proc: BorrowedFd<'_>) -> Result<(), NetworkError> {
     let node = &lab.nodes[node];
     let mut settings = CLOSED.to_vec();
     if node.interfaces.iter().any(|interface| interface.ipv6.is_some()) {
@@ -60,8 +63,8 @@ pub fn prepare_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
     }
     let own = node.sysctls.iter().map(|(name, value)| (name.replace('.', "/"), value.as_str()));
     for (name, value) in settings.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(own) {
-        let path = format!("/proc/sys/{name}");
-        fs::write(&path, value).map_err(NetworkError::system(format!("set {path} to {value}")))?;
+        let what = format!("set /proc/sys/{name} to {value}");
+        set_sysctl(proc, &name, value).map_err(NetworkError::system(what))?;
     }
     Ok(())
 }

@@ -13,11 +13,12 @@ use nix::sys::prctl;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::close_all_but;
 use slipway_sys::init::Program;
+use slipway_sys::mount::set_sysctl;
 use slipway_sys::ns::owner_below;
 use slipway_sys::process::end_with;
 
 use super::link::{Link, Step};
-use super::rootfs::Root;
+use super::rootfs::{Root, own_proc};
 use super::user;
 
 /// Why executing it may be refused.
@@ -48,8 +49,8 @@ pub(crate) struct Birth<'a> {
     /// Born in its version 2 part, if it has one.
     pub(crate) group: Option<&'a Group>,
     pub(crate) net: Net<'a>,
-    /// Run in a new network namespace before it has interfaces.
-    pub(crate) prepare: &'a dyn Fn() -> Result<(), String>,
+    /// Run in a new network namespace before it has interfaces, with the node's `/proc`.
+    pub(crate) prepare: &'a dyn Fn(BorrowedFd<'_>) -> Result<(), String>,
     /// Run in the node's network namespace once its interfaces are there.
     pub(crate) configure: &'a dyn Fn() -> Result<(), String>,
     /// Run last: gives up what an init does not need.
@@ -119,16 +120,18 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
         }
     }
     unshare(own).map_err(says("make the node's namespaces"))?;
+    let proc = own_proc().map_err(|error| error.to_string())?;
     if let Some(most) = birth.processes {
-        fs::write(PID_MAX, most.to_string()).map_err(|error| format!("write {PID_MAX}: {error}"))?;
+        let written = set_sysctl(proc.as_fd(), "kernel/pid_max", &most.to_string());
+        written.map_err(|error| format!("write {PID_MAX}: {error}"))?;
     }
     if matches!(birth.net, Net::Own | Net::Owned) {
-        (birth.prepare)()?;
+        (birth.prepare)(proc.as_fd())?;
     }
     link.say(Step::Namespaced).map_err(|error| format!("answer the anchor: {error}"))?;
 
     nix::unistd::sethostname(&birth.root.node.name).map_err(says("set the host name"))?;
-    birth.root.enter().map_err(|error| error.to_string())?;
+    birth.root.enter(proc.as_fd()).map_err(|error| error.to_string())?;
     link.expect(Step::Linked)?;
     (birth.configure)()?;
     if let Some(user) = of_its_own {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +47,9 @@ pub(crate) struct Root<'a> {
 }
 
 const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
+const HARMLESS: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV).union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
 /// Most pseudo-terminals of a node: all nodes of a machine have some 3000 together (`kernel.pty.max`, `kernel.pty.reserve`).
 const TERMINALS: u32 = 256;
@@ -116,9 +119,14 @@ pub(crate) fn hide_machine(dir: &LabDir) -> Result<(), RootfsError> {
     Ok(mount_overlay(&[PathBuf::from("/")], &upper, &work, &root)?)
 }
 
+/// Mounts `/proc` of the caller's PID namespace, nowhere yet.
+pub(crate) fn own_proc() -> Result<OwnedFd, RootfsError> {
+    Ok(detached_fs("proc", HARMLESS)?)
+}
+
 impl Root<'_> {
-    /// Makes this process's mount namespace the node's. The namespace must be the process's own already.
-    pub(crate) fn enter(&self) -> Result<(), RootfsError> {
+    /// Makes this process's mount namespace the node's, with its `/proc`. The namespace must be the process's own already.
+    pub(crate) fn enter(&self, proc: BorrowedFd<'_>) -> Result<(), RootfsError> {
         // In a user namespace no device can be made, whatever the capabilities; the machine's own are bound instead.
         let make_own_devices = in_first_user_namespace().map_err(file("read", Path::new("/proc/self/uid_map")))?;
         let binds = self.binds(!make_own_devices)?;
@@ -138,12 +146,9 @@ impl Root<'_> {
         } else {
             mount_overlay(&lowers, &upper, &work, &root)?;
         }
-        let no_exec =
-            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let proc = detached_fs("proc", no_exec)?;
-        let sys = detached_fs("sysfs", no_exec | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+        let sys = detached_fs("sysfs", HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         enter_root(&root)?;
-        self.kernel_file_systems(&proc, &sys)?;
+        self.kernel_file_systems(proc, &sys)?;
         link_devices()?;
         if make_own_devices {
             make_devices()?;
@@ -205,11 +210,11 @@ impl Root<'_> {
         }
     }
 
-    fn kernel_file_systems(&self, proc: &OwnedFd, sys: &OwnedFd) -> Result<(), RootfsError> {
+    fn kernel_file_systems(&self, proc: BorrowedFd<'_>, sys: &OwnedFd) -> Result<(), RootfsError> {
         for path in ["/proc", "/sys", "/dev", "/run", "/tmp", "/etc"] {
             ensure_dir(Path::new(path))?;
         }
-        attach(proc.as_fd(), Path::new("/proc"))?;
+        attach(proc, Path::new("/proc"))?;
         attach(sys.as_fd(), Path::new("/sys"))?;
         let writable = MountFlags::NOSUID | MountFlags::NODEV;
         // In memory, so within the node's memory limit and no greater than it.

@@ -169,7 +169,8 @@ fn net(lab: &Lab, fabric: &Fabric, node: usize) -> OwnedFd {
         return fabric.host_net(of.host).try_clone_to_owned().expect("cloned");
     }
     let net = create_net().expect("a namespace");
-    with_net(net.as_fd(), || prepare_node(lab, node)).expect("enters").expect("prepares");
+    let proc = std::fs::File::open("/proc").expect("it is mounted");
+    with_net(net.as_fd(), || prepare_node(lab, node, proc.as_fd())).expect("enters").expect("prepares");
     net
 }
 
