@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
 pub use interruptions::{Interruptions, ThreadCounts};
+pub use object::{Object, Ready};
 pub use source::{SourceAddress, SourceAddresses};
 pub use storage::SocketStorage;
 
@@ -18,6 +19,7 @@ pub mod asm;
 mod call;
 mod guard;
 mod interruptions;
+mod object;
 mod source;
 mod storage;
 
@@ -67,6 +69,14 @@ pub struct Map {
 /// Why a program was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The object is none, or does not fit its constants, maps or the kernel's types.
+    #[error("read BPF object {name}: {error}")]
+    Object {
+        /// The object.
+        name: String,
+        /// The fault.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The instructions are no program.
     #[error("assemble BPF program {name}: {error}")]
     Assemble {
@@ -99,87 +109,12 @@ pub enum LoadError {
     },
 }
 
-/// Where a program can be attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// To a device's ingress or egress, as a filter (tc-bpf(8)).
-    SchedCls,
-    /// To a control group, for `connect(2)` to an IPv4 address.
-    Connect4,
-    /// To a control group, for `connect(2)` to an IPv6 address.
-    Connect6,
-    /// To a control group, for `bind(2)` to an IPv4 address.
-    Bind4,
-    /// To a control group, for `bind(2)` to an IPv6 address.
-    Bind6,
-    /// To a control group, where a socket of IP is made in it.
-    SocketMade,
-    /// To a control group, where a UDP socket of its sends to an IPv4 address that it is told with the packet.
-    Send4,
-    /// To a control group, where a UDP socket of its sends to an IPv6 address that it is told with the packet.
-    Send6,
-    /// To a control group, for `getsockname(2)` of IPv4.
-    OwnName4,
-    /// To a control group, for `getsockname(2)` of IPv6.
-    OwnName6,
-    /// To a control group, for `getpeername(2)` of IPv4.
-    PeerName4,
-    /// To a control group, for `getpeername(2)` of IPv6.
-    PeerName6,
-    /// To a control group, where an option of a socket of its is set.
-    SetOption,
-    /// To a control group, where a TCP socket of its gets another state.
-    TcpState,
-    /// To a tracepoint of the kernel's.
-    Tracepoint,
-}
-
-impl Kind {
-    /// `enum bpf_prog_type`.
-    fn program_type(self) -> u32 {
-        match self {
-            Self::SchedCls => 3,
-            Self::Connect4
-            | Self::Connect6
-            | Self::Bind4
-            | Self::Bind6
-            | Self::Send4
-            | Self::Send6
-            | Self::OwnName4
-            | Self::OwnName6
-            | Self::PeerName4
-            | Self::PeerName6 => 18,
-            Self::SocketMade => 9,
-            Self::TcpState => 13,
-            Self::SetOption => 25,
-            Self::Tracepoint => 17,
-        }
-    }
-
-    /// `enum bpf_attach_type`; 0 for programs that are not told apart by it.
-    fn attach_type(self) -> u32 {
-        match self {
-            Self::SchedCls | Self::Tracepoint => 0,
-            Self::SocketMade => 2,
-            Self::TcpState => 3,
-            Self::Bind4 => 8,
-            Self::Bind6 => 9,
-            Self::Connect4 => 10,
-            Self::Connect6 => 11,
-            Self::Send4 => 14,
-            Self::Send6 => 15,
-            Self::SetOption => 22,
-            Self::PeerName4 => 29,
-            Self::PeerName6 => 30,
-            Self::OwnName4 => 31,
-            Self::OwnName6 => 32,
-        }
-    }
-}
-
 /// A loaded program.
 #[derive(Debug)]
-pub struct Program(OwnedFd);
+pub struct Program {
+    descriptor: OwnedFd,
+    hook: object::Hook,
+}
 
 /// The result of a program for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +170,26 @@ impl Map {
         Ok(Self { descriptor: call::create_map(&mut attributes)?, key_bytes: 4, value_bytes: 4 })
     }
 
+    /// Makes an array of one entry, which programs may read, and nobody may write from now on.
+    fn constants(name: &str, value: &[u8]) -> io::Result<Self> {
+        /// `BPF_F_RDONLY_PROG`.
+        const READ_ONLY: u32 = 1 << 7;
+        let (key_bytes, value_bytes) = (4, value.len());
+        let mut attributes = call::MapCreate {
+            map_type: 2,
+            key_size: 4,
+            value_size: u32::try_from(value_bytes).map_err(|_| io::ErrorKind::InvalidInput)?,
+            max_entries: 1,
+            map_flags: READ_ONLY,
+            map_name: object_name(name)?,
+            ..call::MapCreate::default()
+        };
+        let map = Self { descriptor: call::create_map(&mut attributes)?, key_bytes, value_bytes };
+        map.update(&[0; 4], value)?;
+        call::freeze(map.as_fd())?;
+        Ok(map)
+    }
+
     /// Puts a map into an array of maps, which keeps it.
     ///
     /// # Errors
@@ -287,15 +242,19 @@ impl AsFd for Map {
 }
 
 impl Program {
-    /// Loads a program. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
+    /// Loads a program on packets. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
     ///
     /// # Errors
     /// With the verifier's log, where the kernel refuses it.
-    pub fn load(kind: Kind, name: &str, program: &[asm::Insn<'_>]) -> Result<Self, LoadError> {
+    pub fn load(name: &str, program: &[asm::Insn<'_>]) -> Result<Self, LoadError> {
         let code = asm::assemble(program).map_err(|error| LoadError::Assemble { name: name.to_owned(), error })?;
-        let load = |log: &mut [u8]| call::load(kind, object_name(name)?, &code, log);
+        Self::load_code(object::Hook { program: 3, attach: 0 }, name, LICENSE, &code)
+    }
+
+    fn load_code(hook: object::Hook, name: &str, license: &CStr, code: &[u64]) -> Result<Self, LoadError> {
+        let load = |log: &mut [u8]| call::load(hook, object_name(name)?, license, code, log);
         // The log costs the verifier time, so it is asked for only where it has something to say.
-        load(&mut []).map(Self).map_err(|error| {
+        load(&mut []).map(|descriptor| Self { descriptor, hook }).map_err(|error| {
             let mut log = vec![0; LOG_BYTES];
             let text = match load(&mut log) {
                 Ok(_) => String::new(),
@@ -323,7 +282,7 @@ impl Program {
 
 impl AsFd for Program {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
@@ -409,7 +368,7 @@ mod tests {
             Insn::Mov(R0, Imm(TC_ACT_SHOT)),
             Insn::Exit,
         ];
-        let program = Program::load(Kind::SchedCls, "test", &program).expect("the verifier takes it");
+        let program = Program::load("test", &program).expect("the verifier takes it");
         let mut packet = [0; 64];
         assert_eq!(program.run(&packet, 5).expect("runs"), Outcome { action: TC_ACT_OK, mark: 9 });
         packet[0] = 0xaa;
@@ -420,7 +379,7 @@ mod tests {
 
     #[test]
     fn the_verifiers_words_are_kept() {
-        let error = Program::load(Kind::SchedCls, "bad", &[Insn::Exit]).expect_err("no result").to_string();
+        let error = Program::load("bad", &[Insn::Exit]).expect_err("no result").to_string();
         assert!(error.starts_with("load BPF program bad: "), "{error}");
         assert!(error.contains("R0 !read_ok"), "{error}");
     }

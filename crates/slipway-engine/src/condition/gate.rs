@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 
 use slipway_lab::scenario::Direction;
 use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Size, skb};
-use slipway_sys::bpf::{BPF_F_INGRESS, Kind, LoadError, Map, MapKind, Program};
+use slipway_sys::bpf::{BPF_F_INGRESS, LoadError, Map, MapKind, Program};
 use slipway_sys::netlink::Mac;
 
 use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
@@ -114,7 +114,7 @@ impl Gates {
 
     /// Loads the program of a gate for what a node sends or receives, at its own interface or at the host's end of it.
     pub(super) fn program(&self, gate: u32, direction: Direction, outside: bool) -> Result<Program, LoadError> {
-        Program::load(Kind::SchedCls, "slipway_gate", &self.code(gate, direction, outside))
+        Program::load("slipway_gate", &self.code(gate, direction, outside))
     }
 
     /// Registers: R6 context, R7 entry, R8 and R9 scratch. Stack: key of a lookup.
@@ -272,7 +272,7 @@ pub(super) fn return_program(interface: u32, direction: Direction) -> Result<Pro
         }
     };
     code.extend([Mov(R1, Imm(interface.cast_signed())), Mov(R2, Imm(flags)), Call(Helper::Redirect), Exit]);
-    Program::load(Kind::SchedCls, "slipway_return", &code)
+    Program::load("slipway_return", &code)
 }
 
 /// An `EtherType` as the context has it: two bytes in network order, read as one number of the processor's.

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use slipway_lab::model::{DriverKind, Interface, Lab, Node};
 use slipway_lab::policy::Rule;
-use slipway_sys::bpf::{Kind, LoadError, Map, MapKind, Program};
+use slipway_sys::bpf::{LoadError, Map, MapKind, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
 
 use super::driver::try_in_scratch;
@@ -123,7 +123,7 @@ impl Table {
 
     /// The programs for an interface of a node, by its place among them.
     pub(super) fn gate(&self, lab: &Lab, node: usize, slot: usize) -> Result<Gate, LoadError> {
-        let load = |code: &[_]| Program::load(Kind::SchedCls, NAME, code);
+        let load = |code: &[_]| Program::load(NAME, code);
         let of = &lab.nodes[node];
         let interface = &of.interfaces[slot];
         // A gateway sends what others sent.
@@ -163,14 +163,14 @@ impl Guard {
             senders.update(&address(interface.mac), &node_value(node)).map_err(refused)?;
         }
         let owners = owners(lab, GUARD).map_err(refused)?;
-        Program::load(Kind::SchedCls, GUARD, &code::control::program(&senders, &owners)).map(Self)
+        Program::load(GUARD, &code::control::program(&senders, &owners)).map(Self)
     }
 
     /// Whether the kernel runs such a program at a port. Tried once.
     pub(super) fn is_there() -> bool {
         static IS_THERE: OnceLock<bool> = OnceLock::new();
         *IS_THERE.get_or_init(|| {
-            let Ok(program) = Program::load(Kind::SchedCls, GUARD, &code::passes_all()) else { return false };
+            let Ok(program) = Program::load(GUARD, &code::passes_all()) else { return false };
             let link = NewLink { name: "bridge".to_owned(), index: Some(100), ..NewLink::default() };
             let guard = Self(program);
             let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), guard.on(100)];

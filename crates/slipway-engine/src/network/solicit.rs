@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R5, R6, R10, Size, skb};
-use slipway_sys::bpf::{Kind, LoadError, Map, MapKind, Program, TC_ACT_OK};
+use slipway_sys::bpf::{LoadError, Map, MapKind, Program, TC_ACT_OK};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, NewLink, Request};
 
 use super::driver::{members, try_in_scratch};
@@ -55,7 +55,7 @@ impl Solicit {
         let macs = Map::create(MapKind::Hash, NAME, ADDRESS.into(), MAC.into(), entries).map_err(refused)?;
         known.iter().try_for_each(|(address, mac)| macs.update(&address.octets(), mac)).map_err(refused)?;
         // The program keeps the map.
-        Program::load(Kind::SchedCls, NAME, &code(&macs)).map(Self)
+        Program::load(NAME, &code(&macs)).map(Self)
     }
 
     /// Puts the program on what comes in by a device that has a clsact, behind what may drop it.

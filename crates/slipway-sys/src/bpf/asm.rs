@@ -26,7 +26,7 @@ pub struct Reg(u8);
 
 /// Result of a call and of the program.
 pub const R0: Reg = Reg(0);
-/// First argument; at the start the context (`struct __sk_buff` for [`super::Kind::SchedCls`], see [`skb`]). A call destroys
+/// First argument; at the start the context (`struct __sk_buff`, see [`skb`]). A call destroys
 /// this one and R2 to R5.
 pub const R1: Reg = Reg(1);
 /// Second argument of a call.

@@ -2,9 +2,10 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::Kind;
+use super::Program;
+use super::object::Hook;
 
 /// An object's name (`BPF_OBJ_NAME_LEN`): letters, digits, `_` and `.`, ended by a zero.
 pub(super) type Name = [u8; 16];
@@ -18,6 +19,7 @@ const PROG_TEST_RUN: libc::c_int = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
+const MAP_FREEZE: libc::c_int = 22;
 const LINK_CREATE: libc::c_int = 28;
 
 // The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
@@ -179,15 +181,22 @@ pub(super) fn delete(map: BorrowedFd<'_>, key: &[u8]) -> io::Result<()> {
     unsafe { bpf(MAP_DELETE_ELEM, &mut element) }.map(drop)
 }
 
+/// Lets nobody change a map from outside any more.
+pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attributes = map.as_raw_fd().cast_unsigned();
+    // SAFETY: the attributes are the map's number alone.
+    unsafe { bpf(MAP_FREEZE, &mut attributes) }.map(drop)
+}
+
 /// Loads a program; the verifier writes its log to `log` unless that is empty.
-pub(super) fn load(kind: Kind, name: Name, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+pub(super) fn load(hook: Hook, name: Name, license: &CStr, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     let size = |length: usize| u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput);
     let mut attributes = ProgLoad {
-        prog_type: kind.program_type(),
-        expected_attach_type: kind.attach_type(),
+        prog_type: hook.program,
+        expected_attach_type: hook.attach,
         insn_cnt: size(code.len())?,
         insns: code.as_ptr().addr() as u64,
-        license: super::LICENSE.as_ptr().addr() as u64,
+        license: license.as_ptr().addr() as u64,
         prog_name: name,
         ..ProgLoad::default()
     };
@@ -201,9 +210,9 @@ pub(super) fn load(kind: Kind, name: Name, code: &[u64], log: &mut [u8]) -> io::
 }
 
 /// Attaches a program to `target` as long as the descriptor that this gives is open.
-pub(super) fn link(program: BorrowedFd<'_>, target: BorrowedFd<'_>, attach_type: u32) -> io::Result<OwnedFd> {
-    let [prog_fd, target_fd] = [program, target].map(|descriptor| descriptor.as_raw_fd().cast_unsigned());
-    let mut attributes = LinkCreate { prog_fd, target_fd, attach_type, flags: 0 };
+pub(super) fn link(program: &Program, target: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let [prog_fd, target_fd] = [program.as_fd(), target].map(|descriptor| descriptor.as_raw_fd().cast_unsigned());
+    let mut attributes = LinkCreate { prog_fd, target_fd, attach_type: program.hook.attach, flags: 0 };
     // SAFETY: the attributes hold no addresses.
     unsafe { descriptor(LINK_CREATE, &mut attributes) }
 }

@@ -4,27 +4,17 @@ use std::ffi::{CStr, c_long};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R10, Size};
 use super::storage::{Of, Storage};
-use super::{CREATE, Kind, LoadError, Program, call};
+use super::{LoadError, Object, call};
 
 const NAME: &str = "interruptions";
+const OBJECT: &[u8] = include_bytes!("../../bpf/interruptions.bpf.o");
 
-/// Where a thread takes a signal (`get_signal`, `kernel/signal.c`): before its interrupted call is about to be made again, or to
-/// fail with `EINTR`.
+/// Where a thread takes a signal (`get_signal`, `kernel/signal.c`).
 const TRACEPOINT: &CStr = c"signal_deliver";
-/// Which of its arguments, 8 bytes each, is the address of what is done about the signal, a `struct k_sigaction`. It begins with the
-/// handler's address.
-const ACTION: i16 = 16;
-/// The greatest that is no handler (`SIG_IGN`).
-const NO_HANDLER: i32 = 1;
 
-/// How a call that waits for a filter's supervisor is interrupted: `ERESTARTSYS` (`include/linux/errno.h`).
-const INTERRUPTED: i32 = -512;
-
-/// Where a thread's registers have a call's result, and which call it was (`struct pt_regs`, `arch/x86/include/asm/ptrace.h`).
-const RESULT: i16 = 80;
-const CALL: i16 = 120;
+/// `MOST_CALLS` of the program.
+const MOST_CALLS: usize = 32;
 
 /// Counts for every thread of the machine how often some of its calls were interrupted by a signal that has a handler, while they
 /// waited for an answer of a filter's supervisor.
@@ -51,50 +41,19 @@ impl Interruptions {
             let why = "only x86-64 still shows here that a call is to be made again";
             return Err(refused(io::Error::new(io::ErrorKind::Unsupported, why)));
         }
-        let program = Program::load(Kind::Tracepoint, NAME, &count(calls, counts))?;
+        if calls.len() > MOST_CALLS {
+            return Err(refused(io::Error::new(io::ErrorKind::InvalidInput, "too many calls to count")));
+        }
+        // All numbers of calls are small.
+        let mut numbers: Vec<u8> =
+            calls.iter().flat_map(|&call| u32::try_from(call).unwrap_or_default().to_ne_bytes()).collect();
+        numbers.resize(4 * MOST_CALLS, 0);
+        let count = u32::try_from(calls.len()).unwrap_or_default().to_ne_bytes();
+        let constants = [("calls", numbers.as_slice()), ("call_count", &count)];
+        let program =
+            Object::parse(NAME, OBJECT)?.with(&constants, &[("counts", counts.as_fd())])?.load("interruptions")?;
         Ok(Self { _link: call::trace(program.as_fd(), TRACEPOINT).map_err(refused)? })
     }
-}
-
-fn count<'a>(calls: &[c_long], counts: &'a ThreadCounts) -> Vec<Insn<'a>> {
-    let mut program = vec![
-        // A thread can take several signals for one interruption, but only one that has a handler.
-        Insn::Load(Size::Double, R3, R1, ACTION),
-        Insn::Mov(R1, Operand::Of(R10)),
-        Insn::Alu(AluOp::Add, R1, Operand::Imm(-8)),
-        Insn::Mov(R2, Operand::Imm(8)),
-        Insn::Call(Helper::ProbeReadKernel),
-        Insn::JumpIf(Cond::Ne, R0, Operand::Imm(0), "out"),
-        Insn::Load(Size::Double, R1, R10, -8),
-        Insn::JumpIf(Cond::Le, R1, Operand::Imm(NO_HANDLER), "out"),
-        Insn::Call(Helper::GetCurrentTaskBtf),
-        Insn::Mov(R6, Operand::Of(R0)),
-        Insn::Mov(R1, Operand::Of(R0)),
-        Insn::Call(Helper::TaskPtRegs),
-        Insn::Load(Size::Double, R1, R0, RESULT),
-        Insn::JumpIf(Cond::Ne, R1, Operand::Imm(INTERRUPTED), "out"),
-        Insn::Load(Size::Double, R1, R0, CALL),
-    ];
-    // All numbers of calls are small.
-    let calls = calls.iter().filter_map(|&call| i32::try_from(call).ok());
-    program.extend(calls.map(|call| Insn::JumpIf(Cond::Eq, R1, Operand::Imm(call), "count")));
-    program.extend([
-        Insn::Jump("out"),
-        Insn::Label("count"),
-        Insn::LoadMap(R1, counts.as_fd()),
-        Insn::Mov(R2, Operand::Of(R6)),
-        Insn::Mov(R3, Operand::Imm(0)),
-        Insn::Mov(R4, Operand::Imm(CREATE)),
-        Insn::Call(Helper::TaskStorageGet),
-        Insn::JumpIf(Cond::Eq, R0, Operand::Imm(0), "out"),
-        Insn::Load(Size::Double, R1, R0, 0),
-        Insn::Alu(AluOp::Add, R1, Operand::Imm(1)),
-        Insn::Store(Size::Double, R0, 0, Operand::Of(R1)),
-        Insn::Label("out"),
-        Insn::Mov(R0, Operand::Imm(0)),
-        Insn::Exit,
-    ]);
-    program
 }
 
 /// A number for each thread, gone with it.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use slipway_sys::bpf::asm::{Cond, Helper, Insn, Operand, R0, R1, R2, R3, Size, skb};
-use slipway_sys::bpf::{BPF_F_INGRESS, Kind, Program, TC_ACT_OK};
+use slipway_sys::bpf::{BPF_F_INGRESS, Program, TC_ACT_OK};
 use slipway_sys::netlink::{AddrGenMode, BpfFilter, Direction, Mac, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::tap::Tap;
@@ -40,7 +40,7 @@ pub(crate) fn gate(tap: u32) -> Program {
         Insn::Mov(R0, Operand::Imm(TC_ACT_OK)),
         Insn::Exit,
     ];
-    Program::load(Kind::SchedCls, "gate", &program).expect("the verifier takes it")
+    Program::load("gate", &program).expect("the verifier takes it")
 }
 
 /// Marks packets, and gives them back to the device.
@@ -53,7 +53,7 @@ fn back(flags: i32) -> Program {
         Insn::Call(Helper::Redirect),
         Insn::Exit,
     ];
-    Program::load(Kind::SchedCls, "back", &program).expect("the verifier takes it")
+    Program::load("back", &program).expect("the verifier takes it")
 }
 
 pub(crate) fn address(text: &str) -> IpAddr {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::*;
 use crate::bpf::asm::{Insn, Operand, R0};
-use crate::bpf::{Kind, Program};
+use crate::bpf::{Program};
 use crate::netlink::{NewLink, Peer, Request, SetLink, Veth};
 use crate::ns::{create_net, with_net};
 
@@ -27,7 +27,7 @@ fn at_root(qdisc: Qdisc) -> Request<'static> {
 fn programs_are_put_replaced_and_taken_away() {
     let (_net, mut netlink) = namespace();
     let program = |result| {
-        Program::load(Kind::SchedCls, "test", &[Insn::Mov(R0, Operand::Imm(result)), Insn::Exit]).expect("loads")
+        Program::load("test", &[Insn::Mov(R0, Operand::Imm(result)), Insn::Exit]).expect("loads")
     };
     let (first, second) = (program(0), program(2));
     let filter = |direction, program: &'static str, fd| {
