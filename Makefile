@@ -11,7 +11,7 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help hooks setup setup-bench setup-lint build demo test test-long test-vm fuzz fuzz-replay lint lint-code lint-docs check-aarch64 audit doc bench man install clean
+.PHONY: help hooks setup setup-bench setup-lint build bpf demo test test-long test-vm fuzz fuzz-replay lint lint-code lint-docs check-aarch64 audit doc bench man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,10 @@ setup-lint: ## install the programs of `make lint`
 
 build: ## build the release binary
 	cargo build --release --locked --package slipway
+
+bpf: ## compile the BPF programs again, after a change to them (Debian's clang)
+	scripts/setup.sh bpf
+	scripts/bpf.sh
 
 demo: setup build ## compare what six container networks cost a real parallel program
 	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
@@ -50,7 +54,8 @@ fuzz: ## give the parsers input that nobody wrote, a minute each (nightly toolch
 fuzz-replay: ## the same with the files of the tests and what fuzzing found here, once
 	scripts/fuzz.sh replay
 
-lint: lint-code setup-lint lint-docs ## check formatting, lints, documentation, dependencies and their licences
+lint: lint-code setup-lint lint-docs ## check formatting, lints, documentation, BPF objects, dependencies and their licences
+	scripts/bpf.sh check
 	cargo machete
 	cargo deny check bans licenses sources
 

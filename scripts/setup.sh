@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Slipway is built, run, tested and measured with. Only what is missing, by name.
 #
-#   scripts/setup.sh [GROUP...]     groups: build run test bench lint fuzz vm (default: build run test)
+#   scripts/setup.sh [GROUP...]     groups: build run test bench bpf lint fuzz vm (default: build run test)
 #
 # Nothing that is installed here is started: a temporary policy-rc.d refuses it, and units that come with a package
 # installed by this script are disabled. Packages and services that were there before are left as they are.
@@ -91,8 +91,17 @@ VM=(
   kmod               # which modules that needs
 )
 
-# What `make lint` checks documents with.
+# What the BPF programs are compiled with, by whoever changes one.
+BPF=(
+  clang-14           # the compiler, of one version for all
+  llvm-14            # llvm-strip
+  libbpf-dev         # headers of BPF's helpers
+  linux-libc-dev     # headers of the kernel
+)
+
+# What `make lint` checks documents and objects with.
 LINT=(
+  "${BPF[@]}"        # whether the BPF objects are those of their sources
   python3            # the link checker
   codespell          # spelling
 )
@@ -184,13 +193,14 @@ main() {
   for group in "$@"; do
     case $group in
       build) packages+=("${BUILD[@]}") ;;
+      bpf) packages+=("${BPF[@]}") ;;
       run) packages+=("${RUN[@]}") ;;
       test) packages+=("${TEST[@]}") ;;
       bench) packages+=("${BENCH[@]}") ;;
       vm) packages+=("${VM[@]}") ;;
       lint) packages+=("${LINT[@]}") tools+=("${LINT_TOOLS[@]}") ;;
       fuzz) tools+=("${FUZZ[@]}") nightly=yes ;;
-      *) fail "there is no group \`$group\`: build, run, test, bench, lint, fuzz, vm" ;;
+      *) fail "there is no group \`$group\`: build, run, test, bench, bpf, lint, fuzz, vm" ;;
     esac
   done
   check_rust

@@ -1,7 +1,7 @@
 //! Programs that the kernel runs on packets, and the maps through which they are steered (`bpf(2)`).
 //!
-//! Programs are written as lists of instructions ([`asm`]), checked and translated by the kernel when they are loaded,
-//! and attached by [`crate::netlink`]. Nothing is pinned. A program lives as long as its descriptor, or the filter that
+//! Programs are written in C and compiled ahead ([`Object`]). The kernel checks and translates them when they are loaded, and
+//! [`crate::netlink`] attaches them. Nothing is pinned. A program lives as long as its descriptor, or the filter that
 //! it is attached as. A map lives as long as its descriptor, or a program that names it.
 
 use std::ffi::CStr;
@@ -14,7 +14,6 @@ pub use object::{Object, Ready};
 pub use source::{SourceAddress, SourceAddresses};
 pub use storage::SocketStorage;
 
-pub mod asm;
 #[allow(unsafe_code)]
 mod call;
 mod guard;
@@ -22,10 +21,6 @@ mod interruptions;
 mod object;
 mod source;
 mod storage;
-
-/// Some helpers are only for programs under the GPL; those under the MIT licence count too if they say it so
-/// (`license_is_gpl_compatible`, `include/linux/license.h`).
-const LICENSE: &CStr = c"Dual MIT/GPL";
 
 /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`.
 const ARRAY_OF_MAPS: u32 = 12;
@@ -36,16 +31,10 @@ const LOG_BYTES: usize = 256 * 1024;
 /// At least the size of `struct __sk_buff`, 192 bytes so far: the kernel takes a larger one whose end is zero, no smaller.
 const CONTEXT_BYTES: usize = 256;
 
-/// As an action: go on as if there had been no program (`include/uapi/linux/pkt_cls.h`).
-pub const TC_ACT_OK: i32 = 0;
-/// As an action: drop the packet.
+/// As an action: drop the packet (`include/uapi/linux/pkt_cls.h`).
 pub const TC_ACT_SHOT: i32 = 2;
-/// The result of [`asm::Helper::Redirect`].
-pub const TC_ACT_REDIRECT: i32 = 7;
-/// For [`asm::Helper::TaskStorageGet`]: who has no value gets one, zero (`BPF_LOCAL_STORAGE_GET_F_CREATE`).
-pub const CREATE: i32 = 1;
-/// For [`asm::Helper::Redirect`]: the device receives the packet instead of sending it.
-pub const BPF_F_INGRESS: i32 = 1;
+/// Where `struct __sk_buff` has the packet's mark.
+const MARK: usize = 8;
 
 /// The way in which a map finds entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,14 +65,6 @@ pub enum LoadError {
         name: String,
         /// The fault.
         error: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The instructions are no program.
-    #[error("assemble BPF program {name}: {error}")]
-    Assemble {
-        /// The program.
-        name: String,
-        /// The fault.
-        error: asm::AsmError,
     },
     /// The kernel does not take it.
     #[error(
@@ -119,7 +100,7 @@ pub struct Program {
 /// The result of a program for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// The program's return value, e.g. [`TC_ACT_OK`].
+    /// The program's return value, e.g. [`TC_ACT_SHOT`].
     pub action: i32,
     /// The packet's mark afterwards.
     pub mark: u32,
@@ -242,16 +223,8 @@ impl AsFd for Map {
 }
 
 impl Program {
-    /// Loads a program on packets. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
-    ///
-    /// # Errors
-    /// With the verifier's log, where the kernel refuses it.
-    pub fn load(name: &str, program: &[asm::Insn<'_>]) -> Result<Self, LoadError> {
-        let code = asm::assemble(program).map_err(|error| LoadError::Assemble { name: name.to_owned(), error })?;
-        Self::load_code(object::Hook { program: 3, attach: 0 }, name, LICENSE, &code)
-    }
-
-    fn load_code(hook: object::Hook, name: &str, license: &CStr, code: &[u64]) -> Result<Self, LoadError> {
+    /// Loads a program. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
+    fn load(hook: object::Hook, name: &str, license: &CStr, code: &[u64]) -> Result<Self, LoadError> {
         let load = |log: &mut [u8]| call::load(hook, object_name(name)?, license, code, log);
         // The log costs the verifier time, so it is asked for only where it has something to say.
         load(&mut []).map(|descriptor| Self { descriptor, hook }).map_err(|error| {
@@ -271,7 +244,6 @@ impl Program {
     /// # Errors
     /// `EINVAL` where the packet is shorter than an Ethernet header.
     pub fn run(&self, packet: &[u8], mark: u32) -> io::Result<Outcome> {
-        const MARK: usize = asm::skb::MARK.unsigned_abs() as usize;
         let mut context = [0; CONTEXT_BYTES];
         context[MARK..MARK + 4].copy_from_slice(&mark.to_ne_bytes());
         let action = call::test_run(self.as_fd(), packet, &mut context)?.cast_signed();
@@ -306,9 +278,10 @@ fn object_name(name: &str) -> io::Result<call::Name> {
 
 #[cfg(test)]
 mod tests {
-    use super::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R6, R10, Size, skb};
     use super::*;
-    use Operand::{Imm, Of};
+
+    const OBJECT: &[u8] = include_bytes!("../bpf/test.bpf.o");
+    const TC_ACT_OK: i32 = 0;
 
     fn map(kind: MapKind, key_bytes: usize) -> Map {
         Map::create(kind, "test", key_bytes, 8, 2).expect("root may make a map")
@@ -342,33 +315,12 @@ mod tests {
         assert!(wrong.iter().all(|error| error.kind() == io::ErrorKind::InvalidInput), "{wrong:?}");
     }
 
-    /// Drops packets whose first byte is a key of the map, marks the others with 9.
     #[test]
     fn a_program_reads_packet_and_map_and_writes_the_mark() {
         let denied = map(MapKind::Hash, 1);
         denied.update(&[0xaa], &[0; 8]).expect("sets");
-        let program = [
-            Insn::Mov(R6, Of(R1)),
-            Insn::Mov(R2, Imm(0)),
-            Insn::Mov(asm::R3, Of(R10)),
-            Insn::Alu(AluOp::Add, asm::R3, Imm(-1)),
-            Insn::Mov(asm::R4, Imm(1)),
-            Insn::Call(Helper::SkbLoadBytes),
-            Insn::JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-            Insn::LoadMap(R1, denied.as_fd()),
-            Insn::Mov(R2, Of(R10)),
-            Insn::Alu(AluOp::Add, R2, Imm(-1)),
-            Insn::Call(Helper::MapLookupElem),
-            Insn::JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-            Insn::Mov(R1, Imm(9)),
-            Insn::Store(Size::Word, R6, skb::MARK, Of(R1)),
-            Insn::Mov(R0, Imm(TC_ACT_OK)),
-            Insn::Exit,
-            Insn::Label("drop"),
-            Insn::Mov(R0, Imm(TC_ACT_SHOT)),
-            Insn::Exit,
-        ];
-        let program = Program::load("test", &program).expect("the verifier takes it");
+        let ready = Object::parse("test", OBJECT).and_then(|object| object.with(&[], &[("denied", denied.as_fd())]));
+        let program = ready.and_then(|ready| ready.load("mark_unless_denied")).expect("the verifier takes it");
         let mut packet = [0; 64];
         assert_eq!(program.run(&packet, 5).expect("runs"), Outcome { action: TC_ACT_OK, mark: 9 });
         packet[0] = 0xaa;
@@ -378,9 +330,31 @@ mod tests {
     }
 
     #[test]
-    fn the_verifiers_words_are_kept() {
-        let error = Program::load("bad", &[Insn::Exit]).expect_err("no result").to_string();
-        assert!(error.starts_with("load BPF program bad: "), "{error}");
-        assert!(error.contains("R0 !read_ok"), "{error}");
+    fn constants_differ_by_instance() {
+        let object = Object::parse("test", OBJECT).expect("reads");
+        for result in [TC_ACT_OK, 1, TC_ACT_SHOT] {
+            let program =
+                object.with(&[("result", &result.to_ne_bytes())], &[]).and_then(|ready| ready.load("constant"));
+            assert_eq!(program.expect("loads").run(&[0; 64], 0).expect("runs").action, result);
+        }
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        let object = Object::parse("test", OBJECT).expect("reads");
+        // The verifier's log comes too.
+        let refused = object.with(&[], &[]).and_then(|ready| ready.load("mark_unless_denied")).expect_err("no map");
+        let text = refused.to_string();
+        assert!(
+            text.starts_with("load BPF program test: ") && text.contains("not pointing to valid bpf_map"),
+            "{text}"
+        );
+        let unknown =
+            object.with(&[], &[]).and_then(|ready| ready.load("none")).expect_err("no such program").to_string();
+        assert_eq!(unknown, "read BPF object test: there is no program `none`");
+        for wrong in [("none", &[0; 4][..]), ("result", &[0; 8])] {
+            assert!(matches!(object.with(&[wrong], &[]), Err(LoadError::Object { .. })), "{}", wrong.0);
+        }
+        assert!(matches!(Object::parse("test", b"no object"), Err(LoadError::Object { .. })));
     }
 }

@@ -1,30 +1,18 @@
-//! The gate: a BPF program on an interface's egress and one on its ingress, which decide for every packet whether it is
-//! dropped, goes by way of the wire, or passes.
+//! The tc-BPF filter of a link, or gate: a program on an interface's egress and one on its ingress (`bpf/gate.bpf.c`). For
+//! every packet they decide whether it is dropped, goes by way of the user-space netem, or passes.
 //!
-//! What they decide by is in two maps that a lab's gates share, so that a change of conditions is a write to memory. Each
-//! program knows its own entry by a number that is part of its code.
+//! A lab's gates share the two maps by which they decide, so that a change of conditions is a write to memory. A constant of
+//! each program is the number of its entry.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd as _;
 
 use slipway_lab::scenario::Direction;
-use slipway_sys::bpf::asm::{AluOp, Cond, Helper, Insn, Operand, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Size, skb};
-use slipway_sys::bpf::{BPF_F_INGRESS, LoadError, Map, MapKind, Program};
+use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::Mac;
 
-use Insn::{Alu, Call, Exit, Jump, JumpIf, Label, Load, LoadMap, Mov, Store};
-use Operand::{Imm, Of};
-
-/// What packets that come back from the wire, or from a detour, on their way in are marked with. Nobody else's packet has it there: a mark is
-/// gone when a packet enters another namespace (`skb_scrub_packet`, net/core/skbuff.c). On their way out they are told
-/// by the device that they came in by instead, because a program in a node may set any mark (`SO_MARK`, socket(7)).
-const MARK: i32 = 0x511b;
-/// As an action: drop the packet, and say to its sender that it was sent. Told otherwise (`TC_ACT_SHOT`), the kernel lets
-/// programs know (`ENOBUFS`), and TCP tries again every half second without ever giving up (`tcp_retransmit_timer`).
-const TC_ACT_STOLEN: i32 = 4;
-/// As an action: on to the next filter, where there is one (`include/uapi/linux/pkt_cls.h`).
-const TC_ACT_UNSPEC: i32 = -1;
+const OBJECT: &[u8] = include_bytes!("../../bpf/gate.bpf.o");
 
 /// Partitions that can hold at once.
 pub(super) const LANES: usize = 32;
@@ -64,6 +52,7 @@ pub(super) struct Entry {
 /// The maps of a lab's gates.
 #[derive(Debug)]
 pub(super) struct Gates {
+    object: Object,
     entries: Map,
     /// Groups by the other end's address.
     sides: Map,
@@ -74,6 +63,7 @@ impl Gates {
     pub(super) fn new(gates: usize, addresses: usize) -> io::Result<Self> {
         let most = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         Ok(Self {
+            object: Object::parse("slipway_gate", OBJECT).map_err(io::Error::other)?,
             entries: Map::create(MapKind::Array, "slipway_gates", 4, ENTRY, most(gates))?,
             sides: Map::create(MapKind::Hash, "slipway_sides", ADDRESS, SIDE, most(addresses))?,
         })
@@ -114,137 +104,11 @@ impl Gates {
 
     /// Loads the program of a gate for what a node sends or receives, at its own interface or at the host's end of it.
     pub(super) fn program(&self, gate: u32, direction: Direction, outside: bool) -> Result<Program, LoadError> {
-        Program::load("slipway_gate", &self.code(gate, direction, outside))
-    }
-
-    /// Registers: R6 context, R7 entry, R8 and R9 scratch. Stack: key of a lookup.
-    fn code(&self, gate: u32, direction: Direction, outside: bool) -> Vec<Insn<'_>> {
-        let key = -16;
-        let (mac, ipv4, ipv6, arp) = match direction {
-            // Destination, or the address that is asked for.
-            Direction::Egress => (0, 14 + 16, 14 + 24, 14 + 24),
-            // Source, or the address that asks.
-            Direction::Ingress => (6, 14 + 12, 14 + 8, 14 + 14),
-        };
-        let mut code = vec![
-            Mov(R6, Of(R1)),
-            Store(Size::Word, R10, key, Imm(gate.cast_signed())),
-            LoadMap(R1, self.entries.as_fd()),
-            Mov(R2, Of(R10)),
-            Alu(AluOp::Add, R2, Imm(key.into())),
-            Call(Helper::MapLookupElem),
-            JumpIf(Cond::Eq, R0, Imm(0), "drop"),
-            Mov(R7, Of(R0)),
-            Load(Size::Word, R8, R7, 0),
-            JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
-            JumpIf(Cond::Set, R8, Imm(CUT.cast_signed()), "drop"),
-            Alu(AluOp::And, R8, Imm(PARTED.cast_signed())),
-            JumpIf(Cond::Eq, R8, Imm(0), "reachable"),
-        ];
-        // First by the other end's Ethernet address, where the lab knows it.
-        code.extend([
-            Store(Size::Double, R10, key, Imm(0xffff)),
-            Store(Size::Double, R10, key + 8, Imm(0)),
-            Mov(R1, Of(R6)),
-            Mov(R2, Imm(mac)),
-            Mov(R3, Of(R10)),
-            Alu(AluOp::Add, R3, Imm(i32::from(key) + 2)),
-            Mov(R4, Imm(6)),
-            Call(Helper::SkbLoadBytes),
-            JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-        ]);
-        self.parted(&mut code, key, "by address");
-        code.extend([
-            Label("by address"),
-            // The other end's address. What has none is judged by nothing.
-            Store(Size::Double, R10, key, Imm(0)),
-            Store(Size::Double, R10, key + 8, Imm(0)),
-            Store(Size::Half, R10, key + 10, Imm(0xffff)),
-            Mov(R3, Of(R10)),
-            Alu(AluOp::Add, R3, Imm(i32::from(key) + 12)),
-            Mov(R4, Imm(4)),
-            Mov(R2, Imm(ipv4)),
-            Load(Size::Word, R1, R6, skb::PROTOCOL),
-            JumpIf(Cond::Eq, R1, Imm(network_order(0x0800)), "load"),
-            Mov(R2, Imm(arp)),
-            JumpIf(Cond::Eq, R1, Imm(network_order(0x0806)), "load"),
-            JumpIf(Cond::Ne, R1, Imm(network_order(0x86dd)), "reachable"),
-            Mov(R2, Imm(ipv6)),
-            Alu(AluOp::Add, R3, Imm(-12)),
-            Mov(R4, Imm(16)),
-            Label("load"),
-            Mov(R1, Of(R6)),
-            Call(Helper::SkbLoadBytes),
-            JumpIf(Cond::Ne, R0, Imm(0), "drop"),
-        ]);
-        self.parted(&mut code, key, "reachable");
-        code.push(Label("reachable"));
-        code.push(Load(Size::Word, R8, R7, 4));
-        match physical(direction, outside) {
-            Direction::Egress => code.extend([
-                JumpIf(Cond::Eq, R8, Imm(0), "own"),
-                Load(Size::Word, R1, R6, skb::INGRESS_IFINDEX),
-                JumpIf(Cond::Eq, R1, Of(R8), "pass"),
-                Label("own"),
-                Load(Size::Word, R1, R7, 0),
-                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
-            ]),
-            Direction::Ingress => code.extend([
-                Load(Size::Word, R1, R6, skb::MARK),
-                JumpIf(Cond::Ne, R1, Imm(MARK), "fresh"),
-                Mov(R1, Imm(0)),
-                Store(Size::Word, R6, skb::MARK, Of(R1)),
-                Jump("pass"),
-                Label("fresh"),
-                Load(Size::Word, R1, R7, 0),
-                JumpIf(Cond::Set, R1, Imm(LAST.cast_signed()), "drop"),
-            ]),
-        }
-        code.extend([
-            JumpIf(Cond::Eq, R8, Imm(0), "pass"),
-            Mov(R1, Of(R8)),
-            Mov(R2, Imm(0)),
-            Call(Helper::Redirect),
-            Exit,
-            Label("pass"),
-            Mov(R0, Imm(TC_ACT_UNSPEC)),
-            Exit,
-            Label("drop"),
-            Mov(R0, Imm(TC_ACT_STOLEN)),
-            Exit,
-        ]);
-        code
-    }
-
-    /// Drops what goes to or comes from another group: the other end's are under what lies on the stack. Goes on at `next`.
-    fn parted<'a>(&'a self, code: &mut Vec<Insn<'a>>, key: i16, next: &'static str) {
-        code.extend([
-            LoadMap(R1, self.sides.as_fd()),
-            Mov(R2, Of(R10)),
-            Alu(AluOp::Add, R2, Imm(key.into())),
-            Call(Helper::MapLookupElem),
-            JumpIf(Cond::Eq, R0, Imm(0), next),
-        ]);
-        // Four lanes at a time: R8 is theirs, R9 ours, R1 where they differ. With `ONES` added to a lane, its highest bit says
-        // that it was not 0. R2 gathers lanes in which all three are not.
-        code.extend([Mov(R2, Imm(0)), Mov(R3, Imm(ONES)), Mov(R4, Imm(ONES))]);
-        code.extend([Alu(AluOp::Lsh, R3, Imm(32)), Alu(AluOp::Or, R3, Of(R4))]);
-        for word in (0..i16::MAX).step_by(8).take(LANES / 4) {
-            code.extend([
-                Load(Size::Double, R8, R0, word),
-                Load(Size::Double, R9, R7, 8 + word),
-                Mov(R1, Of(R8)),
-                Alu(AluOp::Xor, R1, Of(R9)),
-                Alu(AluOp::Add, R1, Of(R3)),
-                Alu(AluOp::Add, R8, Of(R3)),
-                Alu(AluOp::Add, R9, Of(R3)),
-                Alu(AluOp::And, R1, Of(R8)),
-                Alu(AluOp::And, R1, Of(R9)),
-                Alu(AluOp::Or, R2, Of(R1)),
-            ]);
-        }
-        // Of what they gather, the highest bits: those that `ONES` leaves out.
-        code.extend([Alu(AluOp::Xor, R3, Imm(-1)), Alu(AluOp::And, R2, Of(R3)), JumpIf(Cond::Ne, R2, Imm(0), "drop")]);
+        let is_egress = |direction| [u8::from(direction == Direction::Egress)];
+        let (sends, leaves) = (is_egress(direction), is_egress(physical(direction, outside)));
+        let constants = [("number", &gate.to_ne_bytes()[..]), ("sends", &sends), ("leaves", &leaves)];
+        let maps = [("entries", self.entries.as_fd()), ("sides", self.sides.as_fd())];
+        self.object.with(&constants, &maps)?.load("gate")
     }
 }
 
@@ -257,27 +121,12 @@ pub(super) fn physical(direction: Direction, outside: bool) -> Direction {
     }
 }
 
-/// [`GROUPS`] in each of two lanes.
-const ONES: i32 = 0x7fff_7fff;
-
 /// Loads the program of a tap, or of a detour's end: what comes from there goes on to `interface`, as sent or as received
 /// by it.
 pub(super) fn return_program(interface: u32, direction: Direction) -> Result<Program, LoadError> {
-    let mut code = Vec::new();
-    let flags = match direction {
-        Direction::Egress => 0,
-        Direction::Ingress => {
-            code.extend([Mov(R2, Imm(MARK)), Store(Size::Word, R1, skb::MARK, Of(R2))]);
-            BPF_F_INGRESS
-        }
-    };
-    code.extend([Mov(R1, Imm(interface.cast_signed())), Mov(R2, Imm(flags)), Call(Helper::Redirect), Exit]);
-    Program::load("slipway_return", &code)
-}
-
-/// An `EtherType` as the context has it: two bytes in network order, read as one number of the processor's.
-fn network_order(ethertype: u16) -> i32 {
-    ethertype.to_be().into()
+    let receives = [u8::from(direction == Direction::Ingress)];
+    let constants = [("interface", &interface.to_ne_bytes()[..]), ("receives", &receives)];
+    Object::parse("slipway_return", OBJECT)?.with(&constants, &[])?.load("give_back")
 }
 
 fn address_key(address: IpAddr) -> [u8; ADDRESS] {
@@ -299,7 +148,11 @@ fn side_bytes(side: Side) -> [u8; SIDE] {
 mod tests {
     use super::*;
 
+    // `include/uapi/linux/pkt_cls.h`, and the mark of `bpf/gate.bpf.c`.
+    const TC_ACT_UNSPEC: i32 = -1;
+    const TC_ACT_STOLEN: i32 = 4;
     const TC_ACT_REDIRECT: i32 = 7;
+    const MARK: i32 = 0x511b;
     const PASS: (i32, u32) = (TC_ACT_UNSPEC, 0);
     const DROP: (i32, u32) = (TC_ACT_STOLEN, 0);
     const WIRE: (i32, u32) = (TC_ACT_REDIRECT, 0);

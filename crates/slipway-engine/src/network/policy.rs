@@ -4,21 +4,20 @@
 //! Each node is known by its Ethernet address, which one program keeps it to. The same program drops what has the IP
 //! address of another node as its source: whoever it reaches would answer to that node. The other looks at packets to a
 //! node. It decides by the first rule that fits both nodes and the packet, as the router does for connections. A packet
-//! under a rule that limits is dropped like one under a rule that denies: only the fast path keeps limits. [`code`]
-//! says which packets open a connection.
+//! under a rule that limits is dropped like one under a rule that denies: only the fast path keeps limits. The programs,
+//! `bpf/policy.bpf.c`, say which packets open a connection.
 
-mod code;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::net::Ipv6Addr;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::OnceLock;
 
 use slipway_lab::model::{DriverKind, Interface, Lab, Node};
 use slipway_lab::policy::Rule;
-use slipway_sys::bpf::{LoadError, Map, MapKind, Program};
+use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
 
 use super::driver::try_in_scratch;
@@ -26,6 +25,13 @@ use super::driver::try_in_scratch;
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
 const GUARD: &str = "slipway_guard";
+const OBJECT: &[u8] = include_bytes!("../../bpf/policy.bpf.o");
+/// Bytes of a node's key: its Ethernet address, and two that are zero.
+const ADDRESS: usize = 8;
+/// Bytes of `struct flow`.
+const FLOW: usize = 16;
+/// `MOST_WORDS` of the programs.
+const MOST_WORDS: usize = 64;
 /// Flows that may be answered at once. Each node that asks has its part of them, within bounds. One more, and of its own flows
 /// the one that was quiet for longest is forgotten.
 const FLOWS: u32 = 65_536;
@@ -38,6 +44,7 @@ const WORD: usize = u64::BITS as usize;
 /// A policy as the programs read it. They keep its maps when it is dropped.
 #[derive(Debug)]
 pub(super) struct Table {
+    object: Object,
     /// Words that a set of rules has.
     words: usize,
     /// By a node's Ethernet address, padded: its index, the rules that are about what it connects to, and about who connects
@@ -69,6 +76,10 @@ impl Table {
     /// Of these rules, for the nodes of the lab's fast networks.
     pub(super) fn new(lab: &Lab, rules: &[Rule]) -> io::Result<Self> {
         let words = rules.len().div_ceil(WORD).max(1);
+        if words > MOST_WORDS {
+            let why = format!("a policy has at most {} rules", MOST_WORDS * WORD);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let those = |which: &dyn Fn(&Rule) -> bool| set(words, rules.iter().map(which));
         let fast = |network: usize| lab.networks[network].is_fast();
         let nodes: Vec<(usize, Mac)> = lab
@@ -81,10 +92,11 @@ impl Table {
             .collect();
         let most = number(nodes.len().max(1));
         let of_node = (FLOWS / most).clamp(*FLOWS_OF_NODE.start(), *FLOWS_OF_NODE.end());
-        let flows = || Map::create(MapKind::LruHash, NAME, code::FLOW, 8, of_node);
+        let flows = || Map::create(MapKind::LruHash, NAME, FLOW, 8, of_node);
         let table = Self {
+            object: Object::parse(NAME, OBJECT).map_err(io::Error::other)?,
             words,
-            nodes: Map::create(MapKind::Hash, NAME, code::ADDRESS, code::node_bytes(words), most)?,
+            nodes: Map::create(MapKind::Hash, NAME, ADDRESS, 8 + 16 * words, most)?,
             rules: Map::create(MapKind::Array, NAME, 4, 16 * words, 1)?,
             ports: Map::create(MapKind::Array, NAME, 4, 8 * words, PORTS)?,
             addresses: owners(lab, NAME)?,
@@ -123,13 +135,30 @@ impl Table {
 
     /// The programs for an interface of a node, by its place among them.
     pub(super) fn gate(&self, lab: &Lab, node: usize, slot: usize) -> Result<Gate, LoadError> {
-        let load = |code: &[_]| Program::load(NAME, code);
         let of = &lab.nodes[node];
         let interface = &of.interfaces[slot];
+        let numbers = [number(node), number(self.words)].map(u32::to_ne_bytes);
         // A gateway sends what others sent.
-        let own = (!leads(of)).then(|| code::Own { number: number(node), ipv4: interface.ipv4, ipv6: interface.ipv6 });
-        let sent = code::sent(self, interface.mac, own);
-        Ok(Gate { sent: load(&sent)?, received: load(&code::received(self, interface.mac))? })
+        let (leads, mac) = ([u8::from(leads(of))], address(interface.mac));
+        let ipv4 = interface.ipv4.to_ipv6_mapped().octets();
+        let ipv6 = interface.ipv6.map_or([0; 16], |ipv6| ipv6.octets());
+        let constants = [
+            ("number", &numbers[0][..]),
+            ("words", &numbers[1]),
+            ("mac", &mac),
+            ("ipv4", &ipv4),
+            ("ipv6", &ipv6),
+            ("is_gateway", &leads),
+        ];
+        let maps = [
+            ("nodes", &self.nodes),
+            ("rules", &self.rules),
+            ("ports", &self.ports),
+            ("addresses", &self.addresses),
+            ("flows", &self.flows),
+        ];
+        let ready = self.object.with(&constants, &maps.map(|(name, map)| (name, map.as_fd())))?;
+        Ok(Gate { sent: ready.load("sent")?, received: ready.load("received")? })
     }
 }
 
@@ -143,7 +172,7 @@ impl Gate {
     }
 }
 
-/// The program that keeps a node that does not forward from telling others where, or how much, to send ([`code::control`]).
+/// The program that keeps a node that does not forward from telling others where, or how much, to send (`guard` of `bpf/policy.bpf.c`).
 /// All ports of a lab share one.
 #[derive(Debug)]
 pub(super) struct Guard(Program);
@@ -157,22 +186,29 @@ impl Guard {
         let refused = |error| LoadError::Refused { name: GUARD.to_owned(), error, log: String::new() };
         let interfaces =
             || lab.nodes.iter().enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, one)));
-        let senders = Map::create(MapKind::Hash, GUARD, code::ADDRESS, 8, number(interfaces().count().max(1)));
+        let senders = Map::create(MapKind::Hash, GUARD, ADDRESS, 8, number(interfaces().count().max(1)));
         let senders = senders.map_err(refused)?;
         for (node, interface) in interfaces() {
             senders.update(&address(interface.mac), &node_value(node)).map_err(refused)?;
         }
         let owners = owners(lab, GUARD).map_err(refused)?;
-        Program::load(GUARD, &code::control::program(&senders, &owners)).map(Self)
+        Self::load(&[("senders", senders.as_fd()), ("addresses", owners.as_fd())])
+    }
+
+    fn load(maps: &[(&str, BorrowedFd<'_>)]) -> Result<Self, LoadError> {
+        Object::parse(GUARD, OBJECT)?.with(&[], maps)?.load("guard").map(Self)
     }
 
     /// Whether the kernel runs such a program at a port. Tried once.
     pub(super) fn is_there() -> bool {
         static IS_THERE: OnceLock<bool> = OnceLock::new();
         *IS_THERE.get_or_init(|| {
-            let Ok(program) = Program::load(GUARD, &code::passes_all()) else { return false };
+            let map = |key_bytes| Map::create(MapKind::Hash, GUARD, key_bytes, 8, 1);
+            let (Ok(senders), Ok(owners)) = (map(ADDRESS), map(16)) else { return false };
+            let Ok(guard) = Self::load(&[("senders", senders.as_fd()), ("addresses", owners.as_fd())]) else {
+                return false;
+            };
             let link = NewLink { name: "bridge".to_owned(), index: Some(100), ..NewLink::default() };
-            let guard = Self(program);
             let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), guard.on(100)];
             try_in_scratch(DriverKind::Bridge, "cls_bpf", &trial).is_ok()
         })
@@ -247,8 +283,8 @@ fn bytes<const N: usize>(sets: [Vec<u64>; N]) -> Vec<u8> {
 }
 
 /// An Ethernet address as a key.
-fn address(mac: Mac) -> [u8; code::ADDRESS] {
-    let mut key = [0; code::ADDRESS];
+fn address(mac: Mac) -> [u8; ADDRESS] {
+    let mut key = [0; ADDRESS];
     key[..mac.len()].copy_from_slice(&mac);
     key
 }

@@ -11,17 +11,8 @@ const OBJECT: &[u8] = include_bytes!("../../bpf/guard.bpf.o");
 const MOST: usize = 64;
 const MOST_FREE: usize = 16;
 /// All but the one that refuses options.
-const PROGRAMS: [&str; 9] = [
-    "connect4",
-    "connect6",
-    "bind4",
-    "bind6",
-    "own_name4",
-    "own_name6",
-    "peer_name4",
-    "peer_name6",
-    "deafen",
-];
+const PROGRAMS: [&str; 9] =
+    ["connect4", "connect6", "bind4", "bind6", "own_name4", "own_name6", "peer_name4", "peer_name6", "deafen"];
 
 /// Guards every socket that was made in a version 2 control group, or accepted by one, whoever has it by now. Unless the calling
 /// process is in that very group itself, `connect(2)` and `bind(2)` of IPv4 and IPv6 fail with `EPERM`, and so does setting

@@ -24,7 +24,7 @@ pub struct Ready {
     name: &'static str,
     parsed: aya_obj::Object,
     /// The constants, which loaded programs keep.
-    _constants: Option<Map>,
+    _constants: Vec<Map>,
 }
 
 /// Where the kernel runs a program, as the section of its C function says.
@@ -66,23 +66,22 @@ impl Object {
         let globals: HashMap<&str, (&[u8], bool)> =
             constants.iter().map(|&(constant, bytes)| (constant, (bytes, true))).collect();
         parsed.patch_map_data(globals).map_err(|error| wrong(name, error))?;
-        let constants = match parsed.maps.values().find(|map| map.section_kind() == EbpfSectionKind::Rodata) {
-            None => None,
-            Some(map) => {
-                let map = Map::constants(name, map.data());
-                Some(map.map_err(|error| LoadError::Refused { name: (*name).to_owned(), error, log: String::new() })?)
-            }
-        };
         let parts = std::mem::take(&mut parsed.maps);
+        let refused = |error| LoadError::Refused { name: (*name).to_owned(), error, log: String::new() };
+        // The compiler may put some constants into sections of their own.
+        let constants = parts.iter().filter(|(_, part)| part.section_kind() == EbpfSectionKind::Rodata);
+        let constants: HashMap<&str, Map> = constants
+            .map(|(part, map)| Ok((part.as_str(), Map::constants(name, map.data()).map_err(refused)?)))
+            .collect::<Result<_, LoadError>>()?;
         let descriptors = parts.iter().map(|(part, map)| {
             let given = maps.iter().find(|(name, _)| name == part).map(|(_, map)| map.as_raw_fd());
-            let own = constants.as_ref().filter(|_| map.section_kind() == EbpfSectionKind::Rodata);
-            (part.as_str(), given.or(own.map(|map| map.descriptor.as_raw_fd())).unwrap_or(NO_MAP), map)
+            let own = constants.get(part.as_str()).map(|map| map.descriptor.as_raw_fd());
+            (part.as_str(), given.or(own).unwrap_or(NO_MAP), map)
         });
         // All functions are inlined, so that no program calls another section.
         let no_text = HashSet::new();
         parsed.relocate_maps(descriptors, &no_text).map_err(|error| wrong(name, error))?;
-        Ok(Ready { name, parsed, _constants: constants })
+        Ok(Ready { name, parsed, _constants: constants.into_values().collect() })
     }
 }
 
@@ -95,9 +94,10 @@ impl Ready {
         let none = || wrong(self.name, format!("there is no program `{function}`"));
         let program = self.parsed.programs.get(function).ok_or_else(none)?;
         let code = self.parsed.functions.get(&program.function_key()).ok_or_else(none)?;
-        let hook = hook(&program.section).ok_or_else(|| wrong(self.name, format!("`{function}` is in no known section")))?;
-        let code: Vec<u64> = code.instructions.iter().map(encode).collect();
-        Program::load_code(hook, self.name, &program.license, &code)
+        let hook =
+            hook(&program.section).ok_or_else(|| wrong(self.name, format!("`{function}` is in no known section")))?;
+        let code: Vec<u64> = code.instructions.iter().copied().map(encode).collect();
+        Program::load(hook, self.name, &program.license, &code)
     }
 
     /// Loads this program and attaches it to the control group whose folder is `group`, as long as the descriptor is open.
@@ -124,7 +124,7 @@ fn hook(section: &ProgramSection) -> Option<Hook> {
 }
 
 /// `struct bpf_insn` as a number, from its lowest byte on: opcode, registers, offset and immediate.
-fn encode(insn: &bpf_insn) -> u64 {
+fn encode(insn: bpf_insn) -> u64 {
     let [o0, o1] = insn.off.to_ne_bytes();
     let [i0, i1, i2, i3] = insn.imm.to_ne_bytes();
     // Two bit fields, whose order follows the processor's: little-endian on all that are supported.

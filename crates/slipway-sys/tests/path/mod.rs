@@ -7,8 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use slipway_sys::bpf::asm::{Cond, Helper, Insn, Operand, R0, R1, R2, R3, Size, skb};
-use slipway_sys::bpf::{BPF_F_INGRESS, Program, TC_ACT_OK};
+use slipway_sys::bpf::{Object, Program};
 use slipway_sys::netlink::{AddrGenMode, BpfFilter, Direction, Mac, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::tap::Tap;
@@ -22,38 +21,24 @@ const NEAR_MAC: Mac = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: Mac = [2, 0, 0, 0, 0, 2];
 /// After which a transfer that stands still fails instead of hanging.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Tells a packet that comes back from one that comes for the first time.
-const BACK: i32 = 0x51_1b;
+
+const OBJECT: &[u8] = include_bytes!("../../bpf/test.bpf.o");
+
+/// One of the programs that send packets to a device.
+fn program(function: &str, device: u32, receives: bool) -> Program {
+    let constants = [("device", &device.to_ne_bytes()[..]), ("receives", &[u8::from(receives)])];
+    let ready = Object::parse("test", OBJECT).and_then(|object| object.with(&constants, &[]));
+    ready.and_then(|ready| ready.load(function)).expect("the verifier takes it")
+}
 
 /// Lets packets with the mark pass, and takes the mark from them; sends the others to the TAP device.
 pub(crate) fn gate(tap: u32) -> Program {
-    let program = [
-        Insn::Load(Size::Word, R2, R1, skb::MARK),
-        Insn::JumpIf(Cond::Eq, R2, Operand::Imm(BACK), "back"),
-        Insn::Mov(R1, Operand::Imm(tap.cast_signed())),
-        Insn::Mov(R2, Operand::Imm(0)),
-        Insn::Call(Helper::Redirect),
-        Insn::Exit,
-        Insn::Label("back"),
-        Insn::Mov(R2, Operand::Imm(0)),
-        Insn::Store(Size::Word, R1, skb::MARK, Operand::Of(R2)),
-        Insn::Mov(R0, Operand::Imm(TC_ACT_OK)),
-        Insn::Exit,
-    ];
-    Program::load("gate", &program).expect("the verifier takes it")
+    program("gate", tap, false)
 }
 
 /// Marks packets, and gives them back to the device.
-fn back(flags: i32) -> Program {
-    let program = [
-        Insn::Mov(R3, Operand::Imm(BACK)),
-        Insn::Store(Size::Word, R1, skb::MARK, Operand::Of(R3)),
-        Insn::Mov(R1, Operand::Imm(ETH0.cast_signed())),
-        Insn::Mov(R2, Operand::Imm(flags)),
-        Insn::Call(Helper::Redirect),
-        Insn::Exit,
-    ];
-    Program::load("back", &program).expect("the verifier takes it")
+fn back(receives: bool) -> Program {
+    program("back", ETH0, receives)
 }
 
 pub(crate) fn address(text: &str) -> IpAddr {
@@ -106,13 +91,13 @@ impl Path {
     /// Both directions of `eth0` by way of a TAP device each: (sent, received).
     pub(crate) fn by_taps(&mut self, segments: bool) -> [Tap; 2] {
         self.netlink.run(&[Request::AddClsact(ETH0)]).expect("places for programs");
-        [(Direction::Egress, "eth0-out", 0), (Direction::Ingress, "eth0-in", BPF_F_INGRESS)].map(
-            |(direction, name, flags)| {
+        [(Direction::Egress, "eth0-out", false), (Direction::Ingress, "eth0-in", true)].map(
+            |(direction, name, receives)| {
                 let tap =
                     with_net(self.near.as_fd(), || Tap::create(name)).expect("enters").expect("root may make one");
                 tap.set_offload(segments).expect("this kernel can");
                 let index = self.netlink.link(name).expect("it is there").index;
-                let (gate, back) = (gate(index), back(flags));
+                let (gate, back) = (gate(index), back(receives));
                 // An address of its own would have the kernel send messages through it.
                 let quiet = SetLink { index, addr_gen_mode: Some(AddrGenMode::None), ..SetLink::default() };
                 let up = SetLink { index, up: Some(true), tx_queue_len: Some(4096), ..SetLink::default() };

@@ -3,8 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::*;
-use crate::bpf::asm::{Insn, Operand, R0};
-use crate::bpf::{Program};
+use crate::bpf::Object;
 use crate::netlink::{NewLink, Peer, Request, SetLink, Veth};
 use crate::ns::{create_net, with_net};
 
@@ -26,8 +25,10 @@ fn at_root(qdisc: Qdisc) -> Request<'static> {
 #[test]
 fn programs_are_put_replaced_and_taken_away() {
     let (_net, mut netlink) = namespace();
-    let program = |result| {
-        Program::load("test", &[Insn::Mov(R0, Operand::Imm(result)), Insn::Exit]).expect("loads")
+    let object = Object::parse("test", include_bytes!("../../../bpf/test.bpf.o")).expect("reads");
+    let program = |result: i32| {
+        let ready = object.with(&[("result", &result.to_ne_bytes())], &[]);
+        ready.and_then(|ready| ready.load("constant")).expect("loads")
     };
     let (first, second) = (program(0), program(2));
     let filter = |direction, program: &'static str, fd| {
