@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal as Number;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_lab::text::printable;
 use slipway_lab::units::Bytes;
 use slipway_sys::signals::Taken;
@@ -31,6 +31,7 @@ use stream::{Broken, Counted, ENDING, Pipe, drain, quicken, wait};
 use unpack::Rules;
 
 use crate::exec::{Entry, ExecError, Exit, Launcher, Program, Stdio};
+use crate::protocol::{self, Code, Reply};
 
 /// Where nodes have slipway's agent.
 const AGENT: &str = "/run/slipway/agent";
@@ -39,7 +40,7 @@ const PACK: &str = "--pack";
 const UNPACK: &str = "--unpack";
 /// Greatest length of the agent's account on the way out, in bytes. A pipe holds more, so the agent never waits for a
 /// reader.
-const LONGEST_ACCOUNT: usize = 4096;
+const LONGEST_ACCOUNT: usize = 32 * 1024;
 /// How long the agent may take to end once the stream has.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
@@ -101,7 +102,9 @@ pub enum CopyError {
     Inside {
         /// The node.
         node: String,
-        /// Its output.
+        /// The kind of failure.
+        code: Code,
+        /// Its account.
         account: String,
     },
     /// The node cannot be entered.
@@ -118,10 +121,22 @@ impl CopyError {
     fn refused(path: &Path, why: &'static str) -> Self {
         Self::Refused { path: path.to_owned(), why }
     }
+
+    /// The kind of failure, for programs.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NoFile,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Code::NotPermitted,
+            Self::Stalled { .. } => Code::Timeout,
+            Self::Inside { code, .. } => *code,
+            _ => Code::Copy,
+        }
+    }
 }
 
 /// The result of a copy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copied {
     /// Files, folders and symbolic links.
     pub entries: u64,
@@ -289,11 +304,12 @@ impl<'a> Agent<'a> {
             None => {}
         }
         let inside = |exit: Exit| {
-            let account = match String::from_utf8_lossy(&account).trim() {
-                "" => format!("the agent ended with code {}", exit.code()),
-                account => printable(account),
+            // Any program of the node may have written it.
+            let (code, account) = match protocol::parse::<Reply<Copied>>(&account).map(|reply| reply.outcome) {
+                Ok(Err(error)) => (error.code, printable(&error.to_string())),
+                _ => (Code::Copy, format!("the agent ended with code {}", exit.code())),
             };
-            CopyError::Inside { node: node(), account }
+            CopyError::Inside { node: node(), code, account }
         };
         match (outcome, exit) {
             (Err(CopyError::Stream(_)) | Ok(_), Some(exit)) if exit != Exit::Code(0) => Err(inside(exit)),
@@ -305,7 +321,7 @@ impl<'a> Agent<'a> {
 }
 
 /// The agent's half: `--pack PATH` writes a tar stream to standard output, `--unpack PATH` reads one from standard input.
-/// `None` where the arguments (without the program's name) ask for neither; else the exit code.
+/// Its reply goes to standard error. `None` where the arguments (without the program's name) ask for neither; else the exit code.
 pub fn agent(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let what = arguments.next()?;
     let outcome = if what == PACK {
@@ -316,10 +332,12 @@ pub fn agent(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     } else {
         return None;
     };
-    let Err(error) = outcome else { return Some(0) };
+    let outcome = outcome.map_err(|error| protocol::Error::new(error.code(), error.to_string()));
+    let code = u8::from(outcome.is_err());
     // Where nobody listens the exit code remains.
-    let _ = writeln!(io::stderr(), "{error}");
-    Some(1)
+    let reply = serde_json::to_vec(&Reply { outcome, before: None }).unwrap_or_default();
+    let _ = io::stderr().write_all(&reply);
+    Some(code)
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ pub mod fast;
 mod guard;
 pub mod job;
 pub mod lab;
-pub mod log;
 pub mod machine;
 pub mod network;
 mod node;

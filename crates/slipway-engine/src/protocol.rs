@@ -10,6 +10,7 @@ mod client;
 mod error;
 mod frame;
 mod hello;
+mod log;
 mod operation;
 mod server;
 mod state;
@@ -22,9 +23,11 @@ pub(crate) use self::client::{CallError, Pending, ask, ask_for_descriptor, begin
 pub use self::error::{Code, Error};
 pub use self::frame::Frames;
 pub use self::hello::{Hello, VERSION};
+pub use self::log::LogPiece;
 pub use self::operation::{
     Change, Descriptor, Ended, FollowLog, Halt, HearProgram, Lift, Operation, Pause, PlayerRequest, Prepare, ReadFast,
-    ReadGraph, ReadLinks, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy, Settle,
+    ReadGraph, ReadLinks, ReadLog, ReadPolicy, ReadSockets, ReadState, Request, RestoreLinks, Resume, SetPolicy,
+    Settle,
 };
 pub(crate) use self::server::{Answer, Interest, Responder, Server};
 pub use self::state::State;

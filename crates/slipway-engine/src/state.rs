@@ -11,7 +11,7 @@
 //!       anchor.log           warnings of the anchor and of the wire, and what `SLIPWAY_LOG` asked for
 //!       control              the anchor's socket
 //!       scenario/            what is played on the lab, and its log
-//!       log/NODE.log         output of the node's own command, and what there was before it in NODE.log.1
+//!       log/NODE.log         output of the node's own command, and what there was before it in NODE.log.1; the anchor's own
 //!       etc/                 files that nodes share: hosts, resolv.conf
 //!       node/                what nodes see at /run/slipway
 //! ```

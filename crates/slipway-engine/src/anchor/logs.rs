@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, read, write};
 
 use crate::exec::pump::{never_block, pipe_from_program};
-use crate::log::{KEPT, current, older};
+use crate::protocol::LogPiece;
+
+/// Longest either of a node's files becomes, bytes.
+const KEPT: u64 = 1024 * 1024;
+/// Longest piece of a log that is read at once, bytes.
+const PIECE: usize = 256 * 1024;
 
 /// Bytes read of a pipe at once: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -46,6 +51,8 @@ struct Source {
 struct Log {
     name: String,
     file: File,
+    /// Bytes that were written before this file's first.
+    begin: u64,
     length: u64,
     /// Pipes of those who want to know when there is more.
     bells: Vec<OwnedFd>,
@@ -59,13 +66,18 @@ impl Logs {
     /// A pipe for a program to print to.
     pub(super) fn open(&mut self, node: usize, name: &str) -> io::Result<OwnedFd> {
         if let std::collections::btree_map::Entry::Vacant(place) = self.of_nodes.entry(node) {
-            let file = File::options().create(true).append(true).open(current(&self.folder, name))?;
+            let file = create(&current(&self.folder, name))?;
             let length = file.metadata()?.len();
-            place.insert(Log { name: name.to_owned(), file, length, bells: Vec::new() });
+            place.insert(Log { name: name.to_owned(), file, begin: 0, length, bells: Vec::new() });
         }
         let (theirs, pipe) = pipe_from_program()?;
         self.sources.push(Source { node, pipe, rests_until: Instant::now() });
         Ok(theirs)
+    }
+
+    /// What a node's programs printed from there on, or from the oldest that is kept.
+    pub(super) fn read(&self, node: usize, from: u64) -> io::Result<LogPiece> {
+        self.of_nodes.get(&node).map_or_else(|| Ok(LogPiece::default()), |log| log.read(&self.folder, from))
     }
 
     /// A pipe in which there is something once there is more in the log. It ends when nothing more can come.
@@ -153,13 +165,44 @@ impl Log {
         if self.length + bytes.len() as u64 > KEPT {
             let path = current(folder, &self.name);
             fs::rename(&path, older(folder, &self.name))?;
-            self.file = File::options().create(true).append(true).open(&path)?;
-            self.length = 0;
+            self.file = create(&path)?;
+            (self.begin, self.length) = (self.begin + self.length, 0);
         }
         self.file.write_all(bytes)?;
         self.length += bytes.len() as u64;
         Ok(())
     }
+
+    fn read(&self, folder: &Path, from: u64) -> io::Result<LogPiece> {
+        let end = self.begin + self.length;
+        let piece = |file: &File, begin: u64, from: u64| {
+            let mut bytes = Vec::new();
+            let mut file = file;
+            file.seek(SeekFrom::Start(from - begin))?;
+            file.take(PIECE as u64).read_to_end(&mut bytes)?;
+            Ok(LogPiece { from, end, bytes })
+        };
+        if from < self.begin {
+            let before = File::open(older(folder, &self.name))?;
+            let begin = self.begin - before.metadata()?.len();
+            return piece(&before, begin, from.max(begin));
+        }
+        piece(&self.file, self.begin, from.min(end))
+    }
+}
+
+/// The newer of a node's files, which is written.
+fn current(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.log"))
+}
+
+/// The file that was written before it.
+fn older(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.log.1"))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).read(true).open(path)
 }
 
 #[cfg(test)]
@@ -190,6 +233,20 @@ mod tests {
         let mut rung = vec![0; 100_000];
         assert!(read(&bell, &mut rung).expect("rung") > 0);
         assert_eq!(read(&bell, &mut rung).expect("over"), 0);
+        let (mut next, mut kept) = (0, Vec::new());
+        loop {
+            let piece = logs.read(0, next).expect("read");
+            assert_eq!(piece.end, 3 * KEPT + 8);
+            assert!(piece.bytes.len() <= PIECE && (next == 0 || piece.from == next));
+            next = piece.from + piece.bytes.len() as u64;
+            kept.extend(piece.bytes);
+            if next == piece.end {
+                break;
+            }
+        }
+        assert!(kept.len() as u64 == lengths.iter().sum::<u64>() && kept.ends_with(b"xthe last"));
+        assert_eq!(logs.read(0, u64::MAX).expect("nothing").bytes, b"");
+        assert_eq!(logs.read(7, 0).expect("nobody's"), LogPiece::default());
         assert_eq!(logs.waits_for().len(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! Nodes' own programs (`command` in the lab file): whether they run, how they ended, what they printed.
+//! Nodes' own programs (`command` in the lab file): whether they run, and how they ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{LabError, Running};
-use crate::log::NodeLog;
-use crate::protocol::{FollowLog, ReadState};
+use crate::protocol::ReadState;
 use crate::state::ProgramEnd;
 
 /// A node's own program.
@@ -67,18 +66,5 @@ impl Running {
         // The anchor sees to those that have ended before it answers.
         self.state = self.ask(ReadState {})?;
         Ok(with.into_iter().filter_map(|node| Some((node, self.state.nodes[node].ended?))).collect())
-    }
-
-    /// The output of a node's own program. `follow`: one can wait for more.
-    ///
-    /// # Errors
-    /// When there is no such program, or the anchor cannot be asked.
-    pub fn log(&self, node: usize, follow: bool) -> Result<NodeLog, LabError> {
-        let model = &self.lab.nodes[node];
-        if model.command.is_none() && !model.sshd {
-            return Err(LabError::NoProgram(model.name.clone()));
-        }
-        let bell = if follow { Some(self.ask_for_descriptor(FollowLog { node })?) } else { None };
-        NodeLog::open(&self.dir.join("log"), &model.name, bell).map_err(|source| self.anchor_error(source))
     }
 }

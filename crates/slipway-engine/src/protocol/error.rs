@@ -42,6 +42,10 @@ pub enum Code {
     FastPath,
     /// The log of a node cannot be read.
     Log,
+    /// There is no such file or folder.
+    NoFile,
+    /// Files could not be copied.
+    Copy,
 }
 
 impl Error {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
 
+use super::log::LogPiece;
 use super::state::State;
 use crate::condition::LinkReport;
 use crate::fast::FastReport;
@@ -70,6 +71,7 @@ service! {
         ReadFast -> FastReport,
         ReadSockets -> Descriptor,
         ReadState -> State,
+        ReadLog -> LogPiece,
         FollowLog -> Descriptor,
     }
 }
@@ -172,6 +174,15 @@ pub struct ReadSockets {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadState {}
 
+/// Reads a piece of what a node's own programs printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadLog {
+    /// The node.
+    pub node: usize,
+    /// Where the piece begins, bytes since the lab came up.
+    pub from: u64,
+}
+
 /// Gives back a pipe that is readable whenever a node's log has grown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FollowLog {
@@ -194,7 +205,9 @@ impl Request {
         match self {
             Self::Change(Change { order, .. }) | Self::Prepare(Prepare { order }) => order.nodes(),
             Self::Halt(Halt { nodes }) => nodes,
-            Self::HearProgram(HearProgram { node }) | Self::FollowLog(FollowLog { node }) => std::slice::from_ref(node),
+            Self::HearProgram(HearProgram { node })
+            | Self::ReadLog(ReadLog { node, .. })
+            | Self::FollowLog(FollowLog { node }) => std::slice::from_ref(node),
             _ => &[],
         }
     }
@@ -209,7 +222,7 @@ impl Service for Request {
                 "changing links"
             }
             Self::ReadLinks(_) | Self::ReadGraph(_) => "reporting on links",
-            Self::ReadState(_) | Self::FollowLog(_) => "seeing to nodes' programs",
+            Self::ReadState(_) | Self::ReadLog(_) | Self::FollowLog(_) => "seeing to nodes' programs",
             Self::SetPolicy(_)
             | Self::ReadPolicy(_)
             | Self::HearProgram(_)

@@ -96,6 +96,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(ReadFast {}.into()),
         Just(ReadSockets {}.into()),
         Just(ReadState {}.into()),
+        (node.clone(), any::<u64>()).prop_map(|(node, from)| ReadLog { node, from }.into()),
         node.prop_map(|node| FollowLog { node }.into()),
     ]
 }
@@ -125,6 +126,18 @@ proptest! {
         let text = serde_json::to_vec(&reply).expect("plain data");
         prop_assert_eq!(parse::<Reply<Ended>>(&text).expect("a reply"), reply);
     }
+}
+
+#[test]
+fn a_log_may_be_any_bytes_and_text_stays_readable() {
+    let piece = LogPiece { from: 7, end: 270, bytes: b"text\n".iter().copied().chain(0..=255).collect() };
+    let text = serde_json::to_string(&piece).expect("plain data");
+    assert!(text.contains(r#""bytes":"text\n"#), "{text}");
+    assert_eq!(parse::<LogPiece>(text.as_bytes()).expect("a piece"), piece);
+    assert_eq!(
+        parse::<LogPiece>("{\"from\":0,\"end\":0,\"bytes\":\"\u{100}\"}".as_bytes()).expect_err("no byte").code,
+        Code::Malformed
+    );
 }
 
 #[test]

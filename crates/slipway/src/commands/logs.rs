@@ -55,7 +55,7 @@ impl Args {
         let says = |what: &str| Failure::io(format!("{what} the log of node {node}"));
         let mut log = running.log(index, self.follow)?;
         let mut bytes = Vec::new();
-        log.read(&mut bytes).map_err(says("read"))?;
+        log.read(&mut bytes)?;
         if let Some(tail) = self.tail {
             bytes.drain(..start_of_last(&bytes, tail));
         }
@@ -80,7 +80,7 @@ impl Args {
             show(&bytes[..whole])?;
             bytes.drain(..whole);
             let more = self.follow && log.wait().map_err(says("follow"))?;
-            log.read(&mut bytes).map_err(says("read"))?;
+            log.read(&mut bytes)?;
             if !more {
                 show(&bytes)?;
                 return Ok(Exit::Success);

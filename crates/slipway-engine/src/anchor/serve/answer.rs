@@ -54,6 +54,10 @@ pub(super) fn answer(
         Request::ReadFast(_) => to.answer::<protocol::ReadFast>(Ok(nodes.report_fast(alone, blueprint))),
         Request::ReadSockets(_) => to.hand::<protocol::ReadSockets>(nodes.notes().map_err(Error::of(Code::FastPath))),
         Request::ReadState(_) => to.answer::<protocol::ReadState>(Ok(nodes.state.clone())),
+        Request::ReadLog(of) => {
+            let piece = nodes.logs.read(of.node, of.from).map_err(|error| format!("read the log: {error}"));
+            to.answer::<protocol::ReadLog>(piece.map_err(Error::of(Code::Log)))
+        }
         Request::FollowLog(of) => {
             let pipe = nodes.logs.follow(of.node).map_err(|error| format!("follow the log: {error}"));
             to.hand::<protocol::FollowLog>(pipe.map_err(Error::of(Code::Log)))
