@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 
 use slipway_fast::channel::{
-    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Session, Talk, Verdict,
+    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Session, Talk, OpenReply,
 };
 
 slipway_fuzz::target!(|bytes: &[u8]| {
     body::<Hello>(bytes);
     body::<Open>(bytes);
-    body::<Verdict>(bytes);
+    body::<OpenReply>(bytes);
     body::<Join>(bytes);
     let Some((first, mut rest)) = bytes.split_first() else { return };
     match first % 3 {

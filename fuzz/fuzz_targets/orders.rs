@@ -10,7 +10,7 @@ slipway_fuzz::target!(|bytes: &[u8]| {
     let null = || std::fs::File::open("/dev/null").expect("there").into();
     match Order::read(bytes, (0..count).map(|_| null()).collect()) {
         Ok(Order::Listener { .. }) => assert_eq!(count, 1),
-        Ok(Order::Knockers { sockets, .. }) => assert_eq!(sockets.len(), count),
+        Ok(Order::WakeupSockets { sockets, .. }) => assert_eq!(sockets.len(), count),
         Ok(_) => assert_eq!(count, 0),
         Err(_) => {}
     }

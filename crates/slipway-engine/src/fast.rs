@@ -14,11 +14,11 @@ mod setup;
 
 use std::io;
 
-pub use explain::{Socket, Way};
+pub use explain::{Socket, SocketRoute};
 pub use flows::Connection;
 use serde::{Deserialize, Serialize};
 pub use slipway_fast::counts::{Between, Tally};
-pub use slipway_fast::note::Path;
+pub use slipway_fast::metadata::Path;
 pub use slipway_fast::reason::Reason;
 pub use slipway_fast::status::{Peer, Status};
 

@@ -8,7 +8,7 @@
 mod accept;
 mod connect;
 mod furnish;
-mod give;
+mod handoff;
 mod interfaces;
 mod listen;
 mod names;
@@ -24,13 +24,13 @@ use slipway_sys::caps;
 use slipway_sys::notify::{Call, Caller, Memory};
 
 use self::accept::Accepted;
-pub(crate) use self::accept::{Expected, Gift, expected};
-pub(crate) use self::give::finish;
+pub(crate) use self::accept::{Expected, Handoff, expected};
+pub(crate) use self::handoff::finish;
 use crate::address::LONGEST;
 use crate::epolls::Epolls;
+use crate::reply_tracker::{Claim, Moment, Reply};
 use crate::router::Router;
 use crate::sync::lock;
-use crate::told::{Claim, Moment, Said};
 use crate::tree::Tree;
 
 /// How a call ends.
@@ -43,7 +43,7 @@ pub(crate) enum Answer {
     /// It has been answered, or its caller is gone.
     Done,
     /// Later: it waits for its socket.
-    Parked,
+    Blocked,
 }
 
 impl From<Errno> for Answer {
@@ -73,7 +73,7 @@ impl Trapped<'_> {
     /// Carries the call out.
     #[must_use]
     pub(crate) fn serve(&self) -> Answer {
-        self.settle().and_then(|()| self.act()).unwrap_or_else(|answer| answer)
+        self.settle_reply().and_then(|()| self.act()).unwrap_or_else(|answer| answer)
     }
 
     fn act(&self) -> Result<Answer, Answer> {
@@ -112,7 +112,7 @@ impl Trapped<'_> {
         let _ = match answer {
             Answer::Result(result) => self.tree.listener.answer(self.call.id, *result),
             Answer::GoOn => self.tree.listener.go_on(self.call.id),
-            Answer::Done | Answer::Parked => Ok(()),
+            Answer::Done | Answer::Blocked => Ok(()),
         };
     }
 
@@ -150,8 +150,8 @@ impl Trapped<'_> {
     }
 
     /// Finds out whether the caller heard what it was told last.
-    fn settle(&self) -> Result<(), Answer> {
-        if !lock(&self.tree.told).is_open(self.call.tid) {
+    fn settle_reply(&self) -> Result<(), Answer> {
+        if !lock(&self.tree.replies).is_tracked(self.call.tid) {
             return Ok(());
         }
         let now = self.moment().ok();
@@ -159,15 +159,15 @@ impl Trapped<'_> {
         if !self.tree.listener.is_waiting(self.call.id) {
             return Err(Answer::Done);
         }
-        lock(&self.tree.told).settle(self.call.tid, now);
+        lock(&self.tree.replies).settle(self.call.tid, now);
         Ok(())
     }
 
     /// What the caller is told next is to be told again if it does not hear it. `None` where that cannot be known.
-    fn about_to_tell(&self, said: Said) -> Option<Claim> {
+    fn track_reply(&self, reply: Reply) -> Option<Claim> {
         self.router.interruptions.as_ref()?;
         let now = self.moment().ok()?;
-        Some(lock(&self.tree.told).tell(self.call.tid, said, now))
+        Some(lock(&self.tree.replies).track(self.call.tid, reply, now))
     }
 
     fn moment(&self) -> io::Result<Moment> {
@@ -208,8 +208,8 @@ impl Trapped<'_> {
         if !part.is_empty() {
             memory.write(room, part)?;
         }
-        let told = u32::try_from(if cut { part.len() } else { value.len() }).unwrap_or_default();
-        memory.write(length, &told.to_ne_bytes())?;
+        let shown = u32::try_from(if cut { part.len() } else { value.len() }).unwrap_or_default();
+        memory.write(length, &shown.to_ne_bytes())?;
         Ok(())
     }
 

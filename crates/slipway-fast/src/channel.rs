@@ -4,7 +4,7 @@
 //! needed. The caller's [`Pool`] begins a [`Session`] with the other router's [`Acceptor`], on a connection that carries nothing
 //! else: both prove that they are of the same lab. Each further connection is said to be of that session by one message,
 //! which nobody answers; then it waits. A program's `connect` takes one that waits, says [`Open`] on it, and hears a
-//! [`Verdict`]; from there on the connection belongs to the programs.
+//! [`OpenReply`]; from there on the connection belongs to the programs.
 //!
 //! | | on | from | bytes |
 //! | --- | --- | --- | --- |
@@ -14,7 +14,7 @@
 //! | [`Hello`] | | answerer | who it is |
 //! | [`Join`] | each further one | caller | which session it is of |
 //! | [`Open`] | | caller | which server is meant, for which client |
-//! | [`Verdict`] | | answerer | accepted, or the reason why not |
+//! | [`OpenReply`] | | answerer | accepted, or the reason why not |
 //!
 //! Round trips: once for two hosts, one of TCP and two of the handshake; for each connection beforehand, in the background, one
 //! of TCP; when a program connects, **one**, the last two lines above. An ordinary `connect` also takes one, so the fast path
@@ -60,7 +60,7 @@ mod window;
 use std::io;
 
 pub use acceptor::{Acceptor, Asked, Limits};
-pub use body::{Answer, Body, Hello, Join, Name, Open, Refusal, VERSION, Verdict};
+pub use body::{Body, Hello, Join, Name, Open, OpenAnswer, OpenReply, Refusal, VERSION};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, KeyFile, Nonce};
 pub use pool::{Asking, Heard, Pool};

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
-use crate::ledger::Left;
+use crate::journal::Unaccepted;
 
 /// What an anchor orders.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ pub enum Order<F = OwnedFd> {
         listener: F,
     },
     /// A connection that the router before this one had in hand.
-    Left {
+    Unaccepted {
         /// What it is.
-        left: Left,
+        unaccepted: Unaccepted,
         /// The server's end, and who knocks for it, if somebody does.
         sockets: Vec<F>,
     },
     /// TCP sockets made in the node's network namespace, to knock at its listeners with.
-    Knockers {
+    WakeupSockets {
         /// Index of the node in the lab.
         node: usize,
         /// Whether they are of IPv6.
@@ -82,9 +82,9 @@ pub enum Order<F = OwnedFd> {
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     /// A process keeps its descriptors open, whatever becomes of it.
-    Kept {
+    Keeper {
         /// The process's number.
-        by: i32,
+        process: i32,
     },
     /// It runs, and is confined.
     Ready,
@@ -94,7 +94,7 @@ pub enum Report {
     /// once.
     Heeded,
     /// A node has had all its knockers of a family out at once.
-    MoreKnockers {
+    MoreWakeupSockets {
         /// Index of the node in the lab.
         node: usize,
         /// Whether they are of IPv6.
@@ -134,8 +134,8 @@ impl From<Malformed> for io::Error {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Words {
     Listener { node: usize, tree: u64, namespace: u64 },
-    Left(Left),
-    Knockers { node: usize, ipv6: bool },
+    Unaccepted(Unaccepted),
+    WakeupSockets { node: usize, ipv6: bool },
     Conditions { nodes: Vec<usize> },
     Policy { text: String, more: bool },
     Silence { nodes: Vec<usize> },
@@ -156,8 +156,10 @@ impl Order {
                 let listener = descriptors.pop().ok_or(Malformed::Descriptors(0))?;
                 Self::Listener { node, tree, namespace, listener }
             }
-            Words::Left(left) => Self::Left { left, sockets: std::mem::take(&mut descriptors) },
-            Words::Knockers { node, ipv6 } => Self::Knockers { node, ipv6, sockets: std::mem::take(&mut descriptors) },
+            Words::Unaccepted(unaccepted) => Self::Unaccepted { unaccepted, sockets: std::mem::take(&mut descriptors) },
+            Words::WakeupSockets { node, ipv6 } => {
+                Self::WakeupSockets { node, ipv6, sockets: std::mem::take(&mut descriptors) }
+            }
             Words::Conditions { nodes } => Self::Conditions { nodes },
             Words::Policy { text, more } => Self::Policy { text, more },
             Words::Silence { nodes } => Self::Silence { nodes },
@@ -175,8 +177,8 @@ impl<F: AsFd> Order<F> {
             Self::Listener { node, tree, namespace, .. } => {
                 Words::Listener { node: *node, tree: *tree, namespace: *namespace }
             }
-            Self::Left { left, .. } => Words::Left(*left),
-            Self::Knockers { node, ipv6, .. } => Words::Knockers { node: *node, ipv6: *ipv6 },
+            Self::Unaccepted { unaccepted, .. } => Words::Unaccepted(*unaccepted),
+            Self::WakeupSockets { node, ipv6, .. } => Words::WakeupSockets { node: *node, ipv6: *ipv6 },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
             Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
             Self::Silence { nodes } => Words::Silence { nodes: nodes.clone() },
@@ -189,7 +191,9 @@ impl<F: AsFd> Order<F> {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Self::Listener { listener, .. } => vec![listener.as_fd()],
-            Self::Left { sockets, .. } | Self::Knockers { sockets, .. } => sockets.iter().map(AsFd::as_fd).collect(),
+            Self::Unaccepted { sockets, .. } | Self::WakeupSockets { sockets, .. } => {
+                sockets.iter().map(AsFd::as_fd).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -211,7 +215,7 @@ mod tests {
 
     use super::wire::MOST;
     use super::*;
-    use crate::ledger::Given;
+    use crate::journal::HandoffCall;
 
     fn null() -> OwnedFd {
         std::fs::File::open("/dev/null").expect("there").into()
@@ -222,16 +226,18 @@ mod tests {
         let (anchor, router) = pair().expect("a pair");
         let null = null();
         anchor.order(&Order::Listener { node: 7, tree: 9, namespace: 8, listener: null.as_fd() }).expect("sent");
-        anchor.order(&Order::Knockers { node: 7, ipv6: true, sockets: vec![null.as_fd(); MOST] }).expect("sent");
+        anchor.order(&Order::WakeupSockets { node: 7, ipv6: true, sockets: vec![null.as_fd(); MOST] }).expect("sent");
         let [client, server] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
-        let given = Some(Given { tree: 1, call: u64::MAX, tid: 2, told: true });
-        let in_hand = Left { node: 7, path: None, flow: u64::MAX, client, server, given };
-        anchor.order(&Order::Left { left: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
+        let handoff = Some(HandoffCall { tree: 1, call: u64::MAX, tid: 2, reported: true });
+        let in_hand = Unaccepted { node: 7, path: None, flow: u64::MAX, client, server, handoff };
+        anchor.order(&Order::Unaccepted { unaccepted: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
         assert!(matches!(hear(), Order::Listener { node: 7, tree: 9, namespace: 8, .. }));
-        assert!(matches!(hear(), Order::Knockers { node: 7, ipv6: true, sockets } if sockets.len() == MOST));
-        assert!(matches!(hear(), Order::Left { left, sockets } if left == in_hand && sockets.len() == 2));
+        assert!(matches!(hear(), Order::WakeupSockets { node: 7, ipv6: true, sockets } if sockets.len() == MOST));
+        assert!(
+            matches!(hear(), Order::Unaccepted { unaccepted, sockets } if unaccepted == in_hand && sockets.len() == 2)
+        );
         assert!(matches!(hear(), Order::Conditions { nodes } if nodes.len() == 10_000));
         drop(anchor);
         assert!(router.hear().expect("heard").is_none());
@@ -244,12 +250,12 @@ mod tests {
         let expected = said.clone();
         let answering = std::thread::spawn(move || {
             assert!(matches!(router.hear().expect("heard"), Some(Order::Status)));
-            router.report(&Report::MoreKnockers { node: 3, ipv6: false }).expect("said");
+            router.report(&Report::MoreWakeupSockets { node: 3, ipv6: false }).expect("said");
             router.status(&said).expect("said");
         });
         let mut aside = Vec::new();
         assert_eq!(anchor.status(|report| aside.push(report)).expect("answered"), expected);
-        assert_eq!(aside, [Report::MoreKnockers { node: 3, ipv6: false }]);
+        assert_eq!(aside, [Report::MoreWakeupSockets { node: 3, ipv6: false }]);
         answering.join().expect("ended");
     }
 

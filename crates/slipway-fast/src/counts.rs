@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::note::Path;
+use crate::metadata::Path;
 use crate::reason::Reason;
 use crate::sync::lock;
 

@@ -1,16 +1,16 @@
 //! The options of sockets on which nobody has set any.
 //!
 //! To read them all takes a score of system calls, and nearly every socket has the same. Which a program has changed is known: it
-//! sets them by calls that the router hears of, and that leave a mark on the socket ([`Written::Changed`]). What the others have
+//! sets them by calls that the router hears of, and that leave a mark on the socket ([`Stored::Changed`]). What the others have
 //! depends on the node's settings alone (`net.ipv4.tcp_keepalive_time`, …), and is read anew from time to time.
 //!
-//! [`Written::Changed`]: crate::note::Written::Changed
+//! [`Stored::Changed`]: crate::metadata::Stored::Changed
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::personality::Options;
+use crate::emulation::Options;
 use crate::sync::lock;
 
 /// How long what was read is believed.

@@ -20,8 +20,8 @@ use rustix::net::sockopt::socket_cookie;
 use slipway_lab::units::Rate;
 use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
 
-use crate::limits::Member;
-use crate::note::{Path, Role};
+use crate::limits::EndIdentity;
+use crate::metadata::{Path, Role};
 use crate::policy::Terms;
 use crate::shares::{Share, Shares, less};
 use crate::sync::lock;
@@ -41,7 +41,7 @@ struct Census {
     /// By the server's node.
     at_server: HashMap<Key, usize>,
     /// Of these, those that nobody tells the end of.
-    untold: HashMap<Key, usize>,
+    unwatched: HashMap<Key, usize>,
     /// By the client's node.
     of_node: HashMap<Key, usize>,
     /// Between two nodes.
@@ -51,24 +51,24 @@ struct Census {
 }
 
 impl Census {
-    fn add(&mut self, end: &End) {
+    fn add(&mut self, end: &CountedEnd) {
         let Some(terms) = &end.terms else { return };
-        let Member { role, client, server, .. } = end.member;
+        let EndIdentity { role, client, server, .. } = end.identity;
         *self.at_server.entry((role, terms.rule, server)).or_default() += 1;
         if end.watch.is_none() {
-            *self.untold.entry((role, terms.rule, server)).or_default() += 1;
+            *self.unwatched.entry((role, terms.rule, server)).or_default() += 1;
         }
         *self.of_node.entry((role, terms.rule, client)).or_default() += 1;
         *self.in_pair.entry((role, terms.rule, client, server)).or_default() += 1;
         self.sharing += usize::from(terms.shares());
     }
 
-    fn remove(&mut self, end: &End) {
+    fn remove(&mut self, end: &CountedEnd) {
         let Some(terms) = &end.terms else { return };
-        let Member { role, client, server, .. } = end.member;
+        let EndIdentity { role, client, server, .. } = end.identity;
         less(&mut self.at_server, (role, terms.rule, server));
         if end.watch.is_none() {
-            less(&mut self.untold, (role, terms.rule, server));
+            less(&mut self.unwatched, (role, terms.rule, server));
         }
         less(&mut self.of_node, (role, terms.rule, client));
         less(&mut self.in_pair, (role, terms.rule, client, server));
@@ -77,8 +77,8 @@ impl Census {
 }
 
 #[derive(Debug)]
-struct End {
-    member: Member,
+struct CountedEnd {
+    identity: EndIdentity,
     path: Path,
     /// Under the policy as it is now; `None` where that denies it.
     terms: Option<Terms>,
@@ -89,7 +89,7 @@ struct End {
 #[derive(Debug, Default)]
 struct State {
     /// By cookie (`SO_COOKIE`), which is never used again.
-    ends: HashMap<u64, End>,
+    ends: HashMap<u64, CountedEnd>,
     /// Cookies by watch.
     watched: HashMap<i32, u64>,
     census: Census,
@@ -113,13 +113,13 @@ pub(crate) struct Ends {
 
 /// A place for one more end, kept until it is counted or this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Reservation<'a> {
     ends: &'a Ends,
     /// Until it is counted.
     key: Option<Key>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             less(&mut lock(&self.ends.state).reserved, key);
@@ -134,58 +134,58 @@ impl Ends {
     }
 
     /// How many are counted that nobody tells the end of: for these the kernel's list is asked.
-    pub(crate) fn untold(&self) -> usize {
-        lock(&self.state).census.untold.values().sum()
+    pub(crate) fn unwatched(&self) -> usize {
+        lock(&self.state).census.unwatched.values().sum()
     }
 
     /// A place for one more end beside those of its rule and server, of which there are to be no more than `most`; `None` where
     /// there are.
-    pub(crate) fn reserve(&self, member: Member, rule: Option<usize>, most: u32) -> Option<Place<'_>> {
-        let key = (member.role, rule, member.server);
+    pub(crate) fn reserve(&self, identity: EndIdentity, rule: Option<usize>, most: u32) -> Option<Reservation<'_>> {
+        let key = (identity.role, rule, identity.server);
         let mut state = self.settled();
         let is_full = |state: &State| {
             let count = |counts: &HashMap<Key, usize>| counts.get(&key).copied().unwrap_or_default();
             count(&state.census.at_server) + count(&state.reserved) >= most as usize
         };
         // Some of those that nobody tells of may have ended.
-        if is_full(&state) && (state.lost || state.census.untold.contains_key(&key)) {
+        if is_full(&state) && (state.lost || state.census.unwatched.contains_key(&key)) {
             state.list();
         }
         if is_full(&state) {
             return None;
         }
         *state.reserved.entry(key).or_default() += 1;
-        Some(Place { ends: self, key: Some(key) })
+        Some(Reservation { ends: self, key: Some(key) })
     }
 
     /// Counts an end from now on. The place that was kept for it is free then.
     pub(crate) fn count(
         &self,
         socket: impl AsFd,
-        member: Member,
+        identity: EndIdentity,
         terms: Terms,
         path: Path,
-        mut place: Option<Place<'_>>,
+        mut reservation: Option<Reservation<'_>>,
     ) -> io::Result<()> {
         let cookie = socket_cookie(&socket)?;
         let mut state = lock(&self.state);
         if !state.ends.contains_key(&cookie) {
-            let watch = self.watch(socket, member);
+            let watch = self.watch(socket, identity);
             state.watched.extend(watch.as_ref().map(|(watch, _)| (*watch, cookie)));
-            let end = End { member, path, terms: Some(terms), watch };
+            let end = CountedEnd { identity, path, terms: Some(terms), watch };
             state.census.add(&end);
             state.ends.insert(cookie, end);
             state.changes += 1;
         }
         // In the same moment, so that nobody finds both.
-        if let Some(key) = place.as_mut().and_then(|place| place.key.take()) {
+        if let Some(key) = reservation.as_mut().and_then(|reservation| reservation.key.take()) {
             less(&mut state.reserved, key);
         }
         drop(state);
         Ok(())
     }
 
-    fn watch(&self, socket: impl AsFd, Member { client, server, .. }: Member) -> Option<(i32, Share)> {
+    fn watch(&self, socket: impl AsFd, EndIdentity { client, server, .. }: EndIdentity) -> Option<(i32, Share)> {
         let share = self.watches.take(client, server)?;
         // Of this thread: one of them has descriptors of its own.
         let name = format!("/proc/thread-self/fd/{}", socket.as_fd().as_raw_fd());
@@ -195,7 +195,7 @@ impl Ends {
     }
 
     /// How fast an end may be. One that is not counted is alone.
-    pub(crate) fn share(&self, Member { role, client, server, .. }: Member, terms: &Terms) -> Option<Rate> {
+    pub(crate) fn share(&self, EndIdentity { role, client, server, .. }: EndIdentity, terms: &Terms) -> Option<Rate> {
         let state = self.settled();
         let of = |count: Option<&usize>| count.map_or(1, |count| u32::try_from(*count).unwrap_or(u32::MAX));
         let in_pair = of(state.census.in_pair.get(&(role, terms.rule, client, server)));
@@ -206,19 +206,19 @@ impl Ends {
     /// How often what is counted has changed, and whether any share a rate.
     pub(crate) fn look(&self) -> (u64, bool) {
         let mut state = self.settled();
-        if state.lost || !state.census.untold.is_empty() {
+        if state.lost || !state.census.unwatched.is_empty() {
             state.list();
         }
         (state.changes, state.census.sharing > 0)
     }
 
     /// Counts all anew, under another policy.
-    pub(crate) fn judge(&self, terms: impl Fn(Member) -> Option<Terms>) {
+    pub(crate) fn judge(&self, terms: impl Fn(EndIdentity) -> Option<Terms>) {
         let mut state = lock(&self.state);
         let State { ends, census, changes, .. } = &mut *state;
         *census = Census::default();
         for end in ends.values_mut() {
-            end.terms = terms(end.member);
+            end.terms = terms(end.identity);
             census.add(end);
         }
         *changes += 1;
@@ -229,9 +229,9 @@ impl Ends {
         let mut state = lock(&self.state);
         let Some(events) = &self.events else { return state };
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut told = inotify::Reader::new(events, &mut buffer);
+        let mut events_read = inotify::Reader::new(events, &mut buffer);
         loop {
-            match told.next() {
+            match events_read.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => state.lost = true,
                 // It says so, and that it watches no more.
                 Ok(event) => {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use slipway_sys::notify::Caller;
 use slipway_sys::process::descriptors_of_its_own;
 
-use crate::latest::Latest;
+use crate::bounded::BoundedMap;
 use crate::walk;
 
 /// So many programs' instances are remembered, and so many threads that make one.
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Epolls {
     /// By who was looked at ([`Caller::identity`]).
-    known: Latest<u64, Vec<i32>>,
+    known: BoundedMap<u64, Vec<i32>>,
     /// Threads that were let go on to make one, and may not have made it yet.
     makers: BTreeSet<i32>,
     /// There were more than can be remembered, and one of them may not have made it yet: nothing is remembered any more.
@@ -45,7 +45,7 @@ pub(crate) struct Epolls {
 
 impl Default for Epolls {
     fn default() -> Self {
-        Self { known: Latest::new(REMEMBERED), makers: BTreeSet::new(), too_many: false }
+        Self { known: BoundedMap::new(REMEMBERED), makers: BTreeSet::new(), too_many: false }
     }
 }
 

@@ -11,8 +11,8 @@ use slipway_sys::bpf::{
 use slipway_sys::notify::Caller;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
-use crate::note::OPTIONS;
-use crate::personality::{FREE, HEARD, OF_SOCKETS, SELDOM, free};
+use crate::emulation::{FREE, HEARD, OF_SOCKETS, SELDOM, free};
+use crate::metadata::OPTIONS;
 use crate::timestamps;
 
 /// The second argument of `getsockopt(2)` and `setsockopt(2)`, and of `ioctl(2)`.
@@ -132,9 +132,9 @@ pub fn filter(leave: Leave) -> Filter {
 ///
 /// # Errors
 /// As [`SocketGuard::attach`].
-pub fn guard(group: BorrowedFd<'_>, notes: Option<&SocketStorage>) -> Result<SocketGuard, LoadError> {
+pub fn guard(group: BorrowedFd<'_>, metadata: Option<&SocketStorage>) -> Result<SocketGuard, LoadError> {
     let options: Vec<FreeOption> = free(OPTIONS).collect();
-    let free = notes.map(|storage| FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage });
+    let free = metadata.map(|storage| FreeOptions { level: libc::IPPROTO_TCP, options: &options, storage });
     let names: &[&[i32]] = &[ASKED, &OF_SOCKETS, SET, &FILTERS, &timestamps::NAMES];
     SocketGuard::attach(group, GuardedOptions { levels: LEVELS, names, free })
 }

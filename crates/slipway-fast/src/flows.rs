@@ -15,8 +15,8 @@ use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{TcpSocket, stored_tcp_sockets};
 
 use crate::address::canonical;
-use crate::note::{Note, Notes, Path, Role};
-use crate::places::Places;
+use crate::address_map::AddressMap;
+use crate::metadata::{MetadataStore, Path, Role, SocketMetadata};
 use crate::walk;
 
 /// A connection that lives.
@@ -52,33 +52,33 @@ pub struct Figures {
 impl Flow {
     /// The connection that a socket with this note is an end of.
     #[must_use]
-    pub fn of(note: &Note) -> Self {
-        let [local, peer] = [note.local, note.peer].map(canonical);
-        let (client, server) = match note.role {
+    pub fn of(metadata: &SocketMetadata) -> Self {
+        let [local, peer] = [metadata.local, metadata.peer].map(canonical);
+        let (client, server) = match metadata.role {
             Role::Client => (local, peer),
             Role::Server => (peer, local),
         };
-        let (number, path) = (note.number(), note.path);
+        let (number, path) = (metadata.number(), metadata.path);
         Self { number, path, client, server, figures: Figures::default() }
     }
 
     /// The nodes of the client and of the server, by their indices; `None` where one of them has none of these addresses.
     #[must_use]
-    pub fn nodes(&self, places: &Places) -> Option<(usize, usize)> {
-        Some((places.of(self.client.ip())?.node, places.of(self.server.ip())?.node))
+    pub fn nodes(&self, address_map: &AddressMap) -> Option<(usize, usize)> {
+        Some((address_map.of(self.client.ip())?.node, address_map.of(self.server.ip())?.node))
     }
 
-    fn measured(note: &Note, socket: &TcpSocket) -> Self {
+    fn measured(metadata: &SocketMetadata, socket: &TcpSocket) -> Self {
         // `struct tcp_info` (`include/uapi/linux/tcp.h`): a kernel that has not got a field ends before it.
         let word = |at: usize| socket.info.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| socket.info.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         let (acknowledged, received) = (long(120), long(128));
-        let (sent, received) = match note.role {
+        let (sent, received) = match metadata.role {
             Role::Client => (acknowledged, received),
             Role::Server => (received, acknowledged),
         };
         let figures = Figures { sent, received, rtt_us: word(68), rate: long(160), unread: None };
-        Self { figures, ..Self::of(note) }
+        Self { figures, ..Self::of(metadata) }
     }
 }
 
@@ -86,7 +86,7 @@ impl Flow {
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// What is written on sockets of the lab's fast path.
-    pub notes: &'a Notes,
+    pub metadata: &'a MetadataStore,
     /// The PID namespaces of the nodes whose programs are looked at.
     pub namespaces: &'a BTreeSet<u64>,
     /// The host's network namespace.
@@ -95,16 +95,20 @@ pub struct Scope<'a> {
 
 impl Scope<'_> {
     /// The host's connections of TCP.
-    pub(crate) fn tcp(&self) -> io::Result<Vec<(TcpSocket, Note)>> {
-        let stored = with_net(self.net, || stored_tcp_sockets(self.notes.storage()))??;
-        Ok(stored.into_iter().filter_map(|(socket, bytes)| Some((socket, Note::read(&bytes)?))).collect())
+    pub(crate) fn tcp(&self) -> io::Result<Vec<(TcpSocket, SocketMetadata)>> {
+        let stored = with_net(self.net, || stored_tcp_sockets(self.metadata.storage()))??;
+        Ok(stored.into_iter().filter_map(|(socket, bytes)| Some((socket, SocketMetadata::read(&bytes)?))).collect())
     }
 
     /// Shows the ends of pairs that programs of these nodes have and that have not ended, each once, and none that is among
     /// `seen`.
-    pub(crate) fn pairs(&self, seen: &mut BTreeSet<u64>, mut each: impl FnMut(walk::Held)) -> io::Result<()> {
-        walk::handed_out(&walk::processes(self.namespaces)?, self.notes, seen, |held| {
-            if held.note.path == Path::Pair && !has_ended(&held.socket) {
+    pub(crate) fn pairs(
+        &self,
+        seen: &mut BTreeSet<u64>,
+        mut each: impl FnMut(walk::HandedOutSocket),
+    ) -> io::Result<()> {
+        walk::handed_out(&walk::processes(self.namespaces)?, self.metadata, seen, |held| {
+            if held.metadata.path == Path::Pair && !has_ended(&held.socket) {
                 each(held);
             }
         })
@@ -119,13 +123,13 @@ pub fn look(scope: Scope<'_>) -> io::Result<BTreeMap<u64, Flow>> {
     let mut flows: BTreeMap<u64, Flow> = BTreeMap::new();
     scope.pairs(&mut BTreeSet::new(), |held| {
         let unread = rustix::io::ioctl_fionread(&held.socket).unwrap_or_default();
-        let figures = &mut flows.entry(held.note.number()).or_insert_with(|| Flow::of(&held.note)).figures;
+        let figures = &mut flows.entry(held.metadata.number()).or_insert_with(|| Flow::of(&held.metadata)).figures;
         figures.unread = Some(figures.unread.unwrap_or_default() + unread);
     })?;
-    for (socket, note) in scope.tcp()? {
+    for (socket, metadata) in scope.tcp()? {
         // The client's end knows best; of some connections both are here.
-        if note.role == Role::Client || !flows.contains_key(&note.number()) {
-            flows.insert(note.number(), Flow::measured(&note, &socket));
+        if metadata.role == Role::Client || !flows.contains_key(&metadata.number()) {
+            flows.insert(metadata.number(), Flow::measured(&metadata, &socket));
         }
     }
     Ok(flows)

@@ -8,43 +8,44 @@
 //! container network, for a named reason.
 //!
 //! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
-//! - [`note`]: what is written on a socket; [`personality`]: what it says of itself; [`knock`]: how listeners hear.
+//! - [`metadata`]: what is written on a socket; [`personality`]: what it says of itself; [`wakeup`]: how listeners hear.
 //! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
 //! - [`policy`]: who may talk to whom, how fast, and how often at once; [`limits`]: what holds connections to that.
-//! - [`unkept`]: options of sockets that cannot be kept; connections of those are left alone.
+//! - [`unsupported`]: options of sockets that cannot be kept; connections of those are left alone.
 //! - [`unix`], [`loopback`]: connections within a host, as fast as can be, and those that have packets to be paced.
 //! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
 //! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
 
 mod address;
+pub mod address_map;
+mod blocked_accepts;
+mod bounded;
 mod call;
 pub mod channel;
 pub mod confine;
 pub mod control;
-mod copies;
 pub mod counts;
 mod defaults;
-mod doors;
+mod emulation;
 mod ends;
 mod epolls;
 pub mod filter;
 pub mod flows;
 mod helpers;
-mod interrupted;
-pub mod knock;
-mod latest;
-pub mod ledger;
+mod interrupted_connects;
+pub mod journal;
 mod limits;
+mod listener_cache;
+mod listener_copies;
 mod loopback;
-pub mod note;
-mod originals;
-mod park;
+pub mod metadata;
+pub mod pairs;
 pub mod peers;
 mod pending;
-mod personality;
-pub mod places;
 pub mod policy;
 pub mod reason;
+mod replaced_sockets;
+mod reply_tracker;
 pub mod revoke;
 pub mod router;
 pub mod run;
@@ -53,10 +54,9 @@ mod shares;
 pub mod status;
 mod sync;
 mod timestamps;
-mod told;
 mod tree;
-pub mod unix;
-pub mod unkept;
+pub mod unsupported_options;
+pub mod wakeup;
 pub mod walk;
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use std::thread;
 use slipway_lab::units::Rate;
 use slipway_sys::sockopt::{self, Name};
 
-use crate::ends::{Ends, OFTEN, Place};
+use crate::emulation::{CONGESTION, CONGESTION_BYTES};
+use crate::ends::{Ends, OFTEN, Reservation};
 use crate::flows::Flow;
-use crate::note::{Note, Path, Role};
-use crate::personality::{CONGESTION, CONGESTION_BYTES};
+use crate::metadata::{Path, Role, SocketMetadata};
 use crate::policy::{Decision, Terms};
 use crate::revoke::cut;
 use crate::router::Router;
@@ -31,7 +31,7 @@ const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY }
 
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Member {
+pub(crate) struct EndIdentity {
     pub(crate) role: Role,
     /// Indices of nodes.
     pub(crate) client: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Member {
 
 /// The leave to make one more connection: a place where a rule counts them.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(Option<Place<'a>>);
+pub(crate) struct ConnectionSlot<'a>(Option<Reservation<'a>>);
 
 /// Holds connections back: what the threads of a router share for that.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Limiter {
 
 impl Router {
     /// The terms of a connection that is made, under the policy as it is now.
-    fn terms(&self, Member { client, server, port, .. }: Member) -> Option<Terms> {
+    fn terms(&self, EndIdentity { client, server, port, .. }: EndIdentity) -> Option<Terms> {
         match self.policy().decide(client, server, port) {
             Decision::Allow(terms) => Some(terms),
             Decision::Deny(_) => None,
@@ -102,33 +102,39 @@ impl Router {
     }
 
     /// The end that a socket with this note is, and its terms.
-    fn terms_of(&self, note: &Note) -> Option<(Member, Terms)> {
-        let flow = Flow::of(note);
-        let (client, server) = flow.nodes(&self.places)?;
-        let member = Member { role: note.role, client, server, port: flow.server.port() };
-        Some((member, self.terms(member)?))
+    fn terms_of(&self, metadata: &SocketMetadata) -> Option<(EndIdentity, Terms)> {
+        let flow = Flow::of(metadata);
+        let (client, server) = flow.nodes(&self.address_map)?;
+        let identity = EndIdentity { role: metadata.role, client, server, port: flow.server.port() };
+        Some((identity, self.terms(identity)?))
     }
 
     /// Counts a new end from now on, where its rule counts any. It takes the place that was kept for it.
-    pub(crate) fn count(&self, end: impl AsFd, member: Member, path: Path, turn: Turn<'_>) -> io::Result<()> {
-        self.terms(member).map_or(Ok(()), |terms| self.count_end(end, member, terms, path, turn.0))
+    pub(crate) fn count(
+        &self,
+        end: impl AsFd,
+        identity: EndIdentity,
+        path: Path,
+        slot: ConnectionSlot<'_>,
+    ) -> io::Result<()> {
+        self.terms(identity).map_or(Ok(()), |terms| self.count_end(end, identity, terms, path, slot.0))
     }
 
     /// The same of one that lives already.
-    pub(crate) fn count_on(&self, end: impl AsFd, member: Member, path: Path) -> io::Result<()> {
-        self.count(end, member, path, Turn(None))
+    pub(crate) fn count_on(&self, end: impl AsFd, identity: EndIdentity, path: Path) -> io::Result<()> {
+        self.count(end, identity, path, ConnectionSlot(None))
     }
 
     fn count_end(
         &self,
         end: impl AsFd,
-        member: Member,
+        identity: EndIdentity,
         terms: Terms,
         path: Path,
-        place: Option<Place<'_>>,
+        reservation: Option<Reservation<'_>>,
     ) -> io::Result<()> {
         if terms.connections.is_some() || terms.shares() {
-            self.limiter.ends.count(end, member, terms, path, place)?;
+            self.limiter.ends.count(end, identity, terms, path, reservation)?;
         }
         if terms.shares() {
             self.limiter.share();
@@ -137,34 +143,34 @@ impl Router {
     }
 
     /// The turn to make one more connection to a server's node on this host; `None` where a rule allows no more.
-    pub(crate) fn turn(&self, new: Member, terms: &Terms) -> Option<Turn<'_>> {
-        let Some(most) = terms.connections else { return Some(Turn(None)) };
-        self.limiter.ends.reserve(new, terms.rule, most).map(|place| Turn(Some(place)))
+    pub(crate) fn slot(&self, new: EndIdentity, terms: &Terms) -> Option<ConnectionSlot<'_>> {
+        let Some(most) = terms.connections else { return Some(ConnectionSlot(None)) };
+        self.limiter.ends.reserve(new, terms.rule, most).map(|reservation| ConnectionSlot(Some(reservation)))
     }
 
     /// How fast this end may be now.
-    fn rate(&self, member: Member, terms: &Terms) -> Option<Rate> {
-        if terms.shares() { self.limiter.ends.share(member, terms) } else { terms.rates.share(1, 1) }
+    fn rate(&self, identity: EndIdentity, terms: &Terms) -> Option<Rate> {
+        if terms.shares() { self.limiter.ends.share(identity, terms) } else { terms.rates.share(1, 1) }
     }
 
     /// Counts what lives by another policy.
     pub(crate) fn count_anew(&self) {
         self.limiter
             .ends
-            .judge(|member| self.terms(member).filter(|terms| terms.connections.is_some() || terms.shares()));
+            .judge(|identity| self.terms(identity).filter(|terms| terms.connections.is_some() || terms.shares()));
     }
 
     /// Holds a new end, which has all its other options, to what its rule says.
-    pub(crate) fn hold(&self, end: impl AsFd, note: &Note) -> io::Result<()> {
+    pub(crate) fn hold(&self, end: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
         if !self.policy().limits() {
             return Ok(());
         }
-        let Some((member, terms)) = self.terms_of(note) else { return Ok(()) };
-        self.count_end(&end, member, terms, note.path, None)?;
-        if note.path == Path::Pair {
+        let Some((identity, terms)) = self.terms_of(metadata) else { return Ok(()) };
+        self.count_end(&end, identity, terms, metadata.path, None)?;
+        if metadata.path == Path::Pair {
             return Ok(());
         }
-        if let Some(rate) = self.rate(member, &terms) {
+        if let Some(rate) = self.rate(identity, &terms) {
             pace(&end, rate)?;
         }
         prioritize(&end, &terms)
@@ -173,23 +179,23 @@ impl Router {
     /// Holds an end to what its rule says by now. One without a note is not handed out yet.
     pub(crate) fn hold_again(&self, end: impl AsFd, path: Path) {
         let hold = || {
-            let Some(note) = self.notes.of(&end)? else { return Ok(()) };
-            let Some((member, terms)) = self.terms_of(&note) else { return Ok(()) };
-            self.count_end(&end, member, terms, path, None)?;
+            let Some(metadata) = self.metadata.of(&end)? else { return Ok(()) };
+            let Some((identity, terms)) = self.terms_of(&metadata) else { return Ok(()) };
+            self.count_end(&end, identity, terms, path, None)?;
             if path == Path::Pair {
                 return Ok(());
             }
-            pace(&end, self.rate(member, &terms).unwrap_or(Rate(u64::MAX)))?;
+            pace(&end, self.rate(identity, &terms).unwrap_or(Rate(u64::MAX)))?;
             prioritize(&end, &terms)
         };
         end_unheld(&end, path, &hold());
     }
 
     /// Whether a program may set this to its end: a rate no greater than its own, a priority no higher.
-    pub(crate) fn may_set(&self, note: &Note, name: i32, value: u64) -> bool {
-        let Some((member, terms)) = self.terms_of(note) else { return false };
+    pub(crate) fn may_set(&self, metadata: &SocketMetadata, name: i32, value: u64) -> bool {
+        let Some((identity, terms)) = self.terms_of(metadata) else { return false };
         match name {
-            libc::SO_MAX_PACING_RATE => self.rate(member, &terms).is_none_or(|Rate(bits)| value <= bits / 8),
+            libc::SO_MAX_PACING_RATE => self.rate(identity, &terms).is_none_or(|Rate(bits)| value <= bits / 8),
             // Without a capability, 6 is the highest (socket(7)).
             libc::SO_PRIORITY => value <= terms.priority.unwrap_or(6).into(),
             _ => false,
@@ -197,17 +203,17 @@ impl Router {
     }
 
     /// Brings an end's priority back to what its rule says, after something else has set it.
-    pub(crate) fn keep_priority(&self, end: impl AsFd, note: &Note) -> io::Result<()> {
-        self.terms_of(note).map_or(Ok(()), |(_, terms)| prioritize(end, &terms))
+    pub(crate) fn keep_priority(&self, end: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
+        self.terms_of(metadata).map_or(Ok(()), |(_, terms)| prioritize(end, &terms))
     }
 
     /// Gives those who share rates their parts.
     fn repace(&self) -> io::Result<()> {
         self.each_held(
             |_| true,
-            |held, member, terms| {
-                let rate = self.rate(member, &terms).filter(|_| terms.shares() && held.note.path == Path::Tcp);
-                end_unheld(&held.socket, held.note.path, &rate.map_or(Ok(()), |rate| pace(&held.socket, rate)));
+            |held, identity, terms| {
+                let rate = self.rate(identity, &terms).filter(|_| terms.shares() && held.metadata.path == Path::Tcp);
+                end_unheld(&held.socket, held.metadata.path, &rate.map_or(Ok(()), |rate| pace(&held.socket, rate)));
             },
         )
     }
@@ -223,23 +229,27 @@ impl Router {
 
     fn try_to_hold_anew(&self, of: impl Fn(usize) -> bool) -> io::Result<()> {
         let mut found = Vec::new();
-        self.each_held(of, |held, member, terms| {
+        self.each_held(of, |held, identity, terms| {
             // All are counted before any has its part.
-            let counted = self.count_end(&held.socket, member, terms, held.note.path, None);
-            end_unheld(&held.socket, held.note.path, &counted);
+            let counted = self.count_end(&held.socket, identity, terms, held.metadata.path, None);
+            end_unheld(&held.socket, held.metadata.path, &counted);
             found.push(held);
         })?;
         for held in found {
-            self.hold_again(&held.socket, held.note.path);
+            self.hold_again(&held.socket, held.metadata.path);
         }
         Ok(())
     }
 
-    fn each_held(&self, of: impl Fn(usize) -> bool, mut each: impl FnMut(walk::Held, Member, Terms)) -> io::Result<()> {
+    fn each_held(
+        &self,
+        of: impl Fn(usize) -> bool,
+        mut each: impl FnMut(walk::HandedOutSocket, EndIdentity, Terms),
+    ) -> io::Result<()> {
         let processes = self.processes(of)?;
-        walk::handed_out(&processes, &self.notes, &mut BTreeSet::new(), |held| {
-            if let Some((member, terms)) = self.terms_of(&held.note) {
-                each(held, member, terms);
+        walk::handed_out(&processes, &self.metadata, &mut BTreeSet::new(), |held| {
+            if let Some((identity, terms)) = self.terms_of(&held.metadata) {
+                each(held, identity, terms);
             }
         })
     }
@@ -289,30 +299,30 @@ mod tests {
     use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
     use super::*;
-    use crate::note::{BYTES, Notes};
+    use crate::address_map::Interface;
+    use crate::metadata::{BYTES, MetadataStore};
     use crate::peers::Peers;
-    use crate::places::Place;
     use crate::policy::Policy;
-    use crate::router::Lasting;
+    use crate::router::PersistentState;
 
     /// Both have a part before the kernel refuses to list sockets, and after it.
     #[test]
     fn who_shares_a_rate_has_a_part_whatever_the_kernel_says_of_others() {
         let text = "networks: {net: fast}\nnodes: {n: {count: 2}}\npolicy: [{rate: {pair: 100mbit}}]\n";
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
-        let places = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
-        let places = places.map(|(node, ip)| (ip, Place { node, host: 0, network: 0 })).collect();
+        let address_map = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
+        let address_map = address_map.map(|(node, ip)| (ip, Interface { node, host: 0, network: 0 })).collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
-        let ledger = crate::ledger::file().expect("a file");
-        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
+        let journal = crate::journal::file().expect("a file");
+        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
         let policy = Policy::new(&lab.policy, 2);
-        let router = Router::start(0, places, policy, lasting, Peers::new(None), |_, _| {}).expect("it starts");
-        let member = Member { role: Role::Client, client: 0, server: 1, port: 80 };
+        let router = Router::start(0, address_map, policy, persistent, Peers::new(None), |_, _| {}).expect("it starts");
+        let identity = EndIdentity { role: Role::Client, client: 0, server: 1, port: 80 };
         let (one, other) = UnixStream::pair().expect("a pair");
         for end in [&one, &other] {
-            router.count_on(end, member, Path::Pair).expect("counted");
+            router.count_on(end, identity, Path::Pair).expect("counted");
         }
-        let rate = || router.rate(member, &router.terms(member).expect("it is allowed"));
+        let rate = || router.rate(identity, &router.terms(identity).expect("it is allowed"));
         let half = Some("50mbit".parse().expect("a rate"));
         assert_eq!(rate(), half);
         let netlink = When::Argument { index: 0, mask: u32::MAX, values: vec![libc::AF_NETLINK.cast_unsigned()] };

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::knock::Knocker;
-use crate::ledger::Entry;
-use crate::note::Path;
+use crate::journal::Entry;
+use crate::metadata::Path;
 use crate::shares::Share;
 use crate::sync::{lock, whole};
+use crate::wakeup::WakeupSocket;
 
 /// A connection on its way to a server's program.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     /// What is written of it for the next router. (Before the end: what is written is about what is open.)
     pub(crate) entry: Option<Entry>,
     /// The server's end.
-    pub(crate) end: End,
+    pub(crate) end: ServerEnd,
     /// What it is; `None` for a connection of the container network that its program had no descriptor for.
     pub(crate) path: Option<Path>,
     /// Its number.
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
 
 /// Which knock announces a connection. One that is put back is announced again, and may be by the same knocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Knock {
+pub(crate) struct Wakeup {
     /// Of the server.
     pub(crate) node: usize,
     /// Where it comes from.
@@ -48,24 +48,24 @@ pub(crate) struct Knock {
 pub(crate) struct Pending {
     /// The connection.
     pub(crate) connection: Connection,
-    /// When it was announced ([`Doors::now`](crate::doors::Doors::now)).
+    /// When it was announced ([`ListenerCache::now`](crate::listener_cache::ListenerCache::now)).
     pub(crate) since: u64,
     /// Who knocks for it.
-    pub(crate) knocker: Arc<Knocker>,
+    pub(crate) wakeup_socket: Arc<WakeupSocket>,
 }
 
 impl Pending {
     /// It is announced no more. Who knocked for it is free for others.
     #[must_use]
-    pub(crate) fn heard(self) -> (Connection, Arc<Knocker>) {
-        self.connection.entry.iter().for_each(|entry| entry.knocked(None));
-        (self.connection, self.knocker)
+    pub(crate) fn woken(self) -> (Connection, Arc<WakeupSocket>) {
+        self.connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(None));
+        (self.connection, self.wakeup_socket)
     }
 }
 
 /// The server's end of a connection that waits.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum ServerEnd {
     /// The other host's router is being told.
     Awaited,
     /// It is here.
@@ -79,7 +79,7 @@ type Key = (usize, SocketAddr);
 
 /// All of a host, by the node of the server and the address that the knock comes from.
 #[derive(Debug, Default)]
-pub(crate) struct AllPending {
+pub(crate) struct PendingConnections {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -90,7 +90,7 @@ struct State {
     all: HashMap<Key, (u64, Pending)>,
     /// By the number of the knock.
     numbers: HashMap<u64, Key>,
-    knocks: u64,
+    wakeups: u64,
 }
 
 impl State {
@@ -101,32 +101,32 @@ impl State {
     }
 }
 
-impl AllPending {
+impl PendingConnections {
     /// Adds one. It is there before its knock is, or the knock would be taken for a connection. How many there are, their shares
     /// see to.
-    pub(crate) fn add(&self, node: usize, pending: Pending) -> Knock {
+    pub(crate) fn add(&self, node: usize, pending: Pending) -> Wakeup {
         let mut state = lock(&self.state);
-        state.knocks += 1;
-        let knock = Knock { node, from: pending.knocker.address, number: state.knocks };
-        state.all.insert((node, knock.from), (knock.number, pending));
-        state.numbers.insert(knock.number, (node, knock.from));
-        knock
+        state.wakeups += 1;
+        let wakeup = Wakeup { node, from: pending.wakeup_socket.address, number: state.wakeups };
+        state.all.insert((node, wakeup.from), (wakeup.number, pending));
+        state.numbers.insert(wakeup.number, (node, wakeup.from));
+        wakeup
     }
 
     /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
     pub(crate) fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut state = lock(&self.state);
-        while matches!(state.all.get(&key)?.1.connection.end, End::Awaited) {
+        while matches!(state.all.get(&key)?.1.connection.end, ServerEnd::Awaited) {
             state = whole(self.changed.wait(state));
         }
         state.remove(key)
     }
 
     /// Does something about one that nobody has taken yet; `None` where somebody has.
-    pub(crate) fn with<T>(&self, knock: Knock, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, wakeup: Wakeup, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
         let mut state = lock(&self.state);
-        let found = state.all.get_mut(&(knock.node, knock.from)).filter(|(number, _)| *number == knock.number);
+        let found = state.all.get_mut(&(wakeup.node, wakeup.from)).filter(|(number, _)| *number == wakeup.number);
         let done = found.map(|(_, pending)| act(pending));
         drop(state);
         self.changed.notify_all();
@@ -134,10 +134,10 @@ impl AllPending {
     }
 
     /// Takes one back whose knock failed, or ended.
-    pub(crate) fn withdraw(&self, knock: Knock) -> Option<Pending> {
+    pub(crate) fn withdraw(&self, wakeup: Wakeup) -> Option<Pending> {
         let mut state = lock(&self.state);
-        let key = (knock.node, knock.from);
-        let is_it = state.all.get(&key).is_some_and(|(number, _)| *number == knock.number);
+        let key = (wakeup.node, wakeup.from);
+        let is_it = state.all.get(&key).is_some_and(|(number, _)| *number == wakeup.number);
         let withdrawn = if is_it { state.remove(key) } else { None };
         drop(state);
         self.changed.notify_all();
@@ -154,16 +154,16 @@ impl AllPending {
     }
 
     /// The knock of this number.
-    pub(crate) fn find(&self, number: u64) -> Option<Knock> {
+    pub(crate) fn find(&self, number: u64) -> Option<Wakeup> {
         let state = lock(&self.state);
-        state.numbers.get(&number).map(|&(node, from)| Knock { node, from, number })
+        state.numbers.get(&number).map(|&(node, from)| Wakeup { node, from, number })
     }
 
     /// Has who knocks this knock say something.
-    pub(crate) fn speak(&self, number: u64) {
+    pub(crate) fn send_byte(&self, number: u64) {
         let state = lock(&self.state);
         if let Some((_, pending)) = state.numbers.get(&number).and_then(|key| state.all.get(key)) {
-            pending.knocker.speak();
+            pending.wakeup_socket.send_byte();
         }
     }
 

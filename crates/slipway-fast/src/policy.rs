@@ -33,7 +33,7 @@ use std::ops::RangeInclusive;
 pub use slipway_lab::policy::Rates;
 use slipway_lab::policy::{Rule, Verdict};
 
-use crate::note::Path;
+use crate::metadata::Path;
 
 /// The lab's rules. Asking takes no memory, and time by their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{destroy_tcp, unix_sockets};
 
 use crate::flows::{Flow, Scope};
-use crate::note::Path;
+use crate::metadata::Path;
 use crate::reason::Reason;
 
 /// How often it is looked again while there is more.
@@ -55,7 +55,7 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
     for _ in 0..PASSES {
         let before = seen.len();
         looked = scope.pairs(&mut seen, |held| {
-            let flow = Flow::of(&held.note);
+            let flow = Flow::of(&held.metadata);
             if let Some(reason) = why(&flow)
                 && cut(&held.socket, Path::Pair).is_ok()
             {
@@ -66,8 +66,8 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
             break;
         }
     }
-    for (socket, note) in scope.tcp()? {
-        let flow = Flow::of(&note);
+    for (socket, metadata) in scope.tcp()? {
+        let flow = Flow::of(&metadata);
         let destroy = || with_net(scope.net, || destroy_tcp(socket.local, socket.remote, socket.cookie));
         // One that has ended by now is as good.
         if let Some(reason) = why(&flow)

@@ -21,27 +21,27 @@ use slipway_sys::notify::Listener;
 
 pub(crate) use self::admit::Admission;
 use self::announce::More;
-pub(crate) use self::announce::{Announced, Unheard};
+pub(crate) use self::announce::{AnnounceError, Announced};
+use crate::address_map::AddressMap;
+use crate::blocked_accepts::BlockedAccepts;
 use crate::call::{Trapped, finish};
 use crate::counts::Counts;
 use crate::defaults::Defaults;
-use crate::doors::Doors;
 use crate::epolls::Registrar;
 use crate::helpers::Helpers;
-use crate::knock::Knockers;
-use crate::ledger::{Given, Ledger};
+use crate::journal::{HandoffCall, Journal};
 use crate::limits::Limiter;
-use crate::note::{Notes, first_number};
-use crate::park::Parker;
+use crate::listener_cache::ListenerCache;
+use crate::metadata::{MetadataStore, first_number};
+use crate::pairs::Pairs;
 use crate::peers::Peers;
-use crate::pending::{AllPending, Connection};
-use crate::places::Places;
+use crate::pending::{Connection, PendingConnections};
 use crate::policy::Policy;
 use crate::shares::Shares;
 use crate::sync::lock;
 use crate::tree::Tree;
-use crate::unix::Pairs;
-use crate::unkept::Unkept;
+use crate::unsupported_options::UnsupportedOptions;
+use crate::wakeup::WakeupSockets;
 use crate::walk;
 
 /// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
@@ -52,11 +52,11 @@ pub(crate) const STACK_BYTES: usize = 128 * 1024;
 
 /// What outlives a router.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct PersistentState {
     /// What is written on sockets that were handed out.
-    pub notes: Notes,
-    /// Where it writes what it has in hand ([`crate::ledger`]).
-    pub ledger: OwnedFd,
+    pub metadata: MetadataStore,
+    /// Where it writes what it has in hand ([`crate::journal`]).
+    pub journal: OwnedFd,
     /// How often the programs' threads were interrupted; `None` where nobody counts.
     pub interruptions: Option<ThreadCounts>,
 }
@@ -67,15 +67,15 @@ pub struct Router {
     /// The virtual host that it is of.
     pub(crate) host: usize,
     /// Where virtual addresses live.
-    pub(crate) places: Places,
+    pub(crate) address_map: AddressMap,
     /// What is written on sockets that were handed out.
-    pub(crate) notes: Notes,
-    /// As [`Lasting::interruptions`].
+    pub(crate) metadata: MetadataStore,
+    /// As [`PersistentState::interruptions`].
     pub(crate) interruptions: Option<ThreadCounts>,
     /// What happened so far.
     pub counts: Counts,
     /// Calls that wait, by node.
-    parkers: Mutex<HashMap<usize, Arc<Parker>>>,
+    blocked_accepts: Mutex<HashMap<usize, Arc<BlockedAccepts>>>,
     /// Who mends epoll instances.
     pub(crate) registrar: Registrar,
     /// What sockets have on which nobody has set anything.
@@ -83,21 +83,21 @@ pub struct Router {
     /// Where connections within the host come from.
     pub(crate) pairs: Pairs,
     /// Which listener is where.
-    pub(crate) doors: Doors,
+    pub(crate) listener_cache: ListenerCache,
     /// Listeners whose options fast connections cannot keep.
-    pub(crate) unkept: Unkept,
+    pub(crate) unsupported: UnsupportedOptions,
     /// The other hosts.
     pub(crate) peers: Peers,
     /// What is in hand, for the next router.
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) journal: Arc<Journal>,
     /// What the router before this one was giving to calls.
-    left: Mutex<Vec<(Given, Connection)>>,
+    unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
     pub(crate) limiter: Limiter,
     pub(crate) helpers: Helpers,
     policy: Mutex<Arc<Policy>>,
     more: More,
-    knockers: Knockers,
-    pub(crate) pending: AllPending,
+    wakeup_sockets: WakeupSockets,
+    pub(crate) pending: PendingConnections,
     /// Of the connections that it may have in hand.
     pub(crate) shares: Arc<Shares>,
     /// The PID namespace of each node.
@@ -121,38 +121,38 @@ impl Router {
     /// When the kernel has no threads or epoll instances left, or the ledger is another file.
     pub fn start(
         host: usize,
-        places: Places,
+        address_map: AddressMap,
         policy: Policy,
-        lasting: Lasting,
+        persistent: PersistentState,
         peers: Peers,
         more: impl Fn(usize, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let mut begin = [0; 8];
         rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
         let first_flow = first_number(u64::from_ne_bytes(begin));
-        let Lasting { notes, ledger, interruptions } = lasting;
-        let ledger = Ledger::open(&ledger)?;
+        let PersistentState { metadata, journal, interruptions } = persistent;
+        let journal = Journal::open(&journal)?;
         let router = Arc::new(Self {
             host,
-            places,
-            notes,
+            address_map,
+            metadata,
             interruptions,
             peers,
-            ledger,
-            left: Mutex::default(),
+            journal,
+            unfinished: Mutex::default(),
             limiter: Limiter::new(),
             helpers: Helpers::default(),
             policy: Mutex::new(Arc::new(policy)),
             more: More(Box::new(more)),
             counts: Counts::default(),
-            parkers: Mutex::default(),
+            blocked_accepts: Mutex::default(),
             registrar: Registrar::start()?,
             defaults: Defaults::default(),
             pairs: Pairs::default(),
-            doors: Doors::default(),
-            unkept: Unkept::default(),
-            knockers: Knockers::new(2 * most_pending()),
-            pending: AllPending::default(),
+            listener_cache: ListenerCache::default(),
+            unsupported: UnsupportedOptions::default(),
+            wakeup_sockets: WakeupSockets::new(2 * most_pending()),
+            pending: PendingConnections::default(),
             shares: Shares::new(most_pending()),
             namespaces: Mutex::default(),
             silent: Mutex::default(),
@@ -175,10 +175,10 @@ impl Router {
     /// When the kernel has no threads or descriptors left.
     pub fn serve(self: &Arc<Self>, node: usize, number: u64, listener: Listener) -> io::Result<()> {
         let router = Arc::clone(self);
-        let tree = Arc::new(Tree::new(node, number, listener, self.park_for(node)?)?);
+        let tree = Arc::new(Tree::new(node, number, listener, self.blocked_accepts_for(node)?)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
-        finish(&router, &tree, self.left_of(number));
+        finish(&router, &tree, self.handoffs_of(number));
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
             loop {
@@ -198,22 +198,22 @@ impl Router {
     }
 
     /// Where calls of a node's programs wait; `None` before it has any.
-    pub(crate) fn parker(&self, node: usize) -> Option<Arc<Parker>> {
-        lock(&self.parkers).get(&node).cloned()
+    pub(crate) fn blocked_accepts(&self, node: usize) -> Option<Arc<BlockedAccepts>> {
+        lock(&self.blocked_accepts).get(&node).cloned()
     }
 
     /// The same, with its thread. It stays when the node ends, which may start anew.
-    pub(crate) fn park_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<Parker>> {
-        let mut parkers = lock(&self.parkers);
-        if let Some(parker) = parkers.get(&node) {
-            return Ok(Arc::clone(parker));
+    pub(crate) fn blocked_accepts_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<BlockedAccepts>> {
+        let mut all = lock(&self.blocked_accepts);
+        if let Some(blocked_accepts) = all.get(&node) {
+            return Ok(Arc::clone(blocked_accepts));
         }
-        let parker = Arc::new(Parker::new(node, Arc::clone(&self.ledger))?);
-        let (router, parking) = (Arc::clone(self), Arc::clone(&parker));
+        let blocked_accepts = Arc::new(BlockedAccepts::new(node, Arc::clone(&self.journal))?);
+        let (router, waiting_calls) = (Arc::clone(self), Arc::clone(&blocked_accepts));
         let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
-        waiting.spawn(move || parking.run(&router))?;
-        parkers.insert(node, Arc::clone(&parker));
-        Ok(parker)
+        waiting.spawn(move || waiting_calls.run(&router))?;
+        all.insert(node, Arc::clone(&blocked_accepts));
+        Ok(blocked_accepts)
     }
 
     /// Notes the PID namespace of a node's programs, by its inode.
@@ -238,9 +238,9 @@ impl Router {
 
     /// Forgets a node that has ended.
     pub fn forget(&self, node: usize) {
-        self.knockers.forget(node);
-        self.doors.forget(node);
-        self.unkept.forget(node);
+        self.wakeup_sockets.forget(node);
+        self.listener_cache.forget(node);
+        self.unsupported.forget(node);
         lock(&self.namespaces).remove(&node);
     }
 

@@ -10,12 +10,12 @@ use slipway_sys::notify::Listener;
 
 use crate::channel::{Acceptor, Limits, Pool};
 use crate::control::{Order, Report, RouterEnd};
-use crate::knock::Knocker;
 use crate::peers::{Peers, WARM};
 use crate::policy::Policy;
 use crate::router::Router;
 use crate::setup::RouterSetup;
 use crate::status::Status;
+use crate::wakeup::WakeupSocket;
 
 /// Serves until the anchor ends.
 ///
@@ -28,7 +28,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, places, lasting, key: key_file, hello, accepts_at, peers, policy, control } = setup;
+    let RouterSetup { host, address_map, persistent, key: key_file, hello, accepts_at, peers, policy, control } = setup;
     let control = Arc::new(control);
     // Here, and not where the router was made: the process that keeps its descriptors is a copy of it from before.
     let key = key_file.read()?;
@@ -37,9 +37,9 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
     let asking = Arc::clone(&control);
     let more = move |node, ipv6| {
         // An anchor that is gone ends the router soon.
-        let _ = asking.report(&Report::MoreKnockers { node, ipv6 });
+        let _ = asking.report(&Report::MoreWakeupSockets { node, ipv6 });
     };
-    let router = Router::start(host, places, policy, lasting, Peers::new(pool), more)?;
+    let router = Router::start(host, address_map, policy, persistent, Peers::new(pool), more)?;
     let _acceptor = match accepts_at {
         None => None,
         Some(at) => {
@@ -64,18 +64,18 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             router.lives_in(node, namespace);
             router.serve(node, tree, Listener::from(listener))?;
         }
-        Order::Left { left, sockets } => {
+        Order::Unaccepted { unaccepted, sockets } => {
             let mut sockets = sockets.into_iter();
             if let Some(end) = sockets.next() {
-                router.take_up(left, end, sockets.next())?;
+                router.take_up(unaccepted, end, sockets.next())?;
             }
         }
-        Order::Knockers { node, ipv6, sockets } => {
+        Order::WakeupSockets { node, ipv6, sockets } => {
             // A node whose programs have taken all ports, or that ends, gets by with the knockers that it has: it is no reason to end
             // for all others.
-            let ip = router.places.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
-            let knockers = sockets.into_iter().filter_map(|socket| Knocker::new(socket, ip?).ok());
-            router.add_knockers(node, ipv6, knockers.collect());
+            let ip = router.address_map.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
+            let wakeup_sockets = sockets.into_iter().filter_map(|socket| WakeupSocket::new(socket, ip?).ok());
+            router.add_wakeup_sockets(node, ipv6, wakeup_sockets.collect());
         }
         Order::Conditions { nodes } => {
             router.condition(nodes.into_iter().collect());
@@ -85,7 +85,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             rules.push_str(&text);
             if !more {
                 let whole: Vec<Rule> = serde_json::from_str(&std::mem::take(rules))?;
-                router.set_policy(Policy::new(&whole, router.places.nodes()));
+                router.set_policy(Policy::new(&whole, router.address_map.nodes()));
                 control.report(&Report::Heeded)?;
             }
         }

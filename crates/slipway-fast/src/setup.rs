@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use crate::address_map::AddressMap;
 use crate::channel::{Hello, KeyFile};
 use crate::control::RouterEnd;
-use crate::places::Places;
 use crate::policy::Policy;
-use crate::router::Lasting;
+use crate::router::PersistentState;
 
 /// Where routers accept each other, on their hosts' addresses of the underlay: one port, for each has a network namespace of
 /// its host's own. Not registered with IANA for anything.
@@ -19,9 +19,9 @@ pub struct RouterSetup {
     /// Index of the virtual host that it is of, in the lab.
     pub host: usize,
     /// Where every virtual address of the lab's fast networks lives.
-    pub places: Places,
+    pub address_map: AddressMap,
     /// What outlives it.
-    pub lasting: Lasting,
+    pub persistent: PersistentState,
     /// The file with the lab's key, read once and closed.
     pub key: KeyFile,
     /// Who this router is to the others.

@@ -14,11 +14,11 @@ use crate::sync::lock;
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
-    held: Mutex<Held>,
+    usage: Mutex<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     all: usize,
     /// By the server's node.
     of_server: HashMap<usize, usize>,
@@ -32,33 +32,33 @@ pub(crate) struct Share(Box<(Arc<Shares>, usize, usize)>);
 
 impl Shares {
     pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, held: Mutex::default() })
+        Arc::new(Self { most, usage: Mutex::default() })
     }
 
     /// One more for a connection between these nodes; `None` where they have their share.
     pub(crate) fn take(self: &Arc<Self>, client: usize, server: usize) -> Option<Share> {
-        let held = lock(&self.held);
-        let free = self.most.saturating_sub(held.all);
-        let its = held.of_server.get(&server).copied().unwrap_or_default();
-        let both = held.of_pair.get(&(client, server)).copied().unwrap_or_default();
+        let usage = lock(&self.usage);
+        let free = self.most.saturating_sub(usage.all);
+        let its = usage.of_server.get(&server).copied().unwrap_or_default();
+        let both = usage.of_pair.get(&(client, server)).copied().unwrap_or_default();
         let has_room = its + both < free;
-        drop(held);
+        drop(usage);
         has_room.then(|| self.keep(client, server))
     }
 
     /// One more, whatever there is: what lives already is only counted.
     pub(crate) fn keep(self: &Arc<Self>, client: usize, server: usize) -> Share {
-        let mut held = lock(&self.held);
-        held.all += 1;
-        *held.of_server.entry(server).or_default() += 1;
-        *held.of_pair.entry((client, server)).or_default() += 1;
+        let mut usage = lock(&self.usage);
+        usage.all += 1;
+        *usage.of_server.entry(server).or_default() += 1;
+        *usage.of_pair.entry((client, server)).or_default() += 1;
         Share(Box::new((Arc::clone(self), client, server)))
     }
 
     /// Shares that are taken.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        lock(&self.held).all
+        lock(&self.usage).all
     }
 }
 
@@ -66,10 +66,10 @@ impl Drop for Share {
     fn drop(&mut self) {
         let (shares, client, server) = &*self.0;
         let (client, server) = (*client, *server);
-        let mut held = lock(&shares.held);
-        held.all -= 1;
-        less(&mut held.of_server, server);
-        less(&mut held.of_pair, (client, server));
+        let mut usage = lock(&shares.usage);
+        usage.all -= 1;
+        less(&mut usage.of_server, server);
+        less(&mut usage.of_pair, (client, server));
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
         assert!(same_server.len() >= 250 && other.len() >= 400, "{} {}", same_server.len(), other.len());
         drop((first, same_server, other));
         assert_eq!(shares.taken(), 0);
-        assert!(lock(&shares.held).of_pair.is_empty() && lock(&shares.held).of_server.is_empty());
+        assert!(lock(&shares.usage).of_pair.is_empty() && lock(&shares.usage).of_server.is_empty());
     }
 
     proptest! {

@@ -41,7 +41,7 @@ impl Status {
             host: router.host,
             connections: router.counts.tally(),
             waiting: router.waiting(),
-            listed: router.limiter.ends.untold(),
+            listed: router.limiter.ends.unwatched(),
             peers: router.peers.standing(),
         }
     }

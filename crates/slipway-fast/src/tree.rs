@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Listener};
 
+use crate::blocked_accepts::BlockedAccepts;
+use crate::bounded::BoundedMap;
 use crate::epolls::Epolls;
-use crate::interrupted::Interrupted;
-use crate::latest::Latest;
-use crate::originals::Originals;
-use crate::park::Parker;
+use crate::interrupted_connects::InterruptedConnects;
+use crate::replaced_sockets::ReplacedSockets;
+use crate::reply_tracker::ReplyTracker;
 use crate::sync::{lock, whole};
-use crate::told::Told;
 
 /// So many threads are remembered, with a descriptor for each; of more the oldest is forgotten.
 const REMEMBERED: usize = 64;
@@ -30,18 +30,18 @@ pub(crate) struct Tree {
     /// Where their calls come from, and are answered.
     pub(crate) listener: Listener,
     /// Where their calls wait, with those of all programs of the node.
-    pub(crate) parker: Arc<Parker>,
+    pub(crate) blocked_accepts: Arc<BlockedAccepts>,
     /// Their epoll instances.
     pub(crate) epolls: Mutex<Epolls>,
     /// Their calls that were interrupted.
-    pub(crate) interrupted: Mutex<Interrupted>,
+    pub(crate) interrupted: Mutex<InterruptedConnects>,
     /// Their sockets that were replaced.
-    pub(crate) originals: Mutex<Originals>,
+    pub(crate) replaced_sockets: Mutex<ReplacedSockets>,
     /// Held while what is written on a socket of theirs is read and then written anew.
     pub(crate) writing: Mutex<()>,
-    callers: Mutex<Latest<i32, Arc<Caller>>>,
+    callers: Mutex<BoundedMap<i32, Arc<Caller>>>,
     /// What their threads were told.
-    pub(crate) told: Mutex<Told>,
+    pub(crate) replies: Mutex<ReplyTracker>,
     /// Of waiting for a call, and of taking one: the number of the one that was taken last.
     turn: Mutex<Option<u64>>,
     /// How many were gone before they were taken.
@@ -59,22 +59,27 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(node: usize, number: u64, listener: Listener, parker: Arc<Parker>) -> io::Result<Self> {
-        let originals = Mutex::new(Originals::new()?);
-        let (epolls, interrupted, writing, told, turn) = Default::default();
-        let callers = Mutex::new(Latest::new(REMEMBERED));
+    pub(crate) fn new(
+        node: usize,
+        number: u64,
+        listener: Listener,
+        blocked_accepts: Arc<BlockedAccepts>,
+    ) -> io::Result<Self> {
+        let replaced_sockets = Mutex::new(ReplacedSockets::new()?);
+        let (epolls, interrupted, writing, replies, turn) = Default::default();
+        let callers = Mutex::new(BoundedMap::new(REMEMBERED));
         let (missed, is_helped, served, done) = Default::default();
         Ok(Self {
             node,
             number,
             listener,
-            parker,
+            blocked_accepts,
             epolls,
             interrupted,
-            originals,
+            replaced_sockets,
             writing,
             callers,
-            told,
+            replies,
             turn,
             missed,
             is_helped,
@@ -105,7 +110,7 @@ impl Tree {
         let between = last.map_or(0, |last| call.id.wrapping_sub(last).wrapping_sub(1));
         self.missed.fetch_add(between, Ordering::Relaxed);
         *last = Some(call.id);
-        lock(&self.told).taken(call.tid);
+        lock(&self.replies).taken(call.tid);
         call
     }
 

@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use slipway_sys::notify::{Caller, shares_descriptors};
 
-use crate::note::{Note, Notes};
+use crate::metadata::{MetadataStore, SocketMetadata};
 
 /// The descriptors of a thread: each one's number, and what it is of, as `/proc` names it (`socket:[77]`).
 ///
@@ -96,7 +96,7 @@ fn tables(process: i32) -> io::Result<Vec<i32>> {
 
 /// A socket that a process has.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct ProcessSocket<'a> {
     caller: &'a Caller,
     /// By which it has it.
     pub number: i32,
@@ -104,7 +104,7 @@ pub struct Found<'a> {
     pub inode: u64,
 }
 
-impl Found<'_> {
+impl ProcessSocket<'_> {
     /// A copy; `None` where it has been closed meanwhile, or another is at its number by now.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Found<'_> {
 ///
 /// # Errors
 /// When a process that is there cannot be looked at. All tables that can be are shown before that.
-pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) -> io::Result<()> {
+pub fn sockets(process: i32, mut each: impl FnMut(&ProcessSocket<'_>)) -> io::Result<()> {
     let tables = match tables(process) {
         Err(error) if is_gone(&error) => return Ok(()),
         tables => tables?,
@@ -134,7 +134,7 @@ pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) -> io::Result<()>
             Ok((caller, descriptors)) => {
                 for (number, name) in descriptors {
                     if let Some(inode) = socket_inode(&name) {
-                        each(&Found { caller: &caller, number, inode });
+                        each(&ProcessSocket { caller: &caller, number, inode });
                     }
                 }
             }
@@ -147,13 +147,13 @@ pub fn sockets(process: i32, mut each: impl FnMut(&Found<'_>)) -> io::Result<()>
 
 /// A socket that a router handed out, and that a program has.
 #[derive(Debug)]
-pub struct Held {
+pub struct HandedOutSocket {
     /// Its own number.
     pub inode: u64,
     /// A copy.
     pub socket: OwnedFd,
     /// What is written on it.
-    pub note: Note,
+    pub metadata: SocketMetadata,
 }
 
 /// Shows the sockets that were handed out to these processes, each once, and none that is among `seen`; all sockets that were
@@ -163,9 +163,9 @@ pub struct Held {
 /// When some of them cannot be looked at. All others are shown before that.
 pub fn handed_out(
     processes: &[i32],
-    notes: &Notes,
+    metadata: &MetadataStore,
     seen: &mut BTreeSet<u64>,
-    mut each: impl FnMut(Held),
+    mut each: impl FnMut(HandedOutSocket),
 ) -> io::Result<()> {
     let mut looked = Ok(());
     for &process in processes {
@@ -179,11 +179,11 @@ pub fn handed_out(
                 Ok(None) => return,
                 Err(error) => return unread = Err(error),
             };
-            match notes.of(&socket) {
-                Ok(note) => {
+            match metadata.of(&socket) {
+                Ok(metadata) => {
                     seen.insert(found.inode);
-                    if let Some(note) = note {
-                        each(Held { inode: found.inode, socket, note });
+                    if let Some(metadata) = metadata {
+                        each(HandedOutSocket { inode: found.inode, socket, metadata });
                     }
                 }
                 Err(error) => unread = Err(error),
@@ -205,8 +205,8 @@ mod tests {
     use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
     use super::*;
-    use crate::note::{BYTES, Path, Role};
-    use crate::personality::Options;
+    use crate::emulation::Options;
+    use crate::metadata::{BYTES, Path, Role};
 
     fn this_process() -> i32 {
         rustix::process::getpid().as_raw_nonzero().get()
@@ -261,9 +261,9 @@ mod tests {
     #[test]
     fn what_cannot_be_looked_at_is_an_error_and_what_is_gone_is_none() {
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
-        let notes = Notes::new(storage);
+        let metadata = MetadataStore::new(storage);
         let (_one, _other) = UnixStream::pair().expect("a pair");
-        let handed_out = |process| handed_out(&[process], &notes, &mut BTreeSet::new(), drop);
+        let handed_out = |process| handed_out(&[process], &metadata, &mut BTreeSet::new(), drop);
         handed_out(this_process()).expect("all can be copied");
         handed_out(i32::MAX).expect("there is no such process");
         for call in [libc::SYS_pidfd_getfd, libc::SYS_pidfd_open, libc::SYS_openat] {
@@ -281,26 +281,27 @@ mod tests {
 
     #[test]
     fn what_was_handed_out_is_told_by_its_note() {
-        let notes = Notes::new(SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map"));
+        let store =
+            MetadataStore::new(SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map"));
         let (one, other) = UnixStream::pair().expect("a pair");
         let [local, peer] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
-        let note = Note {
+        let metadata = SocketMetadata {
             path: Path::Pair,
             role: Role::Client,
             flow: 7,
             local,
             peer,
-            told: true,
+            reported: true,
             options: Options::default(),
         };
-        notes.put(&one, &note).expect("written");
+        store.put(&one, &metadata).expect("written");
         let mut seen = BTreeSet::new();
         let mut held = Vec::new();
-        handed_out(&[this_process()], &notes, &mut seen, |socket| held.push((socket.inode, socket.note)))
+        handed_out(&[this_process()], &store, &mut seen, |socket| held.push((socket.inode, socket.metadata)))
             .expect("walked");
-        assert_eq!(held, [(inode(&one), note)]);
+        assert_eq!(held, [(inode(&one), metadata)]);
         assert!(seen.contains(&inode(&other)), "it was looked at");
-        handed_out(&[this_process()], &notes, &mut seen, |socket| assert_ne!(socket.inode, inode(&one), "twice"))
+        handed_out(&[this_process()], &store, &mut seen, |socket| assert_ne!(socket.inode, inode(&one), "twice"))
             .expect("walked");
     }
 }

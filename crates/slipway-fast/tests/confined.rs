@@ -11,7 +11,7 @@ use std::{env, panic, process, thread};
 use nix::sys::prctl;
 use rustix::net::{AddressFamily, SocketType};
 use slipway_fast::confine::confine;
-use slipway_fast::note::BYTES;
+use slipway_fast::metadata::BYTES;
 use slipway_fast::walk;
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::seccomp::Filter;

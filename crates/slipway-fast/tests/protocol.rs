@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use slipway_fast::channel::{
-    Answer, Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Refusal, Session, Talk,
-    Verdict,
+    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, OpenAnswer, OpenReply, Refusal,
+    Session, Talk,
 };
 
 const CALLER: Hello = Hello { lab: 7, host: 0, version: slipway_fast::channel::VERSION };
@@ -70,9 +70,10 @@ fn open() -> impl Strategy<Value = Open> {
     (any::<u64>(), address(), address()).prop_map(|(flow, server, client)| Open { flow, server, client })
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
-    let answer = prop_oneof![Just(Answer::Accepted), proptest::sample::select(&Refusal::ALL).prop_map(Answer::Refused)];
-    (any::<u64>(), answer).prop_map(|(flow, answer)| Verdict { flow, answer })
+fn verdict() -> impl Strategy<Value = OpenReply> {
+    let answer =
+        prop_oneof![Just(OpenAnswer::Accepted), proptest::sample::select(&Refusal::ALL).prop_map(OpenAnswer::Refused)];
+    (any::<u64>(), answer).prop_map(|(flow, answer)| OpenReply { flow, answer })
 }
 
 #[test]
@@ -88,8 +89,8 @@ fn two_routers_of_a_lab_understand_each_other() {
     let message = caller.seal(&asked);
     assert_eq!(message.len(), LONGEST);
     assert_eq!(answerer.open::<Open>(&message), Ok(asked));
-    let said = Verdict { flow: 9, answer: Answer::Refused(Refusal::Backlog) };
-    assert_eq!(caller.open::<Verdict>(&answerer.seal(&said)), Ok(said));
+    let said = OpenReply { flow: 9, answer: OpenAnswer::Refused(Refusal::Backlog) };
+    assert_eq!(caller.open::<OpenReply>(&answerer.seal(&said)), Ok(said));
 }
 
 #[test]
@@ -148,8 +149,8 @@ fn connections_join_in_any_order_each_once() {
     }
     // Each goes on by itself.
     for (flow, ((call, _), answer)) in (0..).zip(calls.iter_mut().zip(&mut answers)) {
-        let verdict = Verdict { flow, answer: Answer::Accepted };
-        assert_eq!(call.open::<Verdict>(&answer.seal(&verdict)), Ok(verdict));
+        let verdict = OpenReply { flow, answer: OpenAnswer::Accepted };
+        assert_eq!(call.open::<OpenReply>(&answer.seal(&verdict)), Ok(verdict));
     }
 }
 
@@ -324,7 +325,7 @@ proptest! {
         prop_assert!(shake((1, 2)).2.admit(&noise).is_err());
         let (mut caller, mut answerer) = talk();
         prop_assert!(answerer.open::<Open>(&noise).is_err());
-        prop_assert!(caller.open::<Verdict>(&noise).is_err());
+        prop_assert!(caller.open::<OpenReply>(&noise).is_err());
         prop_assert!(Handshake::answer(key(1), ANSWERER, nonce(1)).take(&noise).is_err());
         prop_assert!(Handshake::call(key(1), CALLER, 1, nonce(1)).0.take(&noise).is_err());
     }
@@ -341,16 +342,16 @@ proptest! {
         }
         let mut noise = noise;
         if let Some(first) = noise.first_mut() { *first = kind; }
-        let lengths = [Hello::LENGTH, Open::LENGTH, Verdict::LENGTH, Join::LENGTH];
+        let lengths = [Hello::LENGTH, Open::LENGTH, OpenReply::LENGTH, Join::LENGTH];
         noise.resize(lengths[usize::from(kind) - 1], 0);
         prop_assert!(again::<Hello>(&noise) && again::<Open>(&noise));
-        prop_assert!(again::<Verdict>(&noise) && again::<Join>(&noise));
+        prop_assert!(again::<OpenReply>(&noise) && again::<Join>(&noise));
     }
 
     #[test]
     fn a_message_of_another_kind_is_refused(open in open(), verdict in verdict()) {
         let (mut caller, mut answerer) = talk();
-        prop_assert_eq!(answerer.open::<Verdict>(&caller.seal(&open)), Err(Breach::Length));
-        prop_assert_eq!(caller.open::<Verdict>(&answerer.seal(&verdict)), Ok(verdict));
+        prop_assert_eq!(answerer.open::<OpenReply>(&caller.seal(&open)), Err(Breach::Length));
+        prop_assert_eq!(caller.open::<OpenReply>(&answerer.seal(&verdict)), Ok(verdict));
     }
 }

@@ -23,7 +23,7 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
 fn nodes_that_leave_connections_waiting_leave_room_for_others() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).expect("lowered");
     let lab = Lab::new();
-    lab.add_knockers(1, FLOOD);
+    lab.add_wakeup_sockets(1, FLOOD);
     let full = lab.server(move || {
         let listener = TcpListener::bind(at(SERVER, 80)).expect("bound");
         rustix::net::listen(&listener, 4096).expect("a longer queue");

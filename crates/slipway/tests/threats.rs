@@ -1,4 +1,4 @@
-//! A hostile program in a node of a fast network, against every line of the threat model (docs/adr/0011-fast-path.md). Needs root
+//! A hostile program in a node of a fast network, against every line of the threat model (docs/fast-path-threats.md). Needs root
 //! and the packages of `scripts/setup.sh test`.
 //!
 //! The program (`threats/hostile.c`) does one deed at a time and says what came of each step, on a pair of unix sockets (its

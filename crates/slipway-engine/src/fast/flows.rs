@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use serde::Serialize;
 use slipway_fast::flows::{self, Figures, Flow, Scope};
-use slipway_fast::note::{Notes, Path};
+use slipway_fast::metadata::{MetadataStore, Path};
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
@@ -39,11 +39,11 @@ pub(crate) fn flows(
     lab: &Lab,
     states: &[NodeState],
     routers: &[RouterState],
-    notes: OwnedFd,
+    metadata: OwnedFd,
 ) -> Result<Vec<Connection>, String> {
     let doing = "look for connections of the fast path";
-    let notes = SocketStorage::try_from(notes).map(Notes::new).map_err(says(doing))?;
-    let places = setup::places(lab);
+    let metadata = SocketStorage::try_from(metadata).map(MetadataStore::new).map_err(says(doing))?;
+    let address_map = setup::address_map(lab);
     let mut all: BTreeMap<u64, Flow> = BTreeMap::new();
     for router in routers {
         let Some(pid) = router.pid else {
@@ -54,16 +54,16 @@ pub(crate) fn flows(
         let here = states.iter().zip(&lab.nodes).filter(|(_, node)| node.host == router.host);
         let inits = here.filter_map(|(node, _)| node.init);
         let namespaces: BTreeSet<u64> = inits.filter_map(|init| walk::namespace(init.pid).ok()).collect();
-        let scope = Scope { notes: &notes, namespaces: &namespaces, net: net.as_fd() };
+        let scope = Scope { metadata: &metadata, namespaces: &namespaces, net: net.as_fd() };
         for (number, flow) in flows::look(scope).map_err(says(doing))? {
             // Of one between two hosts each sees an end; the client's knows best.
-            let is_clients = places.of(flow.client.ip()).is_some_and(|place| place.host == router.host);
+            let is_clients = address_map.of(flow.client.ip()).is_some_and(|place| place.host == router.host);
             if is_clients || !all.contains_key(&number) {
                 all.insert(number, flow);
             }
         }
     }
-    let name = |address: std::net::SocketAddr| match places.of(address.ip()) {
+    let name = |address: std::net::SocketAddr| match address_map.of(address.ip()) {
         Some(place) => lab.nodes[place.node].name.clone(),
         None => address.ip().to_string(),
     };

@@ -11,7 +11,7 @@ use rustix::process::{
 };
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
-use slipway_fast::ledger;
+use slipway_fast::journal;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
@@ -85,8 +85,8 @@ impl Process {
 
     fn hear_that_it_runs(&mut self) -> io::Result<Option<Report>> {
         let heard = self.control.hear()?;
-        let Some(Report::Kept { by }) = heard else { return Ok(heard) };
-        let keeper = Pid::from_raw(by).ok_or(io::ErrorKind::InvalidData)?;
+        let Some(Report::Keeper { process }) = heard else { return Ok(heard) };
+        let keeper = Pid::from_raw(process).ok_or(io::ErrorKind::InvalidData)?;
         self.keeper = Some(pidfd_open(keeper, PidfdFlags::empty())?);
         self.control.hear()
     }
@@ -126,16 +126,16 @@ impl Process {
         self.leave(None).0
     }
 
-    /// The same; and what it had in hand, as its `ledger` says, for the next.
-    pub(super) fn leave(self, ledger: Option<&OwnedFd>) -> (String, Vec<Order>) {
+    /// The same; and what it had in hand, as its `journal` says, for the next.
+    pub(super) fn leave(self, journal: Option<&OwnedFd>) -> (String, Vec<Order>) {
         self.kill();
         let how = self.end();
         let Some(keeper) = &self.keeper else { return (how, Vec::new()) };
-        let left = ledger.map_or_else(Vec::new, |ledger| left(keeper, ledger));
+        let unaccepted = journal.map_or_else(Vec::new, |journal| unaccepted(keeper, journal));
         // What else the router had open is closed with this: its peers hear of its end.
         let _ = pidfd_send_signal(keeper, Signal::KILL);
         let _ = waitid(WaitId::PidFd(keeper.as_fd()), WaitIdOptions::EXITED);
-        (how, left)
+        (how, unaccepted)
     }
 
     fn end(&self) -> String {
@@ -153,12 +153,12 @@ impl Process {
 }
 
 /// What a router left that has ended, taken from its keeper.
-fn left(keeper: &OwnedFd, ledger: &OwnedFd) -> Vec<Order> {
+fn unaccepted(keeper: &OwnedFd, journal: &OwnedFd) -> Vec<Order> {
     let copy = |number| pidfd_getfd(keeper, number, PidfdGetfdFlags::empty()).ok();
-    let found = ledger::take(ledger).unwrap_or_default().into_iter();
-    let order = |(left, end, knocker): (_, _, Option<_>)| {
-        let sockets = [Some(copy(end)?), knocker.and_then(copy)].into_iter().flatten().collect();
-        Some(Order::Left { left, sockets })
+    let found = journal::take(journal).unwrap_or_default().into_iter();
+    let order = |(unaccepted, end, wakeup_socket): (_, _, Option<_>)| {
+        let sockets = [Some(copy(end)?), wakeup_socket.and_then(copy)].into_iter().flatten().collect();
+        Some(Order::Unaccepted { unaccepted, sockets })
     };
     found.filter_map(order).collect()
 }
@@ -177,13 +177,14 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedF
         .try_clone_to_owned()
         .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
     let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
-    let lasting = &setup.lasting;
-    let needed = [setup.control.as_fd(), setup.key.as_fd(), lasting.notes.storage().as_fd(), lasting.ledger.as_fd()];
-    let counts: Vec<BorrowedFd<'_>> = lasting.interruptions.iter().map(AsFd::as_fd).collect();
+    let persistent = &setup.persistent;
+    let needed =
+        [setup.control.as_fd(), setup.key.as_fd(), persistent.metadata.storage().as_fd(), persistent.journal.as_fd()];
+    let counts: Vec<BorrowedFd<'_>> = persistent.interruptions.iter().map(AsFd::as_fd).collect();
     let keep = [&needed[..], &counts, &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
     let confined = limit(ground, &keep, anchor).and_then(|()| {
-        let by = keeper(ground.alone, anchor)?;
-        control.report(&Report::Kept { by })?;
+        let process = keeper(ground.alone, anchor)?;
+        control.report(&Report::Keeper { process })?;
         slipway_fast::confine::confine()
     });
     match confined.and_then(|()| slipway_fast::run::run(setup)) {

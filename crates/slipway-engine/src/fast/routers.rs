@@ -1,6 +1,6 @@
 //! All routers of a lab, as its anchor holds them.
 
-mod kept;
+mod muted;
 mod revoke;
 mod seat;
 
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::wait::WaitStatus;
 use slipway_fast::control::Order;
 use slipway_fast::filter;
+use slipway_fast::pairs;
 use slipway_fast::policy::Policy;
-use slipway_fast::unix;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
 
-use self::kept::Kept;
+use self::muted::MutedSocket;
 use self::revoke::Again;
 use self::seat::Seat;
 use super::setup::{Shared, hosts};
@@ -39,7 +39,7 @@ struct Fast {
     shared: Shared,
     seats: BTreeMap<usize, Seat>,
     /// Copies of all listeners under which programs run.
-    held: Vec<Held>,
+    held: Vec<HeldListener>,
     /// How many there have been.
     trees: u64,
     /// Nodes whose links are under conditions.
@@ -47,13 +47,13 @@ struct Fast {
     /// Connections may live that may not be any more, and could not be found: they are looked for again.
     again: Option<Again>,
     /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
-    kept: BTreeMap<usize, Vec<Kept>>,
+    muted: BTreeMap<usize, Vec<MutedSocket>>,
     log: File,
 }
 
 /// A tree of programs whose calls wait for an answer.
 #[derive(Debug)]
-struct Held {
+struct HeldListener {
     node: usize,
     /// Its own number.
     tree: u64,
@@ -116,16 +116,16 @@ impl Routers {
             trees: 0,
             altered: BTreeSet::new(),
             again: None,
-            kept: BTreeMap::new(),
+            muted: BTreeMap::new(),
             log,
         };
         // A kernel that has pairs has all that the guard needs to write on them.
-        let is_paired = unix::is_there();
+        let is_paired = pairs::are_supported();
         for host in hosts {
             // No name of a node begins so.
             let group = group(&format!("_router.{}", host + 1))?;
             let guard = group.as_ref().and_then(Group::clone_target);
-            let notes = is_paired.then(|| fast.shared.notes.storage());
+            let notes = is_paired.then(|| fast.shared.metadata.storage());
             let guard = guard.map(|folder| filter::guard(folder, notes)).transpose();
             let guard = guard.map_err(|error| format!("guard sockets of the fast path: {error}"))?;
             if guard.is_none() {
@@ -218,7 +218,7 @@ impl Routers {
         let fast =
             fast.ok_or_else(|| format!("have a router hear programs of {}: it is on no fast network", model.name))?;
         fast.trees += 1;
-        fast.held.push(Held { node, tree: fast.trees, listener });
+        fast.held.push(HeldListener { node, tree: fast.trees, listener });
         let at = fast.held.len() - 1;
         // One that cannot be told is being replaced, and the next is told.
         let _ = fast.introduce(near, model.host, at);
@@ -257,7 +257,7 @@ impl Routers {
         // Before they end, or a router that is late would take it for the end of any program.
         fast.have_heeded(near, || Order::Silence { nodes: nodes.to_vec() });
         for &node in nodes {
-            if let Err(error) = fast.keep(near, node) {
+            if let Err(error) = fast.mute(near, node) {
                 let what = format!("could not keep sockets of {}: {error}", near.lab.nodes[node].name);
                 fast.note(near.lab, near.lab.nodes[node].host, &what);
             }
@@ -267,19 +267,19 @@ impl Routers {
     /// These nodes start anew: connections with those that they were are reset.
     pub(crate) fn wake(&mut self, nodes: &[usize]) {
         let Some(fast) = &mut self.fast else { return };
-        let woken: Vec<usize> = nodes.iter().copied().filter(|node| fast.kept.contains_key(node)).collect();
+        let woken: Vec<usize> = nodes.iter().copied().filter(|node| fast.muted.contains_key(node)).collect();
         if !woken.is_empty() {
             fast.order(|| Order::Wake { nodes: woken.clone() });
         }
         for node in woken {
-            fast.kept.remove(&node).into_iter().flatten().for_each(Kept::end);
+            fast.muted.remove(&node).into_iter().flatten().for_each(MutedSocket::end);
         }
     }
 
     /// These nodes have ended.
     pub(crate) fn forget(&mut self, nodes: &[usize]) {
         for seat in self.fast.iter_mut().flat_map(|fast| fast.seats.values_mut()) {
-            let nodes: Vec<usize> = nodes.iter().copied().filter(|node| seat.knocking.remove(node)).collect();
+            let nodes: Vec<usize> = nodes.iter().copied().filter(|node| seat.equipped.remove(node)).collect();
             if let Some(process) = seat.process.as_ref().filter(|_| !nodes.is_empty()) {
                 let _ = process.order::<OwnedFd>(&Order::Forget { nodes });
             }
@@ -289,7 +289,7 @@ impl Routers {
     /// What is written on sockets that routers handed out.
     pub(crate) fn notes(&self) -> Result<OwnedFd, String> {
         let fast = self.fast.as_ref().ok_or("look at sockets of the fast path: no network of the lab is fast")?;
-        fast.shared.notes().map_err(says("look at sockets of the fast path"))
+        fast.shared.metadata_file().map_err(says("look at sockets of the fast path"))
     }
 
     /// How the routers are, as the anchor sees it.

@@ -5,16 +5,16 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use slipway_fast::address_map::{AddressMap, Interface};
 use slipway_fast::channel::{Hello, Key, KeyFile, VERSION};
 use slipway_fast::control::RouterEnd;
 use slipway_fast::filter;
-use slipway_fast::ledger;
-use slipway_fast::note::{self, Notes};
-use slipway_fast::places::{Place, Places};
+use slipway_fast::journal;
+use slipway_fast::metadata::{self, MetadataStore};
+use slipway_fast::pairs;
 use slipway_fast::policy::Policy;
-use slipway_fast::router::Lasting;
+use slipway_fast::router::PersistentState;
 use slipway_fast::setup::{PORT, RouterSetup};
-use slipway_fast::unix;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
@@ -22,15 +22,15 @@ use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Held by the anchor, so that what is written on sockets outlives whoever wrote it.
-    pub(super) notes: Notes,
+    pub(super) metadata: MetadataStore,
     /// Of all threads, and what counts them; or why nothing does.
     pub(super) interruptions: Result<(ThreadCounts, Interruptions), String>,
     /// By host, what its router has in hand, for the next one.
-    pub(super) ledgers: BTreeMap<usize, OwnedFd>,
+    pub(super) journals: BTreeMap<usize, OwnedFd>,
     key: KeyFile,
     /// The lab's number among all whose routers might meet.
     number: u64,
-    pub(super) places: Places,
+    pub(super) address_map: AddressMap,
     /// The rules that hold now.
     pub(super) policy: Policy,
 }
@@ -45,18 +45,19 @@ impl Shared {
     /// # Errors
     /// When the kernel makes no map for notes, or no files.
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
-        let notes = Notes::new(SocketStorage::create("slipway_notes", note::BYTES)?);
+        let metadata = MetadataStore::new(SocketStorage::create("slipway_notes", metadata::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let policy = Policy::new(&lab.policy, lab.nodes.len());
-        let places = places(lab);
-        let places = if unix::is_there() { places } else { places.with_exact(0..lab.networks.len()) };
-        let ledgers = hosts(lab).into_iter().map(|host| Ok((host, ledger::file()?))).collect::<io::Result<_>>()?;
+        let address_map = address_map(lab);
+        let address_map =
+            if pairs::are_supported() { address_map } else { address_map.with_exact(0..lab.networks.len()) };
+        let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
-        Ok(Self { notes, interruptions, ledgers, key: KeyFile::draw()?, number, places, policy })
+        Ok(Self { metadata, interruptions, journals, key: KeyFile::draw()?, number, address_map, policy })
     }
 
-    pub(super) fn notes(&self) -> io::Result<OwnedFd> {
-        self.notes.storage().as_fd().try_clone_to_owned()
+    pub(super) fn metadata_file(&self) -> io::Result<OwnedFd> {
+        self.metadata.storage().as_fd().try_clone_to_owned()
     }
 
     fn counts(&self) -> io::Result<Option<ThreadCounts>> {
@@ -69,14 +70,14 @@ impl Shared {
         let number = |host: usize| u32::try_from(host).map_err(io::Error::other);
         let at = |host: usize| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
         let others = hosts(lab).into_iter().filter(|&other| other != host);
-        let ledger = self.ledgers.get(&host).ok_or_else(|| io::Error::other("a host without a ledger"))?;
+        let journal = self.journals.get(&host).ok_or_else(|| io::Error::other("a host without a journal"))?;
         let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
         Ok(RouterSetup {
             host,
-            places: self.places.clone(),
-            lasting: Lasting {
-                notes: Notes::new(self.notes()?.try_into()?),
-                ledger: ledger.try_clone()?,
+            address_map: self.address_map.clone(),
+            persistent: PersistentState {
+                metadata: MetadataStore::new(self.metadata_file()?.try_into()?),
+                journal: journal.try_clone()?,
                 interruptions: self.counts()?,
             },
             key: self.key.try_clone()?,
@@ -90,18 +91,18 @@ impl Shared {
 }
 
 /// Where every virtual address of the lab's fast networks lives.
-pub(super) fn places(lab: &Lab) -> Places {
-    let mut all: Vec<(IpAddr, Place)> = Vec::new();
+pub(super) fn address_map(lab: &Lab) -> AddressMap {
+    let mut all: Vec<(IpAddr, Interface)> = Vec::new();
     for (number, node) in lab.nodes.iter().enumerate() {
         for interface in node.interfaces.iter().filter(|interface| lab.networks[interface.network].is_fast()) {
-            let place = Place { node: number, host: node.host, network: interface.network };
+            let place = Interface { node: number, host: node.host, network: interface.network };
             all.push((interface.ipv4.into(), place));
             all.extend(interface.ipv6.map(|ip| (ip.into(), place)));
         }
     }
     let exact = lab.networks.iter().enumerate().filter(|(_, network)| network.exact).map(|(number, _)| number);
     let ruling = lab.nodes.iter().enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
-    Places::from_iter(all).with_exact(exact).with_ruling(ruling)
+    AddressMap::from_iter(all).with_exact(exact).with_ruling(ruling)
 }
 
 #[cfg(test)]
@@ -120,11 +121,11 @@ mod tests {
             "hosts: 3\nnetworks: {quick: fast, slow: bridge}\nnodes:\n  a: {host: host1, networks: [quick, slow]}\n  b: {host: host2, networks: [quick]}\n  c: {host: host3, networks: [slow]}\n",
         );
         assert_eq!(hosts(&lab).into_iter().collect::<Vec<_>>(), [0, 1]);
-        let places = places(&lab);
+        let address_map = address_map(&lab);
         let [quick, slow] = [0, 1].map(|slot| lab.nodes[0].interfaces[slot].ipv4);
-        assert_eq!(places.of(quick.into()), Some(Place { node: 0, host: 0, network: 0 }));
-        assert_eq!(places.of(slow.into()), None);
-        assert_eq!(places.addresses(1).count(), 2);
+        assert_eq!(address_map.of(quick.into()), Some(Interface { node: 0, host: 0, network: 0 }));
+        assert_eq!(address_map.of(slow.into()), None);
+        assert_eq!(address_map.addresses(1).count(), 2);
     }
 
     #[test]

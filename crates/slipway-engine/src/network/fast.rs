@@ -1,7 +1,7 @@
 //! Networks of driver `fast`: what they need of this machine beside the container network beneath them, which another
 //! driver makes. The rest of them is in [`crate::fast`].
 
-use slipway_fast::{filter, unix};
+use slipway_fast::{filter, pairs};
 use slipway_lab::model::DriverKind;
 use slipway_sys::ns::in_first_user_namespace;
 
@@ -31,7 +31,7 @@ pub(super) fn over(beneath: Result<Probed, Unsupported>) -> Result<Probed, Unsup
         );
     }
     notes.push("TCP alone takes the fast path; all else is carried by what is beneath".to_owned());
-    if !unix::is_there() {
+    if !pairs::are_supported() {
         notes.push(
             "its kernel is older than 6.16, so that connections within a host are ones of TCP over its loopback"
                 .to_owned(),

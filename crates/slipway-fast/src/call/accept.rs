@@ -14,22 +14,22 @@ use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Kin, Like, changed, furnish};
-use super::give::{NotGiven, give, wishes};
+use super::handoff::{NotHandedOff, hand_off, wishes};
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown};
-use crate::copies::Listener;
-use crate::doors::Door;
-use crate::ledger::{Entry, Left};
-use crate::note::{Change, Note, Path, Role};
-use crate::park::{Kept, Offered, Parker};
-use crate::pending::{Connection, End};
-use crate::personality::Options;
+use crate::blocked_accepts::{BlockedAccepts, Offered, ReadyConnection};
+use crate::emulation::Options;
+use crate::journal::{Entry, Unaccepted};
+use crate::listener_cache::CachedListener;
+use crate::listener_copies::ListenerCopy;
+use crate::metadata::{Change, Path, Role, SocketMetadata};
+use crate::pending::{Connection, ServerEnd};
+use crate::reply_tracker::AcceptedSocket;
 use crate::router::{Announced, Router};
 use crate::shares::Share;
 use crate::sync::lock;
-use crate::told::Given;
 use crate::tree::Tree;
-use crate::unkept::Keeping;
+use crate::unsupported_options::PathSupport;
 
 pub(super) const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PROTOCOL };
 pub(super) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
@@ -43,9 +43,9 @@ struct Listening {
 }
 
 pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
-    if let Some(accepted) = given_before(call) {
+    if let Some(accepted) = lost_accept(call) {
         // That the same number is another listener now takes a program that knows what it does.
-        return give_or_put_back(call, accepted);
+        return hand_off_or_requeue(call, accepted);
     }
     let socket = call.socket()?;
     wishes(call)?;
@@ -64,8 +64,8 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     };
     // Before the program goes on: a listener that it closes next must be closed then.
     drop(listening);
-    let Some(accepted) = accepted else { return Ok(Answer::Parked) };
-    give_or_put_back(call, accepted)
+    let Some(accepted) = accepted else { return Ok(Answer::Blocked) };
+    hand_off_or_requeue(call, accepted)
 }
 
 /// Whether sockets of this protocol may be listeners of the fast path.
@@ -73,17 +73,17 @@ pub(super) fn is_ours(protocol: i32) -> bool {
     [libc::IPPROTO_TCP, libc::IPPROTO_MPTCP].contains(&protocol)
 }
 
-fn give_or_put_back(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer, Answer> {
-    give(call, &accepted).or_else(|NotGiven { answer, number }| {
-        call.router.bring(call.node(), accepted.anew(number));
+fn hand_off_or_requeue(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer, Answer> {
+    hand_off(call, &accepted).or_else(|NotHandedOff { answer, number }| {
+        call.router.redeliver(call.node(), accepted.anew(number));
         Ok(answer)
     })
 }
 
 /// A connection that the thread was given before, and does not know of. One that it accepted elsewhere goes back there.
-fn given_before(call: &Trapped<'_>) -> Option<Accepted> {
-    let Given { number, inode, listener, path, flow, client, server } =
-        lock(&call.tree.told).take_accepted(call.call.tid)?;
+fn lost_accept(call: &Trapped<'_>) -> Option<Accepted> {
+    let AcceptedSocket { number, inode, listener, path, flow, client, server } =
+        lock(&call.tree.replies).take_accepted(call.call.tid)?;
     let (_, end) = call.tree.found(call.call.tid, number).ok()?;
     if fstat(&end).ok()?.st_ino != inode {
         return None;
@@ -91,29 +91,29 @@ fn given_before(call: &Trapped<'_>) -> Option<Accepted> {
     let mut connection =
         Accepted { share: None, entry: None, end, path, flow, client, server, number: None }.anew(Some(number));
     if listener != call.int(0) {
-        call.router.bring(call.node(), connection);
+        call.router.redeliver(call.node(), connection);
         return None;
     }
-    call.router.write(call.node(), &mut connection);
+    call.router.record(call.node(), &mut connection);
     Accepted::of(connection, client.is_ipv6())
 }
 
 /// Parks the call, unless there is a connection by now.
 fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option<Accepted>, Answer> {
-    let parker = &call.tree.parker;
+    let blocked_accepts = &call.tree.blocked_accepts;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
-    if let Some(kept) = parker.park(call, cookie, &listening.socket, patience)? {
-        return Ok(Accepted::of(kept.connection, kept.ipv6));
+    if let Some(ready) = blocked_accepts.block(call, cookie, &listening.socket, patience)? {
+        return Ok(Accepted::of(ready.connection, ready.ipv6));
     }
     // What came in between was told to nobody.
-    if !is_readable(&listening.socket)? || !parker.take_back(call, cookie) {
+    if !is_readable(&listening.socket)? || !blocked_accepts.take_back(call, cookie) {
         return Ok(None);
     }
     match next(call, listening)? {
         // Another acceptor was quicker.
-        None => Ok(parker
-            .park(call, cookie, &listening.socket, patience)?
-            .and_then(|kept| Accepted::of(kept.connection, kept.ipv6))),
+        None => Ok(blocked_accepts
+            .block(call, cookie, &listening.socket, patience)?
+            .and_then(|ready| Accepted::of(ready.connection, ready.ipv6))),
         accepted => Ok(accepted),
     }
 }
@@ -138,7 +138,8 @@ pub(crate) struct Accepted {
 impl Accepted {
     /// `None` where its end is not here.
     fn of(connection: Connection, ipv6: bool) -> Option<Self> {
-        let Connection { share, entry, end: End::There(end), path, flow, client, server, number } = connection else {
+        let Connection { share, entry, end: ServerEnd::There(end), path, flow, client, server, number } = connection
+        else {
             return None;
         };
         let [client, server] = [client, server].map(|address| shown(address, ipv6));
@@ -150,7 +151,7 @@ impl Accepted {
     fn anew(self, number: Option<i32>) -> Connection {
         let Self { share, entry: _, end, path, flow, client, server, number: _ } = self;
         let [client, server] = [client, server].map(canonical);
-        Connection { share, entry: None, end: End::There(end), path, flow, client, server, number }
+        Connection { share, entry: None, end: ServerEnd::There(end), path, flow, client, server, number }
     }
 }
 
@@ -162,18 +163,18 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
         let peer = SocketAddr::try_from(peer).map_err(|_| Errno::IO)?;
         let Some(pending) = router.take_pending(call.node(), canonical(peer)) else {
             let server = SocketAddr::try_from(rustix::net::getsockname(&accepted)?).map_err(|_| Errno::IO)?;
-            let left = Left { node: call.node(), path: None, flow: 0, client: peer, server, given: None };
-            let entry = router.ledger.enter(&left, accepted.as_fd());
-            let (path, flow, number) = (left.path, left.flow, None);
+            let unaccepted = Unaccepted { node: call.node(), path: None, flow: 0, client: peer, server, handoff: None };
+            let entry = router.journal.enter(&unaccepted, accepted.as_fd());
+            let (path, flow, number) = (unaccepted.path, unaccepted.flow, None);
             let (share, end, client) = (None, accepted, peer);
             return Ok(Some(Accepted { share, entry, end, path, flow, client, server, number }));
         };
         let ipv6 = peer.is_ipv6();
         let since = pending.since;
-        let (connection, knocker) = pending.heard();
+        let (connection, wakeup_socket) = pending.woken();
         let made = inherit(call, listening, &accepted, ipv6, &connection, since);
         // Only now, so that the listener's queue counts it for as long as it is in it.
-        router.rest(call.node(), knocker);
+        router.release(call.node(), wakeup_socket);
         if let Some(accepted) = made.ok().and_then(|()| Accepted::of(connection, ipv6)) {
             return Ok(Some(accepted));
         }
@@ -190,50 +191,51 @@ fn inherit(
     connection: &Connection,
     since: u64,
 ) -> Result<(), Answer> {
-    let Connection { end: End::There(end), path: Some(path), .. } = connection else { return Ok(()) };
-    let written = call.router.notes.on(&listening.socket)?;
-    let keeping = Keeping::of(&listening.socket, &written);
-    if !keeping.is_by(*path) {
-        call.router.unkept.listens(call.node(), || Some(connection.server.port()), keeping);
+    let Connection { end: ServerEnd::There(end), path: Some(path), .. } = connection else { return Ok(()) };
+    let stored = call.router.metadata.on(&listening.socket)?;
+    let support = PathSupport::of(&listening.socket, &stored);
+    if !support.is_by(*path) {
+        call.router.unsupported.listens(call.node(), || Some(connection.server.port()), support);
         return Err(Errno::CONNABORTED.into());
     }
     let is_tcp = listening.protocol == libc::IPPROTO_TCP;
-    let changed = if is_tcp { changed(&written) } else { Some(Change::UNKNOWN) };
-    let by_packets = is_tcp && changed.is_some() && goes_by_packets(&call.tree.parker, &listening.socket)?;
+    let changed = if is_tcp { changed(&stored) } else { Some(Change::UNKNOWN) };
+    let by_packets = is_tcp && changed.is_some() && goes_by_packets(&call.tree.blocked_accepts, &listening.socket)?;
     if let Some(cookie) = listening.cookie
         && is_tcp
-        && call.tree.parker.is_waited_at(cookie)
+        && call.tree.blocked_accepts.is_waited_at(cookie)
         // Of those that share an address the kernel picks another each time.
         && !socket_reuseport(&listening.socket)?
         && !by_packets
     {
-        let door = Door { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
-        call.router.doors.learn(call.node(), connection.server, door, since);
+        let cached =
+            CachedListener { cookie, ipv6, tree: Arc::downgrade(call.tree), tid: call.call.tid, number: call.int(0) };
+        call.router.listener_cache.learn(call.node(), connection.server, cached, since);
     }
     let like = Like { socket: accepted, ipv6, kin: Kin::Accepted, changed };
-    Ok(furnish(call.router, call.node(), like, end, note(connection, *path, ipv6))?)
+    Ok(furnish(call.router, call.node(), like, end, server_metadata(connection, *path, ipv6))?)
 }
 
 /// Whether it depends on packets what a listener hears of: on what its clients say first, which is remembered of its node, or on a
 /// filter.
-fn goes_by_packets(parker: &Parker, listening: &OwnedFd) -> Result<bool, Answer> {
+fn goes_by_packets(blocked_accepts: &BlockedAccepts, listening: &OwnedFd) -> Result<bool, Answer> {
     let defers = sockopt::int(listening, DEFERS)? != 0;
     if defers {
-        parker.defer();
+        blocked_accepts.defer();
     }
     Ok(defers || sockopt::has_filter(listening)?)
 }
 
-fn note(connection: &Connection, path: Path, ipv6: bool) -> Note {
+fn server_metadata(connection: &Connection, path: Path, ipv6: bool) -> SocketMetadata {
     let [local, peer] = [connection.server, connection.client].map(|address| shown(address, ipv6));
     let (role, options) = (Role::Server, Options::default());
-    Note { path, role, flow: connection.flow, local, peer, told: true, options }
+    SocketMetadata { path, role, flow: connection.flow, local, peer, reported: true, options }
 }
 
 /// Accepts without waiting, whether the listener blocks or not: it is the program's file, whose flags are the program's.
 fn first(call: &Trapped<'_>, listening: &OwnedFd) -> Result<Option<(OwnedFd, SocketAddrAny)>, Answer> {
     // Nobody else takes what this has seen: all who accept under the filter come here.
-    let _turn = lock(&call.tree.parker.accepting);
+    let _turn = lock(&call.tree.blocked_accepts.accepting);
     if !is_readable(listening)? {
         return Ok(None);
     }
@@ -254,29 +256,29 @@ fn is_readable(listening: &OwnedFd) -> Result<bool, Answer> {
 /// A connection for a call that waits for it.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Gift {
+pub(crate) struct Handoff {
     tree: Arc<Tree>,
     call: Call,
-    kept: Kept,
+    ready: ReadyConnection,
 }
 
-impl Gift {
+impl Handoff {
     /// Gives it. Where its call is gone, it is announced anew; where nobody hears of it any more, its client sees it end.
-    pub(crate) fn give(self, router: &Arc<Router>) {
-        let mut gift = self;
+    pub(crate) fn complete(self, router: &Arc<Router>) {
+        let mut handoff = self;
         loop {
-            let Self { tree, call, kept: Kept { node, ipv6, connection, .. } } = gift;
+            let Self { tree, call, ready: ReadyConnection { node, ipv6, connection, .. } } = handoff;
             let call = Trapped { router, tree: &tree, call };
             let Some(accepted) = Accepted::of(connection, ipv6) else { return };
-            let number = match give(&call, &accepted) {
+            let number = match hand_off(&call, &accepted) {
                 Ok(answer) => return call.answer(&answer),
-                Err(NotGiven { answer, number }) => {
+                Err(NotHandedOff { answer, number }) => {
                     call.answer(&answer);
                     number
                 }
             };
             match router.announce(node, accepted.anew(number)) {
-                Ok(Announced::For(again)) => gift = again,
+                Ok(Announced::For(again)) => handoff = again,
                 _ => return,
             }
         }
@@ -287,8 +289,8 @@ impl Gift {
 #[derive(Debug)]
 pub(crate) struct Expected {
     node: usize,
-    door: Door,
-    socket: Listener,
+    cached: CachedListener,
+    socket: ListenerCopy,
     /// How many its queue has room for.
     room: usize,
 }
@@ -299,18 +301,22 @@ pub(crate) struct Expected {
 /// Where there is none, gives the copy that it took of a descriptor of theirs, if any, which can take long to close.
 pub(crate) fn expected(
     router: &Router,
-    parker: &Parker,
+    blocked_accepts: &BlockedAccepts,
     node: usize,
     server: SocketAddr,
-) -> Result<Expected, Option<Listener>> {
-    let door = router.doors.of(node, server).filter(|door| parker.is_waited_at(door.cookie)).ok_or(None)?;
-    let tree = door.tree.upgrade().ok_or(None)?;
-    let held = parker.copies.hold();
-    let socket = tree.found(door.tid, door.number).map(|(_, socket)| held.by(socket)).map_err(|_| None)?;
-    let is_it = socket_cookie(&*socket).is_ok_and(|cookie| cookie == door.cookie);
+) -> Result<Expected, Option<ListenerCopy>> {
+    let cached = router
+        .listener_cache
+        .of(node, server)
+        .filter(|cached| blocked_accepts.is_waited_at(cached.cookie))
+        .ok_or(None)?;
+    let tree = cached.tree.upgrade().ok_or(None)?;
+    let permit = blocked_accepts.copies.permit();
+    let socket = tree.found(cached.tid, cached.number).map(|(_, socket)| permit.copy(socket)).map_err(|_| None)?;
+    let is_it = socket_cookie(&*socket).is_ok_and(|cookie| cookie == cached.cookie);
     let room = if is_it { room(&socket) } else { None };
-    match room.filter(|room| parker.has_room(door.cookie, *room)) {
-        Some(room) => Ok(Expected { node, door, socket, room }),
+    match room.filter(|room| blocked_accepts.has_room(cached.cookie, *room)) {
+        Some(room) => Ok(Expected { node, cached, socket, room }),
         None => Err(Some(socket)),
     }
 }
@@ -321,28 +327,30 @@ impl Expected {
     /// # Errors
     /// Gives the connection back where somebody has to knock for it.
     pub(crate) fn hand_over(self, router: &Router, connection: Connection) -> Result<Announced, Connection> {
-        let Self { node, door, socket, room } = self;
-        let Connection { end: End::There(end), path: Some(path), .. } = &connection else { return Err(connection) };
-        let Some(parker) = router.parker(node) else { return Err(connection) };
-        let Ok(written) = router.notes.on(&*socket) else { return Err(connection) };
-        let changed = changed(&written);
-        let is_kept = Keeping::of(&*socket, &written).is_by(*path);
-        if !is_kept || changed.is_some() && goes_by_packets(&parker, &socket).unwrap_or(true) {
+        let Self { node, cached, socket, room } = self;
+        let Connection { end: ServerEnd::There(end), path: Some(path), .. } = &connection else {
+            return Err(connection);
+        };
+        let Some(blocked_accepts) = router.blocked_accepts(node) else { return Err(connection) };
+        let Ok(stored) = router.metadata.on(&*socket) else { return Err(connection) };
+        let changed = changed(&stored);
+        let is_supported = PathSupport::of(&*socket, &stored).is_by(*path);
+        if !is_supported || changed.is_some() && goes_by_packets(&blocked_accepts, &socket).unwrap_or(true) {
             return Err(connection);
         }
-        let like = Like { socket: &socket, ipv6: door.ipv6, kin: Kin::Listener, changed };
-        if furnish(router, node, like, end, note(&connection, *path, door.ipv6)).is_err() {
+        let like = Like { socket: &socket, ipv6: cached.ipv6, kin: Kin::Listener, changed };
+        if furnish(router, node, like, end, server_metadata(&connection, *path, cached.ipv6)).is_err() {
             return Err(connection);
         }
-        match parker.offer(door.cookie, Kept::new(node, door.ipv6, connection), room) {
+        match blocked_accepts.offer(cached.cookie, ReadyConnection::new(node, cached.ipv6, connection), room) {
             Offered::Kept => Ok(Announced::Kept),
-            Offered::Full(kept) => Err(kept.connection),
-            Offered::For(tree, call, kept) => Ok(Announced::For(Gift { tree, call, kept })),
+            Offered::Full(ready) => Err(ready.connection),
+            Offered::For(tree, call, ready) => Ok(Announced::For(Handoff { tree, call, ready })),
         }
     }
 
     /// The copy of the program's descriptor.
-    pub(crate) fn into_socket(self) -> Listener {
+    pub(crate) fn into_socket(self) -> ListenerCopy {
         self.socket
     }
 }

@@ -11,21 +11,21 @@ use slipway_sys::notify::{Caller, Descriptor};
 use slipway_sys::sockopt::{self, Name};
 
 use super::furnish::{Like, furnish};
-use super::{Answer, Gift, Trapped};
+use super::{Answer, Handoff, Trapped};
 use crate::address::{Address, canonical, shown};
-use crate::limits::Member;
+use crate::address_map::Interface;
+use crate::emulation::Options;
+use crate::limits::EndIdentity;
 use crate::loopback;
-use crate::note::{Change, Note, Path, Role, Written};
-use crate::originals;
+use crate::metadata::{Change, Path, Role, SocketMetadata, Stored};
 use crate::peers::Outcome;
-use crate::pending::{Connection, End};
-use crate::personality::Options;
-use crate::places::Place;
+use crate::pending::{Connection, ServerEnd};
 use crate::reason::Reason;
-use crate::router::{Admission, Announced, Router, Unheard};
+use crate::replaced_sockets;
+use crate::reply_tracker::Reply;
+use crate::router::{Admission, AnnounceError, Announced, Router};
 use crate::sync::lock;
-use crate::told::Said;
-use crate::unkept::Keeping;
+use crate::unsupported_options::PathSupport;
 
 /// `TCP_CLOSE` (`include/net/tcp_states.h`): neither connected nor listening.
 const CLOSED: u8 = 7;
@@ -34,34 +34,34 @@ const CLOSED: u8 = 7;
 struct Wanted {
     /// The program's own socket.
     socket: OwnedFd,
-    written: Written,
+    stored: Stored,
     nonblocking: bool,
     /// Whether the socket is one of IPv6, whose addresses may be mapped ones of IPv4.
     ipv6: bool,
     client: SocketAddr,
     server: SocketAddr,
-    at: Place,
+    at: Interface,
     path: Path,
     admission: Admission,
 }
 
 pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let (caller, socket, address) = call.socket_and_address(1)?;
-    let written = call.router.notes.on(&socket)?;
+    let stored = call.router.metadata.on(&socket)?;
     let address = Address::read(&address);
-    if let Written::Note(note) = written {
-        return again(call, &socket, &note, address);
+    if let Stored::Metadata(metadata) = stored {
+        return again(call, &socket, &metadata, address);
     }
     let server = match address {
         Address::Ip(server) => server,
         Address::Unspecified => {
             // An accepted one can be made a client so, and has what its listener had.
-            call.router.notes.mark_changed(&socket, &written, Change::UNKNOWN)?;
+            call.router.metadata.mark_changed(&socket, &stored, Change::UNKNOWN)?;
             return Ok(Answer::GoOn);
         }
         Address::Other => return Ok(Answer::GoOn),
     };
-    match wanted(call, socket, written, server) {
+    match wanted(call, socket, stored, server) {
         Ok(wanted) => take(call, &caller, wanted),
         Err(Some(reason)) => Ok(native(call, server, reason)),
         Err(None) => Ok(Answer::GoOn),
@@ -69,47 +69,47 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
 }
 
 fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
-    let at = call.router.places.of(canonical(server).ip());
+    let at = call.router.address_map.of(canonical(server).ip());
     call.router.counts.connected(call.node(), at.map(|at| at.node), Err(reason));
     Answer::GoOn
 }
 
 /// A socket that is connected already.
-fn again(call: &Trapped<'_>, socket: &OwnedFd, note: &Note, address: Address) -> Result<Answer, Answer> {
+fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, address: Address) -> Result<Answer, Answer> {
     if address == Address::Unspecified {
         return Err(Errno::OPNOTSUPP.into());
     }
-    let is_unheard = lock(&call.tree.told).take_connected(call.call.tid, fstat(socket)?.st_ino);
+    let is_lost = lock(&call.tree.replies).take_connected(call.call.tid, fstat(socket)?.st_ino);
     // What a router before this one was about to say may never have been heard: its program calls again.
-    if note.told && !is_unheard && (note.role == Role::Server || call.router.made(note.flow)) {
+    if metadata.reported && !is_lost && (metadata.role == Role::Server || call.router.made(metadata.flow)) {
         return Err(Errno::ISCONN.into());
     }
-    tell(call, socket, true)?;
+    set_reported(call, socket, true)?;
     connected(call, socket)
 }
 
 /// Tells the program that it is connected, and remembers that it may not have heard it.
 fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
-    call.about_to_tell(Said::Connected(fstat(end)?.st_ino));
+    call.track_reply(Reply::Connected(fstat(end)?.st_ino));
     // One that a signal interrupts now calls again, and has not been told.
     if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
-        tell(call, end, false)?;
+        set_reported(call, end, false)?;
     }
     Ok(Answer::Done)
 }
 
 /// Writes on a client's end whether its program has been told of it.
-fn tell(call: &Trapped<'_>, end: &OwnedFd, told: bool) -> io::Result<()> {
+fn set_reported(call: &Trapped<'_>, end: &OwnedFd, reported: bool) -> io::Result<()> {
     let _turn = lock(&call.tree.writing);
-    match call.router.notes.of(end)? {
-        Some(note) => call.router.notes.put(end, &Note { told, ..note }),
+    match call.router.metadata.of(end)? {
+        Some(metadata) => call.router.metadata.put(end, &SocketMetadata { reported, ..metadata }),
         None => Ok(()),
     }
 }
 
 /// Whether a connection may take the fast path; otherwise why not, where that is worth counting: what the kernel refuses
 /// anyway is not.
-fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAddr) -> Result<Wanted, Option<Reason>> {
+fn wanted(call: &Trapped<'_>, socket: OwnedFd, stored: Stored, asked: SocketAddr) -> Result<Wanted, Option<Reason>> {
     let server = canonical(asked);
     let option = |name| sockopt::int(&socket, Name { level: libc::SOL_SOCKET, name }).map_err(|_| None);
     match option(libc::SO_PROTOCOL)? {
@@ -118,8 +118,12 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
         _ => return Err(Some(Reason::NotTcp)),
     }
     let router = call.router;
-    let at = router.places.of(server.ip()).filter(|place| place.node != call.node()).ok_or(Some(Reason::NotANode))?;
-    let own = router.places.address(call.node(), at.network, server.is_ipv6()).ok_or(Some(Reason::NotANode))?;
+    let at = router
+        .address_map
+        .of(server.ip())
+        .filter(|interface| interface.node != call.node())
+        .ok_or(Some(Reason::NotANode))?;
+    let own = router.address_map.address(call.node(), at.network, server.is_ipv6()).ok_or(Some(Reason::NotANode))?;
     let mut state = [0; 1];
     let info = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
     sockopt::get(&socket, info, &mut state).map_err(|_| None)?;
@@ -132,12 +136,12 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     if flags.contains(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned())) {
         return Err(Some(Reason::Asynchronous));
     }
-    if written != Written::Nothing && sockopt::has_filter(&socket).map_err(|_| None)? {
+    if stored != Stored::Nothing && sockopt::has_filter(&socket).map_err(|_| None)? {
         return Err(Some(Reason::Filtered));
     }
     let admission = router.admits(call.node(), at, server.port()).map_err(Some)?;
-    let path = path(router, at, &admission);
-    if !Keeping::of(&socket, &written).is_by(path) {
+    let path = path_kind(router, at, &admission);
+    if !PathSupport::of(&socket, &stored).is_by(path) {
         return Err(Some(Reason::Options));
     }
     let bound = canonical(bound);
@@ -147,12 +151,13 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, written: Written, asked: SocketAd
     let port = if bound.port() == 0 { router.next_port() } else { bound.port() };
     let client = SocketAddr::new(own, port);
     let nonblocking = flags.contains(OFlags::NONBLOCK);
-    Ok(Wanted { socket, written, nonblocking, ipv6, client, server, at, path, admission })
+    Ok(Wanted { socket, stored, nonblocking, ipv6, client, server, at, path, admission })
 }
 
 /// The kind of connection that would carry the data.
-fn path(router: &Router, at: Place, admission: &Admission) -> Path {
-    let is_pair = at.host == router.host && admission.terms.hold(Path::Pair) && !router.places.is_exact(at.network);
+fn path_kind(router: &Router, at: Interface, admission: &Admission) -> Path {
+    let is_pair =
+        at.host == router.host && admission.terms.hold(Path::Pair) && !router.address_map.is_exact(at.network);
     if is_pair { Path::Pair } else { Path::Tcp }
 }
 
@@ -160,23 +165,23 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
     let router = call.router;
     let is_here = wanted.at.host == router.host;
     let path = wanted.path;
-    let kept = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
-    let connected = match kept {
+    let interrupted = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
+    let connected = match interrupted {
         Some(ours) => Ok((Outcome::Accepted(ours), None)),
         None if is_here => beside(call, &wanted, path),
         None => beyond(call, &wanted).map(|outcome| (outcome, None)),
     };
-    let Ok((outcome, gift)) = connected else {
+    let Ok((outcome, handoff)) = connected else {
         // No descriptor, no memory: the program's own socket is there already.
         return Ok(native(call, wanted.server, Reason::Exhausted));
     };
     match outcome {
         Outcome::Accepted(ours) => {
             let answer = hand_out(call, caller, wanted, ours, path).unwrap_or_else(|answer| answer);
-            let Some(gift) = gift else { return Ok(answer) };
+            let Some(handoff) = handoff else { return Ok(answer) };
             // The server is woken when its client has what it writes to.
             call.answer(&answer);
-            gift.give(router);
+            handoff.complete(router);
             Ok(Answer::Done)
         }
         // The container network would drop what asks for it, and say nothing.
@@ -218,30 +223,30 @@ fn hand_out(
 }
 
 /// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.
-fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Gift>)> {
+fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Handoff>)> {
     let router = call.router;
     let [client, server] = [wanted.client, wanted.server];
-    if !router.unkept.is_kept(wanted.at.node, server.port(), path) {
+    if !router.unsupported.is_supported(wanted.at.node, server.port(), path) {
         return Ok((Outcome::Native(Reason::Options), None));
     }
-    let member = Member { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
-    let Some(turn) = router.turn(member, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
+    let identity = EndIdentity { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
+    let Some(slot) = router.slot(identity, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
     let flow = router.next_flow();
     let (ours, end) = match path {
         Path::Pair => router.pairs.make(call.node())?,
         Path::Tcp => loopback::pair(flow)?,
     };
-    router.count(&end, member, path, turn)?;
+    router.count(&end, identity, path, slot)?;
     equip(call, wanted, &ours, path, flow)?;
-    let (share, entry, end, number) = (None, None, End::There(end), None);
+    let (share, entry, end, number) = (None, None, ServerEnd::There(end), None);
     let connection = Connection { share, entry, end, path: Some(path), flow, client, server, number };
     Ok(match router.announce(wanted.at.node, connection) {
-        Ok(Announced::For(gift)) => (Outcome::Accepted(ours), Some(gift)),
-        Ok(Announced::Kept | Announced::Knocked) => (Outcome::Accepted(ours), None),
-        Err(Unheard::Refused) => (Outcome::Refused, None),
-        Err(Unheard::Full) => (Outcome::Native(Reason::Backlog), None),
-        Err(Unheard::Crowded) => (Outcome::Native(Reason::Crowded), None),
-        Err(Unheard::Failed) => (Outcome::Native(Reason::Exhausted), None),
+        Ok(Announced::For(handoff)) => (Outcome::Accepted(ours), Some(handoff)),
+        Ok(Announced::Kept | Announced::WokenUp) => (Outcome::Accepted(ours), None),
+        Err(AnnounceError::Refused) => (Outcome::Refused, None),
+        Err(AnnounceError::Full) => (Outcome::Native(Reason::Backlog), None),
+        Err(AnnounceError::Crowded) => (Outcome::Native(Reason::Crowded), None),
+        Err(AnnounceError::Failed) => (Outcome::Native(Reason::Exhausted), None),
     })
 }
 
@@ -258,15 +263,15 @@ fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Outcome> {
 
 /// Makes a new socket what the program's own was.
 fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: u64) -> io::Result<()> {
-    let Wanted { socket, written, nonblocking, ipv6, client, server, .. } = wanted;
+    let Wanted { socket, stored, nonblocking, ipv6, client, server, .. } = wanted;
     // New ones block.
     if *nonblocking {
         fcntl_setfl(ours, OFlags::NONBLOCK)?;
     }
     let [local, peer] = [*client, *server].map(|address| shown(address, *ipv6));
-    let (role, told, options) = (Role::Client, !nonblocking, Options::default());
-    let note = Note { path, role, flow, local, peer, told, options };
-    furnish(call.router, call.node(), Like::own(socket, *ipv6, written), ours, note)
+    let (role, reported, options) = (Role::Client, !nonblocking, Options::default());
+    let metadata = SocketMetadata { path, role, flow, local, peer, reported, options };
+    furnish(call.router, call.node(), Like::own(socket, *ipv6, stored), ours, metadata)
 }
 
 /// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal
@@ -277,8 +282,8 @@ fn replace(call: &Trapped<'_>, caller: &Caller, own: OwnedFd, ours: &OwnedFd) ->
         return Ok(false);
     }
     // Copies that were made before it was connected. Those of other processes are out of reach.
-    if lock(&call.tree.originals).others_have(own)? {
-        for number in originals::numbers(call.call.tid, inode)? {
+    if lock(&call.tree.replaced_sockets).others_have(own)? {
+        for number in replaced_sockets::numbers(call.call.tid, inode)? {
             replace_at(call, caller, number, caller.describe(number)?.close_on_exec, ours)?;
         }
     }

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use crate::address::canonical;
 use crate::defaults::Kind;
-use crate::note::{Change, Note, Path, Written};
-use crate::personality::{Options, carry};
+use crate::emulation::{Options, carry};
+use crate::metadata::{Change, Path, SocketMetadata, Stored};
 use crate::router::Router;
 use crate::timestamps;
 
@@ -33,17 +33,17 @@ pub(super) enum Kin {
 
 impl<'a> Like<'a> {
     /// A program's own, by what is written on it.
-    pub(super) fn own(socket: &'a OwnedFd, ipv6: bool, written: &Written) -> Self {
-        Self { socket, ipv6, kin: Kin::Own, changed: changed(written) }
+    pub(super) fn own(socket: &'a OwnedFd, ipv6: bool, stored: &Stored) -> Self {
+        Self { socket, ipv6, kin: Kin::Own, changed: changed(stored) }
     }
 }
 
 /// The options that a program has set on a socket of its own.
-pub(super) fn changed(written: &Written) -> Option<Change> {
-    match written {
-        Written::Changed(change) => Some(*change),
-        Written::Nothing => None,
-        Written::Note(_) => Some(Change::UNKNOWN),
+pub(super) fn changed(stored: &Stored) -> Option<Change> {
+    match stored {
+        Stored::Changed(change) => Some(*change),
+        Stored::Nothing => None,
+        Stored::Metadata(_) => Some(Change::UNKNOWN),
     }
 }
 
@@ -53,29 +53,29 @@ pub(super) fn furnish(
     node: usize,
     like: Like<'_>,
     new: &OwnedFd,
-    mut written: Note,
+    mut stored: SocketMetadata,
 ) -> io::Result<()> {
     let Like { socket, ipv6, kin, changed } = like;
     let accepted = kin != Kin::Own;
     carry(socket, new, accepted, changed)?;
-    let mapped = ipv6 && canonical(written.local).is_ipv4();
+    let mapped = ipv6 && canonical(stored.local).is_ipv4();
     let kind = if accepted { Kind::Accepted { node, ipv6, mapped } } else { Kind::New { node, ipv6 } };
     let read = || match kin {
         Kin::Listener => Options::of(socket).as_accepted(ipv6, mapped),
         Kin::Own | Kin::Accepted => Options::of(socket),
     };
-    written.options = match changed {
+    stored.options = match changed {
         None => router.defaults.of(kind, read).with_free_of(socket),
         Some(Change { is_rare, .. }) => match router.defaults.known(kind).filter(|_| !is_rare) {
             Some(options) => options.with_common_of(socket),
             None => read(),
         },
     };
-    if written.path == Path::Tcp {
-        written.options.apply(new, &router.defaults.of(Kind::Between, || Options::of(new)))?;
+    if stored.path == Path::Tcp {
+        stored.options.apply(new, &router.defaults.of(Kind::Between, || Options::of(new)))?;
         timestamps::carry(socket, new, changed.is_some())?;
     }
-    router.notes.put(new, &written)?;
+    router.metadata.put(new, &stored)?;
     // It has what it is to be like: a rule's priority comes after.
-    router.hold(new, &written)
+    router.hold(new, &stored)
 }

@@ -10,20 +10,20 @@ use super::{Answer, Trapped};
 
 pub(super) fn ioctl(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let file = call.socket()?;
-    let note = match call.router.notes.of(&file) {
+    let metadata = match call.router.metadata.of(&file) {
         // Devices take requests of these numbers too, and are none of ours.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTSOCK) => return Ok(Answer::GoOn),
         other => other?,
     };
     let request = call.int(1).cast_unsigned();
     let known = request == SIOCGIFCONF || interfaces::is_question(request);
-    match note {
+    match metadata {
         None if !known => Ok(Answer::GoOn),
         // On a copy too, where another socket cannot take its place meanwhile.
         None => answer(call, file.as_fd(), request),
         Some(_) if !known => Err(Errno::NOTTY.into()),
-        Some(note) => {
-            let native = call.router.native(call.node(), note.local.is_ipv6()).ok_or(Errno::NOTTY)?;
+        Some(metadata) => {
+            let native = call.router.node_socket(call.node(), metadata.local.is_ipv6()).ok_or(Errno::NOTTY)?;
             answer(call, native.socket.as_fd(), request)
         }
     }

@@ -11,8 +11,8 @@ use slipway_sys::sockopt;
 
 use super::accept::{PROTOCOL, is_ours};
 use super::{Answer, Trapped};
-use crate::note::Written;
-use crate::unkept::Keeping;
+use crate::metadata::Stored;
+use crate::unsupported_options::PathSupport;
 
 /// How long copies of listeners can take to be closed; usually it is less than a millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     // As TCP says of a socket that has a name. One of a pair could be given one of unix sockets.
-    if call.router.notes.of(&socket)?.is_some() {
+    if call.router.metadata.of(&socket)?.is_some() {
         return Err(Errno::INVAL.into());
     }
     // It may be the address of a listener that the program has closed.
     if is_ours(sockopt::int(&socket, PROTOCOL)?) {
-        call.tree.parker.copies.settle(PATIENCE);
+        call.tree.blocked_accepts.copies.settle(PATIENCE);
     }
     Ok(Answer::GoOn)
 }
@@ -37,8 +37,8 @@ pub(super) fn port(socket: impl AsFd) -> Option<u16> {
 
 pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let written = call.router.notes.on(&socket)?;
-    if matches!(written, Written::Note(_)) {
+    let stored = call.router.metadata.on(&socket)?;
+    if matches!(stored, Stored::Metadata(_)) {
         return Err(Errno::INVAL.into());
     }
     // Credentials are the listener's who makes it one (`unix(7)`).
@@ -47,7 +47,7 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     }
     rustix::net::listen(&socket, call.int(1))?;
     // The kernel may give it what another had.
-    call.router.doors.forget(call.node());
-    call.router.unkept.listens(call.node(), || port(&socket), Keeping::of(&socket, &written));
+    call.router.listener_cache.forget(call.node());
+    call.router.unsupported.listens(call.node(), || port(&socket), PathSupport::of(&socket, &stored));
     Ok(Answer::Result(Ok(0)))
 }

@@ -15,12 +15,12 @@ use super::accept::DEFERS;
 use super::listen::port;
 use super::{Answer, Trapped};
 use crate::address::write;
+use crate::emulation::{HEARD, OF_SOCKETS, SELDOM, State, change, is_privileged, loses};
 use crate::filter::SO_PASSRIGHTS;
-use crate::note::{Note, Path, Written};
-use crate::personality::{HEARD, OF_SOCKETS, SELDOM, State, change, is_privileged, loses};
+use crate::metadata::{Path, SocketMetadata, Stored};
 use crate::sync::lock;
 use crate::timestamps;
-use crate::unkept::Keeping;
+use crate::unsupported_options::PathSupport;
 
 /// The longest value of an option of TCP, bytes (`struct tcp_info`), and more than is read from a program.
 const LONGEST: usize = 512;
@@ -42,8 +42,8 @@ const OF_UNIX: [i32; 4] = [libc::SO_PASSCRED, libc::SO_PASSSEC, libc::SO_PASSPID
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let Some(note) = call.router.notes.of(&socket)? else { return on_own(call, socket.as_fd()) };
-    let value = value(&note, socket.as_fd(), asked(call))?;
+    let Some(metadata) = call.router.metadata.of(&socket)? else { return on_own(call, socket.as_fd()) };
+    let value = value(&metadata, socket.as_fd(), asked(call))?;
     // The kernel checks the length of these two values.
     if asked(call).level == libc::SOL_SOCKET {
         match asked(call).name {
@@ -82,45 +82,45 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     let name = asked(call);
     let _turn = lock(&call.tree.writing);
-    let mut note = match call.router.notes.on(&socket)? {
-        Written::Note(note) => note,
+    let mut metadata = match call.router.metadata.on(&socket)? {
+        Stored::Metadata(metadata) => metadata,
         own => return set_on_own(call, socket.as_fd(), name, &own),
     };
     let len = usize::try_from(call.int(4)).map_err(|_| Errno::INVAL)?.min(LONGEST);
     let bytes = call.read(3, len)?;
     if name.level == libc::SOL_SOCKET && !OF_SOCKETS.contains(&name.name) {
-        return set_of_socket(call, socket.as_fd(), &note, name, &bytes);
+        return set_of_socket(call, socket.as_fd(), &metadata, name, &bytes);
     }
-    if !belongs(name.level, note.local) {
+    if !belongs(name.level, metadata.local) {
         return Err(Errno::NOPROTOOPT.into());
     }
     if is_privileged(name, &bytes) && !call.is_capable(CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN)? {
         return Err(Errno::PERM.into());
     }
-    let is_real = note.options.set(name, &bytes, note.path)?;
+    let is_real = metadata.options.set(name, &bytes, metadata.path)?;
     // The hosts' own network may be of another version of IP.
-    if is_real && note.path == Path::Tcp && sockopt::int(&socket, name).is_ok() {
+    if is_real && metadata.path == Path::Tcp && sockopt::int(&socket, name).is_ok() {
         sockopt::set(&socket, name, &bytes)?;
         // The type of service has a priority of its own (`rt_tos2priority`).
-        call.router.keep_priority(&socket, &note)?;
+        call.router.keep_priority(&socket, &metadata)?;
     }
-    call.router.notes.put(&socket, &note)?;
+    call.router.metadata.put(&socket, &metadata)?;
     Ok(Answer::Result(Ok(0)))
 }
 
 /// On a program's own socket: the kernel sets it, and it is remembered that something is.
-fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Written) -> Result<Answer, Answer> {
+fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Stored) -> Result<Answer, Answer> {
     let len = usize::try_from(call.int(4)).unwrap_or_default().min(LONGEST);
     // Some take back first thing what they may set; what cannot be read is taken for something.
     let is_nothing = || call.read(3, len).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0));
     let could_be_lost = [Path::Pair, Path::Tcp].iter().any(|path| loses(name, *path));
     let is_nothing = (could_be_lost || name == DEFERS) && is_nothing();
-    call.router.notes.mark_changed(socket, own, change(name, is_nothing))?;
+    call.router.metadata.mark_changed(socket, own, change(name, is_nothing))?;
     if name == DEFERS && !is_nothing {
-        call.tree.parker.defer();
+        call.tree.blocked_accepts.defer();
     }
     if could_be_lost && !is_nothing && socket_acceptconn(socket).unwrap_or(false) {
-        call.router.unkept.listens(call.node(), || port(socket), Keeping::after(name, is_nothing));
+        call.router.unsupported.listens(call.node(), || port(socket), PathSupport::after(name, is_nothing));
     }
     Ok(Answer::GoOn)
 }
@@ -129,14 +129,14 @@ fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Writ
 fn set_of_socket(
     call: &Trapped<'_>,
     socket: BorrowedFd<'_>,
-    note: &Note,
+    metadata: &SocketMetadata,
     name: Name,
     bytes: &[u8],
 ) -> Result<Answer, Answer> {
     match name.name {
         libc::SO_LINGER => sockopt::set(socket, name, bytes)?,
         libc::SO_MAX_PACING_RATE | libc::SO_PRIORITY => {
-            if !call.router.may_set(note, name.name, number(bytes).ok_or(Errno::INVAL)?) {
+            if !call.router.may_set(metadata, name.name, number(bytes).ok_or(Errno::INVAL)?) {
                 return Err(Errno::PERM.into());
             }
             sockopt::set(socket, name, bytes)?;
@@ -163,13 +163,13 @@ fn asked(call: &Trapped<'_>) -> Name {
     Name { level: call.int(1), name: call.int(2) }
 }
 
-fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Answer> {
+fn value(metadata: &SocketMetadata, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Answer> {
     let int = |value: i32| Ok(value.to_ne_bytes().to_vec());
     match name {
         Name { level: libc::SOL_SOCKET, name } => match name {
-            libc::SO_DOMAIN => int(if note.local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET }),
+            libc::SO_DOMAIN => int(if metadata.local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET }),
             libc::SO_PROTOCOL => int(libc::IPPROTO_TCP),
-            libc::SO_PEERNAME => Ok(write(note.peer)),
+            libc::SO_PEERNAME => Ok(write(metadata.peer)),
             libc::SO_PEERGROUPS | libc::SO_PEERPIDFD => Err(Errno::NODATA.into()),
             // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
             libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
@@ -177,18 +177,18 @@ fn value(note: &Note, socket: BorrowedFd<'_>, name: Name) -> Result<Vec<u8>, Ans
             libc::SO_NETNS_COOKIE => Ok(vec![0; 8]),
             libc::SO_BINDTOIFINDEX => int(0),
             _ if OF_SOCKETS.contains(&name) => {
-                Ok(note.options.get(Name { level: libc::SOL_SOCKET, name }, || state(socket))?)
+                Ok(metadata.options.get(Name { level: libc::SOL_SOCKET, name }, || state(socket))?)
             }
             _ if OF_UNIX.contains(&name) => Err(Errno::OPNOTSUPP.into()),
             _ => Err(Errno::NOPROTOOPT.into()),
         },
-        _ if note.path == Path::Tcp && name.level == libc::IPPROTO_TCP => {
+        _ if metadata.path == Path::Tcp && name.level == libc::IPPROTO_TCP => {
             let mut bytes = vec![0; LONGEST];
             let len = sockopt::get(socket, name, &mut bytes)?;
             bytes.truncate(len);
             Ok(bytes)
         }
-        _ if belongs(name.level, note.local) => Ok(note.options.get(name, || state(socket))?),
+        _ if belongs(name.level, metadata.local) => Ok(metadata.options.get(name, || state(socket))?),
         // As the kernel says it (`ip_getsockopt`), other than of what is set.
         _ => Err(Errno::OPNOTSUPP.into()),
     }

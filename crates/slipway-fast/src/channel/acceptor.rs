@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::hall::Hall;
 use super::line::Line;
-use super::{Answer, ChannelError, Hello, Key, Open, Refusal, Talk, Verdict};
+use super::{ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, Refusal, Talk};
 use crate::sync::{bell, ring};
 
 /// What callers may take.
@@ -67,7 +67,7 @@ impl Asked {
     /// As [`accept`](Self::accept).
     pub fn accept_after<T>(mut self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> Result<(TcpStream, T), ChannelError> {
         let came = act(self.line.as_fd());
-        self.say(Answer::Accepted)?;
+        self.say(OpenAnswer::Accepted)?;
         Ok((self.line.release(), came))
     }
 
@@ -76,11 +76,11 @@ impl Asked {
     /// # Errors
     /// When the caller is gone.
     pub fn refuse(mut self, reason: Refusal) -> Result<(), ChannelError> {
-        self.say(Answer::Refused(reason))
+        self.say(OpenAnswer::Refused(reason))
     }
 
-    fn say(&mut self, answer: Answer) -> Result<(), ChannelError> {
-        let verdict = self.talk.seal(&Verdict { flow: self.open.flow, answer });
+    fn say(&mut self, answer: OpenAnswer) -> Result<(), ChannelError> {
+        let verdict = self.talk.seal(&OpenReply { flow: self.open.flow, answer });
         self.line.say(&verdict)
     }
 }

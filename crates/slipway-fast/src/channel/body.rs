@@ -58,16 +58,16 @@ pub struct Open {
 
 /// What became of an [`Open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct OpenReply {
     /// As in the question.
     pub flow: u64,
     /// Whether.
-    pub answer: Answer,
+    pub answer: OpenAnswer,
 }
 
 /// Whether a connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum OpenAnswer {
     /// The stream belongs to the programs from the next byte on.
     Accepted,
     /// It does not, and the connection is closed.
@@ -139,7 +139,7 @@ impl Hello {
 /// The first byte of a body.
 const HELLO: u8 = 1;
 const OPEN: u8 = 2;
-const VERDICT: u8 = 3;
+const OPEN_REPLY: u8 = 3;
 const JOIN: u8 = 4;
 
 impl Body for Hello {
@@ -200,27 +200,27 @@ impl Body for Open {
     }
 }
 
-impl Body for Verdict {
+impl Body for OpenReply {
     const LENGTH: usize = 1 + 8 + 1;
 
     fn write(&self, into: &mut [u8]) {
         let mut writer = Writer(into);
-        writer.put([VERDICT]);
+        writer.put([OPEN_REPLY]);
         writer.put(self.flow.to_be_bytes());
         writer.put([match self.answer {
-            Answer::Accepted => 0,
+            OpenAnswer::Accepted => 0,
             // In the order of `Refusal::ALL`, as a test holds.
-            Answer::Refused(reason) => reason as u8 + 1,
+            OpenAnswer::Refused(reason) => reason as u8 + 1,
         }]);
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        reader.kind(VERDICT)?;
+        reader.kind(OPEN_REPLY)?;
         let flow = u64::from_be_bytes(reader.take()?);
         let answer = match reader.take()? {
-            [0] => Answer::Accepted,
-            [number] => Answer::Refused(*Refusal::ALL.get(usize::from(number) - 1)?),
+            [0] => OpenAnswer::Accepted,
+            [number] => OpenAnswer::Refused(*Refusal::ALL.get(usize::from(number) - 1)?),
         };
         reader.end(Self { flow, answer })
     }
@@ -304,18 +304,18 @@ mod tests {
         let open =
             Open { flow: 5, server: "10.64.0.2:80".parse().unwrap(), client: "[fd53::1]:40000".parse().unwrap() };
         again(&open);
-        again(&Verdict { flow: 1, answer: Answer::Accepted });
+        again(&OpenReply { flow: 1, answer: OpenAnswer::Accepted });
         for reason in Refusal::ALL {
-            again(&Verdict { flow: 1, answer: Answer::Refused(reason) });
+            again(&OpenReply { flow: 1, answer: OpenAnswer::Refused(reason) });
         }
     }
 
     #[test]
     fn a_number_without_a_reason_means_nothing() {
-        let mut bytes = [0; Verdict::LENGTH];
-        Verdict { flow: 1, answer: Answer::Accepted }.write(&mut bytes);
+        let mut bytes = [0; OpenReply::LENGTH];
+        OpenReply { flow: 1, answer: OpenAnswer::Accepted }.write(&mut bytes);
         *bytes.last_mut().unwrap() = u8::try_from(Refusal::ALL.len()).unwrap() + 1;
-        assert_eq!(Verdict::read(&bytes), None);
+        assert_eq!(OpenReply::read(&bytes), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::line::Line;
 use super::refill::Refill;
 use super::session::length_of;
-use super::{Answer, Breach, ChannelError, Hello, Key, Open, Talk, Verdict};
+use super::{Breach, ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, Talk};
 use crate::status;
 use crate::sync::{bell, lock, ring, whole};
 
@@ -195,14 +195,14 @@ impl Asking {
     /// # Errors
     /// `Refused`, or whatever ended the connection.
     pub fn hear(mut self) -> Result<Heard, ChannelError> {
-        let Some(message) = self.line.hear(length_of::<Verdict>())? else { return Ok(Heard::Nothing(self)) };
-        let verdict: Verdict = self.talk.open(message)?;
-        if verdict.flow != self.flow {
+        let Some(message) = self.line.hear(length_of::<OpenReply>())? else { return Ok(Heard::Nothing(self)) };
+        let reply: OpenReply = self.talk.open(message)?;
+        if reply.flow != self.flow {
             return Err(Breach::Turn.into());
         }
-        match verdict.answer {
-            Answer::Accepted => Ok(Heard::Accepted(self.line.release())),
-            Answer::Refused(reason) => Err(ChannelError::Refused(reason)),
+        match reply.answer {
+            OpenAnswer::Accepted => Ok(Heard::Accepted(self.line.release())),
+            OpenAnswer::Refused(reason) => Err(ChannelError::Refused(reason)),
         }
     }
 

@@ -6,17 +6,17 @@ use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use super::*;
 
-const ONE: Member = Member { role: Role::Server, client: 1, server: 2, port: 80 };
+const ONE: EndIdentity = EndIdentity { role: Role::Server, client: 1, server: 2, port: 80 };
 
 fn terms() -> Terms {
     let rates = Rates { pair: Some("100mbit".parse().expect("a rate")), ..Rates::default() };
     Terms { rule: Some(0), rates, connections: Some(2), ..Terms::default() }
 }
 
-fn count(ends: &Ends, member: Member) -> (UnixStream, UnixStream) {
+fn count(ends: &Ends, identity: EndIdentity) -> (UnixStream, UnixStream) {
     let (end, other) = UnixStream::pair().expect("a pair");
-    let place = ends.reserve(member, Some(0), 1000);
-    ends.count(&end, member, terms(), Path::Pair, place).expect("counted");
+    let reservation = ends.reserve(identity, Some(0), 1000);
+    ends.count(&end, identity, terms(), Path::Pair, reservation).expect("counted");
     (end, other)
 }
 
@@ -66,11 +66,11 @@ fn an_end_counts_until_its_last_descriptor_is_closed_and_no_list_is_asked() {
 fn a_place_that_is_kept_is_taken_until_it_is_given_back() {
     let ends = Ends::new();
     let _end = count(&ends, ONE);
-    let place = ends.reserve(ONE, Some(0), 2).expect("there is one");
+    let reservation = ends.reserve(ONE, Some(0), 2).expect("there is one");
     assert!(is_full(&ends));
-    drop(place);
+    drop(reservation);
     assert!(!is_full(&ends));
-    let elsewhere = Member { server: 3, ..ONE };
+    let elsewhere = EndIdentity { server: 3, ..ONE };
     let _other = count(&ends, elsewhere);
     assert!(!is_full(&ends), "another server has places of its own");
 }
@@ -79,7 +79,7 @@ fn a_place_that_is_kept_is_taken_until_it_is_given_back() {
 fn where_nobody_tells_the_list_is_asked_and_without_it_all_stay_counted() {
     let ends = Ends::new();
     let [first, second] = without(&[no_watch()], || [count(&ends, ONE), count(&ends, ONE)]);
-    assert_eq!(ends.untold(), 2);
+    assert_eq!(ends.unwatched(), 2);
     drop(first);
     assert!(without(&[no_list()], || is_full(&ends)), "who cannot be counted is not let in");
     let half = ends.share(ONE, &terms());
@@ -107,10 +107,10 @@ fn events_that_are_lost_are_made_up_for_by_the_list() {
 fn one_pair_of_nodes_leaves_watches_to_others() {
     let ends = Ends { watches: Shares::new(6), ..Ends::new() };
     let _all: Vec<_> = (0..6).map(|_| count(&ends, ONE)).collect();
-    assert_eq!(ends.untold(), 4);
-    let elsewhere = Member { client: 4, server: 3, ..ONE };
+    assert_eq!(ends.unwatched(), 4);
+    let elsewhere = EndIdentity { client: 4, server: 3, ..ONE };
     let _other = count(&ends, elsewhere);
-    assert_eq!(ends.untold(), 4);
+    assert_eq!(ends.unwatched(), 4);
 }
 
 #[test]

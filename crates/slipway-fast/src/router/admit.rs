@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Router;
-use crate::note::Path;
-use crate::places::Place;
+use crate::address_map::Interface;
+use crate::metadata::Path;
 use crate::policy::{Decision, Policy, Terms};
 use crate::reason::Reason;
 use crate::revoke::cut;
@@ -17,7 +17,7 @@ use crate::sync::lock;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission {
     client: usize,
-    server: Place,
+    server: Interface,
     port: u16,
     /// What a rule says of it.
     pub(crate) terms: Terms,
@@ -56,14 +56,14 @@ impl Router {
     ///
     /// # Errors
     /// The reason why not.
-    pub(crate) fn admits(&self, client: usize, server: Place, port: u16) -> Result<Admission, Reason> {
+    pub(crate) fn admits(&self, client: usize, server: Interface, port: u16) -> Result<Admission, Reason> {
         let state = self.changes.load(Ordering::SeqCst);
         let conditioned = lock(&self.conditioned);
         if conditioned.contains(&client) || conditioned.contains(&server.node) {
             return Err(Reason::Conditions);
         }
         drop(conditioned);
-        if self.places.is_ruling(client) || self.places.is_ruling(server.node) {
+        if self.address_map.is_ruling(client) || self.address_map.is_ruling(server.node) {
             return Err(Reason::Capabilities);
         }
         match self.policy().decide(client, server.node, port) {
@@ -99,19 +99,19 @@ mod tests {
     use slipway_sys::bpf::SocketStorage;
 
     use super::*;
-    use crate::note::{BYTES, Notes};
+    use crate::metadata::{BYTES, MetadataStore};
     use crate::peers::Peers;
-    use crate::router::Lasting;
+    use crate::router::PersistentState;
 
     /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
     #[test]
     fn what_is_forbidden_while_it_is_handed_out_is_ended() {
-        let place = Place { node: 1, host: 0, network: 0 };
-        let places = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
+        let place = Interface { node: 1, host: 0, network: 0 };
+        let address_map = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
-        let ledger = crate::ledger::file().expect("a file");
-        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
-        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_, _| {});
+        let journal = crate::journal::file().expect("a file");
+        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
+        let router = Router::start(0, address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         let admission = router.admits(0, place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Router, Unheard};
+use super::{AnnounceError, Router};
+use crate::blocked_accepts::BlockedAccepts;
 use crate::call::Expected;
 use crate::channel::{Asked, Open, Refusal};
-use crate::ledger::{Entry, Left};
-use crate::limits::{Member, Turn};
-use crate::note::{Path, Role, remote};
-use crate::park::Parker;
-use crate::pending::{Connection, End, Pending};
+use crate::journal::{Entry, Unaccepted};
+use crate::limits::{ConnectionSlot, EndIdentity};
+use crate::metadata::{Path, Role, remote};
+use crate::pending::{Connection, Pending, ServerEnd};
 use crate::reason::Reason;
 use crate::shares::Share;
 
@@ -31,95 +31,104 @@ impl Router {
     }
 
     /// The same of a connection that was left to its node's thread, with its share, which waits until then at most.
-    pub(crate) fn asked_late(self: &Arc<Self>, (asked, share): (Asked, Share), until: Instant) {
+    pub(crate) fn answer_late(self: &Arc<Self>, (asked, share): (Asked, Share), until: Instant) {
         self.ask(asked, Some((share, until)));
     }
 
     fn ask(self: &Arc<Self>, asked: Asked, late: Option<(Share, Instant)>) {
         let (share, until) = late.unzip();
-        let (member, turn) = match self.may_ask(&asked.open) {
+        let (identity, slot) = match self.may_ask(&asked.open) {
             Ok(admitted) => admitted,
             // A caller that is gone needs no answer.
             Err(refusal) => return drop(asked.refuse(refusal)),
         };
         let Open { flow, client, server } = asked.open;
-        if !self.unkept.is_kept(member.server, server.port(), Path::Tcp) {
+        if !self.unsupported.is_supported(identity.server, server.port(), Path::Tcp) {
             return drop(asked.refuse(Refusal::Options));
         }
-        let (node, path, flow) = (member.server, Some(Path::Tcp), remote(flow));
-        let left = Left { node, path, flow, client, server, given: None };
+        let (node, path, flow) = (identity.server, Some(Path::Tcp), remote(flow));
+        let unaccepted = Unaccepted { node, path, flow, client, server, handoff: None };
         let share = share.or_else(|| self.share(client, node));
         if share.is_none() {
             return drop(asked.refuse(Refusal::Crowded));
         }
         let connection = |entry, end| Connection { share, entry, end, path, flow, client, server, number: None };
-        if let Some((parker, expected)) = self.awaited(node, server) {
+        if let Some((blocked_accepts, expected)) = self.awaited(node, server) {
             // The yes comes first on the connection, then what its server says.
-            return match self.say_yes(asked, &left, member, turn) {
-                Some((entry, end)) => parker.entrust(expected, connection(entry, End::There(end))),
-                None => parker.close(expected.into_socket()),
+            return match self.say_yes(asked, &unaccepted, identity, slot) {
+                Some((entry, end)) => blocked_accepts.entrust(expected, connection(entry, ServerEnd::There(end))),
+                None => blocked_accepts.close(expected.into_socket()),
             };
         }
-        match self.knock_by(node, connection(None, End::Awaited), until) {
-            Err((Unheard::Full | Unheard::Failed, connection)) if until.is_none() => {
-                match (self.park_for(node), connection.share) {
-                    (Ok(parker), Some(share)) => parker.leave_asked(asked, share),
+        match self.wake_by(node, connection(None, ServerEnd::Awaited), until) {
+            Err((AnnounceError::Full | AnnounceError::Failed, connection)) if until.is_none() => {
+                match (self.blocked_accepts_for(node), connection.share) {
+                    (Ok(blocked_accepts), Some(share)) => blocked_accepts.leave_request(asked, share),
                     _ => drop(asked.refuse(Refusal::Resources)),
                 }
             }
-            Err((unheard, _)) => drop(asked.refuse(refusal(unheard))),
-            Ok(knock) => {
-                let said = self.say_yes(asked, &left, member, turn);
-                self.pending.with(knock, |Pending { connection, knocker, .. }| {
+            Err((error, _)) => drop(asked.refuse(refusal(error))),
+            Ok(wakeup) => {
+                let said = self.say_yes(asked, &unaccepted, identity, slot);
+                self.pending.with(wakeup, |Pending { connection, wakeup_socket, .. }| {
                     (connection.entry, connection.end) =
-                        said.map_or((None, End::Gone), |(entry, end)| (entry, End::There(end)));
-                    connection.entry.iter().for_each(|entry| entry.knocked(Some(knocker.socket.as_fd())));
+                        said.map_or((None, ServerEnd::Gone), |(entry, end)| (entry, ServerEnd::There(end)));
+                    connection
+                        .entry
+                        .iter()
+                        .for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
                     // Where the kernel lacks something, a listener that defers hears of it later.
-                    let _ = self.mind_words(knock, connection);
+                    let _ = self.watch_data(wakeup, connection);
                 });
             }
         }
     }
 
     /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
-    fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<Parker>, Expected)> {
-        let parker = self.parker(node)?;
-        let expected = parker.expects(self, server)?;
-        Some((parker, expected))
+    fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<BlockedAccepts>, Expected)> {
+        let blocked_accepts = self.blocked_accepts(node)?;
+        let expected = blocked_accepts.expects(self, server)?;
+        Some((blocked_accepts, expected))
     }
 
     /// Whether a connection may be made that another router asks for: what its server's end counts as, and the turn to be held until
     /// it is counted.
-    fn may_ask(&self, open: &Open) -> Result<(Member, Turn<'_>), Refusal> {
-        let at = self.places.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
-        let client = self.places.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
+    fn may_ask(&self, open: &Open) -> Result<(EndIdentity, ConnectionSlot<'_>), Refusal> {
+        let at = self.address_map.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
+        let client = self.address_map.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
         let port = open.server.port();
         let admission = self.admits(client.node, at, port).map_err(|reason| match reason {
             Reason::Policy => Refusal::Policy,
             _ => Refusal::NotServed,
         })?;
-        let member = Member { role: Role::Server, client: client.node, server: at.node, port };
-        let turn = self.turn(member, &admission.terms).ok_or(Refusal::Limit)?;
-        Ok((member, turn))
+        let identity = EndIdentity { role: Role::Server, client: client.node, server: at.node, port };
+        let slot = self.slot(identity, &admission.terms).ok_or(Refusal::Limit)?;
+        Ok((identity, slot))
     }
 
     /// Says yes, and counts the server's end. It is written down before that: what a client has been told of outlives this router. A
     /// client that was not told, because the router ended in between, leaves its server a connection that ends.
-    fn say_yes(&self, asked: Asked, left: &Left, member: Member, turn: Turn<'_>) -> Option<(Option<Entry>, OwnedFd)> {
-        let (end, entry) = asked.accept_after(|end| self.ledger.enter(left, end)).ok()?;
-        self.count(&end, member, Path::Tcp, turn).ok()?;
+    fn say_yes(
+        &self,
+        asked: Asked,
+        unaccepted: &Unaccepted,
+        identity: EndIdentity,
+        slot: ConnectionSlot<'_>,
+    ) -> Option<(Option<Entry>, OwnedFd)> {
+        let (end, entry) = asked.accept_after(|end| self.journal.enter(unaccepted, end)).ok()?;
+        self.count(&end, identity, Path::Tcp, slot).ok()?;
         self.counts.accepted();
         Some((entry, end.into()))
     }
 }
 
 /// Why another router is told no.
-fn refusal(unheard: Unheard) -> Refusal {
-    match unheard {
-        Unheard::Refused => Refusal::NobodyListens,
-        Unheard::Full => Refusal::Backlog,
-        Unheard::Crowded => Refusal::Crowded,
-        Unheard::Failed => Refusal::Resources,
+fn refusal(error: AnnounceError) -> Refusal {
+    match error {
+        AnnounceError::Refused => Refusal::NobodyListens,
+        AnnounceError::Full => Refusal::Backlog,
+        AnnounceError::Crowded => Refusal::Crowded,
+        AnnounceError::Failed => Refusal::Resources,
     }
 }

@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use slipway_fast::address_map::Interface;
 use slipway_fast::filter::{Leave, filter};
-use slipway_fast::knock::Knocker;
-use slipway_fast::ledger;
-use slipway_fast::note::{self, Notes};
+use slipway_fast::journal;
+use slipway_fast::metadata::{self, MetadataStore};
 use slipway_fast::peers::Peers;
-use slipway_fast::places::Place;
 use slipway_fast::policy::Policy;
-use slipway_fast::router::{Lasting, Router};
+use slipway_fast::router::{PersistentState, Router};
+use slipway_fast::wakeup::WakeupSocket;
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
@@ -27,7 +27,7 @@ pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 2);
 
 const LO: u32 = 1;
 const ETH0: u32 = 10;
-const KNOCKERS: usize = 64;
+const WAKEUP_SOCKETS: usize = 64;
 
 /// Two nodes and their router.
 pub(crate) struct Lab {
@@ -49,25 +49,26 @@ impl Lab {
             let add = Request::AddAddress { index: ETH0, address: IpAddr::V4(own), prefix: 24, subnet_route: true };
             netlink.run(&[up(LO), up(ETH0), add]).expect("an address");
         }
-        let places = [CLIENT, SERVER].into_iter().enumerate();
-        let places = places.map(|(node, ip)| (IpAddr::V4(ip), Place { node, host: 0, network: 0 })).collect();
-        let storage = SocketStorage::create("notes", note::BYTES).expect("root may make a map");
-        let ledger = ledger::file().expect("a file");
-        let lasting = Lasting { notes: Notes::new(storage), ledger, interruptions: None };
-        let router = Router::start(0, places, Policy::default(), lasting, Peers::new(None), |_, _| {});
+        let address_map = [CLIENT, SERVER].into_iter().enumerate();
+        let address_map =
+            address_map.map(|(node, ip)| (IpAddr::V4(ip), Interface { node, host: 0, network: 0 })).collect();
+        let storage = SocketStorage::create("notes", metadata::BYTES).expect("root may make a map");
+        let journal = journal::file().expect("a file");
+        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
+        let router = Router::start(0, address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         let lab = Self { router, nets };
-        (0..2).for_each(|node| lab.add_knockers(node, KNOCKERS));
+        (0..2).for_each(|node| lab.add_wakeup_sockets(node, WAKEUP_SOCKETS));
         lab
     }
 
     /// Gives the router more sockets of a node to knock with.
-    pub(crate) fn add_knockers(&self, node: usize, count: usize) {
+    pub(crate) fn add_wakeup_sockets(&self, node: usize, count: usize) {
         let make = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = || with_net(self.nets[node].as_fd(), make).expect("enters").expect("a socket");
         let ip = [CLIENT, SERVER][node].into();
-        let knockers = (0..count).map(|_| Knocker::new(socket(), ip).expect("bound"));
-        self.router.add_knockers(node, false, knockers.collect());
+        let wakeup_sockets = (0..count).map(|_| WakeupSocket::new(socket(), ip).expect("bound"));
+        self.router.add_wakeup_sockets(node, false, wakeup_sockets.collect());
     }
 
     /// Runs a program in the first node, to its end.

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
-use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, Tally, Way};
+use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, SocketRoute, Tally};
 use slipway_engine::lab::{LabError, Running};
 use slipway_sys::signals::Taken;
 
@@ -231,11 +231,11 @@ fn explain(context: &Context, running: &Running, pid: i32) -> Result<(), Failure
             ["FD", "LOCAL", "PEER", "WAY", "WHY"],
             answer.sockets.iter().map(|socket| {
                 let way = match socket.way {
-                    Way::Pair => "fast, within the host",
-                    Way::Tcp => "fast, by the host's network",
-                    Way::Listening => "listening",
-                    Way::Native => "container network",
-                    Way::Unconnected => "not connected",
+                    SocketRoute::Pair => "fast, within the host",
+                    SocketRoute::Tcp => "fast, by the host's network",
+                    SocketRoute::Listening => "listening",
+                    SocketRoute::Native => "container network",
+                    SocketRoute::Unconnected => "not connected",
                 };
                 [socket.descriptor.to_string(), ip(socket.local), ip(socket.peer), way.to_owned(), socket.why.clone()]
             }),

@@ -27,7 +27,7 @@ impl Fast {
         let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
         for host in hosts {
             let namespaces = near.namespaces(|node| near.lab.nodes[node].host == host);
-            let scope = Scope { notes: &self.shared.notes, namespaces: &namespaces, net: (near.host_net)(host) };
+            let scope = Scope { metadata: &self.shared.metadata, namespaces: &namespaces, net: (near.host_net)(host) };
             match revoke(scope, |flow| self.forbidden(flow)) {
                 Ok(revoked) => {
                     hidden += revoked.hidden;
@@ -51,7 +51,7 @@ impl Fast {
 
     /// Why a connection that lives may not, as things stand now.
     fn forbidden(&self, flow: &Flow) -> Option<Reason> {
-        let (client, server) = flow.nodes(&self.shared.places)?;
+        let (client, server) = flow.nodes(&self.shared.address_map)?;
         if self.altered.contains(&client) || self.altered.contains(&server) {
             return Some(Reason::Conditions);
         }

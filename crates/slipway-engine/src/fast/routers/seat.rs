@@ -15,13 +15,13 @@ use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::ns::with_net;
 
-use super::{Fast, Held, Near};
+use super::{Fast, HeldListener, Near};
 use crate::fast::process::{Ground, Process};
 use crate::fast::{RouterReport, RouterState};
 
 /// Sockets of a family to knock with that a node is given at a time: as many as connections wait to be accepted at once
 /// before more are asked for.
-const KNOCKERS: usize = 16;
+const WAKEUP_SOCKETS: usize = 16;
 
 /// Before a router is replaced that ended soon: the first time, and at most.
 const SOON: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(super) struct Seat {
     /// What the one before it had in hand.
     pub(super) left: Vec<Order>,
     /// Nodes that it has sockets of, to knock with.
-    pub(super) knocking: BTreeSet<usize>,
+    pub(super) equipped: BTreeSet<usize>,
     pub(super) group: Option<Group>,
     /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
     pub(super) _guard: Option<SocketGuard>,
@@ -81,7 +81,7 @@ impl Fast {
         process.have_heeded(&conditions, |report| aside.push(report))?;
         let pid = process.pid.as_raw_nonzero();
         (seat.process, seat.began) = (Some(process), Some(Instant::now()));
-        seat.knocking.clear();
+        seat.equipped.clear();
         let here: Vec<usize> =
             (0..self.held.len()).filter(|&at| near.lab.nodes[self.held[at].node].host == host).collect();
         self.pass_on(near, host, &here)?;
@@ -98,15 +98,16 @@ impl Fast {
     fn pass_on(&mut self, near: &Near<'_>, host: usize, held: &[usize]) -> io::Result<()> {
         let left = self.seats.get_mut(&host).map(|seat| std::mem::take(&mut seat.left)).unwrap_or_default();
         for order in left {
-            let Order::Left { mut left, sockets } = order else { continue };
+            let Order::Unaccepted { mut unaccepted, sockets } = order else { continue };
             // A router writes of nodes of its host.
-            if near.lab.nodes.get(left.node).is_none_or(|node| node.host != host) {
+            if near.lab.nodes.get(unaccepted.node).is_none_or(|node| node.host != host) {
                 continue;
             }
             // Calls of programs that have all ended are nobody's.
-            left.given = left.given.filter(|given| held.iter().any(|&at| self.held[at].tree == given.tree));
-            self.equip(near, host, left.node)?;
-            self.process(host).map_or(Ok(()), |process| process.order(&Order::Left { left, sockets }))?;
+            unaccepted.handoff =
+                unaccepted.handoff.filter(|handoff| held.iter().any(|&at| self.held[at].tree == handoff.tree));
+            self.equip(near, host, unaccepted.node)?;
+            self.process(host).map_or(Ok(()), |process| process.order(&Order::Unaccepted { unaccepted, sockets }))?;
         }
         Ok(())
     }
@@ -133,7 +134,7 @@ impl Fast {
     /// A host's router is gone. Another comes at once, or after a while where this one did not last.
     pub(super) fn vacate(&mut self, lab: &Lab, host: usize, why: Option<&str>) {
         let Some(seat) = self.seats.get_mut(&host) else { return };
-        let ended = seat.process.take().map(|process| process.leave(self.shared.ledgers.get(&host)));
+        let ended = seat.process.take().map(|process| process.leave(self.shared.journals.get(&host)));
         let (end, left) = ended.unwrap_or_else(|| ("none runs".to_owned(), Vec::new()));
         seat.left.extend(left);
         let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
@@ -152,7 +153,7 @@ impl Fast {
 
     /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
     pub(super) fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
-        let Held { node, tree, .. } = self.held[at];
+        let HeldListener { node, tree, .. } = self.held[at];
         self.equip(near, host, node)?;
         let Some(process) = self.process(host) else { return Ok(()) };
         // Programs of a node that has ended need nobody to hear them.
@@ -163,21 +164,21 @@ impl Fast {
     /// Gives a router sockets to knock with in a node, where it has had none.
     fn equip(&mut self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
-        if seat.process.is_none() || !seat.knocking.insert(node) {
+        if seat.process.is_none() || !seat.equipped.insert(node) {
             return Ok(());
         }
         let has_ipv6 = near.lab.nodes[node].fast_networks(near.lab).any(|network| network.ipv6.is_some());
         let families = if has_ipv6 { &[false, true][..] } else { &[false] };
-        families.iter().try_for_each(|&ipv6| self.give_knockers(near, host, node, ipv6))
+        families.iter().try_for_each(|&ipv6| self.give_wakeup_sockets(near, host, node, ipv6))
     }
 
     /// Gives a router sockets of a family that are made within a node.
-    fn give_knockers(&self, near: &Near<'_>, host: usize, node: usize, ipv6: bool) -> io::Result<()> {
+    fn give_wakeup_sockets(&self, near: &Near<'_>, host: usize, node: usize, ipv6: bool) -> io::Result<()> {
         let (Some(process), Some(net)) = (self.process(host), (near.net)(node)) else { return Ok(()) };
         let family = if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
         let make = |_| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        let sockets = with_net(net, || (0..KNOCKERS).map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
-        process.order(&Order::Knockers { node, ipv6, sockets })
+        let sockets = with_net(net, || (0..WAKEUP_SOCKETS).map(make).collect::<Result<Vec<OwnedFd>, _>>())??;
+        process.order(&Order::WakeupSockets { node, ipv6, sockets })
     }
 
     /// Takes what a router says. True where it is gone.
@@ -199,8 +200,10 @@ impl Fast {
 
     fn take(&mut self, near: &Near<'_>, host: usize, report: Report) -> bool {
         match report {
-            Report::MoreKnockers { node, ipv6 } if near.lab.nodes.get(node).is_some_and(|node| node.host == host) => {
-                if let Err(error) = self.give_knockers(near, host, node, ipv6) {
+            Report::MoreWakeupSockets { node, ipv6 }
+                if near.lab.nodes.get(node).is_some_and(|node| node.host == host) =>
+            {
+                if let Err(error) = self.give_wakeup_sockets(near, host, node, ipv6) {
                     self.note(near.lab, host, &format!("could not be given sockets of a node: {error}"));
                 }
                 false
@@ -209,8 +212,8 @@ impl Fast {
                 self.vacate(near.lab, host, Some(&account));
                 true
             }
-            Report::MoreKnockers { .. }
-            | Report::Kept { .. }
+            Report::MoreWakeupSockets { .. }
+            | Report::Keeper { .. }
             | Report::Heeded
             | Report::Ready
             | Report::Status { .. } => false,

@@ -5,14 +5,14 @@ use std::hash::Hash;
 
 /// Values by key, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Latest<K, V> {
+pub(crate) struct BoundedMap<K, V> {
     most: usize,
     all: HashMap<K, (u64, V)>,
     order: BTreeMap<u64, K>,
     came: u64,
 }
 
-impl<K: Copy + Eq + Hash, V> Latest<K, V> {
+impl<K: Copy + Eq + Hash, V> BoundedMap<K, V> {
     /// With room for so many.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, all: HashMap::new(), order: BTreeMap::new(), came: 0 }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn of_too_many_the_oldest_goes() {
-        let mut latest = Latest::new(2);
+        let mut latest = BoundedMap::new(2);
         assert_eq!(latest.insert(1, 'a'), None);
         assert_eq!(latest.insert(2, 'b'), None);
         assert_eq!(latest.insert(1, 'c'), Some('a'));

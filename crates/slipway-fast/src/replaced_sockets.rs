@@ -11,12 +11,12 @@ use crate::walk;
 
 /// Tells of one socket after another whether anybody has it.
 #[derive(Debug)]
-pub(crate) struct Originals {
+pub(crate) struct ReplacedSockets {
     epoll: OwnedFd,
     asked: u64,
 }
 
-impl Originals {
+impl ReplacedSockets {
     /// With nothing asked yet.
     ///
     /// # Errors

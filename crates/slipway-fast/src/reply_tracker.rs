@@ -16,24 +16,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::latest::Latest;
-use crate::note::Path;
+use crate::bounded::BoundedMap;
+use crate::metadata::Path;
 
 /// So many threads of a tree are remembered; of more the one that was told longest ago is forgotten.
 const REMEMBERED: usize = 1024;
 
 /// What a thread is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Reply {
     /// It is connected, by a socket with this inode.
     Connected(u64),
     /// It has accepted.
-    Accepted(Given),
+    Accepted(AcceptedSocket),
 }
 
 /// A connection that a program was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct AcceptedSocket {
     /// By which the program has it.
     pub(crate) number: i32,
     /// Of its socket.
@@ -63,23 +63,23 @@ impl Claim {
 
 /// All of a tree of programs, by thread.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReplyTracker {
     /// What may have been heard, until the thread's next call is served.
-    last: Latest<i32, Last>,
+    last: BoundedMap<i32, Last>,
     /// What was not heard, until the thread makes such a call again: its handler may make others first.
-    unheard: Latest<i32, Unheard>,
+    lost: BoundedMap<i32, LostReplies>,
 }
 
-impl Default for Told {
+impl Default for ReplyTracker {
     fn default() -> Self {
-        Self { last: Latest::new(REMEMBERED), unheard: Latest::new(REMEMBERED) }
+        Self { last: BoundedMap::new(REMEMBERED), lost: BoundedMap::new(REMEMBERED) }
     }
 }
 
 /// What a thread was told last.
 #[derive(Debug)]
 struct Last {
-    said: Said,
+    reply: Reply,
     claim: Claim,
     since: Moment,
     /// How many of the thread's calls have been taken since.
@@ -87,10 +87,10 @@ struct Last {
 }
 
 #[derive(Debug, Default)]
-struct Unheard {
+struct LostReplies {
     /// The inode of the socket.
     connected: Option<u64>,
-    accepted: Option<Given>,
+    accepted: Option<AcceptedSocket>,
 }
 
 /// A moment in a thread's life.
@@ -102,7 +102,7 @@ pub(crate) struct Moment {
     pub(crate) missed: u64,
 }
 
-impl Told {
+impl ReplyTracker {
     /// A call of a thread's is taken.
     pub(crate) fn taken(&mut self, tid: i32) {
         if let Some(last) = self.last.get_mut(tid) {
@@ -111,46 +111,46 @@ impl Told {
     }
 
     /// Whether it is to be found out whether a thread heard what it was told last.
-    pub(crate) fn is_open(&self, tid: i32) -> bool {
+    pub(crate) fn is_tracked(&self, tid: i32) -> bool {
         self.last.contains(tid)
     }
 
     /// A call of a thread's is served, that waits at this moment, if it is known: finds out whether the thread heard what it was told
     /// last.
     pub(crate) fn settle(&mut self, tid: i32, now: Option<Moment>) {
-        let Some((Last { said, claim, since, taken }, now)) = self.last.remove(tid).zip(now) else { return };
+        let Some((Last { reply, claim, since, taken }, now)) = self.last.remove(tid).zip(now) else { return };
         // The last of those that were taken is this one.
         let gone = taken.saturating_sub(1);
-        let others = match said {
+        let others = match reply {
             // To be told so twice does no harm.
-            Said::Connected(_) => gone,
+            Reply::Connected(_) => gone,
             // To be given a connection twice does.
-            Said::Accepted(_) => gone + (now.missed - since.missed),
+            Reply::Accepted(_) => gone + (now.missed - since.missed),
         };
         if now.interrupted.saturating_sub(since.interrupted) > others && claim.take() {
-            let mut unheard = self.unheard.remove(tid).unwrap_or_default();
-            match said {
-                Said::Connected(inode) => unheard.connected = Some(inode),
-                Said::Accepted(given) => unheard.accepted = Some(given),
+            let mut lost = self.lost.remove(tid).unwrap_or_default();
+            match reply {
+                Reply::Connected(inode) => lost.connected = Some(inode),
+                Reply::Accepted(socket) => lost.accepted = Some(socket),
             }
-            self.unheard.insert(tid, unheard);
+            self.lost.insert(tid, lost);
         }
     }
 
     /// What a thread accepted and does not know of, for its next call to accept.
-    pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<Given> {
-        self.unheard.get_mut(tid)?.accepted.take()
+    pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<AcceptedSocket> {
+        self.lost.get_mut(tid)?.accepted.take()
     }
 
     /// Whether a thread did not hear that this socket is connected, for its next call to connect it.
     pub(crate) fn take_connected(&mut self, tid: i32, inode: u64) -> bool {
-        self.unheard.get_mut(tid).and_then(|unheard| unheard.connected.take_if(|its| *its == inode)).is_some()
+        self.lost.get_mut(tid).and_then(|lost| lost.connected.take_if(|its| *its == inode)).is_some()
     }
 
     /// A thread is about to be told this, and has a call that waits at this moment.
-    pub(crate) fn tell(&mut self, tid: i32, said: Said, since: Moment) -> Claim {
+    pub(crate) fn track(&mut self, tid: i32, reply: Reply, since: Moment) -> Claim {
         let claim = Claim::default();
-        self.last.insert(tid, Last { said, claim: claim.clone(), since, taken: 0 });
+        self.last.insert(tid, Last { reply, claim: claim.clone(), since, taken: 0 });
         claim
     }
 }
@@ -167,9 +167,9 @@ mod tests {
         /// It is answered, and the thread hears it.
         Heard,
         /// It is answered, and interrupted.
-        Unheard,
+        Lost,
         /// It is served, and interrupted before it is answered.
-        Interrupted,
+        InterruptedConnects,
         /// The same before it is served.
         Gone,
         /// The same before it is taken.
@@ -178,22 +178,22 @@ mod tests {
 
     /// Whose call, whether it is to accept, and what becomes of it.
     fn call() -> impl Strategy<Value = (bool, bool, Fate)> {
-        let fates = vec![Fate::Heard, Fate::Unheard, Fate::Interrupted, Fate::Gone, Fate::Missed];
+        let fates = vec![Fate::Heard, Fate::Lost, Fate::InterruptedConnects, Fate::Gone, Fate::Missed];
         (prop::bool::weighted(0.9), any::<bool>(), prop::sample::select(fates))
     }
 
-    fn accepted(number: i32) -> Given {
+    fn accepted(number: i32) -> AcceptedSocket {
         let [client, server] = [1, 2].map(|port| ([10, 64, 0, 1], port).into());
-        Given { number, inode: 0, listener: 3, path: None, flow: 0, client, server }
+        AcceptedSocket { number, inode: 0, listener: 3, path: None, flow: 0, client, server }
     }
 
     proptest! {
         /// Of one thread all is known. Calls of others that are missed can hide a connection, and cannot make one up.
         #[test]
         fn what_was_not_heard_is_known(calls in prop::collection::vec(call(), 0..60)) {
-            let mut told = Told::default();
+            let mut replies = ReplyTracker::default();
             let mut now = Moment { interrupted: 0, missed: 0 };
-            let (mut unheard, mut is_hidden) = (None, false);
+            let (mut lost, mut is_hidden) = (None, false);
             for (number, (is_its, accepts, fate)) in (0..).zip(calls) {
                 if !is_its {
                     now.missed += u64::from(fate == Fate::Missed);
@@ -202,18 +202,18 @@ mod tests {
                 }
                 match fate {
                     Fate::Missed => now.missed += 1,
-                    Fate::Gone => told.taken(1),
-                    Fate::Heard | Fate::Unheard | Fate::Interrupted => {
-                        told.taken(1);
-                        told.settle(1, Some(now));
+                    Fate::Gone => replies.taken(1),
+                    Fate::Heard | Fate::Lost | Fate::InterruptedConnects => {
+                        replies.taken(1);
+                        replies.settle(1, Some(now));
                         if accepts {
-                            let found = told.take_accepted(1);
-                            prop_assert!(found == unheard || is_hidden && found.is_none(), "{:?} {:?}", found, unheard);
+                            let found = replies.take_accepted(1);
+                            prop_assert!(found == lost || is_hidden && found.is_none(), "{:?} {:?}", found, lost);
                             is_hidden = false;
-                            if fate != Fate::Interrupted {
-                                told.tell(1, Said::Accepted(accepted(number)), now);
+                            if fate != Fate::InterruptedConnects {
+                                replies.track(1, Reply::Accepted(accepted(number)), now);
                             }
-                            unheard = (fate == Fate::Unheard).then(|| accepted(number));
+                            lost = (fate == Fate::Lost).then(|| accepted(number));
                         }
                     }
                 }
@@ -228,65 +228,65 @@ mod tests {
 
     #[test]
     fn who_knows_first_does_something_about_it() {
-        let mut told = Told::default();
-        let claim = told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
+        let mut replies = ReplyTracker::default();
+        let claim = replies.track(1, Reply::Accepted(accepted(7)), at(0, 0));
         assert!(claim.take(), "who said it knows that it was not heard");
-        told.settle(1, Some(at(1, 0)));
-        assert_eq!(told.take_accepted(1), None);
-        let claim = told.tell(1, Said::Accepted(accepted(8)), at(1, 0));
-        told.settle(1, Some(at(2, 0)));
-        assert_eq!(told.take_accepted(1), Some(accepted(8)));
+        replies.settle(1, Some(at(1, 0)));
+        assert_eq!(replies.take_accepted(1), None);
+        let claim = replies.track(1, Reply::Accepted(accepted(8)), at(1, 0));
+        replies.settle(1, Some(at(2, 0)));
+        assert_eq!(replies.take_accepted(1), Some(accepted(8)));
         assert!(!claim.take());
     }
 
     /// One call more than are remembered costs the oldest, and not all.
     #[test]
     fn of_many_threads_the_oldest_alone_is_forgotten() {
-        let mut told = Told::default();
+        let mut replies = ReplyTracker::default();
         let threads = 1..=i32::try_from(REMEMBERED).expect("few") + 1;
         for tid in threads.clone() {
-            told.tell(tid, Said::Accepted(accepted(tid)), at(0, 0));
-            told.taken(tid);
+            replies.track(tid, Reply::Accepted(accepted(tid)), at(0, 0));
+            replies.taken(tid);
         }
         for tid in threads {
-            told.settle(tid, Some(at(1, 0)));
-            assert_eq!(told.take_accepted(tid), (tid > 1).then(|| accepted(tid)));
+            replies.settle(tid, Some(at(1, 0)));
+            assert_eq!(replies.take_accepted(tid), (tid > 1).then(|| accepted(tid)));
         }
     }
 
     #[test]
     fn a_call_that_was_taken_and_is_gone_may_be_the_one_that_was_interrupted() {
-        let mut told = Told::default();
-        told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
-        told.taken(1);
-        told.taken(1);
-        told.settle(1, Some(at(1, 0)));
-        assert_eq!(told.take_accepted(1), None);
+        let mut replies = ReplyTracker::default();
+        replies.track(1, Reply::Accepted(accepted(7)), at(0, 0));
+        replies.taken(1);
+        replies.taken(1);
+        replies.settle(1, Some(at(1, 0)));
+        assert_eq!(replies.take_accepted(1), None);
     }
 
     #[test]
     fn what_was_not_heard_waits_for_a_call_of_its_kind() {
-        let mut told = Told::default();
-        told.tell(1, Said::Accepted(accepted(7)), at(0, 0));
-        told.taken(1);
-        told.settle(1, Some(at(1, 0)));
+        let mut replies = ReplyTracker::default();
+        replies.track(1, Reply::Accepted(accepted(7)), at(0, 0));
+        replies.taken(1);
+        replies.settle(1, Some(at(1, 0)));
         // A handler connects meanwhile.
-        assert!(!told.take_connected(1, 5));
-        told.tell(1, Said::Connected(5), at(1, 0));
-        told.taken(1);
-        told.settle(1, Some(at(1, 0)));
-        assert_eq!(told.take_accepted(1), Some(accepted(7)));
+        assert!(!replies.take_connected(1, 5));
+        replies.track(1, Reply::Connected(5), at(1, 0));
+        replies.taken(1);
+        replies.settle(1, Some(at(1, 0)));
+        assert_eq!(replies.take_accepted(1), Some(accepted(7)));
     }
 
     #[test]
     fn where_it_is_not_certain_a_thread_is_told_twice_and_not_given_twice() {
-        let mut told = Told::default();
-        told.tell(1, Said::Connected(7), at(0, 0));
-        told.settle(1, Some(at(1, 1)));
-        assert!(!told.take_connected(1, 8));
-        assert!(told.take_connected(1, 7));
-        told.tell(1, Said::Accepted(accepted(7)), at(1, 1));
-        told.settle(1, Some(at(2, 2)));
-        assert_eq!(told.take_accepted(1), None);
+        let mut replies = ReplyTracker::default();
+        replies.track(1, Reply::Connected(7), at(0, 0));
+        replies.settle(1, Some(at(1, 1)));
+        assert!(!replies.take_connected(1, 8));
+        assert!(replies.take_connected(1, 7));
+        replies.track(1, Reply::Accepted(accepted(7)), at(1, 1));
+        replies.settle(1, Some(at(2, 2)));
+        assert_eq!(replies.take_accepted(1), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::sync::{lock, whole};
 
 /// All of a node, by the order in which they were taken.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+pub(crate) struct ListenerCopies {
     state: Mutex<State>,
     fewer: Condvar,
 }
@@ -18,58 +18,58 @@ pub(crate) struct Copies {
 #[derive(Debug, Default)]
 struct State {
     taken: u64,
-    held: BTreeSet<u64>,
+    permitted: BTreeSet<u64>,
 }
 
 /// Somebody takes a copy, or has it.
 #[derive(Debug)]
-pub(crate) struct Held {
-    copies: Arc<Copies>,
+pub(crate) struct CopyPermit {
+    copies: Arc<ListenerCopies>,
     number: u64,
 }
 
 /// A copy of a program's listener.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct ListenerCopy {
     // Closed first.
     socket: OwnedFd,
-    _held: Held,
+    _held: CopyPermit,
 }
 
-impl Copies {
+impl ListenerCopies {
     /// Before a copy is taken.
-    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+    pub(crate) fn permit(self: &Arc<Self>) -> CopyPermit {
         let mut state = lock(&self.state);
         state.taken += 1;
         let number = state.taken;
-        state.held.insert(number);
+        state.permitted.insert(number);
         drop(state);
-        Held { copies: Arc::clone(self), number }
+        CopyPermit { copies: Arc::clone(self), number }
     }
 
     /// Waits until all are closed that somebody took before this, but no longer than so. What is closed already nobody copies.
     pub(crate) fn settle(&self, patience: Duration) {
         let state = lock(&self.state);
         let last = state.taken;
-        let is_held = |state: &mut State| state.held.first().is_some_and(|first| *first <= last);
+        let is_held = |state: &mut State| state.permitted.first().is_some_and(|first| *first <= last);
         drop(whole(self.fewer.wait_timeout_while(state, patience, is_held)));
     }
 }
 
-impl Held {
-    pub(crate) fn by(self, socket: OwnedFd) -> Listener {
-        Listener { socket, _held: self }
+impl CopyPermit {
+    pub(crate) fn copy(self, socket: OwnedFd) -> ListenerCopy {
+        ListenerCopy { socket, _held: self }
     }
 }
 
-impl Drop for Held {
+impl Drop for CopyPermit {
     fn drop(&mut self) {
-        lock(&self.copies.state).held.remove(&self.number);
+        lock(&self.copies.state).permitted.remove(&self.number);
         self.copies.fewer.notify_all();
     }
 }
 
-impl Deref for Listener {
+impl Deref for ListenerCopy {
     type Target = OwnedFd;
 
     fn deref(&self) -> &OwnedFd {
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn who_waits_does_so_for_those_that_were_there() {
-        let copies = Arc::new(Copies::default());
+        let copies = Arc::new(ListenerCopies::default());
         copies.settle(LONG);
-        let early = copies.hold();
+        let early = copies.permit();
         let (done, is_done) = mpsc::channel();
         let waiting = Arc::clone(&copies);
         let waits = thread::spawn(move || {
@@ -98,7 +98,7 @@ mod tests {
             done.send(()).expect("it listens");
         });
         assert!(is_done.recv_timeout(Duration::from_millis(20)).is_err());
-        let late = copies.hold();
+        let late = copies.permit();
         drop(early);
         is_done.recv_timeout(LONG).expect("the late one is not waited for");
         waits.join().expect("it ends");

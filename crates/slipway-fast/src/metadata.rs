@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::SocketStorage;
 
 use crate::address::mapped;
-use crate::personality::Options;
+use crate::emulation::Options;
 
 /// Bytes of a note.
 pub const BYTES: usize = OPTIONS + Options::BYTES;
@@ -88,13 +88,13 @@ impl Change {
 /// What is written on a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, for the length of a call")]
-pub enum Written {
+pub enum Stored {
     /// Nothing: it is a program's own, and its options below the level of sockets are a new one's, or its listener's.
     Nothing,
     /// It is a program's own, which has set such an option, or may have.
     Changed(Change),
     /// It was handed out.
-    Note(Note),
+    Metadata(SocketMetadata),
 }
 
 /// Which end of a connection a socket is.
@@ -108,7 +108,7 @@ pub enum Role {
 
 /// What is known of a socket that was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct SocketMetadata {
     /// What data passes through.
     pub path: Path,
     /// Which end it is.
@@ -120,12 +120,12 @@ pub struct Note {
     /// What `getpeername(2)` says.
     pub peer: SocketAddr,
     /// False until the program has asked how its non-blocking `connect(2)` went.
-    pub told: bool,
+    pub reported: bool,
     /// What it set on the levels of TCP and IP, or its listener had.
     pub options: Options,
 }
 
-impl Note {
+impl SocketMetadata {
     /// The connection's number, at both ends the same.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -137,7 +137,7 @@ impl Note {
         bytes[0] = VERSION;
         bytes[1] = u8::from(self.path == Path::Tcp);
         bytes[2] = u8::from(self.local.is_ipv6());
-        bytes[3] = u8::from(self.told) | u8::from(self.role == Role::Server) << 1;
+        bytes[3] = u8::from(self.reported) | u8::from(self.role == Role::Server) << 1;
         bytes[4..12].copy_from_slice(&self.flow.to_ne_bytes());
         put(&mut bytes[12..30], self.local);
         put(&mut bytes[30..48], self.peer);
@@ -159,7 +159,7 @@ impl Note {
             flow: u64::from_ne_bytes(*bytes[4..].first_chunk()?),
             local: take(&bytes[12..30], ipv6)?,
             peer: take(&bytes[30..48], ipv6)?,
-            told: bytes[3] & 1 == 1,
+            reported: bytes[3] & 1 == 1,
             options: Options::read(&bytes[OPTIONS..]),
         })
     }
@@ -181,9 +181,9 @@ fn take(bytes: &[u8], ipv6: bool) -> Option<SocketAddr> {
 
 /// All notes of a lab's sockets.
 #[derive(Debug)]
-pub struct Notes(SocketStorage);
+pub struct MetadataStore(SocketStorage);
 
-impl Notes {
+impl MetadataStore {
     /// In this storage, whose values have [`BYTES`] bytes.
     #[must_use]
     pub fn new(storage: SocketStorage) -> Self {
@@ -194,10 +194,10 @@ impl Notes {
     ///
     /// # Errors
     /// `ENOTSOCK` where it is no socket.
-    pub fn on(&self, socket: impl AsFd) -> io::Result<Written> {
-        let Some(bytes) = self.0.get(socket.as_fd())? else { return Ok(Written::Nothing) };
-        let change = || Written::Changed(Change::read(bytes.get(1).copied().unwrap_or_default()));
-        Ok(Note::read(&bytes).map_or_else(change, Written::Note))
+    pub fn on(&self, socket: impl AsFd) -> io::Result<Stored> {
+        let Some(bytes) = self.0.get(socket.as_fd())? else { return Ok(Stored::Nothing) };
+        let change = || Stored::Changed(Change::read(bytes.get(1).copied().unwrap_or_default()));
+        Ok(SocketMetadata::read(&bytes).map_or_else(change, Stored::Metadata))
     }
 
     /// Where they are.
@@ -210,21 +210,21 @@ impl Notes {
     ///
     /// # Errors
     /// `ENOTSOCK` where it is no socket.
-    pub fn of(&self, socket: impl AsFd) -> io::Result<Option<Note>> {
+    pub fn of(&self, socket: impl AsFd) -> io::Result<Option<SocketMetadata>> {
         Ok(match self.on(socket)? {
-            Written::Note(note) => Some(note),
-            Written::Nothing | Written::Changed(_) => None,
+            Stored::Metadata(metadata) => Some(metadata),
+            Stored::Nothing | Stored::Changed(_) => None,
         })
     }
 
-    /// Writes on a program's own socket what has changed about it, besides what is `written` there.
+    /// Writes on a program's own socket what has changed about it, besides what is `stored` there.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn mark_changed(&self, socket: impl AsFd, written: &Written, change: Change) -> io::Result<()> {
-        let before = match written {
-            Written::Changed(before) => Some(*before),
-            Written::Nothing | Written::Note(_) => None,
+    pub fn mark_changed(&self, socket: impl AsFd, stored: &Stored, change: Change) -> io::Result<()> {
+        let before = match stored {
+            Stored::Changed(before) => Some(*before),
+            Stored::Nothing | Stored::Metadata(_) => None,
         };
         let change = before.unwrap_or_default().and(change);
         if before == Some(change) {
@@ -239,8 +239,8 @@ impl Notes {
     ///
     /// # Errors
     /// `ENOMEM` where the kernel has no memory for it.
-    pub fn put(&self, socket: impl AsFd, note: &Note) -> io::Result<()> {
-        self.0.set(socket.as_fd(), &note.write())
+    pub fn put(&self, socket: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
+        self.0.set(socket.as_fd(), &metadata.write())
     }
 }
 
@@ -252,26 +252,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_note_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, told: bool, server: bool) {
+        fn metadata_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, reported: bool, server: bool) {
             let [local, peer] = if six {
                 [SocketAddr::from((ip, local.port())), SocketAddr::from((ip, port))]
             } else {
                 [local.into(), SocketAddr::from((*local.ip(), port))]
             };
             let role = if server { Role::Server } else { Role::Client };
-            let note = Note { path: Path::Pair, role, flow, local, peer, told, options: Options::default() };
-            prop_assert_eq!(Note::read(&note.write()), Some(note));
+            let metadata = SocketMetadata { path: Path::Pair, role, flow, local, peer, reported, options: Options::default() };
+            prop_assert_eq!(SocketMetadata::read(&metadata.write()), Some(metadata));
         }
 
         #[test]
         fn no_bytes_are_too_bad(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Note::read(&bytes);
+            let _ = SocketMetadata::read(&bytes);
         }
     }
 
     #[test]
-    fn nothing_is_no_note() {
-        assert_eq!(Note::read(&[0; BYTES]), None);
-        assert_eq!(Note::read(&[]), None);
+    fn nothing_is_no_metadata() {
+        assert_eq!(SocketMetadata::read(&[0; BYTES]), None);
+        assert_eq!(SocketMetadata::read(&[]), None);
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// A node's interface on a fast network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Interface {
     /// Index of the node in the lab.
     pub node: usize,
     /// Index of the virtual host that it is on.
@@ -16,17 +16,17 @@ pub struct Place {
 
 /// All of them.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
-    by_address: HashMap<IpAddr, Place>,
+pub struct AddressMap {
+    by_address: HashMap<IpAddr, Interface>,
     by_interface: HashMap<(usize, usize, bool), IpAddr>,
     exact: HashSet<usize>,
     ruling: HashSet<usize>,
 }
 
-impl Places {
+impl AddressMap {
     /// Where an address lives.
     #[must_use]
-    pub fn of(&self, ip: IpAddr) -> Option<Place> {
+    pub fn of(&self, ip: IpAddr) -> Option<Interface> {
         self.by_address.get(&ip).copied()
     }
 
@@ -72,13 +72,13 @@ impl Places {
     }
 }
 
-impl FromIterator<(IpAddr, Place)> for Places {
-    fn from_iter<I: IntoIterator<Item = (IpAddr, Place)>>(all: I) -> Self {
-        let mut places = Self::default();
+impl FromIterator<(IpAddr, Interface)> for AddressMap {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, Interface)>>(all: I) -> Self {
+        let mut address_map = Self::default();
         for (ip, place) in all {
-            places.by_address.insert(ip, place);
-            places.by_interface.insert((place.node, place.network, ip.is_ipv6()), ip);
+            address_map.by_address.insert(ip, place);
+            address_map.by_interface.insert((place.node, place.network, ip.is_ipv6()), ip);
         }
-        places
+        address_map
     }
 }

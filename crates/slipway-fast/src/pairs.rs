@@ -28,7 +28,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Whether this kernel has what a pair needs to be fit for nodes: that no descriptors pass through it, from Linux 6.16 on.
 #[must_use]
-pub fn is_there() -> bool {
+pub fn are_supported() -> bool {
     let end = socket(AddressFamily::UNIX, SocketType::STREAM, None);
     end.is_ok_and(|end| sockopt::int(&end, PASSRIGHTS).is_ok())
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_end_of_a_pair_has_room_beyond_the_machines_limit_and_passes_no_descriptors() {
-        assert!(is_there());
+        assert!(are_supported());
         let (one, other) = Pairs::default().make(0).expect("these tests need root and Linux 6.16");
         for end in [one, other] {
             assert_eq!(sockopt::int(&end, SIZE).expect("read"), 2 * SEND_BUFFER);

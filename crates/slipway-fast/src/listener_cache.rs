@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crate::latest::Latest;
+use crate::bounded::BoundedMap;
 use crate::sync::lock;
 use crate::tree::Tree;
 
@@ -23,7 +23,7 @@ const MOST: usize = 1024;
 
 /// A listener, and who accepts from it.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub(crate) struct CachedListener {
     /// What to know it by (`SO_COOKIE`); no other socket will have it.
     pub(crate) cookie: u64,
     /// Whether it is of IPv6.
@@ -38,39 +38,39 @@ pub(crate) struct Door {
 
 /// What was learned.
 #[derive(Debug, Default)]
-pub(crate) struct Doors(Mutex<State>);
+pub(crate) struct ListenerCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     /// By node and address.
-    known: HashMap<usize, Latest<SocketAddr, (Door, Instant)>>,
+    known: HashMap<usize, BoundedMap<SocketAddr, (CachedListener, Instant)>>,
     /// How often what is known of a node was forgotten.
     forgotten: HashMap<usize, u64>,
 }
 
-impl Doors {
+impl ListenerCache {
     /// The moment before a knock.
     pub(crate) fn now(&self, node: usize) -> u64 {
         lock(&self.0).forgotten.get(&node).copied().unwrap_or_default()
     }
 
     /// A knock at this address, made after the moment `since`, came to this listener.
-    pub(crate) fn learn(&self, node: usize, at: SocketAddr, door: Door, since: u64) {
+    pub(crate) fn learn(&self, node: usize, at: SocketAddr, cached: CachedListener, since: u64) {
         let mut state = lock(&self.0);
         // With another listener since then it would perhaps have gone elsewhere.
         if state.forgotten.get(&node).copied().unwrap_or_default() == since {
-            let known = state.known.entry(node).or_insert_with(|| Latest::new(MOST));
-            known.insert(at, (door, Instant::now()));
+            let known = state.known.entry(node).or_insert_with(|| BoundedMap::new(MOST));
+            known.insert(at, (cached, Instant::now()));
         }
     }
 
     /// The listener for an address.
-    pub(crate) fn of(&self, node: usize, at: SocketAddr) -> Option<Door> {
+    pub(crate) fn of(&self, node: usize, at: SocketAddr) -> Option<CachedListener> {
         let mut state = lock(&self.0);
         let known = state.known.get_mut(&node)?;
-        let (door, since) = known.get(at)?;
+        let (cached, since) = known.get(at)?;
         if since.elapsed() < AGE {
-            return Some(door.clone());
+            return Some(cached.clone());
         }
         known.remove(at);
         None
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn what_was_learned_holds_until_there_is_another_listener() {
-        let doors = Doors::default();
+        let cache = ListenerCache::default();
         let at = "10.64.0.1:80".parse().expect("an address");
-        let door = Door { cookie: 7, ipv6: false, tree: Weak::new(), tid: 1, number: 3 };
-        let known = |node| doors.of(node, at).map(|door| door.cookie);
-        let before = [1, 2].map(|node| doors.now(node));
-        doors.learn(1, at, door.clone(), before[0]);
+        let cached = CachedListener { cookie: 7, ipv6: false, tree: Weak::new(), tid: 1, number: 3 };
+        let known = |node| cache.of(node, at).map(|cached| cached.cookie);
+        let before = [1, 2].map(|node| cache.now(node));
+        cache.learn(1, at, cached.clone(), before[0]);
         assert_eq!((known(1), known(2)), (Some(7), None));
-        doors.learn(2, at, door.clone(), before[1]);
-        doors.forget(2);
+        cache.learn(2, at, cached.clone(), before[1]);
+        cache.forget(2);
         assert_eq!((known(1), known(2)), (Some(7), None));
-        doors.learn(2, at, door.clone(), before[1]);
+        cache.learn(2, at, cached.clone(), before[1]);
         assert_eq!(known(2), None, "the knock was before");
-        doors.learn(1, at, door, before[0]);
+        cache.learn(1, at, cached, before[0]);
         assert_eq!(known(1), Some(7), "another node's listeners are its own");
     }
 }

@@ -3,7 +3,7 @@
 //! after the other.
 //!
 //! The descriptors stay open when a router ends: a process beside it has its table in common with it (`clone_beside`). The anchor
-//! takes them there by their numbers, and the next router is told ([`Order::Left`](crate::control::Order::Left)).
+//! takes them there by their numbers, and the next router is told ([`Order::Unaccepted`](crate::control::Order::Unaccepted)).
 //!
 //! An `accept` is answered in two steps: the kernel has the caller take the descriptor, then the router tells its number. (In one,
 //! `SECCOMP_ADDFD_FLAG_SEND`, the kernel counts the call as answered before the caller has taken anything, and a router that is
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use slipway_sys::shared::Words;
 
 use crate::address::mapped;
-use crate::note::Path;
+use crate::metadata::Path;
 use crate::shares::{Share, Shares};
 use crate::sync::lock;
 
@@ -44,7 +44,7 @@ const NODE: usize = 1;
 const PATH: usize = 2;
 const FLOW: usize = 3;
 const END: usize = 4;
-const KNOCKER: usize = 5;
+const WAKEUP_SOCKET: usize = 5;
 const CLIENT: usize = 6;
 const SERVER: usize = 9;
 const TREE: usize = 12;
@@ -54,8 +54,8 @@ const TID: usize = 14;
 // Stages.
 const EMPTY: u64 = 0;
 const WAITING: u64 = 1;
-const GIVEN: u64 = 2;
-const TOLD: u64 = 3;
+const HANDED_OFF: u64 = 2;
+const REPORTED: u64 = 3;
 
 /// Marks what is not there: no number of a descriptor or path is as great.
 const NONE: u64 = u64::MAX;
@@ -63,7 +63,7 @@ const NONE: u64 = u64::MAX;
 /// A connection that a router had in hand when it ended: the server's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Left {
+pub struct Unaccepted {
     /// Of the server.
     pub node: usize,
     /// What it is; `None` for a connection of the container network.
@@ -75,13 +75,13 @@ pub struct Left {
     /// What it asked for.
     pub server: SocketAddr,
     /// The call that it was being given to, if any.
-    pub given: Option<Given>,
+    pub handoff: Option<HandoffCall>,
 }
 
 /// A call that a connection is being given to. The caller may have the descriptor already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Given {
+pub struct HandoffCall {
     /// The number of the tree that the caller is of.
     pub tree: u64,
     /// The call.
@@ -89,20 +89,20 @@ pub struct Given {
     /// Who makes it.
     pub tid: i32,
     /// Whether the caller was just being told its number, or had been.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// All that a router has in hand.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Journal {
     words: Words,
-    places: Mutex<Places>,
+    slots: Mutex<Slots>,
     shares: Arc<Shares>,
 }
 
 /// Which entries are free, and whose share the others are.
 #[derive(Debug)]
-struct Places {
+struct Slots {
     free: Vec<usize>,
     taken: HashMap<usize, Share>,
 }
@@ -110,26 +110,26 @@ struct Places {
 /// What is written of one connection, until this is dropped. To be dropped before its end is closed.
 #[derive(Debug)]
 pub struct Entry {
-    ledger: Arc<Ledger>,
+    journal: Arc<Journal>,
     at: usize,
 }
 
 /// What was left, and the numbers by which its router had it: of the server's end, and of who knocks for it.
-pub type Found = (Left, i32, Option<i32>);
+pub type TakenEntry = (Unaccepted, i32, Option<i32>);
 
 /// A file for a ledger, empty.
 ///
 /// # Errors
 /// As `memfd_create(2)`.
 pub fn file() -> io::Result<OwnedFd> {
-    Words::file("slipway-ledger", ENTRIES * WORDS + NODES / BITS)
+    Words::file("slipway-journal", ENTRIES * WORDS + NODES / BITS)
 }
 
 /// Takes all that is written in a ledger whose router has ended.
 ///
 /// # Errors
 /// When the file is no ledger's, or cannot be mapped.
-pub fn take(file: &OwnedFd) -> io::Result<Vec<Found>> {
+pub fn take(file: &OwnedFd) -> io::Result<Vec<TakenEntry>> {
     let words = Words::map(file)?;
     let taken = words.chunks_exact(WORDS).take(ENTRIES).filter_map(|entry| {
         let stage = entry[STAGE].swap(EMPTY, Acquire);
@@ -138,7 +138,7 @@ pub fn take(file: &OwnedFd) -> io::Result<Vec<Found>> {
     Ok(taken.collect())
 }
 
-fn read(entry: &[AtomicU64], stage: u64) -> Option<Found> {
+fn read(entry: &[AtomicU64], stage: u64) -> Option<TakenEntry> {
     let word = |at: usize| entry[at].load(Relaxed);
     let address = |at: usize| address([word(at), word(at + 1), word(at + 2)]);
     let number = |at: usize| i32::try_from(word(at)).ok();
@@ -147,14 +147,15 @@ fn read(entry: &[AtomicU64], stage: u64) -> Option<Found> {
         0 => Some(Path::Pair),
         _ => Some(Path::Tcp),
     };
-    let told = stage == TOLD;
-    let given = match stage {
+    let reported = stage == REPORTED;
+    let handoff = match stage {
         WAITING => None,
-        _ => Some(Given { tree: word(TREE), call: word(CALL), tid: number(TID)?, told }),
+        _ => Some(HandoffCall { tree: word(TREE), call: word(CALL), tid: number(TID)?, reported }),
     };
     let node = usize::try_from(word(NODE)).ok()?;
-    let left = Left { node, path, flow: word(FLOW), client: address(CLIENT), server: address(SERVER), given };
-    Some((left, number(END)?, number(KNOCKER)))
+    let unaccepted =
+        Unaccepted { node, path, flow: word(FLOW), client: address(CLIENT), server: address(SERVER), handoff };
+    Some((unaccepted, number(END)?, number(WAKEUP_SOCKET)))
 }
 
 fn words(address: SocketAddr) -> [u64; 3] {
@@ -169,30 +170,30 @@ fn address([high, low, port]: [u64; 3]) -> SocketAddr {
     SocketAddr::new(ip, u16::try_from(port & 0xffff).unwrap_or_default())
 }
 
-impl Ledger {
+impl Journal {
     /// The ledger in this file, without connections from now on.
     ///
     /// # Errors
     /// As [`take`].
     pub fn open(file: &OwnedFd) -> io::Result<Arc<Self>> {
         drop(take(file)?);
-        let places = Mutex::new(Places { free: (0..ENTRIES).rev().collect(), taken: HashMap::new() });
-        Ok(Arc::new(Self { words: Words::map(file)?, places, shares: Shares::new(ENTRIES) }))
+        let slots = Mutex::new(Slots { free: (0..ENTRIES).rev().collect(), taken: HashMap::new() });
+        Ok(Arc::new(Self { words: Words::map(file)?, slots, shares: Shares::new(ENTRIES) }))
     }
 
     /// Writes down that a connection waits, whose end this is. `None` where its node has its share.
-    pub fn enter(self: &Arc<Self>, left: &Left, end: BorrowedFd<'_>) -> Option<Entry> {
-        let share = self.shares.take(left.node, left.node)?;
-        let mut places = lock(&self.places);
-        let at = places.free.pop()?;
-        places.taken.insert(at, share);
-        drop(places);
-        let entry = Entry { ledger: Arc::clone(self), at };
-        let Left { node, path, flow, client, server, given: _ } = left;
+    pub fn enter(self: &Arc<Self>, unaccepted: &Unaccepted, end: BorrowedFd<'_>) -> Option<Entry> {
+        let share = self.shares.take(unaccepted.node, unaccepted.node)?;
+        let mut slots = lock(&self.slots);
+        let at = slots.free.pop()?;
+        slots.taken.insert(at, share);
+        drop(slots);
+        let entry = Entry { journal: Arc::clone(self), at };
+        let Unaccepted { node, path, flow, client, server, handoff: _ } = unaccepted;
         let path = path.map_or(NONE, |path| u64::from(path == Path::Tcp));
-        let written = [*node as u64, path, *flow, number(end), NONE];
-        let written = [&written[..], &words(*client), &words(*server)].concat();
-        for (word, value) in entry.words()[NODE..].iter().zip(written) {
+        let stored = [*node as u64, path, *flow, number(end), NONE];
+        let stored = [&stored[..], &words(*client), &words(*server)].concat();
+        for (word, value) in entry.words()[NODE..].iter().zip(stored) {
             word.store(value, Relaxed);
         }
         entry.words()[STAGE].store(WAITING, Release);
@@ -223,35 +224,35 @@ fn number(descriptor: BorrowedFd<'_>) -> u64 {
 
 impl Entry {
     fn words(&self) -> &[AtomicU64] {
-        &self.ledger.words[self.at * WORDS..][..WORDS]
+        &self.journal.words[self.at * WORDS..][..WORDS]
     }
 
     /// Writes down who knocks for it, if somebody does.
-    pub fn knocked(&self, knocker: Option<BorrowedFd<'_>>) {
-        self.words()[KNOCKER].store(knocker.map_or(NONE, number), Release);
+    pub fn set_wakeup_socket(&self, wakeup_socket: Option<BorrowedFd<'_>>) {
+        self.words()[WAKEUP_SOCKET].store(wakeup_socket.map_or(NONE, number), Release);
     }
 
     /// Writes down which call of which tree it is being given to.
-    pub fn give(&self, tree: u64, call: u64, tid: i32) {
+    pub fn begin_handoff(&self, tree: u64, call: u64, tid: i32) {
         let words = self.words();
         for (at, value) in [(TREE, tree), (CALL, call), (TID, u64::from(tid.unsigned_abs()))] {
             words[at].store(value, Relaxed);
         }
-        words[STAGE].store(GIVEN, Release);
+        words[STAGE].store(HANDED_OFF, Release);
     }
 
     /// Writes down that the call is being answered.
-    pub fn tell(&self) {
-        self.words()[STAGE].store(TOLD, Release);
+    pub fn report(&self) {
+        self.words()[STAGE].store(REPORTED, Release);
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         self.words()[STAGE].store(EMPTY, Release);
-        let mut places = lock(&self.ledger.places);
-        places.taken.remove(&self.at);
-        places.free.push(self.at);
+        let mut slots = lock(&self.journal.slots);
+        slots.taken.remove(&self.at);
+        slots.free.push(self.at);
     }
 }
 
@@ -261,36 +262,40 @@ mod tests {
 
     use super::*;
 
-    fn left(flow: u64, path: Option<Path>, client: &str, given: Option<Given>) -> Left {
+    fn unaccepted(flow: u64, path: Option<Path>, client: &str, handoff: Option<HandoffCall>) -> Unaccepted {
         let [client, server] = [client, "[fd53::2]:80"].map(|address| address.parse().expect("an address"));
-        Left { node: 7, path, flow, client, server, given }
+        Unaccepted { node: 7, path, flow, client, server, handoff }
     }
 
     #[test]
     fn what_was_in_hand_is_found_as_it_was() {
         let file = file().expect("a file");
-        let ledger = Ledger::open(&file).expect("opened");
-        let given = Given { tree: 1, call: u64::MAX, tid: 9, told: false };
+        let journal = Journal::open(&file).expect("opened");
+        let handoff = HandoffCall { tree: 1, call: u64::MAX, tid: 9, reported: false };
         let all = [
-            left(0, None, "10.64.0.1:1", None),
-            left(1, Some(Path::Pair), "10.64.0.1:65535", None),
-            left(u64::MAX, Some(Path::Tcp), "[::ffff:10.64.0.1]:2", Some(given)),
-            left(3, Some(Path::Pair), "[fd53::1]:3", Some(Given { told: true, ..given })),
+            unaccepted(0, None, "10.64.0.1:1", None),
+            unaccepted(1, Some(Path::Pair), "10.64.0.1:65535", None),
+            unaccepted(u64::MAX, Some(Path::Tcp), "[::ffff:10.64.0.1]:2", Some(handoff)),
+            unaccepted(3, Some(Path::Pair), "[fd53::1]:3", Some(HandoffCall { reported: true, ..handoff })),
         ];
-        let entries: Vec<Entry> = all.iter().map(|left| ledger.enter(left, file.as_fd()).expect("room")).collect();
-        drop(ledger.enter(&all[0], file.as_fd()).expect("room"));
-        entries[0].knocked(Some(file.as_fd()));
-        entries[1].knocked(Some(file.as_fd()));
-        entries[1].knocked(None);
-        entries[2].give(1, u64::MAX, 9);
-        entries[3].give(1, u64::MAX, 9);
-        entries[3].tell();
+        let entries: Vec<Entry> =
+            all.iter().map(|unaccepted| journal.enter(unaccepted, file.as_fd()).expect("room")).collect();
+        drop(journal.enter(&all[0], file.as_fd()).expect("room"));
+        entries[0].set_wakeup_socket(Some(file.as_fd()));
+        entries[1].set_wakeup_socket(Some(file.as_fd()));
+        entries[1].set_wakeup_socket(None);
+        entries[2].begin_handoff(1, u64::MAX, 9);
+        entries[3].begin_handoff(1, u64::MAX, 9);
+        entries[3].report();
         // As when their process is killed.
         entries.into_iter().for_each(std::mem::forget);
         let own = file.as_raw_fd();
         let found = take(&file).expect("there");
-        let expected: Vec<Found> =
-            all.into_iter().zip([Some(own), None, None, None]).map(|(left, knocker)| (left, own, knocker)).collect();
+        let expected: Vec<TakenEntry> = all
+            .into_iter()
+            .zip([Some(own), None, None, None])
+            .map(|(unaccepted, wakeup_socket)| (unaccepted, own, wakeup_socket))
+            .collect();
         assert_eq!(found, expected);
         assert!(take(&file).expect("there").is_empty(), "once");
     }
@@ -298,13 +303,13 @@ mod tests {
     #[test]
     fn there_is_room_again_for_what_is_over() {
         let file = file().expect("a file");
-        let ledger = Ledger::open(&file).expect("opened");
-        let one = left(0, None, "10.64.0.1:1", None);
+        let journal = Journal::open(&file).expect("opened");
+        let one = unaccepted(0, None, "10.64.0.1:1", None);
         for _ in 0..2 {
-            let all: Vec<Entry> = std::iter::from_fn(|| ledger.enter(&one, file.as_fd())).collect();
+            let all: Vec<Entry> = std::iter::from_fn(|| journal.enter(&one, file.as_fd())).collect();
             assert_eq!(all.len(), ENTRIES.div_ceil(3));
-            let other = Left { node: 8, ..one };
-            assert!(ledger.enter(&other, file.as_fd()).is_some(), "another node has its part");
+            let other = Unaccepted { node: 8, ..one };
+            assert!(journal.enter(&other, file.as_fd()).is_some(), "another node has its part");
         }
         assert!(take(&file).expect("there").is_empty());
     }
@@ -312,16 +317,16 @@ mod tests {
     #[test]
     fn who_defers_is_known_to_the_next() {
         let file = file().expect("a file");
-        let ledger = Ledger::open(&file).expect("opened");
+        let journal = Journal::open(&file).expect("opened");
         for node in [0, 64, NODES - 1, NODES, usize::MAX] {
-            ledger.defer(node);
+            journal.defer(node);
         }
-        drop(ledger);
-        let next = Ledger::open(&file).expect("opened");
+        drop(journal);
+        let next = Journal::open(&file).expect("opened");
         let defer: Vec<usize> = (0..=NODES).filter(|&node| next.defers(node)).collect();
         assert_eq!(defer, [0, 64, NODES - 1]);
-        let one = left(0, None, "10.64.0.1:1", None);
-        let enter = |node| next.enter(&Left { node, ..one }, file.as_fd());
+        let one = unaccepted(0, None, "10.64.0.1:1", None);
+        let enter = |node| next.enter(&Unaccepted { node, ..one }, file.as_fd());
         let all: Vec<Entry> = (0..ENTRIES).filter_map(enter).collect();
         assert!(all.iter().any(|entry| entry.at == ENTRIES - 1));
         assert!(!next.defers(1), "entries are elsewhere");

@@ -9,14 +9,14 @@ use rustix::net::sockopt::socket_cookie;
 use slipway_sys::notify::Caller;
 use slipway_sys::process;
 
-use crate::latest::Latest;
+use crate::bounded::BoundedMap;
 
 /// `SIGKILL` in a mask of signals.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
 
 /// A connection that its program has not been given yet.
 #[derive(Debug)]
-struct Kept {
+struct InterruptedConnect {
     caller: Arc<Caller>,
     /// Of the socket that was to be connected (`SO_COOKIE`).
     cookie: u64,
@@ -29,26 +29,26 @@ const MOST: usize = 32;
 
 /// All of a tree of programs, by the thread that is to call again.
 #[derive(Debug)]
-pub(crate) struct Interrupted(Latest<i32, Kept>);
+pub(crate) struct InterruptedConnects(BoundedMap<i32, InterruptedConnect>);
 
-impl Default for Interrupted {
+impl Default for InterruptedConnects {
     fn default() -> Self {
-        Self(Latest::new(MOST))
+        Self(BoundedMap::new(MOST))
     }
 }
 
-impl Interrupted {
+impl InterruptedConnects {
     /// Keeps a connection for the thread `tid`, to connect `socket` with. One that is being killed does not call again.
     pub(crate) fn keep(&mut self, tid: i32, caller: Arc<Caller>, socket: impl AsFd, server: SocketAddr, ours: OwnedFd) {
         if let Ok(cookie) = socket_cookie(socket)
             && !is_killed(tid)
         {
-            self.put(tid, Kept { caller, cookie, server, ours });
+            self.put(tid, InterruptedConnect { caller, cookie, server, ours });
         }
     }
 
-    fn put(&mut self, tid: i32, kept: Kept) {
-        drop(self.0.insert(tid, kept));
+    fn put(&mut self, tid: i32, interrupted: InterruptedConnect) {
+        drop(self.0.insert(tid, interrupted));
     }
 
     /// What was kept for this call, now that it is made again. What a thread leaves behind that has ended, or connects something
@@ -58,10 +58,12 @@ impl Interrupted {
         if self.0.is_empty() {
             return None;
         }
-        let kept = self.0.remove(tid);
-        self.0.retain(|kept| kept.caller.lives());
-        let is_it = |kept: &Kept| kept.server == server && socket_cookie(socket) == Ok(kept.cookie);
-        kept.filter(is_it).map(|kept| kept.ours)
+        let interrupted = self.0.remove(tid);
+        self.0.retain(|interrupted| interrupted.caller.lives());
+        let is_it = |interrupted: &InterruptedConnect| {
+            interrupted.server == server && socket_cookie(socket) == Ok(interrupted.cookie)
+        };
+        interrupted.filter(is_it).map(|interrupted| interrupted.ours)
     }
 }
 
@@ -84,8 +86,8 @@ mod tests {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let server = "10.64.0.2:80".parse().expect("an address");
         let [own, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("bound"));
-        let mut interrupted = Interrupted::default();
-        let keep = |interrupted: &mut Interrupted| {
+        let mut interrupted = InterruptedConnects::default();
+        let keep = |interrupted: &mut InterruptedConnects| {
             let caller = Arc::new(Caller::open(tid).expect("it is this thread"));
             let ours = UdpSocket::bind("127.0.0.1:0").expect("bound").into();
             interrupted.keep(tid, caller, &own, server, ours);
@@ -105,14 +107,14 @@ mod tests {
     fn of_many_threads_that_do_not_call_again_the_oldest_loses_its_connection() {
         let server = "10.64.0.2:80".parse().expect("an address");
         let this = rustix::thread::gettid().as_raw_nonzero().get();
-        let mut interrupted = Interrupted::default();
+        let mut interrupted = InterruptedConnects::default();
         let ended = 1 << 21;
         let (end, mut other) = UnixStream::pair().expect("a pair");
         let mut ends = vec![OwnedFd::from(end)];
         ends.extend((0..MOST).map(|_| OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("bound"))));
         for (tid, ours) in (ended..).zip(ends) {
             let caller = Arc::new(Caller::open(this).expect("it is this thread"));
-            interrupted.put(tid, Kept { caller, cookie: 0, server, ours });
+            interrupted.put(tid, InterruptedConnect { caller, cookie: 0, server, ours });
         }
         assert_eq!(other.read(&mut [0]).expect("it has ended"), 0);
     }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
-use crate::note::{Change, Path, Written};
-use crate::personality::{keeps, loses};
+use crate::emulation::{keeps, loses};
+use crate::metadata::{Change, Path, Stored};
 use crate::sync::lock;
 use slipway_sys::sockopt::Name;
 
@@ -22,20 +22,20 @@ const ALL: u16 = 0;
 
 /// Which connections can keep what is set on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keeping {
+pub struct PathSupport {
     pair: bool,
     tcp: bool,
 }
 
-impl Keeping {
+impl PathSupport {
     const EVERY: Self = Self { pair: true, tcp: true };
 
     /// Of a program's own socket of TCP, on which this is written.
     #[must_use]
-    pub fn of(socket: impl AsFd, written: &Written) -> Self {
-        match written {
-            Written::Changed(Change { is_unseen: true, .. }) => Self { pair: false, tcp: false },
-            Written::Changed(Change { is_rare: true, .. }) => Self::by(|path| keeps(&socket, path)),
+    pub fn of(socket: impl AsFd, stored: &Stored) -> Self {
+        match stored {
+            Stored::Changed(Change { is_unseen: true, .. }) => Self { pair: false, tcp: false },
+            Stored::Changed(Change { is_rare: true, .. }) => Self::by(|path| keeps(&socket, path)),
             _ => Self::EVERY,
         }
     }
@@ -71,13 +71,13 @@ impl Keeping {
 
 /// Ports of listeners whose options are not kept by every connection.
 #[derive(Debug, Default)]
-pub(crate) struct Unkept(Mutex<HashMap<usize, HashMap<u16, Keeping>>>);
+pub(crate) struct UnsupportedOptions(Mutex<HashMap<usize, HashMap<u16, PathSupport>>>);
 
-impl Unkept {
+impl UnsupportedOptions {
     /// A program of the node listens at this port, by a socket whose options are kept so.
-    pub(crate) fn listens(&self, node: usize, port: impl FnOnce() -> Option<u16>, keeping: Keeping) {
+    pub(crate) fn listens(&self, node: usize, port: impl FnOnce() -> Option<u16>, support: PathSupport) {
         let mut nodes = lock(&self.0);
-        if keeping.is_full() {
+        if support.is_full() {
             if let Some(ports) = nodes.get_mut(&node)
                 && let Some(port) = port()
             {
@@ -87,15 +87,15 @@ impl Unkept {
         }
         let ports = nodes.entry(node).or_default();
         let port = port().filter(|port| ports.len() < PORTS || ports.contains_key(port)).unwrap_or(ALL);
-        let before = ports.get(&port).copied().unwrap_or(Keeping::EVERY);
-        ports.insert(port, before.and(keeping));
+        let before = ports.get(&port).copied().unwrap_or(PathSupport::EVERY);
+        ports.insert(port, before.and(support));
     }
 
     /// Whether a connection by this path to this port of the node keeps what its listener has set, as far as is known.
-    pub(crate) fn is_kept(&self, node: usize, port: u16, path: Path) -> bool {
+    pub(crate) fn is_supported(&self, node: usize, port: u16, path: Path) -> bool {
         let nodes = lock(&self.0);
         let Some(ports) = nodes.get(&node) else { return true };
-        [port, ALL].iter().all(|port| ports.get(port).is_none_or(|keeping| keeping.is_by(path)))
+        [port, ALL].iter().all(|port| ports.get(port).is_none_or(|support| support.is_by(path)))
     }
 
     /// Forgets a node's: it has ended.
@@ -108,33 +108,33 @@ impl Unkept {
 mod tests {
     use super::*;
 
-    const NONE: Keeping = Keeping { pair: false, tcp: false };
-    const TCP: Keeping = Keeping { pair: false, tcp: true };
+    const NONE: PathSupport = PathSupport { pair: false, tcp: false };
+    const TCP: PathSupport = PathSupport { pair: false, tcp: true };
 
     #[test]
     fn a_port_is_left_alone_until_another_listens_there() {
-        let unkept = Unkept::default();
-        unkept.listens(1, || Some(80), TCP);
-        let kept = |port| [Path::Pair, Path::Tcp].map(|path| unkept.is_kept(1, port, path));
+        let unsupported = UnsupportedOptions::default();
+        unsupported.listens(1, || Some(80), TCP);
+        let kept = |port| [Path::Pair, Path::Tcp].map(|path| unsupported.is_supported(1, port, path));
         assert_eq!((kept(80), kept(81)), ([false, true], [true, true]));
-        assert!(unkept.is_kept(2, 80, Path::Pair));
-        unkept.listens(1, || Some(80), NONE);
+        assert!(unsupported.is_supported(2, 80, Path::Pair));
+        unsupported.listens(1, || Some(80), NONE);
         assert_eq!(kept(80), [false, false]);
-        unkept.listens(1, || Some(80), Keeping::EVERY);
+        unsupported.listens(1, || Some(80), PathSupport::EVERY);
         assert_eq!(kept(80), [true, true]);
-        unkept.listens(1, || Some(80), TCP);
-        unkept.forget(1);
+        unsupported.listens(1, || Some(80), TCP);
+        unsupported.forget(1);
         assert_eq!(kept(80), [true, true]);
     }
 
     #[test]
     fn a_node_with_too_many_is_left_alone_as_a_whole() {
-        let unkept = Unkept::default();
+        let unsupported = UnsupportedOptions::default();
         for port in 1..=300 {
-            unkept.listens(1, || Some(port), NONE);
+            unsupported.listens(1, || Some(port), NONE);
         }
-        assert!(!unkept.is_kept(1, 9999, Path::Tcp));
-        assert!(lock(&unkept.0)[&1].len() <= PORTS + 1);
-        assert!(unkept.is_kept(2, 9999, Path::Tcp));
+        assert!(!unsupported.is_supported(1, 9999, Path::Tcp));
+        assert!(lock(&unsupported.0)[&1].len() <= PORTS + 1);
+        assert!(unsupported.is_supported(2, 9999, Path::Tcp));
     }
 }

@@ -19,36 +19,36 @@ use slipway_sys::notify::Call;
 
 use crate::call::{Expected, Trapped, expected};
 use crate::channel::Asked;
-use crate::copies::{Copies, Listener};
-use crate::knock::{Knocker, PATIENCE};
-use crate::ledger::Ledger;
+use crate::journal::Journal;
+use crate::listener_copies::{ListenerCopies, ListenerCopy};
 use crate::pending::Connection;
-use crate::router::{Announced, Router, Unheard};
+use crate::router::{AnnounceError, Announced, Router};
 use crate::shares::Share;
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
+use crate::wakeup::{PATIENCE, WakeupSocket};
 
 // What the parker's epoll instance tells of: a listener by its cookie, which count up from 1 (`net/core/sock_diag.c`), or, by its
 // number, which is counted too, a knock, marked as one whose end or whose client's word was waited for. No count gets as far as a mark.
-const ENDED: u64 = 1 << 62;
-const SPOKE: u64 = 1 << 63;
+const WAKEUP_ENDED: u64 = 1 << 62;
+const DATA_CAME: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
 
 /// How long a connection is kept for a call that is to come; a knock may be as much later.
-const KEPT: Duration = Duration::from_millis(10);
+const READY_FOR: Duration = Duration::from_millis(10);
 
 /// Most connections that are kept for one listener; each takes the router a descriptor.
-const MOST_KEPT: usize = 32;
+const MOST_READY: usize = 32;
 
 /// So many listeners are remembered before it is looked which are over.
 const FEW: usize = 256;
 
-/// Most that waits for the thread of a node by [`Parker::entrust`] and [`Parker::close`], each with up to two descriptors.
+/// Most that waits for the thread of a node by [`BlockedAccepts::entrust`] and [`BlockedAccepts::close`], each with up to two descriptors.
 const MOST_ENTRUSTED: usize = 32;
 
 /// A connection that is kept for a program that will come for it.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReadyConnection {
     /// Of the server.
     pub(crate) node: usize,
     /// Whether its listener is of IPv6.
@@ -58,11 +58,11 @@ pub(crate) struct Kept {
     due: Instant,
 }
 
-impl Kept {
+impl ReadyConnection {
     /// From now on.
     #[must_use]
     pub(crate) fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
-        Self { node, ipv6, connection, due: Instant::now() + KEPT }
+        Self { node, ipv6, connection, due: Instant::now() + READY_FOR }
     }
 }
 
@@ -70,16 +70,16 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) enum Offered {
     /// It is this call's.
-    For(Arc<Tree>, Call, Kept),
+    For(Arc<Tree>, Call, ReadyConnection),
     /// It is kept.
     Kept,
     /// There is no room for it, or its program does not wait in `accept(2)`.
-    Full(Kept),
+    Full(ReadyConnection),
 }
 
 /// A call that waits.
 #[derive(Debug)]
-struct Park {
+struct BlockedAccept {
     tree: Arc<Tree>,
     call: Call,
     deadline: Option<Instant>,
@@ -89,11 +89,11 @@ struct Park {
 /// themselves no processor to take a descriptor on, and that holds up their node alone. So who is to be held up
 /// by no node leaves such things to it.
 #[derive(Debug)]
-pub(crate) struct Parker {
+pub(crate) struct BlockedAccepts {
     node: usize,
-    ledger: Arc<Ledger>,
+    journal: Arc<Journal>,
     /// Of its programs' listeners, taken while they are elsewhere.
-    pub(crate) copies: Arc<Copies>,
+    pub(crate) copies: Arc<ListenerCopies>,
     /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
     pub(crate) accepting: Mutex<()>,
     epoll: OwnedFd,
@@ -105,7 +105,7 @@ pub(crate) struct Parker {
 #[derive(Debug, Default)]
 struct State {
     /// By the socket's cookie, which is never used again (`SO_COOKIE`), in the order in which they came.
-    parked: HashMap<u64, VecDeque<Park>>,
+    blocked: HashMap<u64, VecDeque<BlockedAccept>>,
     /// Sockets that are in the epoll instance, or were until they were closed.
     watched: HashSet<u64>,
     /// How many of these there may be before it is looked which are over.
@@ -113,13 +113,13 @@ struct State {
     /// Those at which programs wait in `accept(2)`, and come soon.
     waited_at: HashSet<u64>,
     /// Connections that wait for calls.
-    kept: HashMap<u64, VecDeque<Kept>>,
+    ready: HashMap<u64, VecDeque<ReadyConnection>>,
     /// Connections for the node's thread to hand over.
     entrusted: Vec<(Expected, Connection)>,
     /// Other hosts' questions for it to answer, each with its share.
     asked: Vec<(Asked, Share)>,
     /// Copies of programs' descriptors for it to close.
-    closing: Vec<Listener>,
+    closing: Vec<ListenerCopy>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
     patrols: bool,
     since: usize,
@@ -132,35 +132,35 @@ impl State {
         if self.watched.len().max(self.waited_at.len()) < self.sweep_at.max(FEW) {
             return;
         }
-        self.parked.retain(|_, parked| {
-            parked.retain(|park| park.tree.listener.is_waiting(park.call.id));
-            !parked.is_empty()
+        self.blocked.retain(|_, blocked| {
+            blocked.retain(|accept| accept.tree.listener.is_waiting(accept.call.id));
+            !blocked.is_empty()
         });
-        let Self { parked, kept, watched, waited_at, .. } = self;
+        let Self { blocked, ready, watched, waited_at, .. } = self;
         for cookies in [&mut *watched, waited_at] {
-            cookies.retain(|cookie| parked.contains_key(cookie) || kept.contains_key(cookie));
+            cookies.retain(|cookie| blocked.contains_key(cookie) || ready.contains_key(cookie));
         }
         self.sweep_at = 2 * self.watched.len().max(self.waited_at.len());
     }
 
     fn has_room(&self, cookie: u64, room: usize) -> bool {
-        let is_parked = self.parked.get(&cookie).is_some_and(|parked| !parked.is_empty());
-        let kept = self.kept.get(&cookie).map_or(0, VecDeque::len);
-        is_parked || self.waited_at.contains(&cookie) && kept < room.min(MOST_KEPT)
+        let is_parked = self.blocked.get(&cookie).is_some_and(|blocked| !blocked.is_empty());
+        let ready = self.ready.get(&cookie).map_or(0, VecDeque::len);
+        is_parked || self.waited_at.contains(&cookie) && ready < room.min(MOST_READY)
     }
 }
 
-impl Parker {
+impl BlockedAccepts {
     /// Of this node, with nothing parked.
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(node: usize, ledger: Arc<Ledger>) -> io::Result<Self> {
+    pub(crate) fn new(node: usize, journal: Arc<Journal>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let (copies, accepting, state) = Default::default();
-        let parker = Self { node, ledger, copies, accepting, epoll, bell: bell()?, state };
-        parker.watch(&parker.bell, BELL, EventFlags::IN | EventFlags::ET)?;
-        Ok(parker)
+        let blocked_accepts = Self { node, journal, copies, accepting, epoll, bell: bell()?, state };
+        blocked_accepts.watch(&blocked_accepts.bell, BELL, EventFlags::IN | EventFlags::ET)?;
+        Ok(blocked_accepts)
     }
 
     fn watch(&self, socket: impl AsFd, data: u64, events: EventFlags) -> io::Result<()> {
@@ -177,22 +177,22 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub(crate) fn park(
+    pub(crate) fn block(
         &self,
         call: &Trapped<'_>,
         cookie: u64,
         socket: impl AsFd,
         patience: Option<Duration>,
-    ) -> io::Result<Option<Kept>> {
+    ) -> io::Result<Option<ReadyConnection>> {
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let park = Park { tree: Arc::clone(call.tree), call: call.call, deadline };
+        let accept = BlockedAccept { tree: Arc::clone(call.tree), call: call.call, deadline };
         let mut state = lock(&self.state);
         state.sweep();
         state.waited_at.insert(cookie);
-        if let Some(kept) = state.kept.get_mut(&cookie).and_then(VecDeque::pop_front) {
-            return Ok(Some(kept));
+        if let Some(ready) = state.ready.get_mut(&cookie).and_then(VecDeque::pop_front) {
+            return Ok(Some(ready));
         }
-        state.parked.entry(cookie).or_default().push_back(park);
+        state.blocked.entry(cookie).or_default().push_back(accept);
         if state.watched.insert(cookie) {
             self.watch(&socket, cookie, EventFlags::IN | EventFlags::ET)?;
         }
@@ -206,9 +206,9 @@ impl Parker {
     /// Takes a call back that was parked; false where it has been served already.
     pub(crate) fn take_back(&self, call: &Trapped<'_>, cookie: u64) -> bool {
         let mut state = lock(&self.state);
-        let Some(parked) = state.parked.get_mut(&cookie) else { return false };
-        let is_it = |park: &Park| park.call.id == call.call.id && Arc::ptr_eq(&park.tree, call.tree);
-        parked.iter().position(is_it).is_some_and(|at| parked.remove(at).is_some())
+        let Some(blocked) = state.blocked.get_mut(&cookie) else { return false };
+        let is_it = |accept: &BlockedAccept| accept.call.id == call.call.id && Arc::ptr_eq(&accept.tree, call.tree);
+        blocked.iter().position(is_it).is_some_and(|at| blocked.remove(at).is_some())
     }
 
     /// Whether programs wait in `accept(2)` at the socket with this cookie.
@@ -223,15 +223,15 @@ impl Parker {
 
     /// Offers a connection to the call that waits longest at the socket with this cookie, and to those that will come, of which
     /// there are to be no more than `room`.
-    pub(crate) fn offer(&self, cookie: u64, kept: Kept, room: usize) -> Offered {
+    pub(crate) fn offer(&self, cookie: u64, ready: ReadyConnection, room: usize) -> Offered {
         let mut state = lock(&self.state);
-        if let Some(Park { tree, call, .. }) = state.parked.get_mut(&cookie).and_then(VecDeque::pop_front) {
-            return Offered::For(tree, call, kept);
+        if let Some(BlockedAccept { tree, call, .. }) = state.blocked.get_mut(&cookie).and_then(VecDeque::pop_front) {
+            return Offered::For(tree, call, ready);
         }
         if !state.has_room(cookie, room) {
-            return Offered::Full(kept);
+            return Offered::Full(ready);
         }
-        state.kept.entry(cookie).or_default().push_back(kept);
+        state.ready.entry(cookie).or_default().push_back(ready);
         state.since += 1;
         let patrols = std::mem::replace(&mut state.patrols, true);
         drop(state);
@@ -264,12 +264,12 @@ impl Parker {
     }
 
     /// Has the node's thread answer another host that asks for a server of the node. Shares bound how many wait for that.
-    pub(crate) fn leave_asked(&self, asked: Asked, share: Share) {
+    pub(crate) fn leave_request(&self, asked: Asked, share: Share) {
         self.leave(|state| state.asked.push((asked, share)));
     }
 
     /// Has the node's thread close a copy of a program's descriptor.
-    pub(crate) fn close(&self, copy: Listener) {
+    pub(crate) fn close(&self, copy: ListenerCopy) {
         self.leave(|state| state.closing.push(copy));
     }
 
@@ -288,13 +288,13 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub(crate) fn mind(&self, knocker: &Knocker, knock: u64) -> io::Result<()> {
-        self.watch(&knocker.socket, ENDED | knock, EventFlags::RDHUP | EventFlags::ONESHOT)
+    pub(crate) fn watch_wakeup(&self, wakeup_socket: &WakeupSocket, wakeup: u64) -> io::Result<()> {
+        self.watch(&wakeup_socket.socket, WAKEUP_ENDED | wakeup, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
     pub(crate) fn defer(&self) {
-        self.ledger.defer(self.node);
+        self.journal.defer(self.node);
     }
 
     /// Where some listeners defer, tells the router when the client of a connection that is knocked for has said something, or has
@@ -302,17 +302,17 @@ impl Parker {
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
-    pub(crate) fn mind_words(&self, end: &OwnedFd, knock: u64) -> io::Result<()> {
-        if !self.ledger.defers(self.node) {
+    pub(crate) fn watch_data(&self, end: &OwnedFd, wakeup: u64) -> io::Result<()> {
+        if !self.journal.defers(self.node) {
             return Ok(());
         }
-        self.watch(end, SPOKE | knock, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
+        self.watch(end, DATA_CAME | wakeup, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
     /// No longer.
-    pub(crate) fn mind_no_more(&self, knocker: &Knocker) {
+    pub(crate) fn unwatch(&self, wakeup_socket: &WakeupSocket) {
         // One that was never minded is as good.
-        let _ = epoll::delete(&self.epoll, &knocker.socket);
+        let _ = epoll::delete(&self.epoll, &wakeup_socket.socket);
     }
 
     /// Serves calls as their sockets become ready, for ever.
@@ -328,8 +328,8 @@ impl Parker {
             for event in &events[..ready] {
                 match event.data.u64() {
                     BELL => {}
-                    data if data & SPOKE != 0 => router.spoke(data & !SPOKE),
-                    data if data & ENDED != 0 => router.unheard(data & !ENDED),
+                    data if data & DATA_CAME != 0 => router.data_came(data & !DATA_CAME),
+                    data if data & WAKEUP_ENDED != 0 => router.wakeup_ended(data & !WAKEUP_ENDED),
                     cookie => self.serve(router, cookie),
                 }
             }
@@ -348,12 +348,12 @@ impl Parker {
         // All together have as long as one: the node's other programs wait meanwhile.
         let until = Instant::now() + PATIENCE;
         for asked in asked {
-            router.asked_late(asked, until);
+            router.answer_late(asked, until);
         }
         for (expected, connection) in entrusted {
             // Where nobody listens any more, its client sees it end.
-            if let Ok(Announced::For(gift)) = router.announce_to(Some(expected), self.node, connection) {
-                gift.give(router);
+            if let Ok(Announced::For(handoff)) = router.announce_to(Some(expected), self.node, connection) {
+                handoff.complete(router);
             }
         }
     }
@@ -361,15 +361,15 @@ impl Parker {
     /// How long there is nothing to do, unless somebody rings.
     fn patience(&self) -> Option<Duration> {
         let state = lock(&self.state);
-        let next = state.parked.values().flatten().filter_map(|park| park.deadline).min();
+        let next = state.blocked.values().flatten().filter_map(|accept| accept.deadline).min();
         let next = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let patrol = state.patrols.then_some(KEPT);
+        let patrol = state.patrols.then_some(READY_FOR);
         next.into_iter().chain(patrol).min()
     }
 
     /// Drops what is kept for the node's programs.
     pub(crate) fn drop_all(&self) {
-        lock(&self.state).kept.clear();
+        lock(&self.state).ready.clear();
     }
 
     /// Has those knocked for that nobody came for.
@@ -377,25 +377,25 @@ impl Parker {
         let now = Instant::now();
         let mut late = Vec::new();
         let mut state = lock(&self.state);
-        let State { waited_at, kept, .. } = &mut *state;
-        kept.retain(|cookie, queue| {
+        let State { waited_at, ready, .. } = &mut *state;
+        ready.retain(|cookie, queue| {
             while let Some(first) = queue.pop_front_if(|first| first.due <= now && !router.is_silent(first.node)) {
                 waited_at.remove(cookie);
                 late.push((*cookie, first));
             }
             !queue.is_empty()
         });
-        let some = state.kept.values().flatten().any(|kept| !router.is_silent(kept.node));
+        let some = state.ready.values().flatten().any(|ready| !router.is_silent(ready.node));
         state.patrols = some || std::mem::take(&mut state.since) > 0;
         drop(state);
-        for (cookie, Kept { node, ipv6, connection, .. }) in late {
-            match router.knock_late(node, connection) {
+        for (cookie, ReadyConnection { node, ipv6, connection, .. }) in late {
+            match router.wake_late(node, connection) {
                 // Where nobody listens any more, its client sees it end.
-                Ok(()) | Err((Unheard::Refused, _)) => {}
+                Ok(()) | Err((AnnounceError::Refused, _)) => {}
                 // Nobody is there to knock, or there is no room: the program may come, or somebody later.
-                Err((Unheard::Full | Unheard::Crowded | Unheard::Failed, connection)) => {
+                Err((AnnounceError::Full | AnnounceError::Crowded | AnnounceError::Failed, connection)) => {
                     let mut state = lock(&self.state);
-                    state.kept.entry(cookie).or_default().push_back(Kept::new(node, ipv6, *connection));
+                    state.ready.entry(cookie).or_default().push_back(ReadyConnection::new(node, ipv6, *connection));
                     state.patrols = true;
                 }
             }
@@ -403,8 +403,8 @@ impl Parker {
     }
 
     fn serve(&self, router: &Arc<Router>, cookie: u64) {
-        let parked = lock(&self.state).parked.remove(&cookie).unwrap_or_default();
-        for Park { tree, call, .. } in parked {
+        let blocked = lock(&self.state).blocked.remove(&cookie).unwrap_or_default();
+        for BlockedAccept { tree, call, .. } in blocked {
             // One that is gone was interrupted, or killed; one that finds nothing parks itself again.
             let call = Trapped { router, tree: &tree, call };
             call.answer(&call.serve());
@@ -414,15 +414,15 @@ impl Parker {
     fn expire(&self) {
         let now = Instant::now();
         let mut late = Vec::new();
-        lock(&self.state).parked.retain(|_, parked| {
-            let (over, wait) = std::mem::take(parked)
+        lock(&self.state).blocked.retain(|_, blocked| {
+            let (over, wait) = std::mem::take(blocked)
                 .into_iter()
-                .partition::<VecDeque<_>, _>(|park| park.deadline.is_some_and(|deadline| deadline <= now));
+                .partition::<VecDeque<_>, _>(|accept| accept.deadline.is_some_and(|deadline| deadline <= now));
             late.extend(over);
-            *parked = wait;
-            !parked.is_empty()
+            *blocked = wait;
+            !blocked.is_empty()
         });
-        for Park { tree, call, .. } in late {
+        for BlockedAccept { tree, call, .. } in late {
             // A caller that is gone needs no answer.
             let _ = tree.listener.answer(call.id, Err(Errno::AGAIN));
         }

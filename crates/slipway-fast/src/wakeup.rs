@@ -31,14 +31,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A socket within a node, bound for good to an address of its own. It can knock again and again.
 #[derive(Debug)]
-pub struct Knocker {
+pub struct WakeupSocket {
     /// Made in the node's network namespace.
     pub socket: OwnedFd,
     /// Where its knocks come from.
     pub address: SocketAddr,
 }
 
-impl Knocker {
+impl WakeupSocket {
     /// Makes a socket of the node's a knocker, bound to the node's address `ip` of its family.
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl Knocker {
     ///
     /// # Errors
     /// `ENOTCONN` where it does not knock, or was accepted.
-    pub fn still_knocking(socket: OwnedFd) -> io::Result<Self> {
-        let mut knock = [PollFd::new(&socket, PollFlags::RDHUP)];
+    pub fn still_pending(socket: OwnedFd) -> io::Result<Self> {
+        let mut wakeup = [PollFd::new(&socket, PollFlags::RDHUP)];
         // Its other end was closed with the router that had accepted it.
-        if poll(&mut knock, Some(&Timespec::default()))? > 0 {
+        if poll(&mut wakeup, Some(&Timespec::default()))? > 0 {
             return Err(Errno::NOTCONN.into());
         }
         fcntl_setfl(&socket, OFlags::NONBLOCK)?;
@@ -78,16 +78,16 @@ impl Knocker {
     ///
     /// # Errors
     /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` where its queue is full.
-    pub fn knock(&self, at: SocketAddr, patience: Duration) -> Result<(), Errno> {
+    pub fn wake(&self, at: SocketAddr, patience: Duration) -> Result<(), Errno> {
         match rustix::net::connect(&self.socket, &at) {
             Err(Errno::INPROGRESS) => {}
             done => return done,
         }
         let until = Instant::now() + patience;
-        let mut knock = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let mut wakeup = [PollFd::new(&self.socket, PollFlags::OUT)];
         loop {
             let left = timespec(until.saturating_duration_since(Instant::now()));
-            match poll(&mut knock, Some(&left)) {
+            match poll(&mut wakeup, Some(&left)) {
                 Ok(0) => return Err(Errno::INPROGRESS),
                 Ok(_) => return socket_error(&self.socket)?,
                 Err(Errno::INTR) => {}
@@ -97,13 +97,13 @@ impl Knocker {
     }
 
     /// Says something, which nobody reads: a listener that defers (`TCP_DEFER_ACCEPT`) has heard nothing before.
-    pub fn speak(&self) {
+    pub fn send_byte(&self) {
         // One that has ended meanwhile has nothing to say.
         let _ = rustix::net::send(&self.socket, b"?", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Ends the knock, whether somebody has accepted it or not. Both ends are reset: nothing waits for late packets.
-    pub fn rest(&self) {
+    pub fn release(&self) {
         // It cannot fail on a socket of TCP (`tcp_disconnect`).
         let _ = rustix::net::connect_unspec(&self.socket);
     }
@@ -111,8 +111,8 @@ impl Knocker {
 
 /// The knockers of a host's nodes.
 #[derive(Debug)]
-pub struct Knockers {
-    rest: Mutex<Rest>,
+pub struct WakeupSockets {
+    stocks: Mutex<Stocks>,
     /// Some came while somebody waited.
     came: Condvar,
     /// How many rest at most when others come, of all nodes: each is a descriptor.
@@ -120,24 +120,24 @@ pub struct Knockers {
 }
 
 #[derive(Debug, Default)]
-struct Rest {
+struct Stocks {
     /// By node, and whether they are of IPv6.
-    rooms: HashMap<(usize, bool), Room>,
+    stocks: HashMap<(usize, bool), Stock>,
     /// Threads that wait for one.
     waiting: usize,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct Stock {
     /// The one that rested longest is the first.
-    resting: VecDeque<Arc<Knocker>>,
-    asked: Asked,
+    ready: VecDeque<Arc<WakeupSocket>>,
+    requested: Request,
 }
 
 /// Whether more have been asked for and are still to come. They come many at a time, so that who asked again before all of them are
 /// there would have many times as many as it needs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Request {
     #[default]
     No,
     Yes,
@@ -145,100 +145,100 @@ enum Asked {
     InVain(Instant),
 }
 
-impl Asked {
+impl Request {
     fn in_vain() -> Self {
         Self::InVain(Instant::now() + AGAIN)
     }
 }
 
-impl Knockers {
+impl WakeupSockets {
     /// None, with room for so many.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { rest: Mutex::default(), came: Condvar::new(), most }
+        Self { stocks: Mutex::default(), came: Condvar::new(), most }
     }
 
     /// Adds what was asked for: all that come of it, if any.
-    pub fn add(&self, node: usize, ipv6: bool, knockers: Vec<Knocker>) {
-        self.change(|rest| {
-            let room = rest.room(node, ipv6);
-            room.asked = if knockers.is_empty() { Asked::in_vain() } else { Asked::No };
-            room.resting.extend(knockers.into_iter().map(Arc::new));
-            rest.trim(self.most);
+    pub fn add(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+        self.change(|stocks| {
+            let stock = stocks.stock(node, ipv6);
+            stock.requested = if wakeup_sockets.is_empty() { Request::in_vain() } else { Request::No };
+            stock.ready.extend(wakeup_sockets.into_iter().map(Arc::new));
+            stocks.trim(self.most);
         });
     }
 
     /// Brings one back.
-    pub fn put(&self, node: usize, knocker: Arc<Knocker>) {
-        self.change(|rest| rest.room(node, knocker.address.is_ipv6()).resting.push_back(knocker));
+    pub fn put(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
+        self.change(|stocks| stocks.stock(node, wakeup_socket.address.is_ipv6()).ready.push_back(wakeup_socket));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Rest)) {
-        let mut rest = lock(&self.rest);
-        change(&mut rest);
-        if rest.waiting > 0 {
+    fn change(&self, change: impl FnOnce(&mut Stocks)) {
+        let mut stocks = lock(&self.stocks);
+        change(&mut stocks);
+        if stocks.waiting > 0 {
             self.came.notify_all();
         }
     }
 
     /// Takes one of this family. Where all are out, `None`, and `ask` asks for more, unless those are still to come that were asked for
     /// before.
-    pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<Knocker>> {
-        let mut rest = lock(&self.rest);
-        let room = rest.room(node, ipv6);
-        if let taken @ Some(_) = room.resting.pop_front() {
+    pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<WakeupSocket>> {
+        let mut stocks = lock(&self.stocks);
+        let stock = stocks.stock(node, ipv6);
+        if let taken @ Some(_) = stock.ready.pop_front() {
             return taken;
         }
-        room.asked = match room.asked {
-            Asked::No => Asked::Yes,
-            Asked::InVain(until) if until <= Instant::now() => Asked::in_vain(),
-            Asked::Yes | Asked::InVain(_) => return None,
+        stock.requested = match stock.requested {
+            Request::No => Request::Yes,
+            Request::InVain(until) if until <= Instant::now() => Request::in_vain(),
+            Request::Yes | Request::InVain(_) => return None,
         };
-        drop(rest);
+        drop(stocks);
         ask();
         None
     }
 
     /// Waits for those that were asked for. False where they do not come until then; from there on nobody is held up, until they do.
     pub fn wait(&self, node: usize, ipv6: bool, until: Instant) -> bool {
-        let mut rest = lock(&self.rest);
-        rest.waiting += 1;
-        let to_come = |rest: &mut Rest| {
-            let room = rest.room(node, ipv6);
-            room.resting.is_empty() && room.asked == Asked::Yes
+        let mut stocks = lock(&self.stocks);
+        stocks.waiting += 1;
+        let to_come = |stocks: &mut Stocks| {
+            let stock = stocks.stock(node, ipv6);
+            stock.ready.is_empty() && stock.requested == Request::Yes
         };
         let patience = until.saturating_duration_since(Instant::now());
-        let (mut rest, waited) = whole(self.came.wait_timeout_while(rest, patience, to_come));
-        rest.waiting -= 1;
-        let room = rest.room(node, ipv6);
+        let (mut stocks, waited) = whole(self.came.wait_timeout_while(stocks, patience, to_come));
+        stocks.waiting -= 1;
+        let stock = stocks.stock(node, ipv6);
         if waited.timed_out() {
-            room.asked = Asked::in_vain();
+            stock.requested = Request::in_vain();
         }
-        !matches!(room.asked, Asked::InVain(_))
+        !matches!(stock.requested, Request::InVain(_))
     }
 
     /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
-    pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<Knocker>> {
-        lock(&self.rest).rooms.get(&(node, ipv6))?.resting.front().cloned()
+    pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
+        lock(&self.stocks).stocks.get(&(node, ipv6))?.ready.front().cloned()
     }
 
     /// Drops those of a node that has ended.
     pub fn forget(&self, node: usize) {
-        lock(&self.rest).rooms.retain(|(of, _), _| *of != node);
+        lock(&self.stocks).stocks.retain(|(of, _), _| *of != node);
     }
 }
 
-impl Rest {
-    fn room(&mut self, node: usize, ipv6: bool) -> &mut Room {
-        self.rooms.entry((node, ipv6)).or_default()
+impl Stocks {
+    fn stock(&mut self, node: usize, ipv6: bool) -> &mut Stock {
+        self.stocks.entry((node, ipv6)).or_default()
     }
 
     /// Drops those that are too many, where most are.
     fn trim(&mut self, most: usize) {
-        let count: usize = self.rooms.values().map(|room| room.resting.len()).sum();
+        let count: usize = self.stocks.values().map(|stock| stock.ready.len()).sum();
         for _ in most..count {
-            let fullest = self.rooms.values_mut().max_by_key(|room| room.resting.len());
-            fullest.and_then(|room| room.resting.pop_front());
+            let fullest = self.stocks.values_mut().max_by_key(|stock| stock.ready.len());
+            fullest.and_then(|stock| stock.ready.pop_front());
         }
     }
 }
@@ -249,34 +249,34 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    fn some(addresses: &[&str]) -> Vec<Knocker> {
-        let knocker = |address: &&str| {
+    fn some(addresses: &[&str]) -> Vec<WakeupSocket> {
+        let wakeup_socket = |address: &&str| {
             let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
-            Knocker { socket: socket.expect("a socket"), address: address.parse().expect("an address") }
+            WakeupSocket { socket: socket.expect("a socket"), address: address.parse().expect("an address") }
         };
-        addresses.iter().map(knocker).collect()
+        addresses.iter().map(wakeup_socket).collect()
     }
 
     /// What is taken, and whether more is to be asked for.
-    fn take(knockers: &Knockers, node: usize, ipv6: bool) -> (Option<u16>, bool) {
+    fn take(wakeup_sockets: &WakeupSockets, node: usize, ipv6: bool) -> (Option<u16>, bool) {
         let mut asks = false;
-        let taken = knockers.take(node, ipv6, || asks = true);
-        (taken.map(|knocker| knocker.address.port()), asks)
+        let taken = wakeup_sockets.take(node, ipv6, || asks = true);
+        (taken.map(|wakeup_socket| wakeup_socket.address.port()), asks)
     }
 
     #[test]
     fn who_finds_none_gets_the_next_that_comes_of_its_family() {
-        let knockers = &Knockers::new(8);
+        let wakeup_sockets = &WakeupSockets::new(8);
         let ports = std::thread::scope(|scope| {
             let waiting = [false, true].map(|ipv6| {
-                assert_eq!(take(knockers, 1, ipv6), (None, true));
+                assert_eq!(take(wakeup_sockets, 1, ipv6), (None, true));
                 scope.spawn(move || {
-                    assert!(knockers.wait(1, ipv6, Instant::now() + LONG));
-                    take(knockers, 1, ipv6)
+                    assert!(wakeup_sockets.wait(1, ipv6, Instant::now() + LONG));
+                    take(wakeup_sockets, 1, ipv6)
                 })
             });
-            knockers.add(1, true, some(&["[::1]:6"]));
-            knockers.add(1, false, some(&["127.0.0.1:4"]));
+            wakeup_sockets.add(1, true, some(&["[::1]:6"]));
+            wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
             waiting.map(|one| one.join().expect("it does not panic"))
         });
         assert_eq!(ports, [(Some(4), false), (Some(6), false)]);
@@ -284,46 +284,48 @@ mod tests {
 
     #[test]
     fn more_are_asked_for_once_all_that_were_asked_for_are_there() {
-        let knockers = Knockers::new(8);
-        assert_eq!(take(&knockers, 1, false), (None, true));
-        assert_eq!(take(&knockers, 1, false), (None, false));
+        let wakeup_sockets = WakeupSockets::new(8);
+        assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
+        assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
         // Neither those of other nodes and families, nor one that comes back, are what was asked for.
-        knockers.add(1, true, some(&["[::1]:6"]));
-        knockers.add(2, false, some(&["127.0.0.1:2"]));
+        wakeup_sockets.add(1, true, some(&["[::1]:6"]));
+        wakeup_sockets.add(2, false, some(&["127.0.0.1:2"]));
         for back in some(&["127.0.0.1:3"]) {
-            knockers.put(1, Arc::new(back));
+            wakeup_sockets.put(1, Arc::new(back));
         }
-        assert_eq!(take(&knockers, 1, false), (Some(3), false));
-        assert_eq!(take(&knockers, 1, false), (None, false));
-        knockers.add(1, false, some(&["127.0.0.1:4"]));
-        assert_eq!(take(&knockers, 1, false), (Some(4), false));
+        assert_eq!(take(&wakeup_sockets, 1, false), (Some(3), false));
+        assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
+        wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
+        assert_eq!(take(&wakeup_sockets, 1, false), (Some(4), false));
         // Somebody else was quicker: who waits is to ask.
-        assert!(knockers.wait(1, false, Instant::now() + LONG));
-        assert_eq!(take(&knockers, 1, false), (None, true));
+        assert!(wakeup_sockets.wait(1, false, Instant::now() + LONG));
+        assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
     }
 
     #[test]
     fn nobody_waits_for_what_was_waited_for_in_vain() {
-        let knockers = Knockers::new(8);
-        for none_come in [|_: &Knockers| (), |knockers: &Knockers| knockers.add(1, false, Vec::new())] {
-            assert_eq!(take(&knockers, 1, false), (None, true));
-            none_come(&knockers);
-            assert!(!knockers.wait(1, false, Instant::now()));
-            assert!(!knockers.wait(1, false, Instant::now() + LONG));
-            assert_eq!(take(&knockers, 1, false), (None, false));
-            knockers.add(1, false, some(&["127.0.0.1:4"]));
-            assert!(knockers.wait(1, false, Instant::now() + LONG));
-            assert_eq!(take(&knockers, 1, false), (Some(4), false));
+        let wakeup_sockets = WakeupSockets::new(8);
+        for none_come in
+            [|_: &WakeupSockets| (), |wakeup_sockets: &WakeupSockets| wakeup_sockets.add(1, false, Vec::new())]
+        {
+            assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
+            none_come(&wakeup_sockets);
+            assert!(!wakeup_sockets.wait(1, false, Instant::now()));
+            assert!(!wakeup_sockets.wait(1, false, Instant::now() + LONG));
+            assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
+            wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
+            assert!(wakeup_sockets.wait(1, false, Instant::now() + LONG));
+            assert_eq!(take(&wakeup_sockets, 1, false), (Some(4), false));
         }
     }
 
     #[test]
     fn who_has_most_gives_up_what_is_too_many() {
-        let knockers = Knockers::new(4);
-        knockers.add(1, false, some(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]));
-        knockers.add(2, false, some(&["127.0.0.1:5"]));
-        knockers.add(2, true, some(&["[::1]:6"]));
-        let left = |node, ipv6| std::iter::from_fn(|| take(&knockers, node, ipv6).0).collect::<Vec<_>>();
+        let wakeup_sockets = WakeupSockets::new(4);
+        wakeup_sockets.add(1, false, some(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]));
+        wakeup_sockets.add(2, false, some(&["127.0.0.1:5"]));
+        wakeup_sockets.add(2, true, some(&["[::1]:6"]));
+        let left = |node, ipv6| std::iter::from_fn(|| take(&wakeup_sockets, node, ipv6).0).collect::<Vec<_>>();
         assert_eq!([left(1, false), left(2, false), left(2, true)], [vec![3, 4], vec![5], vec![6]]);
     }
 }

@@ -5,14 +5,14 @@ use std::thread;
 
 use super::*;
 use crate::channel::{Acceptor, ChannelError, Heard, Hello, Key, Limits, Open, Pool, Refusal};
+use crate::metadata::Path;
 use crate::nodes::{CLIENT, Lab, SERVER};
-use crate::note::Path;
-use crate::pending::{End, Pending};
+use crate::pending::{Pending, ServerEnd};
 
 /// So many calls of the node's wait; nothing else tells of it than that.
 fn await_calls(router: &Router, node: usize, count: usize) {
-    let parker = router.parker(node).expect("it has programs");
-    while lock(&parker.state).parked.values().map(VecDeque::len).sum::<usize>() < count {
+    let blocked_accepts = router.blocked_accepts(node).expect("it has programs");
+    while lock(&blocked_accepts.state).blocked.values().map(VecDeque::len).sum::<usize>() < count {
         thread::yield_now();
     }
 }
@@ -30,13 +30,13 @@ fn accept(listener: &TcpListener) -> SocketAddr {
 fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
     let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
     let (entry, path, number) = (None, Some(Path::Pair), None);
-    let connection = Connection { share: None, entry, end: End::Awaited, path, flow, client, server: at, number };
+    let connection = Connection { share: None, entry, end: ServerEnd::Awaited, path, flow, client, server: at, number };
     let until = Instant::now() + Duration::from_mins(1);
-    let knock = lab.router.knock_by(1, connection, Some(until)).expect("it is knocked for");
+    let wakeup = lab.router.wake_by(1, connection, Some(until)).expect("it is knocked for");
     let end_it = move || {
         let (end, _) = UnixStream::pair().expect("a pair");
-        let came = |pending: &mut Pending| pending.connection.end = End::There(end.into());
-        lab.router.pending.with(knock, came);
+        let came = |pending: &mut Pending| pending.connection.end = ServerEnd::There(end.into());
+        lab.router.pending.with(wakeup, came);
     };
     (end_it, client)
 }

@@ -16,10 +16,10 @@ use slipway_sys::bpf::{FreeNumber, FreeOption};
 use slipway_sys::sockopt::{self, Name};
 
 use self::table::{
-    COMMON, ETHERNET, FIXED, HOPS, KEPT, LISTS, MULTICAST_HOPS, MULTICAST_TTL, Rule, Shown, TTL, is_unseen, tcp,
+    COMMON, ETHERNET, FIXED, HOPS, LISTS, MULTICAST_HOPS, MULTICAST_TTL, NUMBERS, Rule, Shown, TTL, is_unseen, tcp,
 };
 pub(crate) use self::table::{OF_SOCKETS, is_privileged};
-use crate::note::{Change, Path};
+use crate::metadata::{Change, Path};
 use crate::timestamps;
 
 /// Those of TCP that programs set on nearly every connection. Where the kernel itself can take them ([`free`]) the router does not
@@ -40,19 +40,19 @@ const SEGMENT: i32 = ETHERNET - 52;
 
 /// [`FREE`], and where in what is written of [`Options`] each is, from `at` on.
 pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
-    let places = (at..).step_by(4).zip(KEPT).filter(|(_, kept)| FREE.map(tcp).contains(&kept.name));
-    places.map(|(at, kept)| {
-        let number = match kept.rule {
+    let positions = (at..).step_by(4).zip(NUMBERS).filter(|(_, option)| FREE.map(tcp).contains(&option.name));
+    positions.map(|(at, option)| {
+        let number = match option.rule {
             Rule::Within(least, most) => FreeNumber::Within(least, most),
             _ => FreeNumber::Switch,
         };
-        FreeOption { name: kept.name.name, at: i16::try_from(at).expect("a note is short"), number }
+        FreeOption { name: option.name.name, at: i16::try_from(at).expect("a note is short"), number }
     })
 }
 
 /// The kind of this option, which a program sets on a TCP socket of its own. `is_nothing`: it sets it to 0.
 pub(crate) fn change(name: Name, is_nothing: bool) -> Change {
-    let is_often_set = KEPT[..COMMON].iter().any(|kept| kept.name == name)
+    let is_often_set = NUMBERS[..COMMON].iter().any(|option| option.name == name)
         || name.level == libc::SOL_SOCKET && (CARRIED.contains(&name.name) || HEARD.contains(&name.name));
     Change { is_rare: !is_often_set, is_unseen: !is_nothing && is_unseen(name) }
 }
@@ -63,35 +63,35 @@ pub(crate) fn loses(name: Name, path: Path) -> bool {
     is_stamps && path == Path::Pair
         || LISTS.contains(&name)
         || is_unseen(name)
-        || place(name).is_some_and(|at| !KEPT[at].held.by(path))
+        || place(name).is_some_and(|at| !NUMBERS[at].availability.by(path))
 }
 
 /// Whether a connection by this path can keep what is set on a program's own socket of TCP, as far as that can be read.
 pub(crate) fn keeps(socket: impl AsFd, path: Path) -> bool {
     let socket = socket.as_fd();
-    let numbers = KEPT.iter().filter(|kept| !kept.held.by(path));
+    let numbers = NUMBERS.iter().filter(|option| !option.availability.by(path));
     let is_on = |name| sockopt::int(socket, name).is_ok_and(|number| number != 0);
     let has_list = |name| sockopt::get(socket, name, &mut [0; 64]).is_ok_and(|bytes| bytes > 0);
     let has_stamps = path == Path::Pair && timestamps::is_on(socket);
-    !has_stamps && !numbers.map(|kept| kept.name).any(is_on) && !LISTS.into_iter().any(has_list)
+    !has_stamps && !numbers.map(|option| option.name).any(is_on) && !LISTS.into_iter().any(has_list)
 }
 
 /// What a program set, or would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    kept: [i32; KEPT.len()],
+    numbers: [i32; NUMBERS.len()],
     congestion: [u8; CONGESTION_BYTES],
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { kept: [0; KEPT.len()], congestion: [0; CONGESTION_BYTES] }
+        Self { numbers: [0; NUMBERS.len()], congestion: [0; CONGESTION_BYTES] }
     }
 }
 
 impl Options {
     /// How many there are in a note.
-    pub(crate) const BYTES: usize = 4 * KEPT.len() + CONGESTION_BYTES;
+    pub(crate) const BYTES: usize = 4 * NUMBERS.len() + CONGESTION_BYTES;
 
     /// As they are on a socket of TCP.
     #[must_use]
@@ -102,7 +102,7 @@ impl Options {
     /// The same, but for those which programs set without the router's hearing of it: they are as on this socket of TCP.
     #[must_use]
     pub(crate) fn with_free_of(self, socket: impl AsFd) -> Self {
-        self.with(socket, |at| FREE.map(tcp).contains(&KEPT[at].name))
+        self.with(socket, |at| FREE.map(tcp).contains(&NUMBERS[at].name))
     }
 
     /// The same, but for those which programs set often.
@@ -118,7 +118,7 @@ impl Options {
     pub(crate) fn as_accepted(mut self, ipv6: bool, mapped: bool) -> Self {
         let mut copy = |from, to| {
             if let (Some(from), Some(to)) = (place(from), place(to)) {
-                self.kept[to] = self.kept[from];
+                self.numbers[to] = self.numbers[from];
             }
         };
         if !ipv6 || mapped {
@@ -132,10 +132,10 @@ impl Options {
 
     fn with(mut self, socket: impl AsFd, is_asked: impl Fn(usize) -> bool) -> Self {
         let socket = socket.as_fd();
-        let asked = self.kept.iter_mut().zip(KEPT).enumerate().filter(|(at, _)| is_asked(*at));
-        for (_, (value, kept)) in asked {
+        let asked = self.numbers.iter_mut().zip(NUMBERS).enumerate().filter(|(at, _)| is_asked(*at));
+        for (_, (value, option)) in asked {
             // One that this kernel does not know stays at zero, and is nobody's.
-            *value = sockopt::int(socket, kept.name).unwrap_or_default();
+            *value = sockopt::int(socket, option.name).unwrap_or_default();
         }
         self
     }
@@ -152,8 +152,10 @@ impl Options {
     /// As `setsockopt(2)`.
     pub(crate) fn apply(&self, to: impl AsFd, has: &Self) -> io::Result<()> {
         let to = to.as_fd();
-        for ((wanted, has), kept) in self.kept.iter().zip(&has.kept).zip(KEPT).filter(|(_, kept)| kept.is_real) {
-            let name = kept.name;
+        for ((wanted, has), option) in
+            self.numbers.iter().zip(&has.numbers).zip(NUMBERS).filter(|(_, option)| option.is_real)
+        {
+            let name = option.name;
             // Whether it acknowledges at once changes by itself (`tcp(7)`), so what others have says nothing of this one: on a
             // connection that routers have just talked over it would wait, and what comes next with it (RFC 896), 40 ms.
             if name == QUICKACK || wanted != has && sockopt::int(to, name).is_ok() {
@@ -167,18 +169,18 @@ impl Options {
     }
 
     pub(crate) fn write(&self, bytes: &mut [u8]) {
-        for (chunk, value) in bytes.chunks_exact_mut(4).zip(self.kept) {
+        for (chunk, value) in bytes.chunks_exact_mut(4).zip(self.numbers) {
             chunk.copy_from_slice(&value.to_ne_bytes());
         }
-        bytes[4 * KEPT.len()..][..CONGESTION_BYTES].copy_from_slice(&self.congestion);
+        bytes[4 * NUMBERS.len()..][..CONGESTION_BYTES].copy_from_slice(&self.congestion);
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut options = Self::default();
-        for (value, chunk) in options.kept.iter_mut().zip(bytes.as_chunks().0) {
+        for (value, chunk) in options.numbers.iter_mut().zip(bytes.as_chunks().0) {
             *value = i32::from_ne_bytes(*chunk);
         }
-        if let Some(congestion) = bytes.get(KEPT.len() * 4..).and_then(<[u8]>::first_chunk) {
+        if let Some(congestion) = bytes.get(NUMBERS.len() * 4..).and_then(<[u8]>::first_chunk) {
             options.congestion = *congestion;
         }
         options
@@ -190,7 +192,7 @@ impl Options {
     /// `ENOPROTOOPT` for an option that there is not.
     pub(crate) fn get(&self, name: Name, state: impl FnOnce() -> State) -> Result<Vec<u8>, Errno> {
         if let Some(at) = place(name) {
-            return Ok(self.kept[at].to_ne_bytes().to_vec());
+            return Ok(self.numbers[at].to_ne_bytes().to_vec());
         }
         match name {
             CONGESTION => return Ok(self.congestion.to_vec()),
@@ -236,8 +238,8 @@ impl Options {
             return if number == 0 || SEGMENTS.contains(&number) { Ok(true) } else { Err(Errno::INVAL) };
         }
         let at = place(name).ok_or(Errno::NOPROTOOPT)?;
-        let kept = KEPT[at];
-        let number = match kept.rule {
+        let option = NUMBERS[at];
+        let number = match option.rule {
             Rule::Never(errno) => return Err(errno),
             Rule::Switch => i32::from(number != 0),
             Rule::Within(least, most) | Rule::Forgotten(least, most) if !(least..=most).contains(&number) => {
@@ -246,17 +248,17 @@ impl Options {
             Rule::Forgotten(..) => return Ok(false),
             Rule::Within(..) => number,
         };
-        if number != 0 && !kept.held.by(path) {
+        if number != 0 && !option.availability.by(path) {
             return Err(Errno::NOPROTOOPT);
         }
-        self.kept[at] = number;
-        Ok(kept.is_real)
+        self.numbers[at] = number;
+        Ok(option.is_real)
     }
 }
 
 /// Where an option is among those that are kept.
 fn place(name: Name) -> Option<usize> {
-    KEPT.iter().position(|kept| kept.name == name)
+    NUMBERS.iter().position(|option| option.name == name)
 }
 
 /// The state of a connection, as far as a pair tells it (`include/net/tcp_states.h`).

@@ -6,17 +6,17 @@
 use rustix::io::Errno;
 use slipway_sys::sockopt::Name;
 
-use crate::note::Path;
+use crate::metadata::Path;
 
 /// An option that is a number, which a note keeps.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct NumberOption {
     /// Which.
     pub(super) name: Name,
     /// Values that a program may set.
     pub(super) rule: Rule,
     /// Which connections can have another number than 0.
-    pub(super) held: Held,
+    pub(super) availability: Availability,
     /// Whether a connection of the hosts' own network gets it too. Otherwise it would say or do something about packets that are not
     /// the program's, or nothing at all.
     pub(super) is_real: bool,
@@ -37,7 +37,7 @@ pub(crate) enum Rule {
 
 /// Which connections can have an option on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum Availability {
     /// All: it changes nothing that a program could see there, or it is only a number.
     Always,
     /// Those of TCP: it is kept by the kernel.
@@ -46,7 +46,7 @@ pub(crate) enum Held {
     Never,
 }
 
-impl Held {
+impl Availability {
     pub(super) fn by(self, path: Path) -> bool {
         self == Self::Always || self == Self::ByTcp && path == Path::Tcp
     }
@@ -70,11 +70,11 @@ pub(super) enum Shown {
     Refused(Errno),
 }
 
-/// Of [`KEPT`], the first so many are set often enough to be read for every socket on which any was set.
+/// Of [`NUMBERS`], the first so many are set often enough to be read for every socket on which any was set.
 pub(super) const COMMON: usize = 20;
 
 #[rustfmt::skip]
-pub(super) const KEPT: [Kept; 83] = [
+pub(super) const NUMBERS: [NumberOption; 83] = [
     real(tcp(libc::TCP_NODELAY), Rule::Switch),
     real(tcp(libc::TCP_CORK), Rule::Switch),
     real(tcp(libc::TCP_KEEPIDLE), Rule::Within(1, 32767)),
@@ -92,79 +92,79 @@ pub(super) const KEPT: [Kept; 83] = [
     real(ipv6(libc::IPV6_TCLASS), Rule::Within(-1, 255)),
     real(HOPS, Rule::Within(-1, 255)),
     real(ipv6(libc::IPV6_RECVTCLASS), Rule::Switch),
-    kept(ipv6(libc::IPV6_V6ONLY), Rule::Never(Errno::INVAL)),
-    kept(tcp(libc::TCP_DEFER_ACCEPT), Rule::Forgotten(i32::MIN, i32::MAX)),
-    kept(socket(libc::SO_REUSEPORT), Rule::Switch),
+    emulated(ipv6(libc::IPV6_V6ONLY), Rule::Never(Errno::INVAL)),
+    emulated(tcp(libc::TCP_DEFER_ACCEPT), Rule::Forgotten(i32::MIN, i32::MAX)),
+    emulated(socket(libc::SO_REUSEPORT), Rule::Switch),
     // Seldom from here on. Of TCP.
-    kept(tcp(libc::TCP_WINDOW_CLAMP), Rule::Within(0, i32::MAX)),
+    emulated(tcp(libc::TCP_WINDOW_CLAMP), Rule::Within(0, i32::MAX)),
     real(tcp(libc::TCP_THIN_LINEAR_TIMEOUTS), Rule::Within(0, 1)),
-    kept(tcp(libc::TCP_THIN_DUPACK), Rule::Forgotten(0, 1)),
-    kept(tcp(libc::TCP_FASTOPEN), Rule::Never(Errno::INVAL)),
-    kept(tcp(libc::TCP_FASTOPEN_CONNECT), Rule::Never(Errno::INVAL)),
-    kept(tcp(TCP_FASTOPEN_NO_COOKIE), Rule::Never(Errno::INVAL)),
-    Kept { held: Held::Never, ..kept(tcp(libc::TCP_SAVE_SYN), Rule::Within(0, 2)) },
-    Kept { held: Held::Never, ..kept(tcp(TCP_TX_DELAY), Rule::Within(0, i32::MAX)) },
-    Kept { held: Held::ByTcp, ..real(tcp(libc::TCP_INQ), Rule::Within(0, 1)) },
+    emulated(tcp(libc::TCP_THIN_DUPACK), Rule::Forgotten(0, 1)),
+    emulated(tcp(libc::TCP_FASTOPEN), Rule::Never(Errno::INVAL)),
+    emulated(tcp(libc::TCP_FASTOPEN_CONNECT), Rule::Never(Errno::INVAL)),
+    emulated(tcp(TCP_FASTOPEN_NO_COOKIE), Rule::Never(Errno::INVAL)),
+    NumberOption { availability: Availability::Never, ..emulated(tcp(libc::TCP_SAVE_SYN), Rule::Within(0, 2)) },
+    NumberOption { availability: Availability::Never, ..emulated(tcp(TCP_TX_DELAY), Rule::Within(0, i32::MAX)) },
+    NumberOption { availability: Availability::ByTcp, ..real(tcp(libc::TCP_INQ), Rule::Within(0, 1)) },
     real(tcp(44), Rule::Within(1000, 120_000)), // TCP_RTO_MAX_MS, milliseconds
     real(tcp(45), Rule::Within(1, i32::MAX)), // TCP_RTO_MIN_US
     real(tcp(46), Rule::Within(1, i32::MAX)), // TCP_DELACK_MAX_US
     // Options of sockets (`SOL_SOCKET`).
-    Kept { held: Held::ByTcp, ..real(socket(libc::SO_ZEROCOPY), Rule::Within(0, 1)) },
-    kept(socket(SO_TXREHASH), Rule::Within(-1, 1)),
+    NumberOption { availability: Availability::ByTcp, ..real(socket(libc::SO_ZEROCOPY), Rule::Within(0, 1)) },
+    emulated(socket(SO_TXREHASH), Rule::Within(-1, 1)),
     // They are about packets of the hosts' network, which is not the program's to say.
-    kept(socket(libc::SO_MARK), Rule::Within(i32::MIN, i32::MAX)),
-    kept(socket(libc::SO_DONTROUTE), Rule::Switch),
+    emulated(socket(libc::SO_MARK), Rule::Within(i32::MIN, i32::MAX)),
+    emulated(socket(libc::SO_DONTROUTE), Rule::Switch),
     // Options of IP. Control messages of datagrams never come with a stream (`tcp_recvmsg`).
-    kept(ip(libc::IP_RECVOPTS), Rule::Switch),
-    kept(ip(libc::IP_RETOPTS), Rule::Switch),
-    kept(ip(libc::IP_PKTINFO), Rule::Switch),
-    kept(ip(libc::IP_RECVTTL), Rule::Switch),
-    kept(ip(libc::IP_PASSSEC), Rule::Switch),
-    kept(ip(libc::IP_ORIGDSTADDR), Rule::Switch),
-    kept(ip(IP_CHECKSUM), Rule::Switch),
+    emulated(ip(libc::IP_RECVOPTS), Rule::Switch),
+    emulated(ip(libc::IP_RETOPTS), Rule::Switch),
+    emulated(ip(libc::IP_PKTINFO), Rule::Switch),
+    emulated(ip(libc::IP_RECVTTL), Rule::Switch),
+    emulated(ip(libc::IP_PASSSEC), Rule::Switch),
+    emulated(ip(libc::IP_ORIGDSTADDR), Rule::Switch),
+    emulated(ip(IP_CHECKSUM), Rule::Switch),
     // No error of the network comes to a fast connection.
-    kept(ip(libc::IP_RECVERR), Rule::Switch),
-    kept(ip(IP_RECVERR_RFC4884), Rule::Within(0, 1)),
+    emulated(ip(libc::IP_RECVERR), Rule::Switch),
+    emulated(ip(IP_RECVERR_RFC4884), Rule::Within(0, 1)),
     // About a socket's address, which it has.
-    kept(ip(libc::IP_FREEBIND), Rule::Switch),
-    kept(ip(libc::IP_TRANSPARENT), Rule::Switch),
-    kept(ip(libc::IP_BIND_ADDRESS_NO_PORT), Rule::Switch),
-    Kept { held: Held::Never, ..kept(ip(IP_LOCAL_PORT_RANGE), Rule::Within(i32::MIN, i32::MAX)) },
-    Kept { held: Held::Never, ..kept(ip(IP_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
-    Kept { held: Held::Never, ..kept(ip(libc::IP_MINTTL), Rule::Within(0, 255)) },
-    kept(MULTICAST_TTL, Rule::Never(Errno::INVAL)),
-    kept(ip(libc::IP_MULTICAST_LOOP), Rule::Switch),
-    kept(ip(libc::IP_MULTICAST_ALL), Rule::Within(0, 1)),
+    emulated(ip(libc::IP_FREEBIND), Rule::Switch),
+    emulated(ip(libc::IP_TRANSPARENT), Rule::Switch),
+    emulated(ip(libc::IP_BIND_ADDRESS_NO_PORT), Rule::Switch),
+    NumberOption { availability: Availability::Never, ..emulated(ip(IP_LOCAL_PORT_RANGE), Rule::Within(i32::MIN, i32::MAX)) },
+    NumberOption { availability: Availability::Never, ..emulated(ip(IP_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
+    NumberOption { availability: Availability::Never, ..emulated(ip(libc::IP_MINTTL), Rule::Within(0, 255)) },
+    emulated(MULTICAST_TTL, Rule::Never(Errno::INVAL)),
+    emulated(ip(libc::IP_MULTICAST_LOOP), Rule::Switch),
+    emulated(ip(libc::IP_MULTICAST_ALL), Rule::Within(0, 1)),
     // Options of IPv6, for the same reasons.
-    kept(ipv6(2), Rule::Switch), // IPV6_2292PKTINFO
-    kept(ipv6(3), Rule::Switch), // IPV6_2292HOPOPTS
-    kept(ipv6(4), Rule::Switch), // IPV6_2292DSTOPTS
-    kept(ipv6(5), Rule::Switch), // IPV6_2292RTHDR
-    kept(ipv6(8), Rule::Switch), // IPV6_2292HOPLIMIT
-    kept(ipv6(libc::IPV6_FLOWINFO), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVPKTINFO), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVHOPLIMIT), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVHOPOPTS), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVRTHDR), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVDSTOPTS), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVPATHMTU), Rule::Switch),
-    kept(ipv6(IPV6_RECVFRAGSIZE), Rule::Switch),
-    kept(ipv6(libc::IPV6_ORIGDSTADDR), Rule::Switch),
-    kept(ipv6(libc::IPV6_MTU_DISCOVER), Rule::Within(0, 5)),
-    kept(ipv6(libc::IPV6_DONTFRAG), Rule::Switch),
-    kept(ipv6(libc::IPV6_RECVERR), Rule::Switch),
-    kept(ipv6(IPV6_RECVERR_RFC4884), Rule::Within(0, 1)),
-    kept(ipv6(libc::IPV6_FREEBIND), Rule::Switch),
-    kept(ipv6(IPV6_FLOWINFO_SEND), Rule::Switch),
-    kept(ipv6(IPV6_ROUTER_ALERT_ISOLATE), Rule::Switch),
-    kept(ipv6(libc::IPV6_TRANSPARENT), Rule::Switch),
-    kept(ipv6(libc::IPV6_AUTOFLOWLABEL), Rule::Switch),
-    kept(ipv6(libc::IPV6_ADDR_PREFERENCES), Rule::Forgotten(i32::MIN, i32::MAX)),
-    kept(MULTICAST_HOPS, Rule::Never(Errno::NOPROTOOPT)),
-    kept(ipv6(libc::IPV6_MULTICAST_LOOP), Rule::Within(0, 1)),
-    kept(ipv6(IPV6_MULTICAST_ALL), Rule::Within(0, 1)),
-    Kept { held: Held::Never, ..kept(ipv6(IPV6_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
-    Kept { held: Held::Never, ..kept(ipv6(libc::IPV6_MINHOPCOUNT), Rule::Within(0, 255)) },
+    emulated(ipv6(2), Rule::Switch), // IPV6_2292PKTINFO
+    emulated(ipv6(3), Rule::Switch), // IPV6_2292HOPOPTS
+    emulated(ipv6(4), Rule::Switch), // IPV6_2292DSTOPTS
+    emulated(ipv6(5), Rule::Switch), // IPV6_2292RTHDR
+    emulated(ipv6(8), Rule::Switch), // IPV6_2292HOPLIMIT
+    emulated(ipv6(libc::IPV6_FLOWINFO), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVPKTINFO), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVHOPLIMIT), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVHOPOPTS), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVRTHDR), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVDSTOPTS), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVPATHMTU), Rule::Switch),
+    emulated(ipv6(IPV6_RECVFRAGSIZE), Rule::Switch),
+    emulated(ipv6(libc::IPV6_ORIGDSTADDR), Rule::Switch),
+    emulated(ipv6(libc::IPV6_MTU_DISCOVER), Rule::Within(0, 5)),
+    emulated(ipv6(libc::IPV6_DONTFRAG), Rule::Switch),
+    emulated(ipv6(libc::IPV6_RECVERR), Rule::Switch),
+    emulated(ipv6(IPV6_RECVERR_RFC4884), Rule::Within(0, 1)),
+    emulated(ipv6(libc::IPV6_FREEBIND), Rule::Switch),
+    emulated(ipv6(IPV6_FLOWINFO_SEND), Rule::Switch),
+    emulated(ipv6(IPV6_ROUTER_ALERT_ISOLATE), Rule::Switch),
+    emulated(ipv6(libc::IPV6_TRANSPARENT), Rule::Switch),
+    emulated(ipv6(libc::IPV6_AUTOFLOWLABEL), Rule::Switch),
+    emulated(ipv6(libc::IPV6_ADDR_PREFERENCES), Rule::Forgotten(i32::MIN, i32::MAX)),
+    emulated(MULTICAST_HOPS, Rule::Never(Errno::NOPROTOOPT)),
+    emulated(ipv6(libc::IPV6_MULTICAST_LOOP), Rule::Within(0, 1)),
+    emulated(ipv6(IPV6_MULTICAST_ALL), Rule::Within(0, 1)),
+    NumberOption { availability: Availability::Never, ..emulated(ipv6(IPV6_UNICAST_IF), Rule::Within(i32::MIN, i32::MAX)) },
+    NumberOption { availability: Availability::Never, ..emulated(ipv6(libc::IPV6_MINHOPCOUNT), Rule::Within(0, 255)) },
 ];
 
 /// Of a connection of TCP as the kernel makes them within a node, as far as that is known.
@@ -236,7 +236,7 @@ const GROUPS: [std::ops::RangeInclusive<i32>; 4] = [35..=48, 20..=21, 27..=28, 4
 /// Whether nobody can know what becomes of a connection once a program has set this, because it cannot be read, or because these tables
 /// do not have it.
 pub(super) fn is_unseen(name: Name) -> bool {
-    let is_known = KEPT.iter().any(|kept| kept.name == name)
+    let is_known = NUMBERS.iter().any(|option| option.name == name)
         || FIXED.iter().any(|fixed| fixed.name == name)
         || LISTS.contains(&name)
         || [super::CONGESTION, super::MAXSEG].contains(&name);
@@ -277,16 +277,16 @@ const IPV6_UNICAST_IF: i32 = 76;
 const IPV6_RECVFRAGSIZE: i32 = 77;
 const SO_TXREHASH: i32 = 74;
 
-/// The names of `SOL_SOCKET` among [`KEPT`].
+/// The names of `SOL_SOCKET` among [`NUMBERS`].
 pub(crate) const OF_SOCKETS: [i32; 5] =
     [libc::SO_REUSEPORT, libc::SO_ZEROCOPY, SO_TXREHASH, libc::SO_MARK, libc::SO_DONTROUTE];
 
-const fn kept(name: Name, rule: Rule) -> Kept {
-    Kept { name, rule, held: Held::Always, is_real: false }
+const fn emulated(name: Name, rule: Rule) -> NumberOption {
+    NumberOption { name, rule, availability: Availability::Always, is_real: false }
 }
 
-const fn real(name: Name, rule: Rule) -> Kept {
-    Kept { is_real: true, ..kept(name, rule) }
+const fn real(name: Name, rule: Rule) -> NumberOption {
+    NumberOption { is_real: true, ..emulated(name, rule) }
 }
 
 const fn fixed(name: Name, shown: Shown, set: Result<(), Errno>) -> Fixed {
@@ -316,11 +316,12 @@ mod tests {
     #[test]
     fn every_option_is_of_one_table() {
         let mut names: Vec<Name> =
-            KEPT.iter().map(|kept| kept.name).chain(FIXED.iter().map(|fixed| fixed.name)).collect();
+            NUMBERS.iter().map(|option| option.name).chain(FIXED.iter().map(|fixed| fixed.name)).collect();
         names.extend(LISTS);
         names.sort();
         assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
-        let of_sockets = KEPT.iter().filter(|kept| kept.name.level == libc::SOL_SOCKET).map(|kept| kept.name.name);
+        let of_sockets =
+            NUMBERS.iter().filter(|option| option.name.level == libc::SOL_SOCKET).map(|option| option.name.name);
         assert_eq!(of_sockets.collect::<Vec<_>>(), OF_SOCKETS);
     }
 

@@ -6,19 +6,19 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
-use slipway_fast::note::Path;
+use slipway_fast::metadata::Path;
 use slipway_fast::walk;
 
 use super::{Fast, Near};
 
 /// A socket of a node that was ended without a word.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct MutedSocket {
     socket: OwnedFd,
     path: Path,
 }
 
-impl Kept {
+impl MutedSocket {
     /// Ends it, as the node would that knows nothing of it any more: by a reset. A pair's other end reads one where something
     /// had not been read here, else an end.
     pub(super) fn end(self) {
@@ -31,12 +31,12 @@ impl Kept {
 
 impl Fast {
     /// Keeps the sockets of a node that were handed out to it.
-    pub(super) fn keep(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
+    pub(super) fn mute(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
         let namespaces = near.namespaces(|other| other == node);
-        let kept = self.kept.entry(node).or_default();
+        let muted = self.muted.entry(node).or_default();
         let mut seen = BTreeSet::new();
-        walk::handed_out(&walk::processes(&namespaces)?, &self.shared.notes, &mut seen, |held| {
-            kept.push(Kept { socket: held.socket, path: held.note.path });
+        walk::handed_out(&walk::processes(&namespaces)?, &self.shared.metadata, &mut seen, |held| {
+            muted.push(MutedSocket { socket: held.socket, path: held.metadata.path });
         })
     }
 }

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use super::{Accepted, Answer, Trapped};
 use crate::address::write;
-use crate::ledger::Given;
-use crate::originals;
-use crate::pending::{Connection, End};
+use crate::journal::HandoffCall;
+use crate::pending::{Connection, ServerEnd};
+use crate::replaced_sockets;
+use crate::reply_tracker::{AcceptedSocket, Reply};
 use crate::router::Router;
-use crate::told::{self, Said};
 use crate::tree::Tree;
 
 /// What the program asked of the new descriptor.
@@ -33,7 +33,7 @@ pub(super) fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
 }
 
 /// The program does not know of it, so that it is still to be accepted.
-pub(super) struct NotGiven {
+pub(super) struct NotHandedOff {
     /// What becomes of the call.
     pub(super) answer: Answer,
     /// By which the program has it all the same.
@@ -41,10 +41,10 @@ pub(super) struct NotGiven {
 }
 
 /// Puts a connection into the program, unless it has it already, by this `number`, and tells it.
-pub(super) fn give(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, NotGiven> {
+pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, NotHandedOff> {
     let Accepted { entry, end, client, number, .. } = accepted;
     // Where it has it, it keeps it.
-    let not_given = |answer| NotGiven { answer, number: *number };
+    let not_handed_off = |answer| NotHandedOff { answer, number: *number };
     let wishes = match wishes(call) {
         Ok(wishes) => wishes,
         Err(answer) => return Ok(answer),
@@ -55,10 +55,10 @@ pub(super) fn give(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, No
     if call.call.args[1] != 0
         && let Err(answer) = call.write(1, &write(*client), false)
     {
-        return if matches!(answer, Answer::Done) { Err(not_given(answer)) } else { Ok(answer) };
+        return if matches!(answer, Answer::Done) { Err(not_handed_off(answer)) } else { Ok(answer) };
     }
     if let Some(entry) = entry {
-        entry.give(call.tree.number, call.call.id, call.call.tid);
+        entry.begin_handoff(call.tree.number, call.call.id, call.call.tid);
     }
     let listener = &call.tree.listener;
     let known = number.filter(|number| has(call, *number, end).unwrap_or(false));
@@ -69,30 +69,30 @@ pub(super) fn give(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, No
             Err(error) => {
                 return match Errno::from_io_error(&error) {
                     // Interrupted, it asks again; killed, its listener may be another's too.
-                    Some(Errno::NOENT) => Err(not_given(Answer::Done)),
-                    Some(Errno::MFILE) => Err(not_given(Errno::MFILE.into())),
+                    Some(Errno::NOENT) => Err(not_handed_off(Answer::Done)),
+                    Some(Errno::MFILE) => Err(not_handed_off(Errno::MFILE.into())),
                     _ => Ok(error.into()),
                 };
             }
         },
     };
     if let Some(entry) = entry {
-        entry.tell();
+        entry.report();
     }
-    let claim = said(call, accepted, number).and_then(|said| call.about_to_tell(said));
+    let claim = reply(call, accepted, number).and_then(|reply| call.track_reply(reply));
     match listener.answer(call.call.id, Ok(number.into())) {
         // It is told by a later call.
         Err(_) if claim.is_none_or(|claim| claim.take()) => {
-            Err(NotGiven { answer: Answer::Done, number: Some(number) })
+            Err(NotHandedOff { answer: Answer::Done, number: Some(number) })
         }
         _ => Ok(Answer::Done),
     }
 }
 
-fn said(call: &Trapped<'_>, accepted: &Accepted, number: i32) -> Option<Said> {
+fn reply(call: &Trapped<'_>, accepted: &Accepted, number: i32) -> Option<Reply> {
     let &Accepted { ref end, path, flow, client, server, .. } = accepted;
     let inode = fstat(end).ok()?.st_ino;
-    Some(Said::Accepted(told::Given { number, inode, listener: call.int(0), path, flow, client, server }))
+    Some(Reply::Accepted(AcceptedSocket { number, inode, listener: call.int(0), path, flow, client, server }))
 }
 
 /// Whether the caller has this socket by this number.
@@ -102,21 +102,21 @@ fn has(call: &Trapped<'_>, number: i32, socket: &OwnedFd) -> io::Result<bool> {
 
 /// Goes on with what the router before this one was giving to programs of a tree. What they have by now, and do not know of,
 /// they are told.
-pub(crate) fn finish(router: &Arc<Router>, tree: &Tree, left: Vec<(Given, Connection)>) {
-    for (Given { call, tid, told, .. }, mut connection) in left {
-        let End::There(end) = &connection.end else { continue };
-        let numbers = fstat(end).map_err(Into::into).and_then(|stat| originals::numbers(tid, stat.st_ino));
+pub(crate) fn finish(router: &Arc<Router>, tree: &Tree, unaccepted: Vec<(HandoffCall, Connection)>) {
+    for (HandoffCall { call, tid, reported, .. }, mut connection) in unaccepted {
+        let ServerEnd::There(end) = &connection.end else { continue };
+        let numbers = fstat(end).map_err(Into::into).and_then(|stat| replaced_sockets::numbers(tid, stat.st_ino));
         // What it had not taken by then it does not take any more.
         connection.number = numbers.ok().and_then(|numbers| numbers.first().copied());
         // Asked only now, so that it was its table that was looked at.
         let waits = tree.listener.is_waiting(call);
         let answered = match connection.number {
             Some(number) if waits => tree.listener.answer(call, Ok(number.into())).is_ok(),
-            _ => !waits && told,
+            _ => !waits && reported,
         };
         if !answered {
             // The call is made again, and finds it.
-            router.bring(tree.node, connection);
+            router.redeliver(tree.node, connection);
         }
     }
 }
