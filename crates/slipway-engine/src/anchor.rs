@@ -19,7 +19,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::Lab;
@@ -115,13 +114,13 @@ fn settle(dir: &LabDir) -> io::Result<()> {
     detach()?;
     close_inherited();
     // Its children inherit this, and have it from their first instruction on: some are in nodes.
-    prctl::set_dumpable(false)?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let log = File::options().create(true).append(true).mode(0o600).open(dir.join("anchor.log"))?;
     rustix::stdio::dup2_stderr(&log)?;
-    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    prctl::set_name(c"slipway-anchor")?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::thread::set_name(c"slipway-anchor")?;
     // Daemons that drivers start, and anything orphaned outside nodes, are reaped here.
-    prctl::set_child_subreaper(true)?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut waited_for = SigSet::empty();
     waited_for.add(Signal::SIGCHLD);
     waited_for.add(Signal::SIGTERM);

@@ -25,7 +25,6 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::prctl;
 use rustix::fs::{FileType, fstat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
@@ -264,7 +263,7 @@ impl Launcher {
     pub fn new() -> io::Result<Self> {
         let alone = SingleThread::check()?;
         // Not the child's to do: programs of its node see it before its first instruction.
-        prctl::set_dumpable(false)?;
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
         let home: OwnedFd = File::open("/proc/self/ns/pid")?.into();
         // A program is born in its node's PID namespace, and then the way back must be open.
         match setns(&home, CloneFlags::CLONE_NEWPID) {

@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use nix::sched::CloneFlags;
-use nix::sys::prctl;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -39,7 +38,7 @@ impl Guard {
             Cloned::Parent { pidfd, .. } => Ok(Self(pidfd)),
             Cloned::Child => {
                 // A signal to the command's whole process group must not end its guard.
-                let ready = detach().and_then(|()| Ok(prctl::set_name(c"slipway-guard")?));
+                let ready = detach().and_then(|()| Ok(rustix::thread::set_name(c"slipway-guard")?));
                 let _ = ready.and_then(|()| begin(watched.as_raw_fd()));
                 while let Err(Errno::INTR) = poll(&mut [PollFd::new(&watched, PollFlags::IN)], None) {}
                 end();

@@ -30,7 +30,7 @@ const LINK: &str = "/proc/self/exe";
 pub fn shield() -> io::Result<()> {
     if statvfs(LINK)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
         // execveat(2) named this process after a descriptor's number.
-        return Ok(nix::sys::prctl::set_name(c"slipway")?);
+        return Ok(rustix::thread::set_name(c"slipway")?);
     }
     let file = std::env::current_exe()?;
     let tree = match open_tree(CWD, LINK, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC) {

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use nix::sys::prctl;
 use rustix::thread::CapabilitySet;
 use slipway_sys::caps;
 use slipway_sys::clone::close_all_but;
@@ -65,18 +64,18 @@ fn prepare<'a>(
 ) -> io::Result<(Shuttle<'a>, Scheduling)> {
     // With the anchor goes the wire.
     end_with(maker)?;
-    prctl::set_name(c"slipway-wire")?;
+    rustix::thread::set_name(c"slipway-wire")?;
     // What the anchor has on its standard streams stays: a descriptor that took such a number would get what they get.
     let kept: Vec<RawFd> = lock.iter().map(BorrowedFd::as_raw_fd).chain([0, 1, 2, control.as_raw_fd()]).collect();
     close_all_but(&kept)?;
-    nix::unistd::setsid()?;
+    rustix::process::setsid()?;
     let scheduling = prefer();
     // The default lets a timer go off 50 µs late, to save a wake-up.
-    prctl::set_timerslack(1)?;
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
     let shuttle = Shuttle::new(control.as_fd())?;
     caps::bound(CapabilitySet::empty())?;
     caps::limit(CapabilitySet::empty())?;
-    prctl::set_no_new_privs()?;
+    rustix::thread::set_no_new_privs(true)?;
     Filter::only(CALLS).attach()?;
     Ok((shuttle, scheduling))
 }

@@ -4,12 +4,11 @@ mod answer;
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipway_sys::clone::SingleThread;
 
 use self::answer::answer;
@@ -68,25 +67,24 @@ pub(super) fn serve(
 fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Result<Happened> {
     let (events, patience) = nodes.waits_for();
     let of_routers = events.iter().map(|&(fd, event)| match event {
-        Event::Said(_) => PollFd::new(fd, PollFlags::POLLIN),
-        Event::Deserted(_) => PollFd::new(fd, PollFlags::empty()),
+        Event::Said(_) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
+        Event::Deserted(_) => PollFd::from_borrowed_fd(fd, PollFlags::empty()),
     });
     let peers = server.waits_for();
     let of_peers = peers.iter().map(|&(fd, interest)| match interest {
-        Interest::Read => PollFd::new(fd, PollFlags::POLLIN),
-        Interest::Write => PollFd::new(fd, PollFlags::POLLOUT),
+        Interest::Read => PollFd::from_borrowed_fd(fd, PollFlags::IN),
+        Interest::Write => PollFd::from_borrowed_fd(fd, PollFlags::OUT),
     });
     let logs = nodes.logs.waits_for();
-    let of_logs = logs.iter().map(|&(fd, _)| PollFd::new(fd, PollFlags::POLLIN));
-    let signal = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
+    let of_logs = logs.iter().map(|&(fd, _)| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut waiting: Vec<PollFd<'_>> =
         std::iter::once(signal).chain(of_peers).chain(of_routers).chain(of_logs).collect();
     let patience = patience.into_iter().chain(nodes.logs.patience()).chain(server.patience()).min();
-    // Rounded up, or it would be asked again and again in the last millisecond.
-    let patience = patience.map(|left| left + Duration::from_millis(1));
-    let timeout = patience.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
-    poll(&mut waiting, timeout)?;
-    let mut happened = waiting.iter().map(|fd| fd.any().unwrap_or(false));
+    // One too long to be a number of seconds is none.
+    let timeout = patience.and_then(|left| Timespec::try_from(left).ok());
+    poll(&mut waiting, timeout.as_ref())?;
+    let mut happened = waiting.iter().map(|fd| !fd.revents().is_empty());
     let signal = happened.next().unwrap_or(false);
     let peers = happened.by_ref().take(peers.len()).collect();
     let of_routers: Vec<bool> = happened.by_ref().take(events.len()).collect();

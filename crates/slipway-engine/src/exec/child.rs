@@ -80,7 +80,7 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
     // After the change of user, which would clear it.
     end_with(&birth.parent).map_err(says("tie the program to its caller"))?;
     let workdir = &birth.image.workdir;
-    nix::unistd::chdir(workdir.as_c_str())
+    rustix::process::chdir(workdir.as_c_str())
         .map_err(says(&format!("change to folder `{}`", workdir.to_string_lossy())))?;
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     setrlimit(Resource::Nofile, birth.files).map_err(says("limit open files"))?;

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::prctl;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_getfd, pidfd_open,
     pidfd_send_signal, waitid,
@@ -203,7 +202,8 @@ fn keeper(alone: SingleThread, anchor: &OwnedFd) -> io::Result<i32> {
         return Ok(pid.as_raw_nonzero().get());
     }
     // It was made by the router, whose wish to end with the anchor it has not inherited.
-    let ready = process::end_with(anchor).and_then(|()| prctl::set_name(c"slipway-keeper").map_err(Into::into));
+    let ready =
+        process::end_with(anchor).and_then(|()| rustix::thread::set_name(c"slipway-keeper").map_err(Into::into));
     if ready.and_then(|()| slipway_fast::confine::confine()).is_ok() {
         loop {
             let _ = rustix::event::poll(&mut [], None);
@@ -217,18 +217,18 @@ fn keeper(alone: SingleThread, anchor: &OwnedFd) -> io::Result<i32> {
 fn limit(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io::Result<()> {
     process::end_with(anchor)?;
     // Nothing in a node may trace it or open its descriptors.
-    prctl::set_dumpable(false)?;
-    prctl::set_name(c"slipway-router")?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    rustix::thread::set_name(c"slipway-router")?;
     ground.group.map_or(Ok(()), Group::join_others).map_err(io::Error::other)?;
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
     rustix::stdio::dup2_stderr(ground.log)?;
     let mut kept = vec![0, 1, 2];
     kept.extend(keep.iter().map(AsRawFd::as_raw_fd));
     close_all_but(&kept)?;
-    nix::unistd::setsid()?;
+    rustix::process::setsid()?;
     // The anchor may be real-time while a scenario plays.
     let _ = sched::set_usual();
     caps::bound(CAPABILITIES)?;
     caps::limit(CAPABILITIES)?;
-    Ok(prctl::set_no_new_privs()?)
+    Ok(rustix::thread::set_no_new_privs(true)?)
 }

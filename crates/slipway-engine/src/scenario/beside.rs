@@ -80,7 +80,7 @@ impl Beside {
             Cloned::Child => {
                 drop(pipe);
                 // A session of its own: Ctrl-C is the player's, who knows what is to end and what is to be awaited.
-                let _ = nix::unistd::setsid();
+                let _ = rustix::process::setsid();
                 if bond == Bond::Tied && process::end_with(player).is_err() {
                     std::process::exit(1);
                 }
