@@ -5,19 +5,20 @@ mod death;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::{Cloned, SingleThread, clone_into};
+use slipway_sys::clone::{Bare, Parting, SingleThread, clone_bare};
 use slipway_sys::init;
 use slipway_sys::process::ProcessId;
 
@@ -80,6 +81,22 @@ struct Slot {
 struct Unborn {
     index: usize,
     link: Link,
+    /// What the init takes along, until it has.
+    taken: Option<Taken>,
+}
+
+/// What an init takes along of the anchor's descriptors. Nothing of it is closed before the init has its own.
+struct Taken {
+    parting: Parting,
+    _link: Link,
+    _group: Option<Group>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Nothing else keeps an init from its own; without them, it ends, and says so by its end.
+        let _ = self.parting.wait();
+    }
 }
 
 impl Nodes {
@@ -157,9 +174,12 @@ impl Nodes {
             for &index in window {
                 unborn.push(self.clone_init(alone, blueprint, index)?);
             }
+            for unborn in &mut unborn {
+                unborn.taken = None;
+            }
             self.link(blueprint, &unborn)?;
             // Those before, who were busy meanwhile.
-            for Unborn { index, link } in std::mem::replace(&mut linked, unborn) {
+            for Unborn { index, link, .. } in std::mem::replace(&mut linked, unborn) {
                 link.expect(Step::Ready).map_err(|account| of_node(blueprint, index, &account))?;
                 self.state.nodes[index].status = NodeStatus::Running;
                 done += 1;
@@ -246,15 +266,18 @@ impl Nodes {
             slot.sources = slot.sources.take().or_else(|| SourceAddresses::attach(folder, &own, mark(index)).ok());
         }
         let born_in = group.as_ref().and_then(Group::clone_target);
-        let cloned = clone_into(alone, CloneFlags::CLONE_NEWPID, born_in).map_err(says("clone its init"))?;
-        let Cloned::Parent { pid, .. } = cloned else {
-            drop(ours);
-            let net = match &self.slots[index].net {
-                Some(kept) => Net::Join(kept.as_fd()),
-                None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
-                None if self.users[index] => Net::Owned,
-                None => Net::Own,
-            };
+        let net = match &self.slots[index].net {
+            Some(kept) => Net::Join(kept.as_fd()),
+            None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
+            None if self.users[index] => Net::Owned,
+            None => Net::Own,
+        };
+        let mut keep = vec![0, 1, 2, theirs.raw(), self.anchor.as_raw_fd()];
+        keep.extend(self.init.descriptors());
+        keep.extend(group.iter().flat_map(Group::descriptors));
+        keep.extend(net.joined().map(|net| net.as_raw_fd()));
+        let cloned = clone_bare(alone, CloneFlags::CLONE_NEWPID, born_in, &keep).map_err(says("clone its init"))?;
+        let Bare::Parent(pid, parting) = cloned else {
             let birth = Birth {
                 anchor: self.anchor.as_fd(),
                 program: &self.init,
@@ -273,10 +296,11 @@ impl Nodes {
             };
             live(&birth, &theirs)
         };
+        let taken = Taken { parting, _link: theirs, _group: group };
         let init = ProcessId::of(pid).map_err(says("name its init"))?;
         self.state.nodes[index] =
             NodeState { status: NodeStatus::Stopped, init: Some(init), command: None, ended: None };
-        Ok(Unborn { index, link: ours })
+        Ok(Unborn { index, link: ours, taken: Some(taken) })
     }
 
     /// Has a node whose programs may change its network get a new one: nobody knows what they left of the one before.
@@ -306,7 +330,7 @@ impl Nodes {
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = unborn.len()), err(level = "debug"))]
     fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), String> {
         let mut fresh = Vec::new();
-        for Unborn { index, link } in unborn {
+        for Unborn { index, link, .. } in unborn {
             link.expect(Step::Namespaced).map_err(|account| of_node(blueprint, *index, &account))?;
             let slot = &mut self.slots[*index];
             if slot.net.is_none() {
@@ -316,7 +340,7 @@ impl Nodes {
                     ErrorKind::NotFound => of_node(blueprint, *index, &link.last_word()),
                     _ => of_node(blueprint, *index, &format!("open {}: {error}", path.display())),
                 })?;
-                slot.net = Some(net.into());
+                slot.net = Some(out_of_the_way(net.into()));
             }
             if std::mem::replace(&mut slot.linked, true) {
                 self.fabric.set_carrier(&blueprint.lab, *index, true).map_err(|error| error.to_string())?;
@@ -329,7 +353,7 @@ impl Nodes {
             .filter_map(|&node| self.slots[node].net.as_ref().map(|net| NodeNet { node, netns: net.as_fd() }))
             .collect();
         self.fabric.attach(&blueprint.lab, &nets).map_err(|error| error.to_string())?;
-        for Unborn { index, link } in unborn {
+        for Unborn { index, link, .. } in unborn {
             link.say(Step::Linked).map_err(|_| of_node(blueprint, *index, &link.last_word()))?;
         }
         Ok(())
@@ -545,6 +569,14 @@ impl Blueprint {
     fn scratch(&self, node: usize) -> PathBuf {
         self.scratch.join(&self.lab.nodes[node].name)
     }
+}
+
+/// The descriptors below this are those of the anchor itself, as a rule, and each init copies as many.
+const FIRST_OF_NODES: RawFd = 512;
+
+/// Gives a node's descriptor another number, so that inits take nothing of it along. Where there is none, it keeps its own.
+fn out_of_the_way(of_node: OwnedFd) -> OwnedFd {
+    fcntl_dupfd_cloexec(&of_node, FIRST_OF_NODES).unwrap_or(of_node)
 }
 
 fn net_of(slots: &[Slot], node: usize) -> Option<BorrowedFd<'_>> {

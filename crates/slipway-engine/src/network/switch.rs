@@ -54,6 +54,8 @@ struct Switch {
     up: Vec<u32>,
     /// The bridge of a local node, as a position in `bridges`.
     places: BTreeMap<Port, usize>,
+    /// Whether its bridges know the ways between them.
+    leads: bool,
 }
 
 /// Whether the kernel can make bridges and veth pairs.
@@ -176,9 +178,13 @@ impl Switches {
             settle_port(&sites.switches[host].netlink, lab, port)?;
         }
         for host in hosts_of(lab, network) {
-            let bridges = &self.by_host[&(network, host)].bridges;
+            let Some(switch) = self.by_host.get_mut(&(network, host)) else { continue };
+            let mut requests = Vec::new();
+            if !std::mem::replace(&mut switch.leads, true) {
+                switch.lead(lab, network, &mut requests);
+            }
             let up = |&index: &u32| Request::SetLink(SetLink { index, up: Some(true), ..SetLink::default() });
-            let requests: Vec<_> = bridges.iter().map(up).collect();
+            requests.extend(switch.bridges.iter().map(up));
             sites.switches[host].netlink.run(&requests).map_err(NetworkError::of(&lab.networks[network].name))?;
         }
         Ok(())
@@ -270,13 +276,21 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Entries that let the bridges answer for every node of the network: its address, and the way to it. (Ways to a
-    /// node's own port come with the port; ways to other hosts with [`Switches::join_outside`].)
+    /// Entries that let the bridges answer for every node of the network.
     fn answers(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
         requests.extend(self.down.iter().chain(&self.up).map(|&index| answer(index)));
-        for (_, port, interface) in members(lab, network) {
+        for (_, _, interface) in members(lab, network) {
             let (address, mac) = (interface.ipv4.into(), interface.mac);
             requests.extend(self.bridges.iter().map(|&index| Request::AddNeighbour { index, address, mac }));
+        }
+    }
+
+    /// Entries for the way from each bridge to every local node that is on another. The kernel goes through all entries of a bridge
+    /// as it gets a port (`br_manage_promisc`), so they come once the ports are there. (Ways to a node's own port come with
+    /// the port; ways to other hosts with [`Switches::join_outside`].)
+    fn lead(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
+        for (_, port, interface) in members(lab, network) {
+            let mac = interface.mac;
             let Some(&place) = self.places.get(&port).filter(|_| !self.up.is_empty()) else { continue };
             for (leaf, (&down, &up)) in self.down.iter().zip(&self.up).enumerate() {
                 let index = if leaf + 1 == place { down } else { up };

@@ -6,12 +6,11 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::close_all_but;
 use slipway_sys::init::Program;
 use slipway_sys::mount::set_sysctl;
 use slipway_sys::ns::owner_below;
@@ -35,6 +34,16 @@ pub(crate) enum Net<'a> {
     Owned,
     /// One that exists: its host's, or its own from before it was stopped.
     Join(BorrowedFd<'a>),
+}
+
+impl<'a> Net<'a> {
+    /// The namespace that there is already.
+    pub(crate) fn joined(self) -> Option<BorrowedFd<'a>> {
+        match self {
+            Self::Own | Self::Owned => None,
+            Self::Join(net) => Some(net),
+        }
+    }
 }
 
 /// Everything an init needs, borrowed from the anchor's memory as it was when it was cloned.
@@ -91,14 +100,6 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     end_with(birth.anchor).map_err(|error| format!("tie the node to the lab: {error}"))?;
     prctl::set_name(c"slipway-init").map_err(says("name the init"))?;
     birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
-    let join: Option<RawFd> = match birth.net {
-        Net::Own | Net::Owned => None,
-        Net::Join(net) => Some(net.as_raw_fd()),
-    };
-    // The lab's log among them, until the exec.
-    let own = [0, 1, 2, link.raw(), birth.anchor.as_raw_fd()];
-    let keep: Vec<RawFd> = join.into_iter().chain(own).chain(birth.program.descriptors()).collect();
-    close_all_but(&keep).map_err(|error| format!("close the anchor's descriptors: {error}"))?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
     let mut own =
@@ -141,7 +142,7 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
         end_with(birth.anchor).map_err(|error| format!("tie the node to the lab: {error}"))?;
     }
     (birth.confine)()?;
-    // It keeps no other descriptor.
+    // It keeps no other descriptor. The lab's log was among them.
     birth.program.become_it(link.as_fd()).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => format!("execute its init: {error}{NO_EXEC}"),
         _ => format!("execute its init: {error}"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -152,6 +152,12 @@ impl Group {
     #[must_use]
     pub fn clone_target(&self) -> Option<BorrowedFd<'_>> {
         self.record().filter(|place| place.part.version == Version::V2).map(|place| place.folder.fd())
+    }
+
+    /// The descriptors that [`Group::join_others`] takes.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.places.iter().map(|place| place.folder.fd().as_raw_fd()).collect()
     }
 
     /// Takes the calling process into every hierarchy that [`Group::clone_target`] does not cover.
