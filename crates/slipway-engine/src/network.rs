@@ -9,7 +9,9 @@
 //! Everything hangs on namespaces held by descriptor. When the anchor ends, the kernel takes it all away.
 
 mod bridge;
+mod device;
 mod driver;
+mod drivers;
 mod error;
 mod fabric;
 mod fast;
@@ -27,8 +29,9 @@ mod switch;
 mod vxlan;
 mod wire;
 
-pub use driver::{Mechanism, Probed, Unsupported, plan, survey};
-pub use error::NetworkError;
+pub use driver::Probed;
+pub use drivers::{Mechanism, plan, survey};
+pub use error::{NetworkError, Unsupported};
 pub use fabric::{Fabric, NodeNet};
 pub use host::{mark, sources, wait_until_gone};
 pub use node::{configure_node, prepare_node};

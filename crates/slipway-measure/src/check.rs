@@ -20,7 +20,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::markdown_row;
+use crate::markdown as table;
 
 /// From one node to another: what was asked, and what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -170,9 +170,9 @@ pub fn warnings(paths: &[CheckedPath]) -> Vec<String> {
 /// All checks as a table in Markdown, and their count.
 #[must_use]
 pub fn markdown(paths: &[CheckedPath]) -> String {
-    let mut text = markdown_row(&HEADINGS.map(str::to_owned));
+    let mut text = table::row(&HEADINGS.map(str::to_owned));
     text += "| --- | --- | ---: | ---: | ---: | --- | --- |\n";
-    text.extend(rows(paths).map(|cells| markdown_row(&cells)));
+    text.extend(rows(paths).map(|cells| table::row(&cells)));
     format!("{text}\n{}\n", Tally::of(paths))
 }
 

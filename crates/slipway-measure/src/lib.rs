@@ -63,6 +63,7 @@
 
 pub mod check;
 pub mod format;
+mod markdown;
 pub mod play;
 pub mod probe;
 pub mod record;

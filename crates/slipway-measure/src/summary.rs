@@ -1,12 +1,12 @@
 //! From records to rows: figure × driver, with the ratio to the baseline and a verdict in words.
 
-use slipway_lab::text::is_hidden;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::check::{self, CheckedPath};
 use crate::format;
+use crate::markdown;
 use crate::probe::Sample;
 use crate::record::Comparison;
 use crate::stats::{ENOUGH, Estimate, Pair};
@@ -120,11 +120,11 @@ impl Summary {
         for figure in &self.figures {
             let title =
                 if figure.unit.is_empty() { figure.name.clone() } else { format!("{} ({})", figure.name, figure.unit) };
-            text.extend(["### ", &escape_markdown(&title), "\n\n"]);
-            text += &markdown_row(&HEADINGS.map(str::to_owned));
+            text.extend(["### ", &markdown::escape(&title), "\n\n"]);
+            text += &markdown::row(&HEADINGS.map(str::to_owned));
             text += "| --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
             for row in &figure.rows {
-                text += &markdown_row(&figure.cells(row, &self.baseline));
+                text += &markdown::row(&figure.cells(row, &self.baseline));
             }
             text.push('\n');
         }
@@ -234,24 +234,4 @@ fn row(
         Some(_) => Verdict::Worse,
     };
     Some(Row { driver: driver.to_owned(), n: list.len(), value, ratio, verdict })
-}
-
-pub(crate) fn markdown_row(cells: &[String]) -> String {
-    let cells: Vec<String> = cells.iter().map(|cell| escape_markdown(cell)).collect();
-    format!("| {} |\n", cells.join(" | "))
-}
-
-/// Text that cannot end a cell or a line, nor start HTML or emphasis.
-fn escape_markdown(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' => escaped.extend(['\\', c]),
-            '<' => escaped += "&lt;",
-            '&' => escaped += "&amp;",
-            c if is_hidden(c) => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -94,7 +94,7 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Program {
     descriptor: OwnedFd,
-    hook: object::Hook,
+    hook: call::Hook,
 }
 
 /// The result of a program for a packet.
@@ -224,7 +224,7 @@ impl AsFd for Map {
 
 impl Program {
     /// Loads a program. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
-    fn load(hook: object::Hook, name: &str, license: &CStr, code: &[u64]) -> Result<Self, LoadError> {
+    fn load(hook: call::Hook, name: &str, license: &CStr, code: &[u64]) -> Result<Self, LoadError> {
         let load = |log: &mut [u8]| call::load(hook, object_name(name)?, license, code, log);
         // The log costs the verifier time, so it is asked for only where it has something to say.
         load(&mut []).map(|descriptor| Self { descriptor, hook }).map_err(|error| {

@@ -11,6 +11,7 @@
 //! where this was measured; moves that follow closely are free). Birth in the group waits for nothing.
 
 mod control;
+mod controller;
 mod enforce;
 mod group;
 mod hierarchy;
@@ -24,8 +25,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+pub use controller::Controller;
 pub use group::Group;
-pub use hierarchy::{Controller, Hierarchy, Mode};
+pub use hierarchy::{Hierarchy, Mode};
 pub use in_force::{InForce, Throttled};
 pub use limits::{DiskLimits, Limits};
 pub use usage::Usage;

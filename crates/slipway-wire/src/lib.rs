@@ -13,6 +13,7 @@ mod control;
 pub mod frame;
 mod line;
 pub mod link;
+mod packet;
 mod peers;
 mod pool;
 mod port;

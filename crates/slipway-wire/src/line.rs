@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::link::Packet;
+use crate::packet::Packet;
 
 /// A queue before a transmitter, known by when each of its packets will have been sent. Packets come in the order in which they
 /// are sent: one that takes less time on its way waits, on its way, for those before it.

@@ -10,26 +10,13 @@ use slipway_lab::units::Rate;
 
 use crate::Direction;
 use crate::frame;
+use crate::packet::Queue;
+pub use crate::packet::{Packet, PeerIndex};
 use crate::peers::{Pair, Peers};
 use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
 use crate::spec::{Spec, is_per_packet};
 use crate::transmitter::Transmitter;
-
-/// Facts about a frame that the model needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
-    /// The other end, where it has conditions of its own.
-    pub peer: Option<PeerIndex>,
-    /// Bytes on the wire, Ethernet headers included; those of every packet that a large segment becomes.
-    pub bytes: u32,
-    /// How many packets it becomes; at least 1.
-    pub packets: u32,
-}
-
-/// A peer of one link, for as long as the link lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerIndex(pub(crate) u32);
 
 /// One copy of a packet, on its way.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -116,41 +103,6 @@ pub struct Link {
 /// How much time a rate makes up for at most, nanoseconds: twice what the kernel takes from real-time processes at once when
 /// others starve (`sched(7)`, `sched_rt_runtime_us`). A machine that is later than that is of no use for measurements.
 const LATEST: u64 = 100_000_000;
-
-/// The bound of packets that may wait, and their number.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    /// Packets.
-    limit: u64,
-    /// Bytes: what as many packets of the MTU have.
-    limit_bytes: u64,
-    packets: u64,
-    bytes: u64,
-}
-
-/// Ethernet, two VLAN tags, and change.
-const HEADERS: u64 = 32;
-
-impl Queue {
-    pub(crate) fn set(&mut self, limit: u32, mtu: u32) {
-        self.limit = limit.into();
-        self.limit_bytes = self.limit.saturating_mul(u64::from(mtu) + HEADERS);
-    }
-
-    fn has_room(&self, packet: Packet) -> bool {
-        self.packets < self.limit && self.bytes + u64::from(packet.bytes) <= self.limit_bytes
-    }
-
-    fn enter(&mut self, packet: Packet) {
-        self.packets += u64::from(packet.packets);
-        self.bytes += u64::from(packet.bytes);
-    }
-
-    fn leave(&mut self, packet: Packet) {
-        self.packets = self.packets.saturating_sub(packet.packets.into());
-        self.bytes = self.bytes.saturating_sub(packet.bytes.into());
-    }
-}
 
 /// The processes that hold for frames of no particular peer.
 #[derive(Debug)]

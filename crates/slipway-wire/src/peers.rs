@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use slipway_lab::change::Keys as _;
 
 use crate::line::Line;
-use crate::link::{Packet, PeerIndex, Queue};
+use crate::packet::{Packet, PeerIndex, Queue};
 use crate::process::{Chance, Delays, Losses, Reorder};
 use crate::random::Kind;
 use crate::spec::{Peer, Spec};

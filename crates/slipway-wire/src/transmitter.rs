@@ -3,7 +3,7 @@
 use slipway_lab::units::Rate;
 
 use crate::line::Line;
-use crate::link::Packet;
+use crate::packet::Packet;
 
 const SECOND: u128 = 1_000_000_000;
 

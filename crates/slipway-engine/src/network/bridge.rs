@@ -2,8 +2,8 @@
 
 use slipway_lab::model::{DriverKind, Lab};
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of};
-use super::error::NetworkError;
+use super::driver::{Driver, End, Port, Probed, hosts_of};
+use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
 use super::switch::{self, Switches};
 use super::wire;

@@ -1,10 +1,28 @@
 //! Errors of networks.
 
+use std::fmt;
 use std::io;
 
+use serde::{Deserialize, Serialize};
+use slipway_lab::model::DriverKind;
 use slipway_sys::netlink::NetlinkError;
 
-use super::driver::Unsupported;
+/// A driver that cannot run here: what is missing, and how to get it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsupported {
+    /// The driver.
+    pub driver: DriverKind,
+    /// The missing parts of this machine.
+    pub missing: String,
+    /// The next step.
+    pub hint: String,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "driver {} cannot run on this machine: {}\nHint: {}", self.driver, self.missing, self.hint)
+    }
+}
 
 /// Why a network cannot be had. Each fits "failed to …".
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,9 @@ use slipway_lab::id::MachineId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
-use super::driver::{Driver, End, Mechanism, Port, driver, members, plan, unless_gone};
+use super::device::unless_gone;
+use super::driver::{Driver, End, Port, members};
+use super::drivers::{Mechanism, driver, plan};
 use super::error::NetworkError;
 use super::graph::{Graph, Namespace, Space};
 use super::made::{self, Inode, Made};

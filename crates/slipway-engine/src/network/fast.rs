@@ -5,7 +5,8 @@ use slipway_fast::{filter, pairs};
 use slipway_lab::model::DriverKind;
 use slipway_sys::ns::in_first_user_namespace;
 
-use super::driver::{Probed, Unsupported};
+use super::driver::Probed;
+use super::error::Unsupported;
 
 /// The first kernel that lets who holds no `CAP_BPF` write what is kept on sockets. From 5.14 on it installs a descriptor and
 /// answers a call in one step (`SECCOMP_ADDFD_FLAG_SEND`).

@@ -17,8 +17,8 @@ use slipway_sys::bpf::{SourceAddress, SourceAddresses};
 use slipway_sys::cgroup::{Hierarchy, Mode};
 use slipway_sys::netlink::{LOCAL_TABLE, Netlink, NewLink, Peer, Request, Rule, SetLink, Veth};
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, members};
-use super::error::NetworkError;
+use super::driver::{Driver, End, Port, Probed, hosts_of, members};
+use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
 
 /// Addresses added at once: the kernel's announcements of them must fit a socket's receive buffer.

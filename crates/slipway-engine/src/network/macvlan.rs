@@ -9,8 +9,9 @@ use slipway_lab::model::{DriverKind, Lab, MacvlanMode};
 use slipway_sys::netlink::{self, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::with_net;
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, mtu, try_in_scratch};
-use super::error::NetworkError;
+use super::device::try_in_scratch;
+use super::driver::{Driver, End, Port, Probed, mtu};
+use super::error::{NetworkError, Unsupported};
 use super::graph::Kind;
 use super::site::Sites;
 use super::wire;

@@ -7,7 +7,8 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::mount::set_sysctl;
 use slipway_sys::netlink::{AddrGenMode, AddressWatch, Netlink, Request, SetLink};
 
-use super::driver::{members, settle, switch_offloads_off};
+use super::device::{settle, switch_offloads_off};
+use super::driver::members;
 use super::error::NetworkError;
 use super::site::LOOPBACK;
 

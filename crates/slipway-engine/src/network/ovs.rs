@@ -15,8 +15,9 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Netlink, NewLink, Offload, Peer, Request, SetLink, Veth, has_generic_family};
 use slipway_sys::ns::with_net;
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off};
-use super::error::NetworkError;
+use super::device::{settle, switch_offloads_off};
+use super::driver::{Driver, End, Port, Probed, hosts_of, members, mtu};
+use super::error::{NetworkError, Unsupported};
 use super::graph::Kind;
 use super::site::Sites;
 use super::{switch, wire};

@@ -20,7 +20,7 @@ use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
 
-use super::driver::try_in_scratch;
+use super::device::try_in_scratch;
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";

@@ -9,7 +9,7 @@ use slipway_lab::model::{DriverKind, Lab, Underlay};
 use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
-use super::driver::settle;
+use super::device::settle;
 use super::error::NetworkError;
 use super::graph::Space;
 use super::made::{self, Made};

@@ -13,7 +13,8 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, NewLink, Request};
 
-use super::driver::{members, try_in_scratch};
+use super::device::try_in_scratch;
+use super::driver::members;
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_ns";

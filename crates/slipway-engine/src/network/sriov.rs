@@ -8,8 +8,8 @@ use std::path::Path;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Request, SetLink};
 
-use super::driver::{Driver, End, Port, Probed, Unsupported, members, mtu};
-use super::error::NetworkError;
+use super::driver::{Driver, End, Port, Probed, members, mtu};
+use super::error::{NetworkError, Unsupported};
 use super::macvlan::set_inside;
 use super::site::Sites;
 

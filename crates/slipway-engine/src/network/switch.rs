@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, BridgePort, Forward, Netlink, NewLink, Peer, Request, SetLink, Veth};
 
-use super::driver::{
-    End, Port, Unsupported, hosts_of, members, mtu, settle, switch_offloads_off, try_in_scratch, unless_gone,
-};
-use super::error::NetworkError;
+use super::device::{settle, switch_offloads_off, try_in_scratch, unless_gone};
+use super::driver::{End, Port, hosts_of, members, mtu};
+use super::error::{NetworkError, Unsupported};
 use super::fast::kernel;
 use super::node::knows_all;
 use super::policy::{self, Guard};

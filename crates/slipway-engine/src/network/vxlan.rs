@@ -11,10 +11,9 @@ use std::net::IpAddr;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, Forward, NewLink, Request};
 
-use super::driver::{
-    Driver, End, Port, Probed, Unsupported, VXLAN_OVERHEAD, hosts_of, members, mtu, switch_offloads_off, try_in_scratch,
-};
-use super::error::NetworkError;
+use super::device::{switch_offloads_off, try_in_scratch};
+use super::driver::{Driver, End, Port, Probed, VXLAN_OVERHEAD, hosts_of, members, mtu};
+use super::error::{NetworkError, Unsupported};
 use super::site::{LOOPBACK, Sites, TUNNEL};
 use super::switch::{self, Switches};
 

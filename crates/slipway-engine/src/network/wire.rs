@@ -3,7 +3,8 @@
 use slipway_lab::model::Lab;
 use slipway_sys::netlink::{Bridge, NewLink, Request};
 
-use super::driver::{hosts_of, mtu, switch_offloads_off};
+use super::device::switch_offloads_off;
+use super::driver::{hosts_of, mtu};
 use super::error::NetworkError;
 use super::site::{Room, Sites};
 

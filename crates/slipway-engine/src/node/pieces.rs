@@ -14,7 +14,7 @@ use std::path::Path;
 use rustix::mount::MountFlags;
 use slipway_sys::mount::{attach, detached, mount_overlay, set_flags};
 
-use super::rootfs::{RootfsError, file};
+use super::error::{RootfsError, file};
 
 /// Where every node has its own.
 const NOT_SHARED: [&str; 6] = ["/dev", "/proc", "/run", "/sys", "/tmp", "/lost+found"];

@@ -14,27 +14,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use rustix::mount::{MountAttrFlags, MountFlags};
 use slipway_lab::model::Node;
-use slipway_sys::mount::{MountError, attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
+use slipway_sys::mount::{attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
 use slipway_sys::ns::in_first_user_namespace;
 
+use super::error::{RootfsError, file};
 use super::pieces;
 use crate::exec::ssh;
 use crate::state::LabDir;
 use slipway_image::Rootfs;
-
-/// Why a root could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RootfsError {
-    #[error(transparent)]
-    Mount(#[from] MountError),
-    #[error("{doing} {}: {source}", path.display())]
-    File { doing: &'static str, path: PathBuf, source: io::Error },
-}
-
-pub(super) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RootfsError {
-    let path = path.to_owned();
-    move |source| RootfsError::File { doing, path, source }
-}
 
 /// What a node's root is made from.
 #[derive(Debug, Clone, Copy)]

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use super::generator::Source;
-use super::model::{Choose, Effect, LinkAct, NodeAct, PairAct, Pairs, Port, Selection, Setting, TraceFile};
-use super::plan::{PlanError, Subject, Turn, nanoseconds, text};
+use super::model::{Choose, Effect, LinkAct, NodeAct, PairAct, Pairs, Selection, Setting, TraceFile};
+use super::plan::{PlanError, Subject, Turn, text};
 use super::stream::Stream;
+use super::time::nanoseconds;
 use super::trace::{Recording, TraceError};
-use super::{Action, Kill, LinkAction, Order, Pair};
+use super::{Action, Kill, LinkAction, Order, Pair, Port};
 use crate::change::{Change, Keys};
 use crate::model::{DriverKind, Lab};
 

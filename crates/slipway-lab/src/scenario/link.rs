@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::Port;
 use crate::change::LinkChange;
+
+/// A node's place on a network: indices of the node and of its interface.
+pub type Port = (usize, usize);
 
 /// A direction of an interface, seen from its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]

@@ -10,22 +10,24 @@ mod plan;
 mod schedule;
 mod stream;
 mod table;
+mod time;
 mod trace;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use self::generator::{Generator, Quantity};
-pub use self::link::{Direction, Groups, LinkAction, Pair};
+pub use self::link::{Direction, Groups, LinkAction, Pair, Port};
 pub use self::model::{
-    Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Port, Scenario, Selection, Setting, Timing,
+    Choose, Drawn, Effect, Entry, Format, LinkAct, NodeAct, PairAct, Pairs, Scenario, Selection, Setting, Timing,
     TraceFile,
 };
 pub use self::order::{Kill, Order};
-pub(crate) use self::plan::nanoseconds;
-pub use self::plan::{MOST_EVENTS, PlanError};
+pub use self::plan::PlanError;
 pub use self::schedule::{Action, Due, Event, Schedule};
 pub use self::table::Table;
+pub use self::time::MOST_EVENTS;
+pub(crate) use self::time::nanoseconds;
 pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
 pub use crate::change::{LinkChange, NodeChange};
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::generator::{Generator, Quantity};
+use super::link::Port;
 use super::{Direction, Due, Kill};
 use crate::change::{Change, Keys};
 use crate::condition::LinkConditions;
@@ -50,9 +51,6 @@ pub struct Timing {
     /// There are no more than so many (of each node's or interface's own).
     pub times: Option<u64>,
 }
-
-/// A node's place on a network: indices of the node and of its interface.
-pub type Port = (usize, usize);
 
 /// Some of the lab's nodes or interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 use super::generator::{Generator, Source};
 use super::model::{Entry, Scenario, Selection};
 use super::stream::Stream;
+use super::time::{MOST_EVENTS, after, nanoseconds};
 use super::trace::{self, TraceError};
 use super::{Action, Due, Event, LinkAction, Order, Schedule, Traces};
 use crate::model::Lab;
 
-/// The most events of a scenario.
-pub const MOST_EVENTS: usize = 1_000_000;
 /// The most nodes and interfaces of all events together: what a schedule may fill memory with.
 const MOST_TARGETS: usize = 10_000_000;
-/// No schedule goes on for longer: nanoseconds of about 146 years.
-const LONGEST: f64 = (1u64 << 62) as f64;
 
 /// The reason why there is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -266,15 +263,4 @@ fn undo(action: &Action, place: usize) -> Option<Action> {
         Order::Freeze { nodes } => Order::Thaw { nodes: nodes.clone() }.into(),
         _ => return None,
     })
-}
-
-/// `None` for what is never.
-pub(crate) fn nanoseconds(seconds: Option<f64>) -> Option<u64> {
-    let nanoseconds = (seconds? * 1e9).round();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded, and none is negative")]
-    (nanoseconds < LONGEST).then_some(nanoseconds as u64)
-}
-
-pub(super) fn after(now: u64, seconds: Option<f64>) -> Option<u64> {
-    nanoseconds(seconds).and_then(|more| now.checked_add(more))
 }

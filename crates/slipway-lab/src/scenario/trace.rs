@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::model::{Format, TraceFile};
-use super::plan::{MOST_EVENTS, nanoseconds};
+use super::time::{MOST_EVENTS, nanoseconds};
 use crate::units::Seconds;
 
 /// A full Ethernet frame of 1500 bytes, as [`rate`](crate::condition::LinkConditions::rate) counts it: one delivery of

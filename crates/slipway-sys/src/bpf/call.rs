@@ -5,7 +5,15 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::Program;
-use super::object::Hook;
+
+/// Where the kernel runs a program, as the section of its C function says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hook {
+    /// `enum bpf_prog_type`.
+    pub(super) program: u32,
+    /// `enum bpf_attach_type`; 0 for programs that it does not tell apart.
+    pub(super) attach: u32,
+}
 
 /// An object's name (`BPF_OBJ_NAME_LEN`): letters, digits, `_` and `.`, ended by a zero.
 pub(super) type Name = [u8; 16];

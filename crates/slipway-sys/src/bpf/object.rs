@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use aya_obj::generated::{bpf_attach_type as At, bpf_insn, bpf_prog_type as Type};
 use aya_obj::{EbpfSectionKind, ProgramSection};
 
+use super::call::Hook;
 use super::{LoadError, Map, Program, call};
 
 /// A map that is not given: the kernel refuses a program that uses it (`EBADF`).
@@ -25,15 +26,6 @@ pub struct Ready {
     parsed: aya_obj::Object,
     /// The constants, which loaded programs keep.
     _constants: Vec<Map>,
-}
-
-/// Where the kernel runs a program, as the section of its C function says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hook {
-    /// `enum bpf_prog_type`.
-    pub(super) program: u32,
-    /// `enum bpf_attach_type`; 0 for programs that it does not tell apart.
-    pub(super) attach: u32,
 }
 
 impl Object {

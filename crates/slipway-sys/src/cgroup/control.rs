@@ -109,3 +109,11 @@ impl Folder {
         rustix::fs::accessat(&self.fd, name, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
     }
 }
+
+/// Refuses names that lead out of the folder.
+pub(super) fn check_name(name: &str) -> Result<(), CgroupError> {
+    if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+        return Err(CgroupError::BadName(name.to_owned()));
+    }
+    Ok(())
+}

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::control::Folder;
+use super::control::check_name;
 use super::group::{PATIENCE, Part, Version, pids, stuck};
-use super::hierarchy::{check_name, make_below};
+use super::hierarchy::make_below;
 use super::{CgroupError, Controller, DiskLimits, Hierarchy, Limits, TOP};
 
 impl Hierarchy {

@@ -10,8 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use super::control::Folder;
-use super::hierarchy::check_name;
+use super::control::{Folder, check_name};
 use super::{CgroupError, Controller, Limits, Usage, failed, usage};
 
 /// How long freezing and ending may take. A process that takes longer hangs in the kernel: hundreds that end at once on an

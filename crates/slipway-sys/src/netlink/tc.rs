@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Netlink, NetlinkError};
 
+mod attribute;
 mod distribution;
 mod encode;
 mod netem;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::encode::{attribute, numbers};
+use super::attribute::{attribute, numbers};
 use super::{Loss, Netem};
 
 const CORR: u16 = 1;

@@ -1,7 +1,7 @@
 //! A token bucket's options (`struct tc_tbf_qopt`, `include/uapi/linux/pkt_sched.h`; `tbf_change`, `net/sched/sch_tbf.c`).
 
 use super::Tbf;
-use super::encode::{attribute, numbers};
+use super::attribute::{attribute, numbers};
 
 const PARMS: u16 = 1;
 const RATE64: u16 = 4;

@@ -1,0 +1,74 @@
+//! All drivers: how this machine would run each, and make the networks of a lab with them.
+
+use serde::{Deserialize, Serialize};
+use slipway_lab::model::{DriverKind, Lab, Network};
+
+use super::driver::{Driver, Probed, mtu};
+use super::error::{NetworkError, Unsupported};
+use super::{bridge, fast, host, macvlan, ovs, sriov, vxlan};
+
+/// Least MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200), and the most that a packet's length field can say, bytes.
+const MTU_IPV4: u32 = 68;
+const MTU_IPV6: u32 = 1280;
+const MTU_MOST: u32 = 65_535;
+/// How a network of a running lab was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mechanism {
+    /// The network's name.
+    pub network: String,
+    /// How its driver runs on this machine.
+    #[serde(flatten)]
+    pub probed: Probed,
+    /// Bytes.
+    pub mtu: u32,
+}
+
+/// The driver of a kind. Nobody asks for the driver of a fast network: its base network is [`Network::beneath`] it.
+pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
+    match kind {
+        DriverKind::Host => Box::new(host::Host),
+        DriverKind::Bridge | DriverKind::Fast => Box::new(bridge::Bridge::default()),
+        DriverKind::Ovs => Box::new(ovs::Ovs::default()),
+        DriverKind::Macvlan => Box::new(macvlan::Macvlan::default()),
+        DriverKind::Vxlan => Box::new(vxlan::Vxlan::default()),
+        DriverKind::Sriov => Box::new(sriov::Sriov::default()),
+    }
+}
+
+/// How this machine would run each driver, or what it lacks.
+#[must_use]
+pub fn survey() -> Vec<Result<Probed, Unsupported>> {
+    DriverKind::ALL.into_iter().map(probe).collect()
+}
+
+fn probe(kind: DriverKind) -> Result<Probed, Unsupported> {
+    let probed = driver(kind).probe();
+    if kind == DriverKind::Fast { fast::over(probed) } else { probed }
+}
+
+/// How this machine would make each of a lab's networks. Changes nothing.
+///
+/// # Errors
+/// The first network that cannot be made here, with what is missing or wrong.
+pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
+    let plan_one = |(number, network): (usize, &Network)| {
+        let driver = driver(network.beneath());
+        let probed = if network.is_fast() { fast::over(driver.probe()) } else { driver.probe() };
+        let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
+        check_mtu(network)?;
+        driver.check(lab, number)?;
+        Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number) })
+    };
+    lab.networks.iter().enumerate().map(plan_one).collect()
+}
+
+fn check_mtu(network: &Network) -> Result<(), NetworkError> {
+    let (least, why) = if network.ipv6.is_some() { (MTU_IPV6, "with IPv6") } else { (MTU_IPV4, "for IPv4") };
+    match network.mtu {
+        Some(mtu) if !(least..=MTU_MOST).contains(&mtu) => {
+            let reason = format!("its MTU is {mtu} bytes\nHint: an MTU is between {least} ({why}) and {MTU_MOST}");
+            Err(NetworkError::impossible(&network.name, reason))
+        }
+        _ => Ok(()),
+    }
+}
