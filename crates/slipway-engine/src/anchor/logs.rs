@@ -75,7 +75,7 @@ impl Logs {
         Ok(theirs)
     }
 
-    /// What a node's programs printed from there on, or from the oldest that is kept.
+    /// A piece of a node's log from this position on, or from the oldest byte that is kept.
     pub(super) fn read(&self, node: usize, from: u64) -> io::Result<LogPiece> {
         self.of_nodes.get(&node).map_or_else(|| Ok(LogPiece::default()), |log| log.read(&self.folder, from))
     }

@@ -1,4 +1,4 @@
-//! What the anchor reports of links.
+//! The anchor's report on links.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What has been made of an interface, and is believed of the kernel.
+//! The state of an interface, as the anchor last set it in the kernel.
 
 use slipway_lab::scenario::Direction;
 use slipway_wire::Spec;
@@ -7,7 +7,7 @@ use super::gate::Entry;
 use super::inside::Shape;
 use super::plan::Plan;
 
-/// What has been made of an interface.
+/// An interface with conditions, as the anchor made it.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) plan: Plan,
@@ -22,7 +22,7 @@ pub(super) struct Interface {
     pub(super) ways: [Made; 2],
 }
 
-/// What has been made for one direction.
+/// One direction of it.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// What its gate decides by.

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a log, which are counted since the lab came up. The anchor keeps the last of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPiece {
-    /// Where the piece begins, bytes: later than asked for where the log no longer has that.
+    /// Position of the piece's first byte. It is later than asked for if the log no longer has that byte.
     pub from: u64,
-    /// Where the log ends, bytes.
+    /// Length of the log, bytes.
     pub end: u64,
-    /// What programs printed. On the wire, a character for each byte (ISO 8859-1), so that text stays readable.
+    /// Output of the programs. A message has a character for each byte (ISO 8859-1), so that text stays readable.
     #[serde(with = "characters")]
     pub bytes: Vec<u8>,
 }

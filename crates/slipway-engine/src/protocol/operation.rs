@@ -95,9 +95,9 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor;
 
-/// Carries out the anchor's part of an order. The anchor waits for nothing, so the asker does what may take time:
-/// it gives programs their grace time before a kill, stops them before a freeze, lets them go on after a thaw, and changes
-/// limits of nodes, of which the anchor has no part ([`Running::give`](crate::lab::Running::give)).
+/// Carries out the anchor's part of an order. The anchor waits for nothing, so the asker does the steps that take time
+/// ([`Running::give`](crate::lab::Running::give)). It waits for the grace time before a kill, and stops programs before a freeze.
+/// It lets them go on after a thaw, and sets limits, of which the anchor has no part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The order. Nodes that are so already are left alone.
@@ -179,7 +179,7 @@ pub struct ReadState {}
 pub struct ReadLog {
     /// The node.
     pub node: usize,
-    /// Where the piece begins, bytes since the lab came up.
+    /// Position of the piece's first byte, counted since the lab came up.
     pub from: u64,
 }
 
