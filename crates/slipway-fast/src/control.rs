@@ -81,11 +81,6 @@ pub enum Order<F = OwnedFd> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// A process keeps its descriptors open, whatever becomes of it.
-    Keeper {
-        /// The process's number.
-        process: i32,
-    },
     /// It runs, and is confined.
     Ready,
     /// It ends, for this reason.

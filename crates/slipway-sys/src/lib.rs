@@ -8,6 +8,7 @@ pub mod caps;
 pub mod cgroup;
 pub mod clone;
 pub mod exe;
+pub mod helper;
 pub mod init;
 pub mod interfaces;
 pub mod mount;

@@ -1,12 +1,11 @@
 //! The wire's process: what it becomes, and what it gives up, before it handles a frame.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::thread::CapabilitySet;
 use slipway_sys::caps;
-use slipway_sys::clone::close_all_but;
-use slipway_sys::process::end_with;
+use slipway_sys::helper::Newborn;
 use slipway_sys::sched::set_fifo;
 use slipway_sys::seccomp::Filter;
 
@@ -43,32 +42,23 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// The life of the wire. Never returns.
-pub(crate) fn live(maker: &OwnedFd, control: &OwnedFd, lock: Option<BorrowedFd<'_>>) -> ! {
-    let outcome = prepare(maker, control, lock).and_then(|(mut shuttle, scheduling)| {
-        say(control, &Answer::Started(scheduling), None)?;
-        shuttle.run()
-    });
-    if let Err(error) = outcome {
+/// The life of the wire.
+pub(crate) fn live(newborn: &mut Newborn, control: &OwnedFd, lock: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let (mut shuttle, scheduling) = prepare(newborn, control, lock)?;
+    newborn.ready(&serde_json::to_string(&scheduling)?)?;
+    shuttle.run().inspect_err(|error| {
         // Nobody there to hear it means that the anchor is gone, and so are we.
         let _ = say(control, &Answer::Failed(error.to_string()), None);
-        std::process::exit(1);
-    }
-    std::process::exit(0)
+    })
 }
 
 fn prepare<'a>(
-    maker: &OwnedFd,
+    newborn: &Newborn,
     control: &'a OwnedFd,
     lock: Option<BorrowedFd<'_>>,
 ) -> io::Result<(Shuttle<'a>, Scheduling)> {
-    // With the anchor goes the wire.
-    end_with(maker)?;
-    rustix::thread::set_name(c"slipway-wire")?;
-    // What the anchor has on its standard streams stays: a descriptor that took such a number would get what they get.
-    let kept: Vec<RawFd> = lock.iter().map(BorrowedFd::as_raw_fd).chain([0, 1, 2, control.as_raw_fd()]).collect();
-    close_all_but(&kept)?;
-    rustix::process::setsid()?;
+    let kept: Vec<BorrowedFd<'_>> = lock.into_iter().chain([control.as_fd()]).collect();
+    newborn.keep_only(&kept)?;
     let scheduling = prefer();
     // The default lets a timer go off 50 µs late, to save a wake-up.
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;

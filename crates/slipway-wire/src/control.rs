@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use slipway_sys::clone::{Cloned, SingleThread, clone};
-use slipway_sys::process::reap;
+use rustix::process::Pid;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::helper::{Birth, Helper};
 
 use crate::confine;
 use crate::protocol::{Answer, LONGEST, PEERS, Request, hear, say};
@@ -25,8 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Wire {
     control: OwnedFd,
-    pid: Pid,
-    pidfd: OwnedFd,
+    helper: Helper,
     scheduling: Scheduling,
 }
 
@@ -39,37 +38,24 @@ impl Wire {
     pub fn start(alone: SingleThread, lock: Option<BorrowedFd<'_>>) -> Result<Self, WireError> {
         let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair().map_err(|error| WireError::Start(error.to_string()))?;
-        let maker = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| WireError::Start(error.to_string()))?;
-        match clone(alone, nix::sched::CloneFlags::empty()).map_err(|error| WireError::Start(error.to_string()))? {
-            Cloned::Child => {
-                drop(ours);
-                confine::live(&maker, &theirs, lock)
-            }
-            Cloned::Parent { pid, pidfd } => {
-                drop(theirs);
-                set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE)).map_err(io::Error::from)?;
-                let mut wire = Self { control: ours, pid, pidfd, scheduling: Scheduling::Plain };
-                wire.scheduling = match wire.hear() {
-                    Ok(Answer::Started(scheduling)) => scheduling,
-                    Ok(Answer::Failed(account)) => return Err(WireError::Start(account)),
-                    Ok(_) => return Err(WireError::Start("it said something else first".to_owned())),
-                    Err(error) => return Err(error),
-                };
-                Ok(wire)
-            }
-        }
+        let birth = Birth { alone, name: c"slipway-wire", group: None, log: None };
+        let made = Helper::fork(birth, |newborn| confine::live(newborn, &theirs, lock));
+        let (helper, scheduling) = made.map_err(|error| WireError::Start(error.to_string()))?;
+        set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE)).map_err(io::Error::from)?;
+        let scheduling = serde_json::from_str(&scheduling).map_err(|error| WireError::Start(error.to_string()))?;
+        Ok(Self { control: ours, helper, scheduling })
     }
 
     /// The process, in the caller's PID namespace.
     #[must_use]
     pub fn pid(&self) -> Pid {
-        self.pid
+        self.helper.pid()
     }
 
     /// Readable when the process has ended. All its devices are gone then, and packets redirected to them are dropped.
     #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+        self.helper.as_fd()
     }
 
     /// How the kernel was asked to prefer the process, as far as it allowed.
@@ -135,13 +121,9 @@ impl Wire {
     }
 
     /// Ends the process and waits for its end.
-    ///
-    /// # Errors
-    /// As `waitid(2)`; `ECHILD` where the caller's own wait collected it already.
-    pub fn stop(self) -> io::Result<()> {
-        // One that has ended already is as good.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        reap(&self.pidfd)
+    pub fn stop(self) {
+        // However it ended, its devices are gone.
+        let _ = self.helper.stop();
     }
 
     fn done(&self, request: &Request, with: Option<BorrowedFd<'_>>) -> Result<(), WireError> {

@@ -42,8 +42,6 @@ pub(crate) enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Said once, unasked: the wire runs, and so.
-    Started(crate::Scheduling),
     Done,
     /// Counters, and the port to ask for next, if there are more.
     Stats(Vec<PortStats>, Option<u32>),

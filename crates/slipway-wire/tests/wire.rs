@@ -132,7 +132,7 @@ fn frames_come_back_whole_and_in_order() {
     let stats = stats(&wire, 5);
     assert_eq!((stats.received, stats.sent, stats.waiting_bytes, stats.late.count), (2000, 2000, 0, 1000));
     println!("    {:?}, late: {:?} ns", wire.scheduling(), stats.late);
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn the_same_seed_loses_the_same_frames() {
@@ -156,7 +156,7 @@ fn the_same_seed_loses_the_same_frames() {
     });
     assert_eq!(runs[0], runs[1]);
     assert_ne!(runs[0], runs[2]);
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn a_delay_holds_back() {
@@ -171,7 +171,7 @@ fn a_delay_holds_back() {
     assert_eq!(take(&world, RecvFlags::empty()), Some(2));
     assert_eq!(take(&world, RecvFlags::empty()), Some(1));
     assert!(begun.elapsed() >= Duration::from_millis(30));
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn a_rate_that_rises_lets_go_what_waits() {
@@ -185,7 +185,7 @@ fn a_rate_that_rises_lets_go_what_waits() {
     while stats(&wire, 0).waiting < 100 {}
     wire.set(0, &spec(LinkConditions { rate: Some(Rate(1_000_000_000)), ..Default::default() })).expect("sets");
     assert!((0..100).all(|number| take(&world, RecvFlags::empty()) == Some(number)));
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn a_port_that_is_full_holds_up_no_other() {
@@ -207,7 +207,7 @@ fn a_port_that_is_full_holds_up_no_other() {
     // Once there is room, everything comes, in order.
     let came: Vec<u32> = (0..2 * sent).map(|_| take(&full, RecvFlags::empty()).expect("comes")).collect();
     assert!(came.into_iter().eq((0..sent).flat_map(|number| [number, number])));
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn hundreds_of_ports_with_hundreds_of_peers() {
@@ -245,7 +245,7 @@ fn hundreds_of_ports_with_hundreds_of_peers() {
     assert!(begun.elapsed() >= Duration::from_micros(4990));
     wire.detach(0).expect("detaches");
     assert_eq!(recv(&worlds[0], &mut [0; 10][..], RecvFlags::empty()).expect("the other end is closed").0, 0);
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn what_is_impossible_is_refused() {
@@ -266,7 +266,7 @@ fn what_is_impossible_is_refused() {
     while stats(&wire, 1).alive {}
     wire.detach(1).expect("detaches");
     assert_eq!(wire.stats().expect("answers"), []);
-    wire.stop().expect("stops");
+    wire.stop();
 }
 
 fn the_process_is_confined() {
@@ -283,7 +283,7 @@ fn the_process_is_confined() {
     pidfd_send_signal(&pidfd, Signal::KILL).expect("ends it");
     assert!(wait_for_end(&pidfd, Duration::from_mins(1)).expect("waits"));
     assert!(matches!(wire.stats(), Err(WireError::Gone)));
-    wire.stop().expect("is collected");
+    wire.stop();
 }
 
 fn with_its_maker_the_wire_ends() {
@@ -364,7 +364,7 @@ fn the_wire_holds_its_labs_lock() {
     drop(lock);
     let next = open();
     assert_eq!(take(&next), Err(rustix::io::Errno::WOULDBLOCK));
-    wire.stop().expect("stops");
+    wire.stop();
     take(&next).expect("free again");
     std::fs::remove_file(&file).expect("removes");
 }
@@ -408,7 +408,7 @@ fn tcp_comes_whole_through_a_bad_link() {
             assert!(stats.alive && stats.received > 4 * 3_000_000 / 1448 / 2, "{stats:?}");
             assert_eq!((stats.refused, stats.malformed, stats.over_limit), (0, 0, 0), "{stats:?}");
         }
-        wire.stop().expect("stops");
+        wire.stop();
     }
 }
 
@@ -431,7 +431,7 @@ fn without_the_wire_nothing_passes() {
     assert!(begun.elapsed() >= Duration::from_millis(10), "5 ms each way");
     println!("    echo over 5 ms each way: {:?}", begun.elapsed());
 
-    wire.stop().expect("stops");
+    wire.stop();
     assert!(path.netlink.link("eth0-out").is_err(), "the device went with the wire");
     let before = path.netlink.link("eth0").expect("there").counters.tx_packets;
     for _ in 0..10 {

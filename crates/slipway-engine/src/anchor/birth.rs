@@ -533,6 +533,10 @@ impl Nodes {
             self.write_routers(blueprint);
             return;
         }
+        if let Some(helper) = self.fabric.helper(&blueprint.lab, pid) {
+            tracing::error!(?status, "{helper} ended: its networks pass nothing any more");
+            return;
+        }
         if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
             tracing::info!(node = %blueprint.lab.nodes[index].name, ?status, "its init ended: the node is dead");
             let node = &mut self.state.nodes[index];

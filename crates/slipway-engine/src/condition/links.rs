@@ -59,8 +59,7 @@ impl Links {
     /// Ends the wire and waits for it, so that whoever waits for the anchor finds nothing left.
     pub(crate) fn end(&mut self) {
         if let Some(wire) = self.wire.take() {
-            // Gone already is what is wanted.
-            let _ = wire.stop();
+            wire.stop();
         }
     }
 

@@ -1,20 +1,18 @@
 //! A router's process: made, and confined before it hears of anything.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sched::{CloneFlags, setns};
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_getfd, pidfd_open,
-    pidfd_send_signal, waitid,
-};
+use rustix::process::{Pid, PidfdGetfdFlags, pidfd_getfd};
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
 use slipway_fast::journal;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::{Cloned, SingleThread, clone_beside, clone_into, close_all_but};
+use slipway_sys::clone::{SingleThread, clone_beside};
+use slipway_sys::helper::{Birth, Helper, Newborn};
 use slipway_sys::{caps, process, sched};
 
 use super::setup::Shared;
@@ -27,10 +25,10 @@ const CAPABILITIES: CapabilitySet =
 /// A router that runs.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) pid: Pid,
-    pidfd: OwnedFd,
-    /// Keeps its descriptors open; `None` until it has said so.
-    keeper: Option<OwnedFd>,
+    // Before its keeper: what it has open is read from that afterwards.
+    pub(super) helper: Helper,
+    /// Keeps its descriptors open.
+    keeper: Helper,
     control: AnchorEnd,
 }
 
@@ -55,39 +53,18 @@ impl Process {
     #[tracing::instrument(level = "debug", skip_all, fields(host = %ground.lab.hosts[ground.host].name), err(level = "debug"))]
     pub(super) fn start(ground: Ground<'_>, shared: &Shared) -> io::Result<Self> {
         let (ours, theirs) = control::pair()?;
-        let anchor = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let born_in = ground.group.and_then(Group::clone_target);
-        match clone_into(ground.alone, CloneFlags::empty(), born_in)? {
-            Cloned::Child => {
-                drop(ours);
-                live(ground, shared, theirs, &anchor)
-            }
-            Cloned::Parent { pid, pidfd } => {
-                drop(theirs);
-                let control = ours.of(pidfd.try_clone()?);
-                let mut started = Self { pid, pidfd, keeper: None, control };
-                match started.hear_that_it_runs() {
-                    Ok(Some(Report::Ready)) => Ok(started),
-                    heard => {
-                        let end = started.stop();
-                        Err(match heard {
-                            Ok(Some(Report::Failed(account))) => io::Error::other(account),
-                            Ok(Some(_)) => io::Error::other("it said something else first"),
-                            Ok(None) => io::Error::other(end),
-                            Err(error) => error,
-                        })
-                    }
-                }
-            }
+        let group = ground.group.and_then(Group::clone_target);
+        let birth = Birth { alone: ground.alone, name: c"slipway-router", group, log: Some(ground.log) };
+        let (helper, keeper) = Helper::fork(birth, |newborn| live(ground, shared, theirs, newborn))?;
+        let keeper = keeper.parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+        let control = ours.of(helper.as_fd().try_clone_to_owned()?);
+        let started = Self { helper, keeper: Helper::adopt(keeper)?, control };
+        match started.control.hear()? {
+            Some(Report::Ready) => Ok(started),
+            Some(Report::Failed(account)) => Err(io::Error::other(account)),
+            Some(_) => Err(io::Error::other("it said something else first")),
+            None => Err(io::Error::other(started.stop())),
         }
-    }
-
-    fn hear_that_it_runs(&mut self) -> io::Result<Option<Report>> {
-        let heard = self.control.hear()?;
-        let Some(Report::Keeper { process }) = heard else { return Ok(heard) };
-        let keeper = Pid::from_raw(process).ok_or(io::ErrorKind::InvalidData)?;
-        self.keeper = Some(pidfd_open(keeper, PidfdFlags::empty())?);
-        self.control.hear()
     }
 
     /// Gives an order. One that cannot be given in time is the end of the router: it is stuck.
@@ -116,8 +93,7 @@ impl Process {
     }
 
     fn kill(&self) {
-        // Gone already is what is wanted.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.helper.kill();
     }
 
     /// Ends it, waits for its end, and says how that came: of one that was ending already, its own way.
@@ -127,32 +103,14 @@ impl Process {
 
     /// The same; and what it had in hand, as its `journal` says, for the next.
     pub(super) fn leave(self, journal: Option<&OwnedFd>) -> (String, Vec<Order>) {
-        self.kill();
-        let how = self.end();
-        let Some(keeper) = &self.keeper else { return (how, Vec::new()) };
-        let unaccepted = journal.map_or_else(Vec::new, |journal| unaccepted(keeper, journal));
-        // What else the router had open is closed with this: its peers hear of its end.
-        let _ = pidfd_send_signal(keeper, Signal::KILL);
-        let _ = waitid(WaitId::PidFd(keeper.as_fd()), WaitIdOptions::EXITED);
-        (how, unaccepted)
-    }
-
-    fn end(&self) -> String {
-        let pid = self.pid.as_raw_nonzero();
-        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
-            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => format!("process {pid} ended with code {code}"),
-                (_, Some(signal)) => format!("process {pid} was killed by signal {signal}"),
-                _ => format!("process {pid} ended"),
-            },
-            // The anchor's own wait collected it.
-            _ => format!("process {pid} ended"),
-        }
+        let how = self.helper.told(self.helper.stop());
+        // What else the router had open is closed with its keeper: its peers hear of its end.
+        (how, journal.map_or_else(Vec::new, |journal| unaccepted(&self.keeper, journal)))
     }
 }
 
 /// What a router left that has ended, taken from its keeper.
-fn unaccepted(keeper: &OwnedFd, journal: &OwnedFd) -> Vec<Order> {
+fn unaccepted(keeper: &Helper, journal: &OwnedFd) -> Vec<Order> {
     let copy = |number| pidfd_getfd(keeper, number, PidfdGetfdFlags::empty()).ok();
     let found = journal::take(journal).unwrap_or_default().into_iter();
     let order = |(unaccepted, end, wakeup_socket): (_, _, Option<_>)| {
@@ -169,31 +127,21 @@ impl AsFd for Process {
     }
 }
 
-/// The life of a router. Never returns.
-fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, anchor: &OwnedFd) -> ! {
-    let outcome = control
-        .as_fd()
-        .try_clone_to_owned()
-        .and_then(|copy| Ok((shared.of_host(ground.lab, ground.host, control)?, RouterEnd::from(copy))));
-    let (setup, control) = outcome.unwrap_or_else(|_| std::process::exit(1));
+/// The life of a router.
+fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, newborn: &mut Newborn) -> io::Result<()> {
+    let copy = RouterEnd::from(control.as_fd().try_clone_to_owned()?);
+    let setup = shared.of_host(ground.lab, ground.host, control)?;
     let persistent = &setup.persistent;
     let needed =
         [setup.control.as_fd(), setup.key.as_fd(), persistent.metadata.storage().as_fd(), persistent.journal.as_fd()];
     let counts: Vec<BorrowedFd<'_>> = persistent.interruptions.iter().map(AsFd::as_fd).collect();
-    let keep = [&needed[..], &counts, &[ground.lock, control.as_fd(), anchor.as_fd()]].concat();
-    let confined = limit(ground, &keep, anchor).and_then(|()| {
-        let process = keeper(ground.alone, anchor)?;
-        control.report(&Report::Keeper { process })?;
-        slipway_fast::confine::confine()
-    });
-    match confined.and_then(|()| slipway_fast::run::run(setup)) {
-        Ok(()) => std::process::exit(0),
-        Err(error) => {
-            // Nobody there to hear it means that the anchor is gone, and so are we.
-            let _ = control.report(&Report::Failed(error.to_string()));
-            std::process::exit(1)
-        }
-    }
+    limit(ground, newborn, &[&needed[..], &counts, &[ground.lock, copy.as_fd(), newborn.maker().as_fd()]].concat())?;
+    let keeper = keeper(ground.alone, newborn.maker())?;
+    newborn.ready(&keeper.to_string())?;
+    slipway_fast::confine::confine().and_then(|()| slipway_fast::run::run(setup)).inspect_err(|error| {
+        // Nobody there to hear it means that the anchor is gone, and so are we.
+        let _ = copy.report(&Report::Failed(error.to_string()));
+    })
 }
 
 /// Makes the process that keeps open what the router has open, until it is ended.
@@ -214,18 +162,10 @@ fn keeper(alone: SingleThread, anchor: &OwnedFd) -> io::Result<i32> {
 }
 
 /// Enters the host, and gives up all that a router does not need, but for calls that it does not make.
-fn limit(ground: Ground<'_>, keep: &[BorrowedFd<'_>], anchor: &OwnedFd) -> io::Result<()> {
-    process::end_with(anchor)?;
-    // Nothing in a node may trace it or open its descriptors.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    rustix::thread::set_name(c"slipway-router")?;
+fn limit(ground: Ground<'_>, newborn: &Newborn, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     ground.group.map_or(Ok(()), Group::join_others).map_err(io::Error::other)?;
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
-    rustix::stdio::dup2_stderr(ground.log)?;
-    let mut kept = vec![0, 1, 2];
-    kept.extend(keep.iter().map(AsRawFd::as_raw_fd));
-    close_all_but(&kept)?;
-    rustix::process::setsid()?;
+    newborn.keep_only(keep)?;
     // The anchor may be real-time while a scenario plays.
     let _ = sched::set_usual();
     caps::bound(CAPABILITIES)?;

@@ -200,7 +200,7 @@ impl Routers {
         let (Some(fast), Some(pid)) = (&mut self.fast, status.pid().map(nix::unistd::Pid::as_raw)) else {
             return false;
         };
-        let is = |seat: &Seat| seat.process.as_ref().is_some_and(|one| one.pid.as_raw_nonzero().get() == pid);
+        let is = |seat: &Seat| seat.process.as_ref().is_some_and(|one| one.helper.number() == pid);
         let Some(host) = fast.seats.iter().find(|(_, seat)| is(seat)).map(|(&host, _)| host) else { return false };
         let how = match status {
             WaitStatus::Signaled(_, signal, _) => Some(signal.as_str()),

@@ -82,6 +82,11 @@ pub(super) trait Driver: fmt::Debug {
         None
     }
 
+    /// The helper process of this number, in words, if it is one of this driver's. It has ended.
+    fn helper(&self, _lab: &Lab, _pid: i32) -> Option<String> {
+        None
+    }
+
     /// Takes an interface's carrier away, or gives it back.
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError>;
 }

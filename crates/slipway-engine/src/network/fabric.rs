@@ -179,6 +179,12 @@ impl Fabric {
         Ok(())
     }
 
+    /// The helper process of this number, in words, if it is one of the networks'. It has ended.
+    #[must_use]
+    pub fn helper(&self, lab: &Lab, pid: i32) -> Option<String> {
+        self.drivers.values().find_map(|driver| driver.helper(lab, pid))
+    }
+
     /// Lets packets pass on every network. Called when all nodes are configured; nodes that come later pass at once.
     ///
     /// # Errors

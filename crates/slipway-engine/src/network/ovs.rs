@@ -145,6 +145,11 @@ impl Driver for Ovs {
         Ok(())
     }
 
+    fn helper(&self, lab: &Lab, pid: i32) -> Option<String> {
+        let (host, _) = self.daemons.iter().find(|(_, daemons)| daemons.number() == pid)?;
+        Some(format!("Open vSwitch of {}", lab.hosts[*host].name))
+    }
+
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
         let Some(&index) = self.ports.get(&port) else { return Ok(()) };
         let host = lab.nodes[port.node].host;

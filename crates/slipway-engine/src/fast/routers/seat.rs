@@ -58,7 +58,7 @@ impl Seat {
     pub(super) fn state(&self, host: usize) -> RouterState {
         RouterState {
             host,
-            pid: self.process.as_ref().map(|process| process.pid.as_raw_nonzero().get()),
+            pid: self.process.as_ref().map(|process| process.helper.number()),
             restarts: self.restarts,
             trouble: self.trouble.clone(),
             free_options: self.free_options,
@@ -79,7 +79,7 @@ impl Fast {
         let mut aside = Vec::new();
         let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
         process.have_heeded(&conditions, |report| aside.push(report))?;
-        let pid = process.pid.as_raw_nonzero();
+        let pid = process.helper.number();
         (seat.process, seat.began) = (Some(process), Some(Instant::now()));
         seat.equipped.clear();
         let here: Vec<usize> =
@@ -212,11 +212,7 @@ impl Fast {
                 self.vacate(near.lab, host, Some(&account));
                 true
             }
-            Report::MoreWakeupSockets { .. }
-            | Report::Keeper { .. }
-            | Report::Heeded
-            | Report::Ready
-            | Report::Status { .. } => false,
+            Report::MoreWakeupSockets { .. } | Report::Heeded | Report::Ready | Report::Status { .. } => false,
         }
     }
 

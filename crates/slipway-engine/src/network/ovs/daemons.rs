@@ -1,11 +1,12 @@
 //! One host's own Open vSwitch: database server and switch, away from any that the machine runs for itself.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use slipway_sys::helper::Helper;
 use slipway_sys::ns::with_net;
 
 use crate::network::error::NetworkError;
@@ -22,10 +23,10 @@ const TIMEOUT: &str = "--timeout=60";
 const SWITCH: &str = "echo ready; exec setpriv --pdeathsig KILL ovs-vswitchd unix:$OVS_RUNDIR/db.sock -vconsole:off \
                       --log-file=$OVS_RUNDIR/ovs-vswitchd.log --unixctl=$OVS_RUNDIR/ovs-vswitchd.ctl >/dev/null";
 
-/// A running pair. Dropping it ends both.
+/// A running pair. Dropping it ends both: the server as a helper, and the switch by its parent's end.
 #[derive(Debug)]
 pub(super) struct Daemons {
-    server: Child,
+    server: Helper,
     place: PathBuf,
 }
 
@@ -43,34 +44,24 @@ impl Daemons {
         command.args(["--pdeathsig", "KILL", "ovsdb-server", "-vconsole:off"]).arg(&database);
         command.arg(option("--remote=punix:", place, "db.sock")).arg(option("--unixctl=", place, "ovsdb-server.ctl"));
         command.arg(option("--log-file=", place, "ovsdb-server.log")).arg(format!("--run={SWITCH}"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let spawned = with_net(net, || command.spawn()).and_then(|child| child);
-        let mut server = spawned.map_err(NetworkError::system("start ovsdb-server"))?;
-        let mut said = String::new();
-        let heard = server.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut said));
+        command.stderr(Stdio::null());
+        let log = place.join("ovsdb-server.log");
+        let started = with_net(net, || Helper::execute(&mut command, &log)).and_then(|helper| helper);
+        let server = started.map_err(NetworkError::system("start ovsdb-server"))?;
         let daemons = Self { server, place: place.to_owned() };
-        if said != "ready\n" {
-            heard.transpose().map_err(NetworkError::system("hear from ovsdb-server"))?;
-            let log = fs::read_to_string(place.join("ovsdb-server.log")).unwrap_or_default();
-            let last = log.lines().last().unwrap_or("it said nothing").to_owned();
-            return Err(NetworkError::system("start ovsdb-server")(io::Error::other(last)));
-        }
         daemons.vsctl(&["--no-wait", "init"])?;
         Ok(daemons)
+    }
+
+    /// The database server's number.
+    pub(super) fn number(&self) -> i32 {
+        self.server.number()
     }
 
     /// Runs `ovs-vsctl(8)` on this pair and waits until the switch has done what it says.
     pub(super) fn vsctl(&self, arguments: &[&str]) -> Result<(), NetworkError> {
         let mut command = program("ovs-vsctl", &self.place);
         finish(command.arg(option("--db=unix:", &self.place, "db.sock")).arg(TIMEOUT).args(arguments))
-    }
-}
-
-impl Drop for Daemons {
-    fn drop(&mut self) {
-        // Gone already is what is wanted. The switch is killed by its parent's end.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
