@@ -48,7 +48,7 @@ pub(crate) fn run() -> Exit {
         Err(exit) => return exit,
     };
     log(&global);
-    let context = Context { root: StateRoot::default(), global };
+    let context = Context { root: StateRoot::default(), global, command: self::command };
     match command.run(&context) {
         Ok(exit) => exit,
         Err(failure) => {

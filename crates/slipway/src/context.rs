@@ -58,6 +58,8 @@ pub(crate) struct DryRun {
 /// The context of a command.
 #[derive(Debug)]
 pub(crate) struct Context {
+    /// The whole command line, for completion and manual pages.
+    pub(crate) command: fn() -> clap::Command,
     /// The global options, as given.
     pub(crate) global: Global,
     /// The folder with the state of labs.

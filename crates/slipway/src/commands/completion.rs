@@ -2,7 +2,6 @@
 
 use clap_complete::{Shell, generate};
 
-use crate::cli;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,7 +21,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        generate(self.shell, &mut cli::command(), "slipway", &mut script);
+        generate(self.shell, &mut (context.command)(), "slipway", &mut script);
         context.print(&String::from_utf8_lossy(&script))?;
         Ok(Exit::Success)
     }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::cli;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -17,11 +16,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, _: &Context) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let folder = &self.folder;
         let write = || {
             fs::create_dir_all(folder)?;
-            clap_mangen::generate_to(cli::command().disable_help_subcommand(true), folder)
+            clap_mangen::generate_to((context.command)().disable_help_subcommand(true), folder)
         };
         write().map_err(Failure::io(format!("write manual pages in {}", folder.display())))?;
         Ok(Exit::Success)
