@@ -20,6 +20,7 @@ use slipway_engine::facts::Facts;
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
 use slipway_lab::Overrides;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::units::Seconds;
 use slipway_measure::check::CheckedPath;
@@ -58,8 +59,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// The nodes that measure, each in turn.
     pub clients: Vec<Client>,
-    /// Index of the node that serves; the first on another host where `None`, else the last.
-    pub server: Option<usize>,
+    /// The node that serves; the first on another host where `None`, else the last.
+    pub server: Option<NodeId>,
     /// The scenario that plays beside every job.
     pub scenario: Option<Which>,
     /// How long it may be measured, at most, whether links are as asked, under each driver and setting.
@@ -73,8 +74,8 @@ pub struct Plan {
 /// A node that measures.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Index.
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// Name.
     pub name: String,
 }
@@ -162,9 +163,9 @@ impl Plan {
         self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
     }
 
-    fn server(&self, lab: &Lab, client: usize) -> usize {
-        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[client].host);
-        self.server.or_else(elsewhere).unwrap_or(lab.nodes.len() - 1)
+    fn server(&self, lab: &Lab, client: NodeId) -> NodeId {
+        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[client.index()].host);
+        self.server.or_else(|| elsewhere().map(NodeId)).unwrap_or(NodeId(lab.nodes.len() - 1))
     }
 }
 
@@ -336,7 +337,7 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, StudyErro
 fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, StudyError> {
     let machine =
         serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
-    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
+    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node).index());
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
         let steps = address.map(|address| task.probe().steps(address)).unwrap_or_default();

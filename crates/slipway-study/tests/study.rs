@@ -12,6 +12,7 @@ use std::time::Duration;
 use slipway_engine::scenario::Ends;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Job, Lab};
 use slipway_lab::units::Seconds;
 use slipway_measure::play::Line;
@@ -119,7 +120,7 @@ fn a_comparison_leaves_its_report_and_no_lab() {
         warm_up: 1,
         seed: 1,
         timeout: Duration::from_mins(1),
-        clients: vec![Client { node: 0, name: "n1".to_owned() }],
+        clients: vec![Client { node: NodeId(0), name: "n1".to_owned() }],
         server: None,
         scenario: None,
         verify: Seconds(1.0),

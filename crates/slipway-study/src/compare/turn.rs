@@ -10,6 +10,7 @@ use slipway_engine::job::{self, Ended, Stream};
 use slipway_engine::lab::Running;
 use slipway_engine::probe::{Between, ProbeError};
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept};
+use slipway_lab::id::NodeId;
 use slipway_lab::units::Seconds;
 use slipway_measure::play::{Begin, Line};
 use slipway_measure::probe::{Output, Probe, Sample};
@@ -70,11 +71,11 @@ impl Turn<'_> {
         held.map_err(failed)?
     }
 
-    fn measure(&self, client: usize, task: &Task, lab: &Running) -> Result<Vec<Sample>, Stop> {
+    fn measure(&self, client: NodeId, task: &Task, lab: &Running) -> Result<Vec<Sample>, Stop> {
         let Task::Probe(probe) = task else {
             return job(lab, task.probe(), self.plan.timeout, &self.folder.join("output"));
         };
-        let server = self.plan.server(&lab.lab, client);
+        let (server, client) = (self.plan.server(&lab.lab, client).index(), client.index());
         let between = Between { lab, server, client, timeout: self.plan.timeout, interrupt: self.interrupt };
         between.measure(self.launcher, probe).map_err(|error| match error {
             ProbeError::Interrupted => {

@@ -145,7 +145,7 @@ impl Args {
         let plan = Plan {
             clients: self.clients(&lab)?,
             settings: self.settings()?,
-            server: self.server.as_deref().map(|word| labs::one(&lab, word)).transpose()?,
+            server: self.server.as_deref().map(|word| labs::one(&lab, word).map(Into::into)).transpose()?,
             source,
             name: lab.name.clone(),
             drivers: distinct(&self.drivers),
@@ -179,7 +179,7 @@ impl Args {
     }
 
     fn clients(&self, lab: &Lab) -> Result<Vec<Client>, Failure> {
-        let client = |node: usize| Client { node, name: lab.nodes[node].name.clone() };
+        let client = |node: usize| Client { node: node.into(), name: lab.nodes[node].name.clone() };
         match self.client.as_slice() {
             [] => Ok(vec![client(0)]),
             words => words.iter().map(|word| labs::one(lab, word).map(client)).collect(),
