@@ -30,6 +30,9 @@ const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
 const LINK_CREATE: libc::c_int = 28;
 
+/// The verifier stops with `EAGAIN` where a signal comes meanwhile (`do_check`, `kernel/bpf/verifier.c`). As often as libbpf tries.
+const LOAD_ATTEMPTS: usize = 5;
+
 // The attributes below are the starts of the anonymous structures in `union bpf_attr` (`include/uapi/linux/bpf.h`); the kernel
 // takes what is left out as zero. None has padding of the compiler's, whose content would be anything.
 
@@ -212,8 +215,15 @@ pub(super) fn load(hook: Hook, name: Name, license: &CStr, code: &[u64], log: &m
         (attributes.log_level, attributes.log_size) = (1, size(log.len())?);
         attributes.log_buf = log.as_mut_ptr().addr() as u64;
     }
-    // SAFETY: the addresses are those of the code, the licence's text with its zero, and the log, each with its true length;
-    // all outlive the call.
+    for _ in 1..LOAD_ATTEMPTS {
+        // SAFETY: the addresses are those of the code, the licence's text with its zero, and the log, each with its true length;
+        // all outlive the call.
+        match unsafe { descriptor(PROG_LOAD, &mut attributes) } {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            result => return result,
+        }
+    }
+    // SAFETY: as above.
     unsafe { descriptor(PROG_LOAD, &mut attributes) }
 }
 
