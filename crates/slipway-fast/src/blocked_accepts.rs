@@ -15,18 +15,19 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_cookie;
 use slipway_sys::notify::Call;
+use slipway_sys::sockopt::{self, Name};
 
-use crate::call::{Expected, Trapped, expected};
 use crate::channel::Asked;
 use crate::journal::Journal;
+use crate::listener_cache::{CachedListener, ListenerCache};
 use crate::listener_copies::{ListenerCopies, ListenerCopy};
 use crate::pending::Connection;
-use crate::router::{AnnounceError, Announced, Router};
 use crate::shares::Share;
 use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
-use crate::wakeup::{PATIENCE, WakeupSocket};
+use crate::wakeup::WakeupSocket;
 
 // What the parker's epoll instance tells of: a listener by its cookie, which count up from 1 (`net/core/sock_diag.c`), or, by its
 // number, which is counted too, a knock, marked as one whose end or whose client's word was waited for. No count gets as far as a mark.
@@ -64,6 +65,38 @@ impl ReadyConnection {
     pub(crate) fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
         Self { node, ipv6, connection, due: Instant::now() + READY_FOR }
     }
+}
+
+/// A listener at which programs wait in `accept(2)` for connections.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) node: usize,
+    pub(crate) cached: CachedListener,
+    pub(crate) socket: ListenerCopy,
+    /// How many its queue has room for.
+    pub(crate) room: usize,
+}
+
+/// An event of a node's epoll instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// Somebody rang.
+    Bell,
+    /// The listener with this cookie is readable.
+    Listener(u64),
+    /// The client of the connection with this wake-up has sent data.
+    Data(u64),
+    /// This wake-up has ended before a program accepted it.
+    Ended(u64),
+}
+
+/// Work that others have left to a node's thread.
+#[derive(Debug)]
+pub(crate) struct Entrusted {
+    /// Connections, each with the listener whose programs come for it.
+    pub(crate) connections: Vec<(Expected, Connection)>,
+    /// Other hosts' requests, each with its share.
+    pub(crate) requests: Vec<(Asked, Share)>,
 }
 
 /// What becomes of a connection that is offered.
@@ -179,13 +212,14 @@ impl BlockedAccepts {
     /// As `epoll_ctl(2)`.
     pub(crate) fn block(
         &self,
-        call: &Trapped<'_>,
+        tree: &Arc<Tree>,
+        call: Call,
         cookie: u64,
         socket: impl AsFd,
         patience: Option<Duration>,
     ) -> io::Result<Option<ReadyConnection>> {
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let accept = BlockedAccept { tree: Arc::clone(call.tree), call: call.call, deadline };
+        let accept = BlockedAccept { tree: Arc::clone(tree), call, deadline };
         let mut state = lock(&self.state);
         state.sweep();
         state.waited_at.insert(cookie);
@@ -204,10 +238,10 @@ impl BlockedAccepts {
     }
 
     /// Takes a call back that was parked; false where it has been served already.
-    pub(crate) fn take_back(&self, call: &Trapped<'_>, cookie: u64) -> bool {
+    pub(crate) fn take_back(&self, tree: &Arc<Tree>, call: Call, cookie: u64) -> bool {
         let mut state = lock(&self.state);
         let Some(blocked) = state.blocked.get_mut(&cookie) else { return false };
-        let is_it = |accept: &BlockedAccept| accept.call.id == call.call.id && Arc::ptr_eq(&accept.tree, call.tree);
+        let is_it = |accept: &BlockedAccept| accept.call.id == call.id && Arc::ptr_eq(&accept.tree, tree);
         blocked.iter().position(is_it).is_some_and(|at| blocked.remove(at).is_some())
     }
 
@@ -241,15 +275,31 @@ impl BlockedAccepts {
         Offered::Kept
     }
 
-    /// The listener at which programs wait in `accept(2)` for connections to this address. A copy of another one is left to the
-    /// node's thread to close, so that none is taken while that has no time.
-    pub(crate) fn expects(&self, router: &Router, server: SocketAddr) -> Option<Expected> {
+    /// The listener at which programs wait in `accept(2)` for connections to this address. The node's thread closes a copy of
+    /// another one, so that none is taken while that has no time.
+    pub(crate) fn expects(&self, cache: &ListenerCache, server: SocketAddr) -> Option<Expected> {
         if !self.has_time() {
             return None;
         }
-        expected(router, self, self.node, server)
-            .map_err(|copy| copy.into_iter().for_each(|copy| self.close(copy)))
-            .ok()
+        self.expected(cache, server).map_err(|copy| copy.into_iter().for_each(|copy| self.close(copy))).ok()
+    }
+
+    /// The same listener, where it is one still and has room.
+    ///
+    /// # Errors
+    /// Where there is none, gives the copy that it took of a descriptor, if any, which can take long to close.
+    fn expected(&self, cache: &ListenerCache, server: SocketAddr) -> Result<Expected, Option<ListenerCopy>> {
+        let node = self.node;
+        let cached = cache.of(node, server).filter(|cached| self.is_waited_at(cached.cookie)).ok_or(None)?;
+        let tree = cached.tree.upgrade().ok_or(None)?;
+        let permit = self.copies.permit();
+        let socket = tree.found(cached.tid, cached.number).map(|(_, socket)| permit.copy(socket)).map_err(|_| None)?;
+        let is_it = socket_cookie(&*socket).is_ok_and(|cookie| cookie == cached.cookie);
+        let room = if is_it { room(&socket) } else { None };
+        match room.filter(|room| self.has_room(cached.cookie, *room)) {
+            Some(room) => Ok(Expected { node, cached, socket, room }),
+            None => Err(Some(socket)),
+        }
     }
 
     /// Whether the node's thread has time for more to be left to it.
@@ -315,47 +365,36 @@ impl BlockedAccepts {
         let _ = epoll::delete(&self.epoll, &wakeup_socket.socket);
     }
 
-    /// Serves calls as their sockets become ready, for ever.
-    pub(crate) fn run(&self, router: &Arc<Router>) {
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
-        loop {
-            let wait = self.patience().map(timespec);
-            let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
-                Ok(ready) => ready,
-                Err(Errno::INTR) => 0,
-                Err(_) => return,
-            };
-            for event in &events[..ready] {
-                match event.data.u64() {
-                    BELL => {}
-                    data if data & DATA_CAME != 0 => router.data_came(data & !DATA_CAME),
-                    data if data & WAKEUP_ENDED != 0 => router.wakeup_ended(data & !WAKEUP_ENDED),
-                    cookie => self.serve(router, cookie),
-                }
-            }
-            self.do_entrusted(router);
-            self.expire();
-            self.announce_late(router);
+    /// Waits until sockets are ready, somebody rings, or something is due. Returns the number of events; `None` where the epoll
+    /// instance fails.
+    pub(crate) fn wait(&self, events: &mut [Event]) -> Option<usize> {
+        let wait = self.patience().map(timespec);
+        match epoll::wait(&self.epoll, events, wait.as_ref()) {
+            Ok(ready) => Some(ready),
+            Err(Errno::INTR) => Some(0),
+            Err(_) => None,
         }
     }
 
-    fn do_entrusted(&self, router: &Arc<Router>) {
+    /// What an event of the epoll instance says.
+    pub(crate) fn read(event: &Event) -> Ready {
+        match event.data.u64() {
+            BELL => Ready::Bell,
+            data if data & DATA_CAME != 0 => Ready::Data(data & !DATA_CAME),
+            data if data & WAKEUP_ENDED != 0 => Ready::Ended(data & !WAKEUP_ENDED),
+            cookie => Ready::Listener(cookie),
+        }
+    }
+
+    /// Takes what others have left to the node's thread: connections to hand over, and other hosts' requests. Closes the copies of
+    /// descriptors.
+    pub(crate) fn take_entrusted(&self) -> Entrusted {
         let mut state = lock(&self.state);
-        let (entrusted, closing) = (std::mem::take(&mut state.entrusted), std::mem::take(&mut state.closing));
-        let asked = std::mem::take(&mut state.asked);
+        let (connections, closing) = (std::mem::take(&mut state.entrusted), std::mem::take(&mut state.closing));
+        let requests = std::mem::take(&mut state.asked);
         drop(state);
         drop(closing);
-        // All together have as long as one: the node's other programs wait meanwhile.
-        let until = Instant::now() + PATIENCE;
-        for asked in asked {
-            router.answer_late(asked, until);
-        }
-        for (expected, connection) in entrusted {
-            // Where nobody listens any more, its client sees it end.
-            if let Ok(Announced::For(handoff)) = router.announce_to(Some(expected), self.node, connection) {
-                handoff.complete(router);
-            }
-        }
+        Entrusted { connections, requests }
     }
 
     /// How long there is nothing to do, unless somebody rings.
@@ -372,46 +411,45 @@ impl BlockedAccepts {
         lock(&self.state).ready.clear();
     }
 
-    /// Has those knocked for that nobody came for.
-    fn announce_late(&self, router: &Arc<Router>) {
+    /// Takes the ready connections that no call came for in time, each with its listener's cookie, unless their node is silent.
+    pub(crate) fn take_late(&self, is_silent: impl Fn(usize) -> bool) -> Vec<(u64, ReadyConnection)> {
         let now = Instant::now();
         let mut late = Vec::new();
         let mut state = lock(&self.state);
         let State { waited_at, ready, .. } = &mut *state;
         ready.retain(|cookie, queue| {
-            while let Some(first) = queue.pop_front_if(|first| first.due <= now && !router.is_silent(first.node)) {
+            while let Some(first) = queue.pop_front_if(|first| first.due <= now && !is_silent(first.node)) {
                 waited_at.remove(cookie);
                 late.push((*cookie, first));
             }
             !queue.is_empty()
         });
-        let some = state.ready.values().flatten().any(|ready| !router.is_silent(ready.node));
+        let some = state.ready.values().flatten().any(|ready| !is_silent(ready.node));
         state.patrols = some || std::mem::take(&mut state.since) > 0;
-        drop(state);
-        for (cookie, ReadyConnection { node, ipv6, connection, .. }) in late {
-            match router.wake_late(node, connection) {
-                // Where nobody listens any more, its client sees it end.
-                Ok(()) | Err((AnnounceError::Refused, _)) => {}
-                // Nobody is there to knock, or there is no room: the program may come, or somebody later.
-                Err((AnnounceError::Full | AnnounceError::Crowded | AnnounceError::Failed, connection)) => {
-                    let mut state = lock(&self.state);
-                    state.ready.entry(cookie).or_default().push_back(ReadyConnection::new(node, ipv6, *connection));
-                    state.patrols = true;
-                }
-            }
-        }
+        late
     }
 
-    fn serve(&self, router: &Arc<Router>, cookie: u64) {
+    /// Keeps a connection that could not be announced for another while.
+    pub(crate) fn keep(&self, cookie: u64, ready: ReadyConnection) {
+        let mut state = lock(&self.state);
+        state.ready.entry(cookie).or_default().push_back(ready);
+        state.patrols = true;
+    }
+
+    /// Takes the calls that wait at the socket with this cookie, to serve them again.
+    pub(crate) fn take_blocked(&self, cookie: u64) -> impl Iterator<Item = (Arc<Tree>, Call)> {
         let blocked = lock(&self.state).blocked.remove(&cookie).unwrap_or_default();
-        for BlockedAccept { tree, call, .. } in blocked {
-            // One that is gone was interrupted, or killed; one that finds nothing parks itself again.
-            let call = Trapped { router, tree: &tree, call };
-            call.answer(&call.serve());
-        }
+        blocked.into_iter().map(|BlockedAccept { tree, call, .. }| (tree, call))
     }
 
-    fn expire(&self) {
+    /// The number of calls that wait.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.state).blocked.values().map(VecDeque::len).sum()
+    }
+
+    /// Answers the calls whose time limit is over.
+    pub(crate) fn expire(&self) {
         let now = Instant::now();
         let mut late = Vec::new();
         lock(&self.state).blocked.retain(|_, blocked| {
@@ -429,5 +467,14 @@ impl BlockedAccepts {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// How many connections a listener's queue has room for; `None` where it is none.
+fn room(listening: &OwnedFd) -> Option<usize> {
+    /// `TCP_LISTEN` (`include/net/tcp_states.h`).
+    const LISTENS: u8 = 10;
+    // `struct tcp_info`: of a listener, `tcpi_unacked` are those in its queue, and `tcpi_sacked` is the most (`tcp_get_info`).
+    let mut info = [0; 32];
+    let name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
+    sockopt::get(listening, name, &mut info).ok().filter(|_| info[0] == LISTENS)?;
+    let [waiting, most] = [24, 28].map(|at| info[at..].first_chunk().map_or(0, |number| u32::from_ne_bytes(*number)));
+    usize::try_from(most.saturating_sub(waiting)).ok()
+}

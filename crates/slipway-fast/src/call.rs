@@ -7,7 +7,6 @@
 
 mod accept;
 mod connect;
-mod furnish;
 mod handoff;
 mod interfaces;
 mod listen;
@@ -23,13 +22,12 @@ use rustix::thread::CapabilitySet;
 use slipway_sys::caps;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-use self::accept::Accepted;
-pub(crate) use self::accept::{Expected, Handoff, expected};
-pub(crate) use self::handoff::finish;
+pub(crate) use self::handoff::{complete, finish, redeliver};
 use crate::address::LONGEST;
+use crate::blocked_accepts::BlockedAccepts;
 use crate::epolls::Epolls;
+use crate::parts::Parts;
 use crate::reply_tracker::{Claim, Moment, Reply};
-use crate::router::Router;
 use crate::sync::lock;
 use crate::tree::Tree;
 
@@ -61,10 +59,12 @@ impl From<io::Error> for Answer {
 /// A call, who makes it, and who serves it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trapped<'a> {
-    /// Serves it.
-    pub(crate) router: &'a Arc<Router>,
+    /// The parts of the router that serves it.
+    pub(crate) parts: &'a Arc<Parts>,
     /// The programs that the caller is of.
     pub(crate) tree: &'a Arc<Tree>,
+    /// The blocked accepts of the caller's node.
+    pub(crate) blocked_accepts: &'a Arc<BlockedAccepts>,
     /// The call.
     pub(crate) call: Call,
 }
@@ -165,14 +165,14 @@ impl Trapped<'_> {
 
     /// What the caller is told next is to be told again if it does not hear it. `None` where that cannot be known.
     fn track_reply(&self, reply: Reply) -> Option<Claim> {
-        self.router.interruptions.as_ref()?;
+        self.parts.interruptions.as_ref()?;
         let now = self.moment().ok()?;
         Some(lock(&self.tree.replies).track(self.call.tid, reply, now))
     }
 
     fn moment(&self) -> io::Result<Moment> {
         let caller = self.tree.caller(self.call.tid)?;
-        let counts = self.router.interruptions.as_ref().filter(|_| caller.keeps_its_number());
+        let counts = self.parts.interruptions.as_ref().filter(|_| caller.keeps_its_number());
         let interrupted = counts.map_or(Ok(0), |counts| counts.of(caller.as_fd()))?;
         Ok(Moment { interrupted, missed: self.tree.missed() })
     }

@@ -54,16 +54,19 @@ mod key;
 mod line;
 mod pool;
 mod refill;
+mod request;
 mod session;
+mod stock;
 mod window;
 
 use std::io;
 
-pub use acceptor::{Acceptor, Asked, Limits};
+pub use acceptor::Acceptor;
 pub use body::{Body, Hello, Join, Name, Open, OpenAnswer, OpenReply, Refusal, VERSION};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, KeyFile, Nonce};
 pub use pool::{Asking, Heard, Pool};
+pub use request::{Asked, Limits};
 pub use session::{LONGEST, Message, Session, Talk};
 
 /// What no router of the lab would send to this one at this point. The connection that it came over is of no more use.

@@ -19,7 +19,7 @@ use self::table::{
     COMMON, ETHERNET, FIXED, HOPS, LISTS, MULTICAST_HOPS, MULTICAST_TTL, NUMBERS, Rule, Shown, TTL, is_unseen, tcp,
 };
 pub(crate) use self::table::{OF_SOCKETS, is_privileged};
-use crate::metadata::{Change, Path};
+use crate::path::Path;
 use crate::timestamps;
 
 /// Those of TCP that programs set on nearly every connection. Where the kernel itself can take them ([`free`]) the router does not
@@ -48,6 +48,32 @@ pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
         };
         FreeOption { name: option.name.name, at: i16::try_from(at).expect("a note is short"), number }
     })
+}
+
+/// Kinds of options that a program has set on a socket of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// It set an option that programs set seldom.
+    pub is_rare: bool,
+    /// It set one that cannot be read, and that a fast connection cannot keep.
+    pub is_unseen: bool,
+}
+
+impl Change {
+    /// It may have set anything that can be read.
+    pub(crate) const UNKNOWN: Self = Self { is_rare: true, is_unseen: false };
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { is_rare: self.is_rare || other.is_rare, is_unseen: self.is_unseen || other.is_unseen }
+    }
+
+    pub(crate) fn write(self) -> u8 {
+        u8::from(self.is_rare) | u8::from(self.is_unseen) << 1
+    }
+
+    pub(crate) fn read(byte: u8) -> Self {
+        Self { is_rare: byte & 1 != 0, is_unseen: byte & 2 != 0 }
+    }
 }
 
 /// The kind of this option, which a program sets on a TCP socket of its own. `is_nothing`: it sets it to 0.

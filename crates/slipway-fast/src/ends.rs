@@ -20,7 +20,6 @@ use rustix::net::sockopt::socket_cookie;
 use slipway_lab::units::Rate;
 use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
 
-use crate::limits::EndIdentity;
 use crate::metadata::{Path, Role};
 use crate::policy::Terms;
 use crate::shares::{Share, Shares, less};
@@ -31,6 +30,17 @@ pub(crate) const OFTEN: Duration = Duration::from_millis(250);
 
 /// Most watches of a router: the machine's root has tens of thousands, and other programs need some.
 const WATCHES: usize = 16 * 1024;
+
+/// An end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct EndIdentity {
+    pub(crate) role: Role,
+    /// Indices of nodes.
+    pub(crate) client: usize,
+    pub(crate) server: usize,
+    /// The server's.
+    pub(crate) port: u16,
+}
 
 /// Those of one role that one rule counts together for one node.
 type Key = (Role, Option<usize>, usize);

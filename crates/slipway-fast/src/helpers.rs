@@ -9,9 +9,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, iter, thread};
 
-use crate::call::Trapped;
-use crate::router::{Router, STACK_BYTES};
-use crate::sync::{lock, whole};
+use slipway_sys::notify::Call;
+
+use crate::blocked_accepts::BlockedAccepts;
+use crate::sync::{STACK_BYTES, lock, whole};
 use crate::tree::Tree;
 
 /// More are no use: what they share is held too often.
@@ -25,36 +26,39 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// All of a router.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
-    wanted: Mutex<VecDeque<Arc<Tree>>>,
+    wanted: Mutex<VecDeque<(Arc<Tree>, Arc<BlockedAccepts>)>>,
     came: Condvar,
 }
 
 impl Helpers {
     /// Starts them.
-    pub(crate) fn start(router: &Arc<Router>) -> io::Result<()> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        serve: impl Fn(&Arc<Tree>, &Arc<BlockedAccepts>, Call) + Clone + Send + 'static,
+    ) -> io::Result<()> {
         let others = thread::available_parallelism().map_or(1, NonZero::get) - 1;
         for _ in 0..others.min(MOST) {
-            let router = Arc::clone(router);
+            let (helpers, serve) = (Arc::clone(self), serve.clone());
             let helper = thread::Builder::new().name("helper".into()).stack_size(STACK_BYTES);
-            helper.spawn(move || router.helpers.run(&router))?;
+            helper.spawn(move || helpers.run(&serve))?;
         }
         Ok(())
     }
 
     /// Calls one to a tree of programs whose calls wait.
-    pub(crate) fn call(&self, tree: &Arc<Tree>) {
+    pub(crate) fn call(&self, tree: &Arc<Tree>, blocked_accepts: &Arc<BlockedAccepts>) {
         if tree.wants_help() {
-            lock(&self.wanted).push_back(Arc::clone(tree));
+            lock(&self.wanted).push_back((Arc::clone(tree), Arc::clone(blocked_accepts)));
             self.came.notify_one();
         }
     }
 
-    fn run(&self, router: &Arc<Router>) {
+    fn run(&self, serve: &impl Fn(&Arc<Tree>, &Arc<BlockedAccepts>, Call)) {
         loop {
             let mut wanted = lock(&self.wanted);
-            let tree = loop {
+            let (tree, blocked_accepts) = loop {
                 match wanted.pop_front() {
-                    Some(tree) => break tree,
+                    Some(served) => break served,
                     None => wanted = whole(self.came.wait(wanted)),
                 }
             };
@@ -62,7 +66,7 @@ impl Helpers {
             let until = Instant::now() + LONGEST;
             let next = || if Instant::now() < until { tree.another() } else { None };
             for call in iter::from_fn(next).take(AT_A_TIME) {
-                Trapped { router, tree: &tree, call }.carry_out();
+                serve(&tree, &blocked_accepts, call);
             }
             tree.helped();
         }

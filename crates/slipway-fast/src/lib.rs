@@ -1,23 +1,32 @@
 //! The fast path for sockets: TCP connections of unmodified programs slip past the container network, under policy.
 //!
-//! A network with `driver: fast` has an ordinary container network beneath it. The few calls that set a connection up
-//! (`connect`, `accept`, …) come to the host's router by seccomp's user notification (`seccomp_unotify(2)`);
-//! the router carries them out itself on copied arguments, and puts the finished socket into the program at the
-//! descriptor that it knows. Data then flows with no one in between: over a pair of `unix(7)` sockets within a host, over
-//! a TCP connection of the hosts' own network between two. What the fast path cannot keep as it was, it leaves on the
-//! container network, for a named reason.
+//! A network with `driver: fast` has a base network beneath it. The few calls that set a connection up (`connect`, `accept`, …)
+//! wait for the host's router, a seccomp supervisor (`seccomp_unotify(2)`). The router carries them out on copied arguments, and
+//! puts the finished socket at the program's descriptor. Data then flows without the router: over a pair of `unix(7)` sockets
+//! within a host, over a TCP connection of the hosts' network between two. The router leaves a connection on the base network
+//! where it cannot keep it as it was, and counts the reason. `docs/fast-path.md` is the design.
 //!
-//! - [`router`]: the threads that serve programs; [`call`]: the calls that they make; [`reason`]: why one was left alone.
-//! - [`metadata`]: what is written on a socket; [`personality`]: what it says of itself; [`wakeup`]: how listeners hear.
-//! - [`channel`]: what routers say to each other, and the connections between hosts that they keep warm.
-//! - [`policy`]: who may talk to whom, how fast, and how often at once; [`limits`]: what holds connections to that.
-//! - [`unsupported`]: options of sockets that cannot be kept; connections of those are left alone.
-//! - [`unix`], [`loopback`]: connections within a host, as fast as can be, and those that have packets to be paced.
-//! - [`run`]: a router's process, from its [`setup`] on; [`control`]: what the lab's anchor orders, and what it reports.
-//! - [`flows`]: connections that live, seen from outside; [`revoke`](mod@revoke): how those end that may not live any more.
+//! # Layers
+//! A module uses those above it in this table, and never those below. `crates/slipway/tests/modules.rs` holds that.
+//!
+//! | layer | modules |
+//! | --- | --- |
+//! | values | [`address`], [`address_map`], [`path`], [`reason`], [`timestamps`], [`bounded`], [`sync`] |
+//! | sockets | [`emulation`]: TCP's options on a pair; [`metadata`]: what is stored on a socket; [`policy`]; [`filter`]: the trapped calls |
+//! | looking at programs | [`walk`], [`flows`], [`revoke`](mod@revoke), [`epolls`], [`replaced_sockets`] |
+//! | between routers and anchor | [`channel`], [`peers`], [`control`], [`status`], [`counts`], [`journal`] |
+//! | state of one tree or node | [`reply_tracker`], [`interrupted_connects`], [`tree`], [`listener_copies`], [`listener_cache`], [`wakeup`], [`pending`], [`blocked_accepts`], [`node_table`] |
+//! | parts of a router | [`admission`], [`ends`], [`limits`], [`furnish`], [`delivery`], [`unsupported_options`], [`pairs`], [`loopback`], [`numbers`] |
+//! | calls | [`parts`], then [`call`]: a file for each trapped call |
+//! | threads | [`helpers`], [`router`] |
+//! | the process | [`setup`], [`confine`], [`run`] |
+//!
+//! Each part has a state and locks of its own, and none knows the router. A call gets the [`parts`], its tree of programs, and its
+//! node's blocked accepts.
 
 mod address;
 pub mod address_map;
+mod admission;
 mod blocked_accepts;
 mod bounded;
 mod call;
@@ -26,11 +35,13 @@ pub mod confine;
 pub mod control;
 pub mod counts;
 mod defaults;
+mod delivery;
 mod emulation;
 mod ends;
 mod epolls;
 pub mod filter;
 pub mod flows;
+mod furnish;
 mod helpers;
 mod interrupted_connects;
 pub mod journal;
@@ -39,7 +50,11 @@ mod listener_cache;
 mod listener_copies;
 mod loopback;
 pub mod metadata;
+mod node_table;
+mod numbers;
 pub mod pairs;
+mod parts;
+mod path;
 pub mod peers;
 mod pending;
 pub mod policy;

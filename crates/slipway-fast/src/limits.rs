@@ -16,29 +16,21 @@ use std::thread;
 use slipway_lab::units::Rate;
 use slipway_sys::sockopt::{self, Name};
 
+use crate::address_map::AddressMap;
+use crate::admission::{Admission, Rules};
 use crate::emulation::{CONGESTION, CONGESTION_BYTES};
-use crate::ends::{Ends, OFTEN, Reservation};
+use crate::ends::{EndIdentity, Ends, OFTEN, Reservation};
 use crate::flows::Flow;
-use crate::metadata::{Path, Role, SocketMetadata};
+use crate::metadata::{MetadataStore, Path, SocketMetadata};
+use crate::node_table::NodeTable;
 use crate::policy::{Decision, Terms};
+use crate::reason::Reason;
 use crate::revoke::cut;
-use crate::router::Router;
 use crate::sync::{lock, whole};
 use crate::walk;
 
 const MAX_PACING_RATE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
 const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
-
-/// An end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct EndIdentity {
-    pub(crate) role: Role,
-    /// Indices of nodes.
-    pub(crate) client: usize,
-    pub(crate) server: usize,
-    /// The server's.
-    pub(crate) port: u16,
-}
 
 /// The leave to make one more connection: a place where a rule counts them.
 #[derive(Debug)]
@@ -53,49 +45,59 @@ pub(crate) struct Limiter {
     /// Whether some are to be held anew, which failed before.
     unheld: AtomicBool,
     changed: Condvar,
+    address_map: Arc<AddressMap>,
+    metadata: Arc<MetadataStore>,
+    nodes: Arc<NodeTable>,
+    rules: Arc<Rules>,
 }
 
 impl Limiter {
-    pub(crate) fn new() -> Self {
-        Self { ends: Ends::new(), shared: Mutex::default(), unheld: AtomicBool::new(false), changed: Condvar::new() }
+    /// With nothing counted yet.
+    pub(crate) fn new(
+        address_map: Arc<AddressMap>,
+        metadata: Arc<MetadataStore>,
+        nodes: Arc<NodeTable>,
+        rules: Arc<Rules>,
+    ) -> Self {
+        let (shared, unheld, changed) = Default::default();
+        Self { ends: Ends::new(), shared, unheld, changed, address_map, metadata, nodes, rules }
     }
 
-    fn share(&self) {
+    /// Wakes the thread that keeps shared rates even.
+    fn wake(&self) {
         *lock(&self.shared) = true;
         self.changed.notify_all();
     }
 
     /// Keeps shared rates even, for ever. Nothing is done while nobody shares one.
-    pub(crate) fn run(router: &Arc<Router>) {
+    pub(crate) fn run(&self) {
         let mut before = 0;
         loop {
-            let mut shared = lock(&router.limiter.shared);
+            let mut shared = lock(&self.shared);
             while !*shared {
-                shared = whole(router.limiter.changed.wait(shared));
+                shared = whole(self.changed.wait(shared));
             }
             // Who comes from here on says so again.
             *shared = false;
             drop(shared);
-            let unheld = router.limiter.unheld.swap(false, Ordering::Acquire);
+            let unheld = self.unheld.swap(false, Ordering::Acquire);
             if unheld {
-                router.hold_anew(|_| true);
+                self.hold_anew(|_| true);
             }
-            let (changes, share) = router.limiter.ends.look();
-            if changes != before && router.repace().is_ok() {
+            let (changes, share) = self.ends.look();
+            if changes != before && self.repace().is_ok() {
                 before = changes;
             }
             if share || unheld {
-                router.limiter.share();
+                self.wake();
                 thread::sleep(OFTEN);
             }
         }
     }
-}
 
-impl Router {
     /// The terms of a connection that is made, under the policy as it is now.
     fn terms(&self, EndIdentity { client, server, port, .. }: EndIdentity) -> Option<Terms> {
-        match self.policy().decide(client, server, port) {
+        match self.rules.policy().decide(client, server, port) {
             Decision::Allow(terms) => Some(terms),
             Decision::Deny(_) => None,
         }
@@ -134,10 +136,10 @@ impl Router {
         reservation: Option<Reservation<'_>>,
     ) -> io::Result<()> {
         if terms.connections.is_some() || terms.shares() {
-            self.limiter.ends.count(end, identity, terms, path, reservation)?;
+            self.ends.count(end, identity, terms, path, reservation)?;
         }
         if terms.shares() {
-            self.limiter.share();
+            self.wake();
         }
         Ok(())
     }
@@ -145,24 +147,22 @@ impl Router {
     /// The turn to make one more connection to a server's node on this host; `None` where a rule allows no more.
     pub(crate) fn slot(&self, new: EndIdentity, terms: &Terms) -> Option<ConnectionSlot<'_>> {
         let Some(most) = terms.connections else { return Some(ConnectionSlot(None)) };
-        self.limiter.ends.reserve(new, terms.rule, most).map(|reservation| ConnectionSlot(Some(reservation)))
+        self.ends.reserve(new, terms.rule, most).map(|reservation| ConnectionSlot(Some(reservation)))
     }
 
     /// How fast this end may be now.
     fn rate(&self, identity: EndIdentity, terms: &Terms) -> Option<Rate> {
-        if terms.shares() { self.limiter.ends.share(identity, terms) } else { terms.rates.share(1, 1) }
+        if terms.shares() { self.ends.share(identity, terms) } else { terms.rates.share(1, 1) }
     }
 
     /// Counts what lives by another policy.
     pub(crate) fn count_anew(&self) {
-        self.limiter
-            .ends
-            .judge(|identity| self.terms(identity).filter(|terms| terms.connections.is_some() || terms.shares()));
+        self.ends.judge(|identity| self.terms(identity).filter(|terms| terms.connections.is_some() || terms.shares()));
     }
 
     /// Holds a new end, which has all its other options, to what its rule says.
     pub(crate) fn hold(&self, end: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
-        if !self.policy().limits() {
+        if !self.rules.policy().limits() {
             return Ok(());
         }
         let Some((identity, terms)) = self.terms_of(metadata) else { return Ok(()) };
@@ -189,6 +189,21 @@ impl Router {
             prioritize(&end, &terms)
         };
         end_unheld(&end, path, &hold());
+    }
+
+    /// Checks a connection again whose client's end was handed out, if the rules have changed since it was admitted. Ends it where it
+    /// is no longer allowed, and returns the reason. The other end ends with it, wherever that is.
+    pub(crate) fn confirm(&self, admission: &Admission, end: impl AsFd, path: Path) -> Option<Reason> {
+        let reason = match self.rules.recheck(admission)? {
+            Ok(now) if now.terms.hold(path) => {
+                self.hold_again(end, path);
+                return None;
+            }
+            // What cannot be held back as it is has to be made anew.
+            Ok(_) => Reason::Policy,
+            Err(reason) => reason,
+        };
+        cut(end, path).is_ok().then_some(reason)
     }
 
     /// Whether a program may set this to its end: a rate no greater than its own, a priority no higher.
@@ -222,8 +237,8 @@ impl Router {
     /// say now. Where programs cannot be looked at, that is done as soon as they can.
     pub(crate) fn hold_anew(&self, of: impl Fn(usize) -> bool) {
         if self.try_to_hold_anew(of).is_err() {
-            self.limiter.unheld.store(true, Ordering::Release);
-            self.limiter.share();
+            self.unheld.store(true, Ordering::Release);
+            self.wake();
         }
     }
 
@@ -246,7 +261,7 @@ impl Router {
         of: impl Fn(usize) -> bool,
         mut each: impl FnMut(walk::HandedOutSocket, EndIdentity, Terms),
     ) -> io::Result<()> {
-        let processes = self.processes(of)?;
+        let processes = self.nodes.processes(of)?;
         walk::handed_out(&processes, &self.metadata, &mut BTreeSet::new(), |held| {
             if let Some((identity, terms)) = self.terms_of(&held.metadata) {
                 each(held, identity, terms);
@@ -300,10 +315,8 @@ mod tests {
 
     use super::*;
     use crate::address_map::Interface;
-    use crate::metadata::{BYTES, MetadataStore};
-    use crate::peers::Peers;
+    use crate::metadata::{BYTES, Role};
     use crate::policy::Policy;
-    use crate::router::PersistentState;
 
     /// Both have a part before the kernel refuses to list sockets, and after it.
     #[test]
@@ -312,17 +325,16 @@ mod tests {
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
         let address_map = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
         let address_map = address_map.map(|(node, ip)| (ip, Interface { node, host: 0, network: 0 })).collect();
+        let address_map: Arc<AddressMap> = Arc::new(address_map);
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
-        let journal = crate::journal::file().expect("a file");
-        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
-        let policy = Policy::new(&lab.policy, 2);
-        let router = Router::start(0, address_map, policy, persistent, Peers::new(None), |_, _| {}).expect("it starts");
+        let rules = Arc::new(Rules::new(Arc::clone(&address_map), Policy::new(&lab.policy, 2)));
+        let limiter = Limiter::new(address_map, Arc::new(MetadataStore::new(storage)), Arc::default(), rules);
         let identity = EndIdentity { role: Role::Client, client: 0, server: 1, port: 80 };
         let (one, other) = UnixStream::pair().expect("a pair");
         for end in [&one, &other] {
-            router.count_on(end, identity, Path::Pair).expect("counted");
+            limiter.count_on(end, identity, Path::Pair).expect("counted");
         }
-        let rate = || router.rate(identity, &router.terms(identity).expect("it is allowed"));
+        let rate = || limiter.rate(identity, &limiter.terms(identity).expect("it is allowed"));
         let half = Some("50mbit".parse().expect("a rate"));
         assert_eq!(rate(), half);
         let netlink = When::Argument { index: 0, mask: u32::MAX, values: vec![libc::AF_NETLINK.cast_unsigned()] };

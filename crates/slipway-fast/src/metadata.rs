@@ -7,11 +7,12 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use serde::{Deserialize, Serialize};
 use slipway_sys::bpf::SocketStorage;
 
 use crate::address::mapped;
+pub use crate::emulation::Change;
 use crate::emulation::Options;
+pub use crate::path::Path;
 
 /// Bytes of a note.
 pub const BYTES: usize = OPTIONS + Options::BYTES;
@@ -36,53 +37,6 @@ pub(crate) fn first_number(chance: u64) -> u64 {
 /// What the server's router calls a connection that the router of another host calls so.
 pub(crate) fn remote(number: u64) -> u64 {
     number | REMOTE
-}
-
-/// What data passes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Path {
-    /// A pair of `unix(7)` sockets.
-    Pair,
-    /// A TCP connection of the host's own network.
-    Tcp,
-}
-
-impl Path {
-    /// The word for it, as in JSON.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
-/// Kinds of options that a program has set on a socket of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Change {
-    /// It set an option that programs set seldom.
-    pub is_rare: bool,
-    /// It set one that cannot be read, and that a fast connection cannot keep.
-    pub is_unseen: bool,
-}
-
-impl Change {
-    /// It may have set anything that can be read.
-    pub(crate) const UNKNOWN: Self = Self { is_rare: true, is_unseen: false };
-
-    fn and(self, other: Self) -> Self {
-        Self { is_rare: self.is_rare || other.is_rare, is_unseen: self.is_unseen || other.is_unseen }
-    }
-
-    fn write(self) -> u8 {
-        u8::from(self.is_rare) | u8::from(self.is_unseen) << 1
-    }
-
-    fn read(byte: u8) -> Self {
-        Self { is_rare: byte & 1 != 0, is_unseen: byte & 2 != 0 }
-    }
 }
 
 /// What is written on a socket.

@@ -1,17 +1,15 @@
 //! The router of a virtual host: it sets up the connections of the host's nodes, and is out of their way afterwards.
 //!
-//! There is a thread for every tree of programs, which sleeps in the kernel until one of them makes a call that is trapped, and
-//! then runs on that program's processor (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`): a call costs two switches and no wake-up of
-//! another core. Where more calls wait, helpers serve too. Threads share little: what they know of sockets is written on the
-//! sockets.
+//! Each tree of programs has a thread. The thread sleeps in the kernel until a program makes a trapped call, and then runs on that
+//! program's processor (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`): a call costs two switches, and wakes no other processor. Helpers
+//! serve too where more calls wait. Each node has a thread for its blocked accepts. Threads share little: the metadata of a socket
+//! is on the socket.
 
-mod admit;
-mod announce;
+mod accepts;
 mod asked;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
@@ -19,106 +17,61 @@ use rustix::process::{Resource, getrlimit};
 use slipway_sys::bpf::ThreadCounts;
 use slipway_sys::notify::Listener;
 
-pub(crate) use self::admit::Admission;
-use self::announce::More;
-pub(crate) use self::announce::{AnnounceError, Announced};
 use crate::address_map::AddressMap;
+use crate::admission::Rules;
 use crate::blocked_accepts::BlockedAccepts;
-use crate::call::{Trapped, finish};
+use crate::call::{Trapped, finish, redeliver};
 use crate::counts::Counts;
-use crate::defaults::Defaults;
+use crate::delivery::{Delivery, More};
+use crate::ends::EndIdentity;
 use crate::epolls::Registrar;
+use crate::furnish::Furnisher;
 use crate::helpers::Helpers;
-use crate::journal::{HandoffCall, Journal};
+use crate::journal::{HandoffCall, Journal, Unaccepted};
 use crate::limits::Limiter;
-use crate::listener_cache::ListenerCache;
-use crate::metadata::{MetadataStore, first_number};
+use crate::metadata::{MetadataStore, Role};
+use crate::node_table::NodeTable;
+use crate::numbers::Numbers;
 use crate::pairs::Pairs;
+use crate::parts::Parts;
 use crate::peers::Peers;
-use crate::pending::{Connection, PendingConnections};
+use crate::pending::{Connection, Pending, ServerEnd};
 use crate::policy::Policy;
-use crate::shares::Shares;
-use crate::sync::lock;
+use crate::status::Status;
+use crate::sync::{STACK_BYTES, lock};
 use crate::tree::Tree;
 use crate::unsupported_options::UnsupportedOptions;
-use crate::wakeup::WakeupSockets;
-use crate::walk;
+use crate::wakeup::WakeupSocket;
 
-/// Where clients' ports are counted from: the range that the kernel gives out of (`ip_local_port_range`).
-const PORTS: std::ops::Range<u16> = 32768..61000;
-
-/// A thread that serves a tree of programs needs little.
-pub(crate) const STACK_BYTES: usize = 128 * 1024;
-
-/// What outlives a router.
+/// The state that outlives a router.
 #[derive(Debug)]
 pub struct PersistentState {
-    /// What is written on sockets that were handed out.
+    /// The metadata of sockets that were handed out.
     pub metadata: MetadataStore,
-    /// Where it writes what it has in hand ([`crate::journal`]).
+    /// The file of the recovery journal ([`crate::journal`]).
     pub journal: OwnedFd,
-    /// How often the programs' threads were interrupted; `None` where nobody counts.
+    /// How often signals interrupted the programs' threads; `None` where nothing counts that.
     pub interruptions: Option<ThreadCounts>,
 }
 
-/// What the threads of a router share.
+/// A router: its parts, and the threads that use them.
 #[derive(Debug)]
 pub struct Router {
-    /// The virtual host that it is of.
-    pub(crate) host: usize,
-    /// Where virtual addresses live.
-    pub(crate) address_map: AddressMap,
-    /// What is written on sockets that were handed out.
-    pub(crate) metadata: MetadataStore,
-    /// As [`PersistentState::interruptions`].
-    pub(crate) interruptions: Option<ThreadCounts>,
-    /// What happened so far.
-    pub counts: Counts,
-    /// Calls that wait, by node.
-    blocked_accepts: Mutex<HashMap<usize, Arc<BlockedAccepts>>>,
-    /// Who mends epoll instances.
-    pub(crate) registrar: Registrar,
-    /// What sockets have on which nobody has set anything.
-    pub(crate) defaults: Defaults,
-    /// Where connections within the host come from.
-    pub(crate) pairs: Pairs,
-    /// Which listener is where.
-    pub(crate) listener_cache: ListenerCache,
-    /// Listeners whose options fast connections cannot keep.
-    pub(crate) unsupported: UnsupportedOptions,
-    /// The other hosts.
-    pub(crate) peers: Peers,
-    /// What is in hand, for the next router.
-    pub(crate) journal: Arc<Journal>,
-    /// What the router before this one was giving to calls.
+    /// Connections so far, by path and reason.
+    pub counts: Arc<Counts>,
+    pub(crate) parts: Arc<Parts>,
+    nodes: Arc<NodeTable>,
+    helpers: Arc<Helpers>,
+    /// Connections that the router before this one was handing to calls.
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
-    pub(crate) limiter: Limiter,
-    pub(crate) helpers: Helpers,
-    policy: Mutex<Arc<Policy>>,
-    more: More,
-    wakeup_sockets: WakeupSockets,
-    pub(crate) pending: PendingConnections,
-    /// Of the connections that it may have in hand.
-    pub(crate) shares: Arc<Shares>,
-    /// The PID namespace of each node.
-    namespaces: Mutex<HashMap<usize, u64>>,
-    /// Nodes that have ended without a word.
-    silent: Mutex<HashSet<usize>>,
-    /// Nodes whose links are under conditions.
-    conditioned: Mutex<HashSet<usize>>,
-    first_flow: u64,
-    /// How often what is admitted has changed.
-    changes: AtomicU64,
-    flows: AtomicU64,
-    ports: AtomicU16,
 }
 
 impl Router {
-    /// A router with no programs, whose helper threads run. `more` is called with a node whose knockers are all out, of IPv4
+    /// A router with no programs, whose helper threads run. It calls `more` with a node whose wake-up sockets are all in use, of IPv4
     /// or (`true`) of IPv6.
     ///
     /// # Errors
-    /// When the kernel has no threads or epoll instances left, or the ledger is another file.
+    /// When the kernel has no threads or epoll instances left, or the file is no recovery journal.
     pub fn start(
         host: usize,
         address_map: AddressMap,
@@ -127,67 +80,69 @@ impl Router {
         peers: Peers,
         more: impl Fn(usize, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
-        let mut begin = [0; 8];
-        rustix::rand::getrandom(&mut begin, rustix::rand::GetRandomFlags::empty())?;
-        let first_flow = first_number(u64::from_ne_bytes(begin));
         let PersistentState { metadata, journal, interruptions } = persistent;
-        let journal = Journal::open(&journal)?;
-        let router = Arc::new(Self {
+        let (address_map, metadata, journal) = (Arc::new(address_map), Arc::new(metadata), Journal::open(&journal)?);
+        let (nodes, counts) = (Arc::new(NodeTable::default()), Arc::new(Counts::default()));
+        let rules = Arc::new(Rules::new(Arc::clone(&address_map), policy));
+        let limiter =
+            Limiter::new(Arc::clone(&address_map), Arc::clone(&metadata), Arc::clone(&nodes), Arc::clone(&rules));
+        let limiter = Arc::new(limiter);
+        let furnisher = Arc::new(Furnisher::new(Arc::clone(&limiter), Arc::clone(&metadata)));
+        let delivery = Delivery::new(
+            Arc::clone(&address_map),
+            Arc::clone(&furnisher),
+            Arc::clone(&metadata),
+            Arc::clone(&nodes),
+            journal,
+            most_pending(),
+            More(Box::new(more)),
+        );
+        let parts = Arc::new(Parts {
             host,
             address_map,
+            rules,
+            limiter: Arc::clone(&limiter),
             metadata,
-            interruptions,
-            peers,
-            journal,
-            unfinished: Mutex::default(),
-            limiter: Limiter::new(),
-            helpers: Helpers::default(),
-            policy: Mutex::new(Arc::new(policy)),
-            more: More(Box::new(more)),
-            counts: Counts::default(),
-            blocked_accepts: Mutex::default(),
-            registrar: Registrar::start()?,
-            defaults: Defaults::default(),
-            pairs: Pairs::default(),
-            listener_cache: ListenerCache::default(),
+            furnisher,
+            delivery,
             unsupported: UnsupportedOptions::default(),
-            wakeup_sockets: WakeupSockets::new(2 * most_pending()),
-            pending: PendingConnections::default(),
-            shares: Shares::new(most_pending()),
-            namespaces: Mutex::default(),
-            silent: Mutex::default(),
-            conditioned: Mutex::default(),
-            first_flow,
-            changes: AtomicU64::new(0),
-            flows: AtomicU64::new(first_flow),
-            ports: AtomicU16::new(u16::from_ne_bytes([begin[0], begin[1]])),
+            pairs: Pairs::default(),
+            peers,
+            registrar: Registrar::start()?,
+            interruptions,
+            numbers: Numbers::new()?,
+            counts: Arc::clone(&counts),
         });
-        Helpers::start(&router)?;
-        let sharing = Arc::clone(&router);
-        thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || Limiter::run(&sharing))?;
-        Ok(router)
+        let helpers = Arc::new(Helpers::default());
+        let serving = Arc::clone(&parts);
+        helpers.start(move |tree, blocked_accepts, call| {
+            Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
+        })?;
+        thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished: Mutex::default() }))
     }
 
-    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with what another router
-    /// was giving to them; `number` is the tree's, for all routers the same.
+    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with the handoffs that
+    /// another router had begun; `number` is the tree's, for all routers the same.
     ///
     /// # Errors
     /// When the kernel has no threads or descriptors left.
     pub fn serve(self: &Arc<Self>, node: usize, number: u64, listener: Listener) -> io::Result<()> {
-        let router = Arc::clone(self);
-        let tree = Arc::new(Tree::new(node, number, listener, self.blocked_accepts_for(node)?)?);
+        let (parts, helpers) = (Arc::clone(&self.parts), Arc::clone(&self.helpers));
+        let blocked_accepts = self.blocked_accepts_for(node)?;
+        let tree = Arc::new(Tree::new(node, number, listener)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
-        finish(&router, &tree, self.handoffs_of(number));
+        finish(&parts, &tree, self.handoffs_of(number));
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
             loop {
                 match tree.next() {
                     Ok(Some((call, more))) => {
                         if more {
-                            router.helpers.call(&tree);
+                            helpers.call(&tree, &blocked_accepts);
                         }
-                        Trapped { router: &router, tree: &tree, call }.carry_out();
+                        Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call }.carry_out();
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(None) | Err(_) => return,
@@ -197,71 +152,163 @@ impl Router {
         Ok(())
     }
 
-    /// Where calls of a node's programs wait; `None` before it has any.
-    pub(crate) fn blocked_accepts(&self, node: usize) -> Option<Arc<BlockedAccepts>> {
-        lock(&self.blocked_accepts).get(&node).cloned()
+    /// A node's blocked accepts, whose thread runs.
+    fn blocked_accepts_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<BlockedAccepts>> {
+        self.nodes.blocked_accepts_or(node, &self.parts.delivery.journal, |blocked_accepts| {
+            let router = Arc::clone(self);
+            let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
+            waiting.spawn(move || accepts::run(&router, node, &blocked_accepts))?;
+            Ok(())
+        })
     }
 
-    /// The same, with its thread. It stays when the node ends, which may start anew.
-    pub(crate) fn blocked_accepts_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<BlockedAccepts>> {
-        let mut all = lock(&self.blocked_accepts);
-        if let Some(blocked_accepts) = all.get(&node) {
-            return Ok(Arc::clone(blocked_accepts));
-        }
-        let blocked_accepts = Arc::new(BlockedAccepts::new(node, Arc::clone(&self.journal))?);
-        let (router, waiting_calls) = (Arc::clone(self), Arc::clone(&blocked_accepts));
-        let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
-        waiting.spawn(move || waiting_calls.run(&router))?;
-        all.insert(node, Arc::clone(&blocked_accepts));
-        Ok(blocked_accepts)
-    }
-
-    /// Notes the PID namespace of a node's programs, by its inode.
+    /// Sets the PID namespace of a node's programs, by its inode.
     pub fn lives_in(&self, node: usize, namespace: u64) {
-        let before = lock(&self.namespaces).insert(node, namespace);
-        // What a router before this one handed out.
-        if before != Some(namespace) && self.policy().limits() {
-            self.hold_anew(|other| other == node);
+        let is_new = self.nodes.set_namespace(node, namespace);
+        // A router before this one may have handed sockets out.
+        if is_new && self.parts.rules.policy().limits() {
+            self.parts.limiter.hold_anew(|other| other == node);
         }
     }
 
-    /// The processes of these nodes of the host ([`crate::walk`]).
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read.
-    pub fn processes(&self, of: impl Fn(usize) -> bool) -> io::Result<Vec<i32>> {
-        let namespaces = lock(&self.namespaces);
-        let chosen = namespaces.iter().filter(|(node, _)| of(**node)).map(|(_, namespace)| *namespace).collect();
-        drop(namespaces);
-        walk::processes(&chosen)
+    /// Sets the nodes whose links are under conditions. Connections on their way end where they are no longer allowed. The anchor
+    /// ends those that live, after this ([`revoke`](mod@crate::revoke)).
+    pub fn condition(&self, nodes: HashSet<usize>) {
+        self.parts.rules.replace_conditions(nodes);
+        self.parts.rules.change();
+    }
+
+    /// Replaces the policy, and holds connections that live to the new one. Those that are no longer allowed end as by
+    /// [`condition`](Self::condition).
+    pub fn set_policy(&self, policy: Policy) {
+        self.parts.rules.replace_policy(policy);
+        self.parts.limiter.count_anew();
+        self.parts.rules.change();
+        self.parts.limiter.hold_anew(|_| true);
+    }
+
+    /// Adds wake-up sockets of one family, made in the node's namespace: all that come of a request.
+    pub fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+        self.parts.delivery.add_wakeup_sockets(node, ipv6, wakeup_sockets);
+    }
+
+    /// From now on no peer notices that listeners of this node end.
+    pub fn silence(&self, node: usize) {
+        self.nodes.silence(node);
+    }
+
+    /// The node starts anew: connections that waited for its programs end.
+    pub fn wake(&self, node: usize) {
+        if self.nodes.unsilence(node) {
+            self.parts.delivery.drop_all_of(node);
+        }
     }
 
     /// Forgets a node that has ended.
     pub fn forget(&self, node: usize) {
-        self.wakeup_sockets.forget(node);
-        self.listener_cache.forget(node);
-        self.unsupported.forget(node);
-        lock(&self.namespaces).remove(&node);
+        self.parts.delivery.forget(node);
+        self.parts.unsupported.forget(node);
+        self.nodes.forget(node);
     }
 
-    /// A port for a client that chose none. Two connections have the same one only when as many as there are came in between.
-    pub(crate) fn next_port(&self) -> u16 {
-        PORTS.start + self.ports.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start)
+    /// The state of the router, for a report.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            host: self.parts.host,
+            connections: self.counts.tally(),
+            waiting: self.parts.delivery.waiting(),
+            listed: self.parts.limiter.ends.unwatched(),
+            peers: self.parts.peers.standing(),
+        }
     }
 
-    pub(crate) fn next_flow(&self) -> u64 {
-        self.flows.fetch_add(1, Ordering::Relaxed)
+    /// Goes on with a connection that the router before this one had in hand, by its server's end, and by who knocks for it.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`, and `getsockopt(2)` of a socket that is counted.
+    pub(crate) fn take_up(
+        self: &Arc<Self>,
+        unaccepted: Unaccepted,
+        end: OwnedFd,
+        wakeup_socket: Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let Unaccepted { node, path, flow, client, server, handoff } = unaccepted;
+        if let (Some(path), Some(at)) = (path, self.parts.address_map.of(client.ip())) {
+            let identity = EndIdentity { role: Role::Server, client: at.node, server: node, port: server.port() };
+            self.parts.limiter.count_on(&end, identity, path)?;
+        }
+        // It had its share before.
+        let share = Some(self.parts.delivery.keep_share(client, node));
+        let end = ServerEnd::There(end);
+        let connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
+        if let Some(handoff) = handoff {
+            lock(&self.unfinished).push((handoff, connection));
+            return Ok(());
+        }
+        let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
+            redeliver(&self.parts, node, connection);
+            return Ok(());
+        };
+        let wakeup_socket = Arc::new(wakeup_socket);
+        // It is to hear of what becomes of the knock, and its programs come later.
+        self.blocked_accepts_for(node)?;
+        let wakeup = self.parts.delivery.pend(node, connection, &wakeup_socket);
+        let watch = |pending: &mut Pending| self.parts.delivery.watch(wakeup, &pending.connection, &wakeup_socket);
+        self.parts.delivery.pending.with(wakeup, watch).unwrap_or(Ok(()))
     }
 
-    /// Whether a connection of a client's was made by this router, and not by one before it.
-    pub(crate) fn made(&self, flow: u64) -> bool {
-        (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
+    /// What the router before this one was giving to programs of a tree.
+    fn handoffs_of(&self, tree: u64) -> Vec<(HandoffCall, Connection)> {
+        lock(&self.unfinished).extract_if(.., |(handoff, _)| handoff.tree == tree).collect()
     }
 }
 
-/// How many connections may wait to be accepted, of all nodes: each holds a descriptor of the router's, and another who knocks. Twice
-/// as many who knock may rest. The other half is left to serve calls with.
+/// The most connections that may wait to be accepted, of all nodes: each holds a descriptor of the router's, and a wake-up socket
+/// another. Twice as many wake-up sockets may rest. The other half of the descriptors is left to serve calls with.
 fn most_pending() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 8).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    use slipway_sys::bpf::SocketStorage;
+
+    use super::*;
+    use crate::address_map::Interface;
+    use crate::metadata::BYTES;
+    use crate::path::Path;
+    use crate::reason::Reason;
+
+    /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
+    #[test]
+    fn what_is_forbidden_while_it_is_handed_out_is_ended() {
+        let place = Interface { node: 1, host: 0, network: 0 };
+        let address_map = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
+        let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
+        let journal = crate::journal::file().expect("a file");
+        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
+        let router = Router::start(0, address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
+        let router = router.expect("it starts");
+        let admission = router.parts.rules.admits(0, place, 80).expect("nothing is against it");
+        let (one, mut other) = UnixStream::pair().expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (mut server, _) = listener.accept().expect("accepted");
+        router.condition(HashSet::from([7]));
+        router.parts.confirm(&admission, &one, Path::Pair);
+        other.set_nonblocking(true).expect("set");
+        assert_eq!(other.read(&mut [0]).expect_err("it lives").kind(), io::ErrorKind::WouldBlock);
+        router.condition(HashSet::from([0]));
+        router.parts.confirm(&admission, &one, Path::Pair);
+        assert_eq!(other.read(&mut [0]).expect("it has ended"), 0);
+        router.parts.confirm(&admission, &client, Path::Tcp);
+        assert_eq!(server.read(&mut [0]).expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(router.counts.tally().revoked[&Reason::Conditions], 2);
+    }
 }

@@ -14,7 +14,6 @@ use crate::peers::{Peers, WARM};
 use crate::policy::Policy;
 use crate::router::Router;
 use crate::setup::RouterSetup;
-use crate::status::Status;
 use crate::wakeup::WakeupSocket;
 
 /// Serves until the anchor ends.
@@ -73,7 +72,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
         Order::WakeupSockets { node, ipv6, sockets } => {
             // A node whose programs have taken all ports, or that ends, gets by with the knockers that it has: it is no reason to end
             // for all others.
-            let ip = router.address_map.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
+            let ip = router.parts.address_map.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
             let wakeup_sockets = sockets.into_iter().filter_map(|socket| WakeupSocket::new(socket, ip?).ok());
             router.add_wakeup_sockets(node, ipv6, wakeup_sockets.collect());
         }
@@ -85,7 +84,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             rules.push_str(&text);
             if !more {
                 let whole: Vec<Rule> = serde_json::from_str(&std::mem::take(rules))?;
-                router.set_policy(Policy::new(&whole, router.address_map.nodes()));
+                router.set_policy(Policy::new(&whole, router.parts.address_map.nodes()));
                 control.report(&Report::Heeded)?;
             }
         }
@@ -97,7 +96,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
         }
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
-        Order::Status => control.status(&serde_json::to_string(&Status::of(router))?)?,
+        Order::Status => control.status(&serde_json::to_string(&router.status())?)?,
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Tally;
-use crate::router::Router;
 
 /// How a router is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,18 +30,4 @@ pub struct Peer {
     pub ready: usize,
     /// Why there are not as many as there should be, where that is known.
     pub trouble: Option<String>,
-}
-
-impl Status {
-    /// As it is now.
-    #[must_use]
-    pub fn of(router: &Router) -> Self {
-        Self {
-            host: router.host,
-            connections: router.counts.tally(),
-            waiting: router.waiting(),
-            listed: router.limiter.ends.unwatched(),
-            peers: router.peers.standing(),
-        }
-    }
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+/// Bytes of a thread's stack: those of a router need little.
+pub(crate) const STACK_BYTES: usize = 128 * 1024;
+
 /// Locks. A thread that panicked in between left values that are whole: nothing here is changed in steps that a panic could
 /// come between.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

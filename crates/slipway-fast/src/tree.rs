@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use rustix::io::Errno;
 use slipway_sys::notify::{Call, Caller, Listener};
 
-use crate::blocked_accepts::BlockedAccepts;
 use crate::bounded::BoundedMap;
 use crate::epolls::Epolls;
 use crate::interrupted_connects::InterruptedConnects;
@@ -29,8 +28,6 @@ pub(crate) struct Tree {
     pub(crate) number: u64,
     /// Where their calls come from, and are answered.
     pub(crate) listener: Listener,
-    /// Where their calls wait, with those of all programs of the node.
-    pub(crate) blocked_accepts: Arc<BlockedAccepts>,
     /// Their epoll instances.
     pub(crate) epolls: Mutex<Epolls>,
     /// Their calls that were interrupted.
@@ -59,12 +56,7 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(
-        node: usize,
-        number: u64,
-        listener: Listener,
-        blocked_accepts: Arc<BlockedAccepts>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(node: usize, number: u64, listener: Listener) -> io::Result<Self> {
         let replaced_sockets = Mutex::new(ReplacedSockets::new()?);
         let (epolls, interrupted, writing, replies, turn) = Default::default();
         let callers = Mutex::new(BoundedMap::new(REMEMBERED));
@@ -73,7 +65,6 @@ impl Tree {
             node,
             number,
             listener,
-            blocked_accepts,
             epolls,
             interrupted,
             replaced_sockets,

@@ -10,20 +10,22 @@ use rustix::io::Errno;
 use slipway_sys::notify::{Caller, Descriptor};
 use slipway_sys::sockopt::{self, Name};
 
-use super::furnish::{Like, furnish};
-use super::{Answer, Handoff, Trapped};
+use super::{Answer, Trapped, complete};
 use crate::address::{Address, canonical, shown};
 use crate::address_map::Interface;
+use crate::admission::Admission;
+use crate::delivery::{AnnounceError, Announced, Handoff};
 use crate::emulation::Options;
-use crate::limits::EndIdentity;
+use crate::ends::EndIdentity;
+use crate::furnish::Like;
 use crate::loopback;
 use crate::metadata::{Change, Path, Role, SocketMetadata, Stored};
+use crate::parts::Parts;
 use crate::peers::Outcome;
 use crate::pending::{Connection, ServerEnd};
 use crate::reason::Reason;
 use crate::replaced_sockets;
 use crate::reply_tracker::Reply;
-use crate::router::{Admission, AnnounceError, Announced, Router};
 use crate::sync::lock;
 use crate::unsupported_options::PathSupport;
 
@@ -47,7 +49,7 @@ struct Wanted {
 
 pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let (caller, socket, address) = call.socket_and_address(1)?;
-    let stored = call.router.metadata.on(&socket)?;
+    let stored = call.parts.metadata.on(&socket)?;
     let address = Address::read(&address);
     if let Stored::Metadata(metadata) = stored {
         return again(call, &socket, &metadata, address);
@@ -56,7 +58,7 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
         Address::Ip(server) => server,
         Address::Unspecified => {
             // An accepted one can be made a client so, and has what its listener had.
-            call.router.metadata.mark_changed(&socket, &stored, Change::UNKNOWN)?;
+            call.parts.metadata.mark_changed(&socket, &stored, Change::UNKNOWN)?;
             return Ok(Answer::GoOn);
         }
         Address::Other => return Ok(Answer::GoOn),
@@ -69,8 +71,8 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
 }
 
 fn native(call: &Trapped<'_>, server: SocketAddr, reason: Reason) -> Answer {
-    let at = call.router.address_map.of(canonical(server).ip());
-    call.router.counts.connected(call.node(), at.map(|at| at.node), Err(reason));
+    let at = call.parts.address_map.of(canonical(server).ip());
+    call.parts.counts.connected(call.node(), at.map(|at| at.node), Err(reason));
     Answer::GoOn
 }
 
@@ -81,7 +83,7 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, addres
     }
     let is_lost = lock(&call.tree.replies).take_connected(call.call.tid, fstat(socket)?.st_ino);
     // What a router before this one was about to say may never have been heard: its program calls again.
-    if metadata.reported && !is_lost && (metadata.role == Role::Server || call.router.made(metadata.flow)) {
+    if metadata.reported && !is_lost && (metadata.role == Role::Server || call.parts.numbers.made(metadata.flow)) {
         return Err(Errno::ISCONN.into());
     }
     set_reported(call, socket, true)?;
@@ -101,8 +103,8 @@ fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
 /// Writes on a client's end whether its program has been told of it.
 fn set_reported(call: &Trapped<'_>, end: &OwnedFd, reported: bool) -> io::Result<()> {
     let _turn = lock(&call.tree.writing);
-    match call.router.metadata.of(end)? {
-        Some(metadata) => call.router.metadata.put(end, &SocketMetadata { reported, ..metadata }),
+    match call.parts.metadata.of(end)? {
+        Some(metadata) => call.parts.metadata.put(end, &SocketMetadata { reported, ..metadata }),
         None => Ok(()),
     }
 }
@@ -117,13 +119,13 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, stored: Stored, asked: SocketAddr
         libc::IPPROTO_UDP => return Err(Some(Reason::Udp)),
         _ => return Err(Some(Reason::NotTcp)),
     }
-    let router = call.router;
-    let at = router
+    let parts = call.parts;
+    let at = parts
         .address_map
         .of(server.ip())
         .filter(|interface| interface.node != call.node())
         .ok_or(Some(Reason::NotANode))?;
-    let own = router.address_map.address(call.node(), at.network, server.is_ipv6()).ok_or(Some(Reason::NotANode))?;
+    let own = parts.address_map.address(call.node(), at.network, server.is_ipv6()).ok_or(Some(Reason::NotANode))?;
     let mut state = [0; 1];
     let info = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
     sockopt::get(&socket, info, &mut state).map_err(|_| None)?;
@@ -139,8 +141,8 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, stored: Stored, asked: SocketAddr
     if stored != Stored::Nothing && sockopt::has_filter(&socket).map_err(|_| None)? {
         return Err(Some(Reason::Filtered));
     }
-    let admission = router.admits(call.node(), at, server.port()).map_err(Some)?;
-    let path = path_kind(router, at, &admission);
+    let admission = parts.rules.admits(call.node(), at, server.port()).map_err(Some)?;
+    let path = path_kind(parts, at, &admission);
     if !PathSupport::of(&socket, &stored).is_by(path) {
         return Err(Some(Reason::Options));
     }
@@ -148,22 +150,21 @@ fn wanted(call: &Trapped<'_>, socket: OwnedFd, stored: Stored, asked: SocketAddr
     if !bound.ip().is_unspecified() && bound.ip() != own {
         return Err(Some(Reason::NotANode));
     }
-    let port = if bound.port() == 0 { router.next_port() } else { bound.port() };
+    let port = if bound.port() == 0 { parts.numbers.next_port() } else { bound.port() };
     let client = SocketAddr::new(own, port);
     let nonblocking = flags.contains(OFlags::NONBLOCK);
     Ok(Wanted { socket, stored, nonblocking, ipv6, client, server, at, path, admission })
 }
 
 /// The kind of connection that would carry the data.
-fn path_kind(router: &Router, at: Interface, admission: &Admission) -> Path {
-    let is_pair =
-        at.host == router.host && admission.terms.hold(Path::Pair) && !router.address_map.is_exact(at.network);
+fn path_kind(parts: &Parts, at: Interface, admission: &Admission) -> Path {
+    let is_pair = at.host == parts.host && admission.terms.hold(Path::Pair) && !parts.address_map.is_exact(at.network);
     if is_pair { Path::Pair } else { Path::Tcp }
 }
 
 fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answer, Answer> {
-    let router = call.router;
-    let is_here = wanted.at.host == router.host;
+    let parts = call.parts;
+    let is_here = wanted.at.host == parts.host;
     let path = wanted.path;
     let interrupted = lock(&call.tree.interrupted).take(call.call.tid, &wanted.socket, wanted.server);
     let connected = match interrupted {
@@ -181,17 +182,17 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
             let Some(handoff) = handoff else { return Ok(answer) };
             // The server is woken when its client has what it writes to.
             call.answer(&answer);
-            handoff.complete(router);
+            complete(parts, handoff);
             Ok(Answer::Done)
         }
         // The container network would drop what asks for it, and say nothing.
         Outcome::Refused if !wanted.admission.terms.is_free() => {
-            router.counts.refused();
+            parts.counts.refused();
             Err(Errno::CONNREFUSED.into())
         }
         // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
         Outcome::Refused => {
-            router.counts.refused();
+            parts.counts.refused();
             Ok(Answer::GoOn)
         }
         Outcome::Native(reason) => Ok(native(call, wanted.server, reason)),
@@ -206,16 +207,16 @@ fn hand_out(
     ours: OwnedFd,
     path: Path,
 ) -> Result<Answer, Answer> {
-    let router = call.router;
+    let parts = call.parts;
     let replaced = replace(call, caller, wanted.socket, &ours);
     // Even where that failed half-way, some of the program's numbers may be of it by now.
-    router.confirm(&wanted.admission, &ours, path);
+    parts.confirm(&wanted.admission, &ours, path);
     if !replaced? {
         let own = caller.descriptor(call.int(0))?;
         lock(&call.tree.interrupted).keep(call.call.tid, Arc::clone(caller), own, wanted.server, ours);
         return Ok(Answer::Done);
     }
-    router.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
+    parts.counts.connected(call.node(), Some(wanted.at.node), Ok(path));
     if wanted.nonblocking {
         return Ok(Answer::Result(Err(Errno::INPROGRESS)));
     }
@@ -224,23 +225,23 @@ fn hand_out(
 
 /// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.
 fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Handoff>)> {
-    let router = call.router;
+    let parts = call.parts;
     let [client, server] = [wanted.client, wanted.server];
-    if !router.unsupported.is_supported(wanted.at.node, server.port(), path) {
+    if !parts.unsupported.is_supported(wanted.at.node, server.port(), path) {
         return Ok((Outcome::Native(Reason::Options), None));
     }
     let identity = EndIdentity { role: Role::Server, client: call.node(), server: wanted.at.node, port: server.port() };
-    let Some(slot) = router.slot(identity, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
-    let flow = router.next_flow();
+    let Some(slot) = parts.limiter.slot(identity, &wanted.admission.terms) else { return Ok((Outcome::Refused, None)) };
+    let flow = parts.numbers.next_flow();
     let (ours, end) = match path {
-        Path::Pair => router.pairs.make(call.node())?,
+        Path::Pair => parts.pairs.make(call.node())?,
         Path::Tcp => loopback::pair(flow)?,
     };
-    router.count(&end, identity, path, slot)?;
+    parts.limiter.count(&end, identity, path, slot)?;
     equip(call, wanted, &ours, path, flow)?;
     let (share, entry, end, number) = (None, None, ServerEnd::There(end), None);
     let connection = Connection { share, entry, end, path: Some(path), flow, client, server, number };
-    Ok(match router.announce(wanted.at.node, connection) {
+    Ok(match parts.delivery.announce(wanted.at.node, connection) {
         Ok(Announced::For(handoff)) => (Outcome::Accepted(ours), Some(handoff)),
         Ok(Announced::Kept | Announced::WokenUp) => (Outcome::Accepted(ours), None),
         Err(AnnounceError::Refused) => (Outcome::Refused, None),
@@ -252,9 +253,9 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcom
 
 /// A server on another host: a connection to its router, which becomes the program's.
 fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Outcome> {
-    let router = call.router;
-    let flow = router.next_flow();
-    let outcome = router.peers.open(wanted.at.host, flow, wanted.client, wanted.server);
+    let parts = call.parts;
+    let flow = parts.numbers.next_flow();
+    let outcome = parts.peers.open(wanted.at.host, flow, wanted.client, wanted.server);
     if let Outcome::Accepted(ours) = &outcome {
         equip(call, wanted, ours, Path::Tcp, flow)?;
     }
@@ -271,7 +272,7 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
     let [local, peer] = [*client, *server].map(|address| shown(address, *ipv6));
     let (role, reported, options) = (Role::Client, !nonblocking, Options::default());
     let metadata = SocketMetadata { path, role, flow, local, peer, reported, options };
-    furnish(call.router, call.node(), Like::own(socket, *ipv6, stored), ours, metadata)
+    call.parts.furnisher.furnish(call.node(), Like::own(socket, *ipv6, stored), ours, metadata)
 }
 
 /// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal
@@ -305,7 +306,7 @@ fn replace_at(
         Err(error) => return Err(error.into()),
     }
     if !entries.is_empty() {
-        call.router.registrar.register(tid, number, entries)?;
+        call.parts.registrar.register(tid, number, entries)?;
     }
     Ok(true)
 }

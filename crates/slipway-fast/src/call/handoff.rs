@@ -2,20 +2,62 @@
 //! the router's end, leaves it with a descriptor that it does not know of; it is told when it calls again, or by the next router.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
-use super::{Accepted, Answer, Trapped};
-use crate::address::write;
-use crate::journal::HandoffCall;
+use super::{Answer, Trapped};
+use crate::address::{canonical, shown, write};
+use crate::blocked_accepts::ReadyConnection;
+use crate::delivery::{Announced, Handoff};
+use crate::journal::{Entry, HandoffCall};
+use crate::metadata::Path;
+use crate::parts::Parts;
 use crate::pending::{Connection, ServerEnd};
 use crate::replaced_sockets;
 use crate::reply_tracker::{AcceptedSocket, Reply};
-use crate::router::Router;
+use crate::shares::Share;
 use crate::tree::Tree;
+
+/// A connection on its way to the program.
+pub(super) struct Accepted {
+    /// A share of connections in hand, as [`Connection::share`].
+    pub(super) share: Option<Share>,
+    /// As [`Connection::entry`].
+    pub(super) entry: Option<Entry>,
+    pub(super) end: OwnedFd,
+    pub(super) path: Option<Path>,
+    /// As [`Connection::flow`].
+    pub(super) flow: u64,
+    /// In the form of the program's socket.
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    /// As [`Connection::number`].
+    pub(super) number: Option<i32>,
+}
+
+impl Accepted {
+    /// `None` where its end is not here.
+    pub(super) fn of(connection: Connection, ipv6: bool) -> Option<Self> {
+        let Connection { share, entry, end: ServerEnd::There(end), path, flow, client, server, number } = connection
+        else {
+            return None;
+        };
+        let [client, server] = [client, server].map(|address| shown(address, ipv6));
+        Some(Self { share, entry, end, path, flow, client, server, number })
+    }
+
+    /// To be accepted anew, and written down anew as one that waits: its program had no descriptor for it, or has not been told of the
+    /// one that it has, this `number`.
+    pub(super) fn anew(self, number: Option<i32>) -> Connection {
+        let Self { share, entry: _, end, path, flow, client, server, number: _ } = self;
+        let [client, server] = [client, server].map(canonical);
+        Connection { share, entry: None, end: ServerEnd::There(end), path, flow, client, server, number }
+    }
+}
 
 /// What the program asked of the new descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +144,7 @@ fn has(call: &Trapped<'_>, number: i32, socket: &OwnedFd) -> io::Result<bool> {
 
 /// Goes on with what the router before this one was giving to programs of a tree. What they have by now, and do not know of,
 /// they are told.
-pub(crate) fn finish(router: &Arc<Router>, tree: &Tree, unaccepted: Vec<(HandoffCall, Connection)>) {
+pub(crate) fn finish(parts: &Arc<Parts>, tree: &Tree, unaccepted: Vec<(HandoffCall, Connection)>) {
     for (HandoffCall { call, tid, reported, .. }, mut connection) in unaccepted {
         let ServerEnd::There(end) = &connection.end else { continue };
         let numbers = fstat(end).map_err(Into::into).and_then(|stat| replaced_sockets::numbers(tid, stat.st_ino));
@@ -116,7 +158,37 @@ pub(crate) fn finish(router: &Arc<Router>, tree: &Tree, unaccepted: Vec<(Handoff
         };
         if !answered {
             // The call is made again, and finds it.
-            router.redeliver(tree.node, connection);
+            redeliver(parts, tree.node, connection);
         }
+    }
+}
+
+/// Hands a connection over to a call that waits for it. Where its call is gone, it is announced anew; where nobody hears of it
+/// any more, its client sees it end.
+pub(crate) fn complete(parts: &Arc<Parts>, handoff: Handoff) {
+    let mut handoff = handoff;
+    loop {
+        let Handoff { tree, blocked_accepts, call, ready: ReadyConnection { node, ipv6, connection, .. } } = handoff;
+        let call = Trapped { parts, tree: &tree, blocked_accepts: &blocked_accepts, call };
+        let Some(accepted) = Accepted::of(connection, ipv6) else { return };
+        let number = match hand_off(&call, &accepted) {
+            Ok(answer) => return call.answer(&answer),
+            Err(NotHandedOff { answer, number }) => {
+                call.answer(&answer);
+                number
+            }
+        };
+        match parts.delivery.announce(node, accepted.anew(number)) {
+            Ok(Announced::For(again)) => handoff = again,
+            _ => return,
+        }
+    }
+}
+
+/// Tells a server of a connection whose client has it already, the first time or again. Where nobody listens, or the queue is full,
+/// the client sees it end.
+pub(crate) fn redeliver(parts: &Arc<Parts>, node: usize, connection: Connection) {
+    if let Ok(Announced::For(handoff)) = parts.delivery.announce(node, connection) {
+        complete(parts, handoff);
     }
 }

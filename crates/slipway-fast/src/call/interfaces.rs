@@ -10,7 +10,7 @@ use super::{Answer, Trapped};
 
 pub(super) fn ioctl(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let file = call.socket()?;
-    let metadata = match call.router.metadata.of(&file) {
+    let metadata = match call.parts.metadata.of(&file) {
         // Devices take requests of these numbers too, and are none of ours.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTSOCK) => return Ok(Answer::GoOn),
         other => other?,
@@ -23,7 +23,7 @@ pub(super) fn ioctl(call: &Trapped<'_>) -> Result<Answer, Answer> {
         None => answer(call, file.as_fd(), request),
         Some(_) if !known => Err(Errno::NOTTY.into()),
         Some(metadata) => {
-            let native = call.router.node_socket(call.node(), metadata.local.is_ipv6()).ok_or(Errno::NOTTY)?;
+            let native = call.parts.delivery.node_socket(call.node(), metadata.local.is_ipv6()).ok_or(Errno::NOTTY)?;
             answer(call, native.socket.as_fd(), request)
         }
     }

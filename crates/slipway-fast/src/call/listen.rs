@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     // As TCP says of a socket that has a name. One of a pair could be given one of unix sockets.
-    if call.router.metadata.of(&socket)?.is_some() {
+    if call.parts.metadata.of(&socket)?.is_some() {
         return Err(Errno::INVAL.into());
     }
     // It may be the address of a listener that the program has closed.
     if is_ours(sockopt::int(&socket, PROTOCOL)?) {
-        call.tree.blocked_accepts.copies.settle(PATIENCE);
+        call.blocked_accepts.copies.settle(PATIENCE);
     }
     Ok(Answer::GoOn)
 }
@@ -37,7 +37,7 @@ pub(super) fn port(socket: impl AsFd) -> Option<u16> {
 
 pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let stored = call.router.metadata.on(&socket)?;
+    let stored = call.parts.metadata.on(&socket)?;
     if matches!(stored, Stored::Metadata(_)) {
         return Err(Errno::INVAL.into());
     }
@@ -47,7 +47,7 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     }
     rustix::net::listen(&socket, call.int(1))?;
     // The kernel may give it what another had.
-    call.router.listener_cache.forget(call.node());
-    call.router.unsupported.listens(call.node(), || port(&socket), PathSupport::of(&socket, &stored));
+    call.parts.delivery.listener_cache.forget(call.node());
+    call.parts.unsupported.listens(call.node(), || port(&socket), PathSupport::of(&socket, &stored));
     Ok(Answer::Result(Ok(0)))
 }

@@ -11,10 +11,10 @@ use rustix::net::{SendFlags, send};
 use rustix::thread::CapabilitySet;
 use slipway_sys::sockopt::{self, Name};
 
-use super::accept::DEFERS;
 use super::listen::port;
 use super::{Answer, Trapped};
 use crate::address::write;
+use crate::delivery::DEFERS;
 use crate::emulation::{HEARD, OF_SOCKETS, SELDOM, State, change, is_privileged, loses};
 use crate::filter::SO_PASSRIGHTS;
 use crate::metadata::{Path, SocketMetadata, Stored};
@@ -42,7 +42,7 @@ const OF_UNIX: [i32; 4] = [libc::SO_PASSCRED, libc::SO_PASSSEC, libc::SO_PASSPID
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    let Some(metadata) = call.router.metadata.of(&socket)? else { return on_own(call, socket.as_fd()) };
+    let Some(metadata) = call.parts.metadata.of(&socket)? else { return on_own(call, socket.as_fd()) };
     let value = value(&metadata, socket.as_fd(), asked(call))?;
     // The kernel checks the length of these two values.
     if asked(call).level == libc::SOL_SOCKET {
@@ -82,7 +82,7 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
     let name = asked(call);
     let _turn = lock(&call.tree.writing);
-    let mut metadata = match call.router.metadata.on(&socket)? {
+    let mut metadata = match call.parts.metadata.on(&socket)? {
         Stored::Metadata(metadata) => metadata,
         own => return set_on_own(call, socket.as_fd(), name, &own),
     };
@@ -102,9 +102,9 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     if is_real && metadata.path == Path::Tcp && sockopt::int(&socket, name).is_ok() {
         sockopt::set(&socket, name, &bytes)?;
         // The type of service has a priority of its own (`rt_tos2priority`).
-        call.router.keep_priority(&socket, &metadata)?;
+        call.parts.limiter.keep_priority(&socket, &metadata)?;
     }
-    call.router.metadata.put(&socket, &metadata)?;
+    call.parts.metadata.put(&socket, &metadata)?;
     Ok(Answer::Result(Ok(0)))
 }
 
@@ -115,12 +115,12 @@ fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Stor
     let is_nothing = || call.read(3, len).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0));
     let could_be_lost = [Path::Pair, Path::Tcp].iter().any(|path| loses(name, *path));
     let is_nothing = (could_be_lost || name == DEFERS) && is_nothing();
-    call.router.metadata.mark_changed(socket, own, change(name, is_nothing))?;
+    call.parts.metadata.mark_changed(socket, own, change(name, is_nothing))?;
     if name == DEFERS && !is_nothing {
-        call.tree.blocked_accepts.defer();
+        call.blocked_accepts.defer();
     }
     if could_be_lost && !is_nothing && socket_acceptconn(socket).unwrap_or(false) {
-        call.router.unsupported.listens(call.node(), || port(socket), PathSupport::after(name, is_nothing));
+        call.parts.unsupported.listens(call.node(), || port(socket), PathSupport::after(name, is_nothing));
     }
     Ok(Answer::GoOn)
 }
@@ -136,7 +136,7 @@ fn set_of_socket(
     match name.name {
         libc::SO_LINGER => sockopt::set(socket, name, bytes)?,
         libc::SO_MAX_PACING_RATE | libc::SO_PRIORITY => {
-            if !call.router.may_set(metadata, name.name, number(bytes).ok_or(Errno::INVAL)?) {
+            if !call.parts.limiter.may_set(metadata, name.name, number(bytes).ok_or(Errno::INVAL)?) {
                 return Err(Errno::PERM.into());
             }
             sockopt::set(socket, name, bytes)?;

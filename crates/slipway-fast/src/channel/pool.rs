@@ -1,20 +1,20 @@
 //! The side that calls: connections to other hosts' routers, made before they are needed.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::line::Line;
 use super::refill::Refill;
 use super::session::length_of;
+use super::stock::{Peer, Ready, Shared};
 use super::{Breach, ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, Talk};
 use crate::status;
-use crate::sync::{bell, lock, ring, whole};
+use crate::sync::{bell, ring, whole};
 
 /// Most connections that are kept ready for one host: half of what its acceptor lets wait by default
 /// ([`Limits::waiting`](super::Limits::waiting)), so that it never sends one away for another.
@@ -26,58 +26,6 @@ const MOST: usize = 128;
 pub struct Pool {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What callers and the thread have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) peers: BTreeMap<u32, Peer>,
-    /// Connections kept ready for each peer.
-    pub(super) wanted: usize,
-    /// Rung when the thread is to look again.
-    pub(super) bell: OwnedFd,
-    pub(super) ending: AtomicBool,
-}
-
-/// Another host's router.
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) address: SocketAddr,
-    stock: Mutex<Stock>,
-    /// The stock changed.
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Stock {
-    /// The newest last, which is taken first.
-    pub(super) ready: Vec<Ready>,
-    /// Why the last attempt failed. `None` again once one succeeds.
-    pub(super) trouble: Option<String>,
-    /// How many wait for a change: to wake nobody is a system call too.
-    askers: usize,
-}
-
-/// A connection that belongs to a session.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) line: Line,
-    pub(super) talk: Talk,
-}
-
-impl Peer {
-    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
-        lock(&self.stock)
-    }
-
-    /// Changes the stock and tells those who wait.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Stock)) {
-        let mut stock = self.stock();
-        change(&mut stock);
-        if stock.askers > 0 {
-            self.changed.notify_all();
-        }
-    }
 }
 
 impl Pool {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::handshake::Handshake;
 use super::line::{Line, Shaken};
-use super::pool::{Ready, Shared};
+use super::stock::{Ready, Shared};
 use super::{ChannelError, Hello, Key, Message, Nonce, Session};
 use crate::sync::timespec;
 

@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 use slipway_sys::sockopt::Name;
 
-use crate::metadata::Path;
+use crate::path::Path;
 
 /// An option that is a number, which a note keeps.
 #[derive(Debug, Clone, Copy)]

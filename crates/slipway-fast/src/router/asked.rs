@@ -5,12 +5,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{AnnounceError, Router};
-use crate::blocked_accepts::BlockedAccepts;
-use crate::call::Expected;
+use super::Router;
+use crate::blocked_accepts::{BlockedAccepts, Expected};
 use crate::channel::{Asked, Open, Refusal};
+use crate::delivery::AnnounceError;
+use crate::ends::EndIdentity;
 use crate::journal::{Entry, Unaccepted};
-use crate::limits::{ConnectionSlot, EndIdentity};
+use crate::limits::ConnectionSlot;
 use crate::metadata::{Path, Role, remote};
 use crate::pending::{Connection, Pending, ServerEnd};
 use crate::reason::Reason;
@@ -43,12 +44,12 @@ impl Router {
             Err(refusal) => return drop(asked.refuse(refusal)),
         };
         let Open { flow, client, server } = asked.open;
-        if !self.unsupported.is_supported(identity.server, server.port(), Path::Tcp) {
+        if !self.parts.unsupported.is_supported(identity.server, server.port(), Path::Tcp) {
             return drop(asked.refuse(Refusal::Options));
         }
         let (node, path, flow) = (identity.server, Some(Path::Tcp), remote(flow));
         let unaccepted = Unaccepted { node, path, flow, client, server, handoff: None };
-        let share = share.or_else(|| self.share(client, node));
+        let share = share.or_else(|| self.parts.delivery.share(client, node));
         if share.is_none() {
             return drop(asked.refuse(Refusal::Crowded));
         }
@@ -57,10 +58,10 @@ impl Router {
             // The yes comes first on the connection, then what its server says.
             return match self.say_yes(asked, &unaccepted, identity, slot) {
                 Some((entry, end)) => blocked_accepts.entrust(expected, connection(entry, ServerEnd::There(end))),
-                None => blocked_accepts.close(expected.into_socket()),
+                None => blocked_accepts.close(expected.socket),
             };
         }
-        match self.wake_by(node, connection(None, ServerEnd::Awaited), until) {
+        match self.parts.delivery.wake_by(node, connection(None, ServerEnd::Awaited), until) {
             Err((AnnounceError::Full | AnnounceError::Failed, connection)) if until.is_none() => {
                 match (self.blocked_accepts_for(node), connection.share) {
                     (Ok(blocked_accepts), Some(share)) => blocked_accepts.leave_request(asked, share),
@@ -70,7 +71,7 @@ impl Router {
             Err((error, _)) => drop(asked.refuse(refusal(error))),
             Ok(wakeup) => {
                 let said = self.say_yes(asked, &unaccepted, identity, slot);
-                self.pending.with(wakeup, |Pending { connection, wakeup_socket, .. }| {
+                self.parts.delivery.pending.with(wakeup, |Pending { connection, wakeup_socket, .. }| {
                     (connection.entry, connection.end) =
                         said.map_or((None, ServerEnd::Gone), |(entry, end)| (entry, ServerEnd::There(end)));
                     connection
@@ -78,7 +79,7 @@ impl Router {
                         .iter()
                         .for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
                     // Where the kernel lacks something, a listener that defers hears of it later.
-                    let _ = self.watch_data(wakeup, connection);
+                    let _ = self.parts.delivery.watch_data(wakeup, connection);
                 });
             }
         }
@@ -86,24 +87,29 @@ impl Router {
 
     /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
     fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<BlockedAccepts>, Expected)> {
-        let blocked_accepts = self.blocked_accepts(node)?;
-        let expected = blocked_accepts.expects(self, server)?;
+        let blocked_accepts = self.nodes.blocked_accepts(node)?;
+        let expected = blocked_accepts.expects(&self.parts.delivery.listener_cache, server)?;
         Some((blocked_accepts, expected))
     }
 
     /// Whether a connection may be made that another router asks for: what its server's end counts as, and the turn to be held until
     /// it is counted.
     fn may_ask(&self, open: &Open) -> Result<(EndIdentity, ConnectionSlot<'_>), Refusal> {
-        let at = self.address_map.of(open.server.ip()).filter(|at| at.host == self.host).ok_or(Refusal::NoSuchNode)?;
-        let client = self.address_map.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
+        let at = self
+            .parts
+            .address_map
+            .of(open.server.ip())
+            .filter(|at| at.host == self.parts.host)
+            .ok_or(Refusal::NoSuchNode)?;
+        let client = self.parts.address_map.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
         // Both sides see to it: what one of them does not know yet, the other may.
         let port = open.server.port();
-        let admission = self.admits(client.node, at, port).map_err(|reason| match reason {
+        let admission = self.parts.rules.admits(client.node, at, port).map_err(|reason| match reason {
             Reason::Policy => Refusal::Policy,
             _ => Refusal::NotServed,
         })?;
         let identity = EndIdentity { role: Role::Server, client: client.node, server: at.node, port };
-        let slot = self.slot(identity, &admission.terms).ok_or(Refusal::Limit)?;
+        let slot = self.parts.limiter.slot(identity, &admission.terms).ok_or(Refusal::Limit)?;
         Ok((identity, slot))
     }
 
@@ -116,8 +122,8 @@ impl Router {
         identity: EndIdentity,
         slot: ConnectionSlot<'_>,
     ) -> Option<(Option<Entry>, OwnedFd)> {
-        let (end, entry) = asked.accept_after(|end| self.journal.enter(unaccepted, end)).ok()?;
-        self.count(&end, identity, Path::Tcp, slot).ok()?;
+        let (end, entry) = asked.accept_after(|end| self.parts.delivery.journal.enter(unaccepted, end)).ok()?;
+        self.parts.limiter.count(&end, identity, Path::Tcp, slot).ok()?;
         self.counts.accepted();
         Some((entry, end.into()))
     }

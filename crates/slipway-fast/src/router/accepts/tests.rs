@@ -2,17 +2,18 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::channel::{Acceptor, ChannelError, Heard, Hello, Key, Limits, Open, Pool, Refusal};
 use crate::metadata::Path;
 use crate::nodes::{CLIENT, Lab, SERVER};
-use crate::pending::{Pending, ServerEnd};
+use crate::pending::{Connection, Pending, ServerEnd};
 
 /// So many calls of the node's wait; nothing else tells of it than that.
 fn await_calls(router: &Router, node: usize, count: usize) {
-    let blocked_accepts = router.blocked_accepts(node).expect("it has programs");
-    while lock(&blocked_accepts.state).blocked.values().map(VecDeque::len).sum::<usize>() < count {
+    let blocked_accepts = router.nodes.blocked_accepts(node).expect("it has programs");
+    while blocked_accepts.count() < count {
         thread::yield_now();
     }
 }
@@ -28,15 +29,15 @@ fn accept(listener: &TcpListener) -> SocketAddr {
 /// Has a listener of the second node hear of a connection whose end is not there yet: who accepts it waits for that. Gives what ends
 /// the waiting, and who is accepted then.
 fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
-    let (flow, client) = (lab.router.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
+    let (flow, client) = (lab.router.parts.numbers.next_flow(), SocketAddr::new(CLIENT.into(), 1000));
     let (entry, path, number) = (None, Some(Path::Pair), None);
     let connection = Connection { share: None, entry, end: ServerEnd::Awaited, path, flow, client, server: at, number };
     let until = Instant::now() + Duration::from_mins(1);
-    let wakeup = lab.router.wake_by(1, connection, Some(until)).expect("it is knocked for");
+    let wakeup = lab.router.parts.delivery.wake_by(1, connection, Some(until)).expect("it is knocked for");
     let end_it = move || {
         let (end, _) = UnixStream::pair().expect("a pair");
         let came = |pending: &mut Pending| pending.connection.end = ServerEnd::There(end.into());
-        lab.router.pending.with(wakeup, came);
+        lab.router.parts.delivery.pending.with(wakeup, came);
     };
     (end_it, client)
 }

@@ -8,16 +8,23 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use super::Router;
-use crate::address::canonical;
-use crate::call::{Expected, Handoff};
-use crate::journal::{HandoffCall, Unaccepted};
-use crate::limits::EndIdentity;
-use crate::metadata::Role;
-use crate::pending::{Connection, Pending, ServerEnd, Wakeup};
-use crate::shares::Share;
-use crate::sync::lock;
-use crate::wakeup::{PATIENCE, WakeupSocket};
+use slipway_sys::notify::Call;
+use slipway_sys::sockopt::{self, Name};
+
+use crate::address::{canonical, shown};
+use crate::address_map::AddressMap;
+use crate::blocked_accepts::{BlockedAccepts, Expected, Offered, ReadyConnection};
+use crate::emulation::Options;
+use crate::furnish::{Furnisher, Kin, Like, changed};
+use crate::journal::{Journal, Unaccepted};
+use crate::listener_cache::ListenerCache;
+use crate::metadata::{MetadataStore, Path, Role, SocketMetadata};
+use crate::node_table::NodeTable;
+use crate::pending::{Connection, Pending, PendingConnections, ServerEnd, Wakeup};
+use crate::shares::{Share, Shares};
+use crate::tree::Tree;
+use crate::unsupported_options::PathSupport;
+use crate::wakeup::{PATIENCE, WakeupSocket, WakeupSockets};
 
 /// How long more sockets to knock with may take to come; usually it is a millisecond.
 const MORE_PATIENCE: Duration = Duration::from_millis(250);
@@ -59,7 +66,7 @@ pub(crate) enum Announced {
 }
 
 /// Asks for more sockets to knock with.
-pub(super) struct More(pub(super) Box<dyn Fn(usize, bool) + Send + Sync>);
+pub(crate) struct More(pub(crate) Box<dyn Fn(usize, bool) + Send + Sync>);
 
 impl fmt::Debug for More {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,9 +74,61 @@ impl fmt::Debug for More {
     }
 }
 
-impl Router {
+pub(crate) const DEFERS: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_DEFER_ACCEPT };
+
+/// A connection for a call that waits for it.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Handoff {
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) blocked_accepts: Arc<BlockedAccepts>,
+    pub(crate) call: Call,
+    pub(crate) ready: ReadyConnection,
+}
+
+/// Brings connections to servers: the state of those that no program has accepted yet.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    address_map: Arc<AddressMap>,
+    furnisher: Arc<Furnisher>,
+    metadata: Arc<MetadataStore>,
+    nodes: Arc<NodeTable>,
+    /// Connections in hand, for the next router.
+    pub(crate) journal: Arc<Journal>,
+    /// Which listener the kernel picks for an address.
+    pub(crate) listener_cache: ListenerCache,
+    /// Connections whose wake-up no program has accepted yet.
+    pub(crate) pending: PendingConnections,
+    /// Of the connections that the router may have in hand.
+    shares: Arc<Shares>,
+    wakeup_sockets: WakeupSockets,
+    more: More,
+}
+
+impl Delivery {
+    /// With no connections, and room for `most` of them.
+    pub(crate) fn new(
+        address_map: Arc<AddressMap>,
+        furnisher: Arc<Furnisher>,
+        metadata: Arc<MetadataStore>,
+        nodes: Arc<NodeTable>,
+        journal: Arc<Journal>,
+        most: usize,
+        more: More,
+    ) -> Self {
+        let (listener_cache, pending) = Default::default();
+        let (shares, wakeup_sockets) = (Shares::new(most), WakeupSockets::new(2 * most));
+        Self { address_map, furnisher, metadata, nodes, journal, listener_cache, pending, shares, wakeup_sockets, more }
+    }
+
+    /// Forgets a node that has ended.
+    pub(crate) fn forget(&self, node: usize) {
+        self.wakeup_sockets.forget(node);
+        self.listener_cache.forget(node);
+    }
+
     /// Adds sockets to knock with, of one family, made in the node's namespace: all that come of what was asked for.
-    pub fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+    pub(crate) fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.wakeup_sockets.add(node, ipv6, wakeup_sockets);
     }
 
@@ -77,8 +136,9 @@ impl Router {
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, AnnounceError> {
         self.charge(node, &mut connection)?;
         self.record(node, &mut connection);
-        let blocked_accepts = self.blocked_accepts(node);
-        let expected = blocked_accepts.and_then(|blocked_accepts| blocked_accepts.expects(self, connection.server));
+        let blocked_accepts = self.nodes.blocked_accepts(node);
+        let expected = blocked_accepts
+            .and_then(|blocked_accepts| blocked_accepts.expects(&self.listener_cache, connection.server));
         self.announce_to(expected, node, connection)
     }
 
@@ -91,7 +151,7 @@ impl Router {
     }
 
     /// A share of what the router may have in hand, for a connection to a node; `None` where it has too many.
-    pub(super) fn share(&self, client: SocketAddr, node: usize) -> Option<Share> {
+    pub(crate) fn share(&self, client: SocketAddr, node: usize) -> Option<Share> {
         self.shares.take(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
@@ -105,7 +165,7 @@ impl Router {
         self.charge(node, &mut connection)?;
         let connection = match expected {
             None => connection,
-            Some(expected) => match expected.hand_over(self, connection) {
+            Some(expected) => match self.hand_over(expected, connection) {
                 Ok(announced) => return Ok(announced),
                 Err(connection) => connection,
             },
@@ -175,16 +235,21 @@ impl Router {
     }
 
     /// Hears of what becomes of a knock, and of its connection.
-    fn watch(&self, wakeup: Wakeup, connection: &Connection, wakeup_socket: &WakeupSocket) -> io::Result<()> {
-        if let Some(blocked_accepts) = self.blocked_accepts(wakeup.node) {
+    pub(crate) fn watch(
+        &self,
+        wakeup: Wakeup,
+        connection: &Connection,
+        wakeup_socket: &WakeupSocket,
+    ) -> io::Result<()> {
+        if let Some(blocked_accepts) = self.nodes.blocked_accepts(wakeup.node) {
             blocked_accepts.watch_wakeup(wakeup_socket, wakeup.number)?;
         }
         self.watch_data(wakeup, connection)
     }
 
     /// Hears of what its client says, where a listener may wait for that.
-    pub(super) fn watch_data(&self, wakeup: Wakeup, connection: &Connection) -> io::Result<()> {
-        match (&connection.end, self.blocked_accepts(wakeup.node)) {
+    pub(crate) fn watch_data(&self, wakeup: Wakeup, connection: &Connection) -> io::Result<()> {
+        match (&connection.end, self.nodes.blocked_accepts(wakeup.node)) {
             (ServerEnd::There(end), Some(blocked_accepts)) => blocked_accepts.watch_data(end, wakeup.number),
             _ => Ok(()),
         }
@@ -221,7 +286,7 @@ impl Router {
 
     /// Ends a knock, and keeps who knocked for the next.
     pub(crate) fn release(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
-        if let Some(blocked_accepts) = self.blocked_accepts(node) {
+        if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
             blocked_accepts.unwatch(&wakeup_socket);
         }
         wakeup_socket.release();
@@ -229,7 +294,7 @@ impl Router {
     }
 
     /// Has a connection wait until it is accepted by this knock.
-    fn pend(&self, node: usize, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
+    pub(crate) fn pend(&self, node: usize, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
         self.record(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
         let pending =
@@ -247,55 +312,6 @@ impl Router {
         *entry = self.journal.enter(&unaccepted, end.as_fd());
     }
 
-    /// Goes on with a connection that the router before this one had in hand, by its server's end, and by who knocks for it.
-    ///
-    /// # Errors
-    /// As `epoll_ctl(2)`, and `getsockopt(2)` of a socket that is counted.
-    pub(crate) fn take_up(
-        self: &Arc<Self>,
-        unaccepted: Unaccepted,
-        end: OwnedFd,
-        wakeup_socket: Option<OwnedFd>,
-    ) -> io::Result<()> {
-        let Unaccepted { node, path, flow, client, server, handoff } = unaccepted;
-        if let (Some(path), Some(at)) = (path, self.address_map.of(client.ip())) {
-            let identity = EndIdentity { role: Role::Server, client: at.node, server: node, port: server.port() };
-            self.count_on(&end, identity, path)?;
-        }
-        // It had its share before.
-        let share =
-            Some(self.shares.keep(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node));
-        let end = ServerEnd::There(end);
-        let connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
-        if let Some(handoff) = handoff {
-            lock(&self.unfinished).push((handoff, connection));
-            return Ok(());
-        }
-        let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
-            self.redeliver(node, connection);
-            return Ok(());
-        };
-        let wakeup_socket = Arc::new(wakeup_socket);
-        // It is to hear of what becomes of the knock, and its programs come later.
-        self.blocked_accepts_for(node)?;
-        let wakeup = self.pend(node, connection, &wakeup_socket);
-        let watch = |pending: &mut Pending| self.watch(wakeup, &pending.connection, &wakeup_socket);
-        self.pending.with(wakeup, watch).unwrap_or(Ok(()))
-    }
-
-    /// What the router before this one was giving to programs of a tree.
-    pub(super) fn handoffs_of(&self, tree: u64) -> Vec<(HandoffCall, Connection)> {
-        lock(&self.unfinished).extract_if(.., |(handoff, _)| handoff.tree == tree).collect()
-    }
-
-    /// Tells a server of a connection whose client has it already, the first time or again. Where nobody listens, or the queue is full,
-    /// it sees it end.
-    pub(crate) fn redeliver(self: &Arc<Self>, node: usize, connection: Connection) {
-        if let Ok(Announced::For(handoff)) = self.announce(node, connection) {
-            handoff.complete(self);
-        }
-    }
-
     /// Takes a connection back; `None` where it has been accepted.
     fn withdraw(&self, wakeup: Wakeup) -> Option<Connection> {
         let (connection, wakeup_socket) = self.pending.withdraw(wakeup)?.woken();
@@ -310,35 +326,71 @@ impl Router {
     /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
     pub(crate) fn wakeup_ended(&self, wakeup: u64) {
         if let Some(wakeup) = self.pending.find(wakeup)
-            && !self.is_silent(wakeup.node)
+            && !self.nodes.is_silent(wakeup.node)
         {
             self.withdraw(wakeup);
         }
     }
 
-    /// Whether nobody is to hear that this node has ended.
-    pub(crate) fn is_silent(&self, node: usize) -> bool {
-        lock(&self.silent).contains(&node)
+    /// Drops what waits for programs of a node that starts anew. The node gets other wake-up sockets.
+    pub(crate) fn drop_all_of(&self, node: usize) {
+        self.pending.drop_all_of(node);
+        if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
+            blocked_accepts.drop_all();
+        }
     }
 
-    /// From now on nobody hears that listeners of this node end.
-    pub fn silence(&self, node: usize) {
-        lock(&self.silent).insert(node);
+    /// A share for a connection that another router had in hand, whatever there is.
+    pub(crate) fn keep_share(&self, client: SocketAddr, node: usize) -> Share {
+        self.shares.keep(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
-    /// The node starts anew, and what waited for its programs ends.
-    pub fn wake(&self, node: usize) {
-        if lock(&self.silent).remove(&node) {
-            // Who knocked for them knocks no more: the node gets others.
-            self.pending.drop_all_of(node);
-            if let Some(blocked_accepts) = self.blocked_accepts(node) {
-                blocked_accepts.drop_all();
-            }
+    /// Makes a connection what the listener would accept, and finds a call that waits for it, or keeps it for the next that will.
+    ///
+    /// # Errors
+    /// Gives the connection back where a wake-up socket has to announce it.
+    fn hand_over(&self, expected: Expected, connection: Connection) -> Result<Announced, Connection> {
+        let Expected { node, cached, socket, room } = expected;
+        let Connection { end: ServerEnd::There(end), path: Some(path), .. } = &connection else {
+            return Err(connection);
+        };
+        let Some(blocked_accepts) = self.nodes.blocked_accepts(node) else { return Err(connection) };
+        let Ok(stored) = self.metadata.on(&*socket) else { return Err(connection) };
+        let changed = changed(&stored);
+        let is_supported = PathSupport::of(&*socket, &stored).is_by(*path);
+        if !is_supported || changed.is_some() && goes_by_packets(&blocked_accepts, &socket).unwrap_or(true) {
+            return Err(connection);
+        }
+        let like = Like { socket: &socket, ipv6: cached.ipv6, kin: Kin::Listener, changed };
+        if self.furnisher.furnish(node, like, end, server_metadata(&connection, *path, cached.ipv6)).is_err() {
+            return Err(connection);
+        }
+        match blocked_accepts.offer(cached.cookie, ReadyConnection::new(node, cached.ipv6, connection), room) {
+            Offered::Kept => Ok(Announced::Kept),
+            Offered::Full(ready) => Err(ready.connection),
+            Offered::For(tree, call, ready) => Ok(Announced::For(Handoff { tree, blocked_accepts, call, ready })),
         }
     }
 
     /// Connections that wait to be accepted.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.pending.count()
     }
+}
+
+/// Whether it depends on packets what a listener hears of: on what its clients say first, which is remembered of its node, or on a
+/// filter.
+pub(crate) fn goes_by_packets(blocked_accepts: &BlockedAccepts, listening: &OwnedFd) -> io::Result<bool> {
+    let defers = sockopt::int(listening, DEFERS)? != 0;
+    if defers {
+        blocked_accepts.defer();
+    }
+    Ok(defers || sockopt::has_filter(listening)?)
+}
+
+/// The metadata of a server's end, in the form of a socket of IPv6 or not.
+pub(crate) fn server_metadata(connection: &Connection, path: Path, ipv6: bool) -> SocketMetadata {
+    let [local, peer] = [connection.server, connection.client].map(|address| shown(address, ipv6));
+    let (role, options) = (Role::Server, Options::default());
+    SocketMetadata { path, role, flow: connection.flow, local, peer, reported: true, options }
 }

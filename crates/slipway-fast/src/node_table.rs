@@ -1,0 +1,85 @@
+//! The nodes of the host: their blocked accepts, their PID namespaces, and whether they ended without a word.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::blocked_accepts::BlockedAccepts;
+use crate::journal::Journal;
+use crate::sync::lock;
+use crate::walk;
+
+/// The state of each node.
+#[derive(Debug, Default)]
+pub(crate) struct NodeTable {
+    /// Blocked accepts, by node.
+    blocked_accepts: Mutex<HashMap<usize, Arc<BlockedAccepts>>>,
+    /// The inode of each node's PID namespace.
+    namespaces: Mutex<HashMap<usize, u64>>,
+    /// Nodes that have ended without a word.
+    silent: Mutex<HashSet<usize>>,
+}
+
+impl NodeTable {
+    /// A node's blocked accepts; `None` before its first program.
+    pub(crate) fn blocked_accepts(&self, node: usize) -> Option<Arc<BlockedAccepts>> {
+        lock(&self.blocked_accepts).get(&node).cloned()
+    }
+
+    /// A node's blocked accepts. The first time this makes them, and `start` starts their thread. They stay when the node ends,
+    /// because it may start anew.
+    ///
+    /// # Errors
+    /// As `epoll_create1(2)`, and those of `start`.
+    pub(crate) fn blocked_accepts_or(
+        &self,
+        node: usize,
+        journal: &Arc<Journal>,
+        start: impl FnOnce(Arc<BlockedAccepts>) -> io::Result<()>,
+    ) -> io::Result<Arc<BlockedAccepts>> {
+        let mut all = lock(&self.blocked_accepts);
+        if let Some(blocked_accepts) = all.get(&node) {
+            return Ok(Arc::clone(blocked_accepts));
+        }
+        let blocked_accepts = Arc::new(BlockedAccepts::new(node, Arc::clone(journal))?);
+        start(Arc::clone(&blocked_accepts))?;
+        all.insert(node, Arc::clone(&blocked_accepts));
+        Ok(blocked_accepts)
+    }
+
+    /// Sets a node's PID namespace, by its inode. Returns whether it is another than before.
+    pub(crate) fn set_namespace(&self, node: usize, namespace: u64) -> bool {
+        lock(&self.namespaces).insert(node, namespace) != Some(namespace)
+    }
+
+    /// Forgets the PID namespace of a node that has ended.
+    pub(crate) fn forget(&self, node: usize) {
+        lock(&self.namespaces).remove(&node);
+    }
+
+    /// The processes of the nodes that `of` chooses ([`crate::walk`]).
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub(crate) fn processes(&self, of: impl Fn(usize) -> bool) -> io::Result<Vec<i32>> {
+        let namespaces = lock(&self.namespaces);
+        let chosen = namespaces.iter().filter(|(node, _)| of(**node)).map(|(_, namespace)| *namespace).collect();
+        drop(namespaces);
+        walk::processes(&chosen)
+    }
+
+    /// Whether the peers of this node are not to notice that it has ended.
+    pub(crate) fn is_silent(&self, node: usize) -> bool {
+        lock(&self.silent).contains(&node)
+    }
+
+    /// From now on no peer notices that listeners of this node end.
+    pub(crate) fn silence(&self, node: usize) {
+        lock(&self.silent).insert(node);
+    }
+
+    /// Ends the silence of a node. Returns whether it was silent.
+    pub(crate) fn unsilence(&self, node: usize) -> bool {
+        lock(&self.silent).remove(&node)
+    }
+}
