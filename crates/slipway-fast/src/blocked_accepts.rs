@@ -1,10 +1,11 @@
 //! Calls that wait for their socket: `accept(2)` on a listener that blocks and has nobody in its queue.
 //!
-//! A call that is parked holds none of the program's files, or a listener that the program closes would stay open here: epoll
-//! drops a file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the call is tried again from the start.
+//! A blocked accept holds none of the program's files, or a listener that the program closes would stay open here: epoll drops a
+//! file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the call is tried again from the start.
 //!
-//! And connections that wait for calls: a program that is known to wait in `accept(2)` will come for its next connection by itself.
-//! Where it does not come soon, because it polls after all or is busy, the kernel's queue is told of it by a knock.
+//! And connections that wait for calls: a program that is known to wait in `accept(2)` will come for its next connection by
+//! itself. Where it does not come soon, because it polls after all or is busy, a wake-up socket announces it in the kernel's
+//! queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -29,13 +30,13 @@ use crate::sync::{bell, lock, ring, timespec};
 use crate::tree::Tree;
 use crate::wakeup::WakeupSocket;
 
-// What the parker's epoll instance tells of: a listener by its cookie, which count up from 1 (`net/core/sock_diag.c`), or, by its
-// number, which is counted too, a knock, marked as one whose end or whose client's word was waited for. No count gets as far as a mark.
+// The data of an epoll event: a listener's cookie, which counts up from 1 (`net/core/sock_diag.c`), or the number of a wake-up,
+// with a mark for its end or for its client's data. No count reaches a mark.
 const WAKEUP_ENDED: u64 = 1 << 62;
 const DATA_CAME: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
 
-/// How long a connection is kept for a call that is to come; a knock may be as much later.
+/// How long a connection waits for a call; a wake-up may be that much later.
 const READY_FOR: Duration = Duration::from_millis(10);
 
 /// Most connections that are kept for one listener; each takes the router a descriptor.
@@ -184,7 +185,7 @@ impl State {
 }
 
 impl BlockedAccepts {
-    /// Of this node, with nothing parked.
+    /// The blocked accepts of a node, with none yet.
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
@@ -205,8 +206,8 @@ impl BlockedAccepts {
         }
     }
 
-    /// Parks a call until this socket, whose cookie it is, is readable, at most for so long; unless a connection is kept for it,
-    /// which it is given. Look at the socket once more afterwards: what came before this may have been told already, to nobody.
+    /// Blocks a call until this socket, whose cookie it is, is readable, for `patience` at most. If a connection is ready,
+    /// returns it instead. Look at the socket once more afterwards: what came before this may have been told already, to nobody.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -237,7 +238,7 @@ impl BlockedAccepts {
         Ok(None)
     }
 
-    /// Takes a call back that was parked; false where it has been served already.
+    /// Takes a blocked call back; false where it has been served already.
     pub(crate) fn take_back(&self, tree: &Arc<Tree>, call: Call, cookie: u64) -> bool {
         let mut state = lock(&self.state);
         let Some(blocked) = state.blocked.get_mut(&cookie) else { return false };
@@ -334,7 +335,7 @@ impl BlockedAccepts {
         }
     }
 
-    /// Tells the router should this knock end before it is accepted.
+    /// Watches a wake-up socket for an end before a program accepts it.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -347,8 +348,7 @@ impl BlockedAccepts {
         self.journal.defer(self.node);
     }
 
-    /// Where some listeners defer, tells the router when the client of a connection that is knocked for has said something, or has
-    /// ended; `end` is the server's.
+    /// Where some listeners defer, watches the server's end of a connection for data or its end.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.

@@ -1,4 +1,4 @@
-//! What routers of a lab say to each other, and the connections between hosts that they keep warm.
+//! The messages between routers of a lab, and the connections between hosts that routers keep ready.
 //!
 //! A connection of the fast path across hosts is a TCP connection of the hosts' own network. It is made before it is
 //! needed. The caller's [`Pool`] begins a [`Session`] with the other router's [`Acceptor`], on a connection that carries nothing
@@ -69,7 +69,7 @@ pub use pool::{Asking, Heard, Pool};
 pub use request::{Asked, Limits};
 pub use session::{LONGEST, Message, Session, Talk};
 
-/// What no router of the lab would send to this one at this point. The connection that it came over is of no more use.
+/// A breach of the protocol: no router of the lab would send this at this point. The receiver closes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Breach {
     /// It does not begin as this protocol does.

@@ -1,4 +1,4 @@
-//! What a router may call, once it has given up what else it had: a program that makes it run code of its own gets no further.
+//! The system calls that a confined router may make. A program that makes the router run its own code gets no further.
 
 use std::io;
 use std::process;
@@ -6,7 +6,7 @@ use std::process;
 use libc::c_long;
 use slipway_sys::seccomp::{Filter, Permit};
 
-/// With any arguments.
+/// Calls with any arguments.
 #[rustfmt::skip]
 const CALLS: &[c_long] = &[
     // Memory, threads, signals, the end.
@@ -43,7 +43,7 @@ const NOTES: &[u32] = &[1, 2, 3, 15];
 /// `KCMP_FILES`, `KCMP_EPOLL_TFD` (`include/uapi/linux/kcmp.h`).
 const COMPARED: &[u32] = &[2, 7];
 
-/// What a file is opened for that is made or emptied.
+/// Flags of `open(2)` that make or empty a file.
 const CHANGING: i32 = libc::O_CREAT | libc::O_TRUNC;
 
 /// `FIONBIO`, `FIOCLEX` (`include/uapi/asm-generic/ioctls.h`).

@@ -1,8 +1,8 @@
-//! What a lab's anchor and the router of one of its hosts say to each other: JSON over a socket pair that keeps messages whole,
-//! descriptors beside them (`unix(7)`, `SCM_RIGHTS`).
+//! The messages between a lab's anchor and a host's router: JSON over a socket pair that keeps messages whole, with descriptors
+//! beside them (`unix(7)`, `SCM_RIGHTS`).
 //!
-//! The anchor orders, the router reports. The anchor waits for the router where it asks for a status, or changes what is admitted.
-//! What is not one of these messages, of the right length, with the right number of descriptors, is refused as a whole.
+//! The anchor orders, the router reports. The anchor waits for the router where it asks for a status, or changes what is
+//! admitted. Each side refuses anything but one of these messages, of the right length, with the right number of descriptors.
 
 mod ends;
 mod wire;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
 use crate::journal::Unaccepted;
 
-/// What an anchor orders.
+/// An order of the anchor's.
 #[derive(Debug)]
 pub enum Order<F = OwnedFd> {
     /// Serve the programs of a node that this hears of.
@@ -26,17 +26,17 @@ pub enum Order<F = OwnedFd> {
         tree: u64,
         /// The PID namespace that its programs are in, by its inode.
         namespace: u64,
-        /// Of the filter that they run under.
+        /// The listener of the filter that they run under.
         listener: F,
     },
     /// A connection that the router before this one had in hand.
     Unaccepted {
-        /// What it is.
+        /// The connection.
         unaccepted: Unaccepted,
-        /// The server's end, and who knocks for it, if somebody does.
+        /// The server's end, and the wake-up socket that announces the connection, if any.
         sockets: Vec<F>,
     },
-    /// TCP sockets made in the node's network namespace, to knock at its listeners with.
+    /// Wake-up sockets: TCP sockets made in the node's network namespace.
     WakeupSockets {
         /// Index of the node in the lab.
         node: usize,
@@ -77,7 +77,7 @@ pub enum Order<F = OwnedFd> {
     Status,
 }
 
-/// What a router reports.
+/// A report of a router's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
@@ -88,7 +88,7 @@ pub enum Report {
     /// It is as it was ordered. Where what is admitted has changed, nothing else is handed out any more, but for what is ended at
     /// once.
     Heeded,
-    /// A node has had all its knockers of a family out at once.
+    /// All wake-up sockets of a node and family are in use.
     MoreWakeupSockets {
         /// Index of the node in the lab.
         node: usize,

@@ -1,4 +1,4 @@
-//! How many connections took which way.
+//! Counts of connections, by path and reason.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ pub struct Counts {
 /// Of so many pairs of nodes connections are counted for each; of any others, together.
 const PAIRS: usize = 1024;
 
-/// Where programs of one node connected to, and which way.
+/// Connections from one node to another, by path and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
     /// Index of the node that connected; `None` for all pairs that are not counted each for itself.

@@ -1,4 +1,4 @@
-//! How servers hear of connections: by a call that waits for one, or by a knock at their listener.
+//! How servers notice connections: a blocked accept gets one, or a wake-up socket announces it at the listener.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -26,7 +26,7 @@ use crate::tree::Tree;
 use crate::unsupported_options::PathSupport;
 use crate::wakeup::{PATIENCE, WakeupSocket, WakeupSockets};
 
-/// How long more sockets to knock with may take to come; usually it is a millisecond.
+/// How long the router waits for more wake-up sockets; usually they take a millisecond.
 const MORE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Why nobody heard of a connection.
@@ -61,11 +61,11 @@ pub(crate) enum Announced {
     For(Handoff),
     /// It comes for it by itself.
     Kept,
-    /// By a knock.
+    /// A wake-up socket announces it.
     WokenUp,
 }
 
-/// Asks for more sockets to knock with.
+/// Asks for more wake-up sockets.
 pub(crate) struct More(pub(crate) Box<dyn Fn(usize, bool) + Send + Sync>);
 
 impl fmt::Debug for More {
@@ -127,12 +127,13 @@ impl Delivery {
         self.listener_cache.forget(node);
     }
 
-    /// Adds sockets to knock with, of one family, made in the node's namespace: all that come of what was asked for.
+    /// Adds wake-up sockets of one family, made in the node's namespace: all that come of a request.
     pub(crate) fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.wakeup_sockets.add(node, ipv6, wakeup_sockets);
     }
 
-    /// Tells a server of a connection: finds a call that waits for it, or will, or knocks. It may be accepted before this returns.
+    /// Announces a connection to a server: to a call that waits, or will, or by a wake-up socket. The program may accept it
+    /// before this returns.
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, AnnounceError> {
         self.charge(node, &mut connection)?;
         self.record(node, &mut connection);
@@ -176,7 +177,7 @@ impl Delivery {
             .map_err(|(error, _)| error)
     }
 
-    /// Knocks for a connection that nobody came for, without waiting for somebody to knock.
+    /// Announces a connection that no call came for, by a wake-up socket that is free now.
     ///
     /// # Errors
     /// Gives the connection back.
@@ -191,8 +192,8 @@ impl Delivery {
         }
     }
 
-    /// Knocks for a connection from another host. Until then it may wait for somebody to knock, and for room in the listener's
-    /// queue; `None`: it waits for nothing.
+    /// Announces a connection from another host by a wake-up socket. `until` is how long it may wait for a socket, and for room
+    /// in the listener's queue; `None`: not at all.
     ///
     /// # Errors
     /// Gives the connection back.
@@ -212,7 +213,7 @@ impl Delivery {
         }
     }
 
-    /// Knocks for a connection.
+    /// Announces a connection by this wake-up socket.
     fn wake_listener(
         &self,
         node: usize,
@@ -234,7 +235,7 @@ impl Delivery {
         }
     }
 
-    /// Hears of what becomes of a knock, and of its connection.
+    /// Watches a wake-up for its end, and its connection for data.
     pub(crate) fn watch(
         &self,
         wakeup: Wakeup,
@@ -255,13 +256,13 @@ impl Delivery {
         }
     }
 
-    /// The client of a connection has said something that this knock is for: so does who knocks.
+    /// The client of the connection with this wake-up has sent data: the wake-up socket sends a byte.
     pub(crate) fn data_came(&self, wakeup: u64) {
         self.pending.send_byte(wakeup);
     }
 
-    /// A socket to knock with. Where all are out, more are asked for and waited for: a program that connects hundreds of times before
-    /// anything is accepted has as many out at once.
+    /// A wake-up socket. Where all are in use, the router asks for more and waits: a program that connects hundreds of times
+    /// before anything is accepted has as many out at once.
     fn wakeup_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         let until = Instant::now() + MORE_PATIENCE;
         loop {
@@ -284,7 +285,7 @@ impl Delivery {
         self.wakeup_sockets.look(node, ipv6)
     }
 
-    /// Ends a knock, and keeps who knocked for the next.
+    /// Ends a wake-up, and keeps its socket for the next.
     pub(crate) fn release(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
         if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
             blocked_accepts.unwatch(&wakeup_socket);
@@ -293,7 +294,7 @@ impl Delivery {
         self.wakeup_sockets.put(node, wakeup_socket);
     }
 
-    /// Has a connection wait until it is accepted by this knock.
+    /// Has a connection wait until a program accepts its wake-up socket.
     pub(crate) fn pend(&self, node: usize, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
         self.record(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
@@ -323,7 +324,7 @@ impl Delivery {
         self.pending.take(node, from)
     }
 
-    /// A knock ended before it was accepted: the listener is closed. The client sees its connection end.
+    /// A wake-up ended before a program accepted it: the listener is closed. The client sees its connection end.
     pub(crate) fn wakeup_ended(&self, wakeup: u64) {
         if let Some(wakeup) = self.pending.find(wakeup)
             && !self.nodes.is_silent(wakeup.node)

@@ -1,4 +1,5 @@
-//! What a socket that is none of TCP says when it is asked as one (`tcp(7)`, `ip(7)`, `ipv6(7)`).
+//! Socket-option emulation: the answers of a pair to `getsockopt(2)` and `setsockopt(2)` of TCP and IP (`tcp(7)`, `ip(7)`,
+//! `ipv6(7)`).
 //!
 //! Programs set options of TCP and read them back. Those that change how a connection of TCP works (`TCP_NODELAY`, the
 //! times of its keep-alive) have nothing to change where there is no network, and are only kept; what a pair of sockets
@@ -102,7 +103,7 @@ pub(crate) fn keeps(socket: impl AsFd, path: Path) -> bool {
     !has_stamps && !numbers.map(|option| option.name).any(is_on) && !LISTS.into_iter().any(has_list)
 }
 
-/// What a program set, or would find.
+/// The options of a socket: those that a program set, and the defaults of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     numbers: [i32; NUMBERS.len()],
@@ -116,22 +117,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How many there are in a note.
+    /// Bytes of the options in a socket's metadata.
     pub(crate) const BYTES: usize = 4 * NUMBERS.len() + CONGESTION_BYTES;
 
-    /// As they are on a socket of TCP.
+    /// The options of a TCP socket.
     #[must_use]
     pub(crate) fn of(socket: impl AsFd) -> Self {
         Self::default().with(&socket, |_| true).with_congestion_of(socket)
     }
 
-    /// The same, but for those which programs set without the router's hearing of it: they are as on this socket of TCP.
+    /// These options, with those that programs set without a trapped call as on this TCP socket.
     #[must_use]
     pub(crate) fn with_free_of(self, socket: impl AsFd) -> Self {
         self.with(socket, |at| FREE.map(tcp).contains(&NUMBERS[at].name))
     }
 
-    /// The same, but for those which programs set often.
+    /// These options, with those that programs set often as on this TCP socket.
     #[must_use]
     pub(crate) fn with_common_of(self, socket: impl AsFd) -> Self {
         self.with(&socket, |at| at < COMMON).with_congestion_of(socket)
@@ -282,7 +283,7 @@ impl Options {
     }
 }
 
-/// Where an option is among those that are kept.
+/// The position of an option among [`NUMBERS`].
 fn place(name: Name) -> Option<usize> {
     NUMBERS.iter().position(|option| option.name == name)
 }
@@ -353,7 +354,7 @@ pub(crate) const SELDOM: [(i32, i32); 12] = [
     (75, 0), // SO_RCVMARK
     (82, 0), // SO_RCVPRIORITY
 ];
-/// Whose value is longer than a word.
+/// The pacing rate, whose value is longer than a word.
 const PACING: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
 
 /// Gives a new socket what was set on the one that it takes the place of, or on the listener that it is `accepted` from, which

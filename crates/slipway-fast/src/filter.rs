@@ -1,4 +1,4 @@
-//! Which calls of a node's programs the router hears of.
+//! The calls of a node's programs that trap to the router.
 //!
 //! Reading, writing, waiting and closing are never among them: an established connection costs nothing.
 
@@ -86,7 +86,7 @@ const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)
 /// Connects in passing. Programs do without it where the kernel cannot (`tcp(7)`).
 const FASTOPEN: u32 = 0x2000_0000;
 
-/// What differs from lab to lab.
+/// The calls that a lab's filter leaves to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leave {
     /// Programs may use `io_uring`, past this filter.
@@ -125,10 +125,10 @@ pub fn filter(leave: Leave) -> Filter {
     Filter::trap(&traps)
 }
 
-/// Guards what a router of the control group `group` hands out. Options of the levels that a pair answers in another way, and those
-/// that give away what a socket is, nobody sets but the router, which hears of them: so a program that slips a call past it, by putting
-/// such a socket in another's place meanwhile, gets nothing. With `notes`, those of TCP that are set most go to the kernel, or into the
-/// note, without it ([`Leave::options`]).
+/// Guards what a router of the control group `group` hands out. Options of the levels that a pair answers in another way, and
+/// those that give away what a socket is, nobody sets but the router, which hears of them: so a program that slips a call past
+/// it, by putting such a socket in another's place meanwhile, gets nothing. With `metadata`, the most frequent options of TCP go
+/// to the kernel, or into the metadata, without the router ([`Leave::options`]).
 ///
 /// # Errors
 /// As [`SocketGuard::attach`].

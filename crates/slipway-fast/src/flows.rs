@@ -1,8 +1,7 @@
 //! Connections of the fast path that live, seen from outside: no router and no program is asked.
 //!
-//! Those of TCP are listed by the kernel (`sock_diag(7)`), each with its note and its figures, whoever has its descriptors. Of
-//! pairs of unix sockets the kernel lists neither, so they are looked for among the descriptors of nodes' programs
-//! ([`walk`]).
+//! The kernel lists TCP connections (`sock_diag(7)`), each with its metadata and its figures, whoever has its descriptors. Of
+//! pairs of unix sockets the kernel lists neither, so they are looked for among the descriptors of nodes' programs ([`walk`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,19 +21,19 @@ use crate::walk;
 /// A connection that lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// The same on all hosts.
+    /// The connection's number, the same on all hosts.
     pub number: u64,
-    /// What its data passes through.
+    /// The kind of connection.
     pub path: Path,
     /// The client's virtual address.
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// What the kernel knows of it.
+    /// The kernel's figures of it.
     pub figures: Figures,
 }
 
-/// What the kernel knows of a connection. What it sent and received is what its client did.
+/// The kernel's figures of a connection. Sent and received are by its client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Bytes sent, and acknowledged. Of TCP alone, as the next three; some hundred are the routers' own.
@@ -50,7 +49,7 @@ pub struct Figures {
 }
 
 impl Flow {
-    /// The connection that a socket with this note is an end of.
+    /// The connection that a socket with this metadata is an end of.
     #[must_use]
     pub fn of(metadata: &SocketMetadata) -> Self {
         let [local, peer] = [metadata.local, metadata.peer].map(canonical);
@@ -82,10 +81,10 @@ impl Flow {
     }
 }
 
-/// Where connections of a host's nodes are looked for.
+/// The place to look for connections of a host's nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// What is written on sockets of the lab's fast path.
+    /// The metadata of the lab's sockets.
     pub metadata: &'a MetadataStore,
     /// The PID namespaces of the nodes whose programs are looked at.
     pub namespaces: &'a BTreeSet<u64>,

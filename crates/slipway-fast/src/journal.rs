@@ -1,9 +1,10 @@
-//! What a router has in hand, written where it outlives it: connections that wait to be accepted, and those that are being given to
-//! calls; and which nodes have listeners that defer. Writing costs no system call: it is memory that the routers of a host map one
+//! The recovery journal: memory that outlives a router. It lists connections that no program has accepted yet, handoffs that have
+//! begun, and nodes whose listeners defer. Writing costs no system call, because the routers of a host map the same memory one
 //! after the other.
 //!
-//! The descriptors stay open when a router ends: a process beside it has its table in common with it (`clone_beside`). The anchor
-//! takes them there by their numbers, and the next router is told ([`Order::Unaccepted`](crate::control::Order::Unaccepted)).
+//! The descriptors stay open when a router ends, because a keeper process shares its descriptor table (`clone_beside`). The
+//! anchor takes them from the keeper by their numbers, and hands them to the next router
+//! ([`Order::Unaccepted`](crate::control::Order::Unaccepted)).
 //!
 //! An `accept` is answered in two steps: the kernel has the caller take the descriptor, then the router tells its number. (In one,
 //! `SECCOMP_ADDFD_FLAG_SEND`, the kernel counts the call as answered before the caller has taken anything, and a router that is
@@ -64,21 +65,21 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unaccepted {
-    /// Of the server.
+    /// Index of the server's node.
     pub node: usize,
-    /// What it is; `None` for a connection of the container network.
+    /// The kind of connection; `None` for one of the base network.
     pub path: Option<Path>,
     /// Its number.
     pub flow: u64,
     /// The client's virtual address.
     pub client: SocketAddr,
-    /// What it asked for.
+    /// The address that the client connected to.
     pub server: SocketAddr,
-    /// The call that it was being given to, if any.
+    /// The call that the router was handing it to, if any.
     pub handoff: Option<HandoffCall>,
 }
 
-/// A call that a connection is being given to. The caller may have the descriptor already.
+/// A call that a router hands a connection to. The caller may have the descriptor already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandoffCall {
@@ -86,13 +87,13 @@ pub struct HandoffCall {
     pub tree: u64,
     /// The call.
     pub call: u64,
-    /// Who makes it.
+    /// The thread that makes the call.
     pub tid: i32,
-    /// Whether the caller was just being told its number, or had been.
+    /// Whether the router had begun to answer the call with the descriptor's number.
     pub reported: bool,
 }
 
-/// All that a router has in hand.
+/// The recovery journal of a host.
 #[derive(Debug)]
 pub struct Journal {
     words: Words,
@@ -100,24 +101,24 @@ pub struct Journal {
     shares: Arc<Shares>,
 }
 
-/// Which entries are free, and whose share the others are.
+/// The free entries, and the shares that the others hold.
 #[derive(Debug)]
 struct Slots {
     free: Vec<usize>,
     taken: HashMap<usize, Share>,
 }
 
-/// What is written of one connection, until this is dropped. To be dropped before its end is closed.
+/// The entry of one connection, until this is dropped. Drop it before the connection's end is closed.
 #[derive(Debug)]
 pub struct Entry {
     journal: Arc<Journal>,
     at: usize,
 }
 
-/// What was left, and the numbers by which its router had it: of the server's end, and of who knocks for it.
+/// A connection, and the numbers by which its router had the server's end and the wake-up socket.
 pub type TakenEntry = (Unaccepted, i32, Option<i32>);
 
-/// A file for a ledger, empty.
+/// An empty file for a recovery journal.
 ///
 /// # Errors
 /// As `memfd_create(2)`.
@@ -125,10 +126,10 @@ pub fn file() -> io::Result<OwnedFd> {
     Words::file("slipway-journal", ENTRIES * WORDS + NODES / BITS)
 }
 
-/// Takes all that is written in a ledger whose router has ended.
+/// Takes all entries of a journal whose router has ended.
 ///
 /// # Errors
-/// When the file is no ledger's, or cannot be mapped.
+/// When the file is no journal, or cannot be mapped.
 pub fn take(file: &OwnedFd) -> io::Result<Vec<TakenEntry>> {
     let words = Words::map(file)?;
     let taken = words.chunks_exact(WORDS).take(ENTRIES).filter_map(|entry| {
@@ -171,7 +172,7 @@ fn address([high, low, port]: [u64; 3]) -> SocketAddr {
 }
 
 impl Journal {
-    /// The ledger in this file, without connections from now on.
+    /// The journal in this file. Entries of the router before are dropped.
     ///
     /// # Errors
     /// As [`take`].
@@ -181,7 +182,7 @@ impl Journal {
         Ok(Arc::new(Self { words: Words::map(file)?, slots, shares: Shares::new(ENTRIES) }))
     }
 
-    /// Writes down that a connection waits, whose end this is. `None` where its node has its share.
+    /// Writes an entry for a connection that waits, with its server's end. `None` where the node has its share.
     pub fn enter(self: &Arc<Self>, unaccepted: &Unaccepted, end: BorrowedFd<'_>) -> Option<Entry> {
         let share = self.shares.take(unaccepted.node, unaccepted.node)?;
         let mut slots = lock(&self.slots);
@@ -217,7 +218,7 @@ impl Journal {
     }
 }
 
-/// By which this process has it.
+/// The number of a descriptor in this process.
 fn number(descriptor: BorrowedFd<'_>) -> u64 {
     u64::from(descriptor.as_raw_fd().unsigned_abs())
 }
@@ -227,12 +228,12 @@ impl Entry {
         &self.journal.words[self.at * WORDS..][..WORDS]
     }
 
-    /// Writes down who knocks for it, if somebody does.
+    /// Writes down the wake-up socket that announces the connection, if any.
     pub fn set_wakeup_socket(&self, wakeup_socket: Option<BorrowedFd<'_>>) {
         self.words()[WAKEUP_SOCKET].store(wakeup_socket.map_or(NONE, number), Release);
     }
 
-    /// Writes down which call of which tree it is being given to.
+    /// Writes down the call that the connection is handed to.
     pub fn begin_handoff(&self, tree: u64, call: u64, tid: i32) {
         let words = self.words();
         for (at, value) in [(TREE, tree), (CALL, call), (TID, u64::from(tid.unsigned_abs()))] {

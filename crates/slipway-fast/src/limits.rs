@@ -103,7 +103,7 @@ impl Limiter {
         }
     }
 
-    /// The end that a socket with this note is, and its terms.
+    /// The end that a socket with this metadata is, and its terms.
     fn terms_of(&self, metadata: &SocketMetadata) -> Option<(EndIdentity, Terms)> {
         let flow = Flow::of(metadata);
         let (client, server) = flow.nodes(&self.address_map)?;
@@ -176,7 +176,7 @@ impl Limiter {
         prioritize(&end, &terms)
     }
 
-    /// Holds an end to what its rule says by now. One without a note is not handed out yet.
+    /// Holds an end to what its rule says by now. A socket without metadata is not handed out yet.
     pub(crate) fn hold_again(&self, end: impl AsFd, path: Path) {
         let hold = || {
             let Some(metadata) = self.metadata.of(&end)? else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! Which listener the kernel picks for an address, learned from the knocks that it sent there.
+//! The listener cache: which listener the kernel picks for an address, as wake-up sockets have shown.
 //!
-//! A program that waits in `accept(2)`, and not in `poll(2)`, needs no knock to hear of a connection, where it is certain that the
-//! kernel would have given it to the same listener. A knock tells. What it told is true until a program of the node makes
-//! another listener, which the router hears of (`listen(2)`) and forgets all of the node; whether the listener itself is one
-//! still, and has room, is asked for each connection. Whatever else may come between (the node's own firewall) is asked by a
-//! knock once a second.
+//! A program that waits in `accept(2)`, and not in `poll(2)`, needs no wake-up socket to notice a connection, where it is certain
+//! that the kernel would have picked the same listener. A wake-up shows that. It holds until a program of the node makes another
+//! listener, which the router hears of (`listen(2)`) and forgets all of the node; whether the listener itself is one still, and
+//! has room, is asked for each connection. Whatever else may come between (the node's own firewall) is tried by a wake-up socket
+//! once a second.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -49,12 +49,12 @@ struct State {
 }
 
 impl ListenerCache {
-    /// The moment before a knock.
+    /// The moment before a wake-up.
     pub(crate) fn now(&self, node: usize) -> u64 {
         lock(&self.0).forgotten.get(&node).copied().unwrap_or_default()
     }
 
-    /// A knock at this address, made after the moment `since`, came to this listener.
+    /// A wake-up at this address, connected after the moment `since`, came to this listener.
     pub(crate) fn learn(&self, node: usize, at: SocketAddr, cached: CachedListener, since: u64) {
         let mut state = lock(&self.0);
         // With another listener since then it would perhaps have gone elsewhere.

@@ -1,7 +1,7 @@
-//! What the router writes on a socket that it hands out: who it says it is.
+//! The metadata of a socket that a router handed out: addresses, number, options.
 //!
-//! The note is in the kernel, in the socket's local storage ([`SocketStorage`]), so that there is no table to keep true:
-//! it goes where the socket goes, ends when the socket ends, outlives the router, and no program can change it.
+//! The metadata is in the kernel, in the socket's local storage ([`SocketStorage`]). So there is no table to keep in step: the
+//! metadata goes where the socket goes, ends with it, outlives the router, and no program can change it.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -14,13 +14,13 @@ pub use crate::emulation::Change;
 use crate::emulation::Options;
 pub use crate::path::Path;
 
-/// Bytes of a note.
+/// Bytes of a socket's metadata.
 pub const BYTES: usize = OPTIONS + Options::BYTES;
 
-/// Where a note has its options.
+/// Offset of the options in the metadata, bytes.
 pub(crate) const OPTIONS: usize = 48;
 
-/// The first byte, so that storage that is all zero is no note.
+/// The first byte, so that storage that is all zero is no metadata.
 const VERSION: u8 = 1;
 /// The first byte on a socket of the program's own that is no more as it was made.
 const CHANGED: u8 = 2;
@@ -28,18 +28,18 @@ const CHANGED: u8 = 2;
 /// Marks a connection's number at the server's end where its client is on another host, whose router numbered it.
 const REMOTE: u64 = 1 << 62;
 
-/// Where a router begins to count connections: anywhere, so that numbers differ from those that a router before it gave to ones that
-/// live, and so far below the mark that counting never gets there.
+/// The first number that a router gives to a connection. It is random, so that it differs from numbers that an earlier router
+/// gave to connections that live. It is so far below the mark that counting never gets there.
 pub(crate) fn first_number(chance: u64) -> u64 {
     chance >> 3
 }
 
-/// What the server's router calls a connection that the router of another host calls so.
+/// The number at the server's router, of a connection that the client's router gave this number.
 pub(crate) fn remote(number: u64) -> u64 {
     number | REMOTE
 }
 
-/// What is written on a socket.
+/// The content of a socket's storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, for the length of a call")]
 pub enum Stored {
@@ -51,7 +51,7 @@ pub enum Stored {
     Metadata(SocketMetadata),
 }
 
-/// Which end of a connection a socket is.
+/// The end of a connection that a socket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The one that connected.
@@ -60,22 +60,22 @@ pub enum Role {
     Server,
 }
 
-/// What is known of a socket that was handed out.
+/// The metadata of a socket that was handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketMetadata {
-    /// What data passes through.
+    /// The kind of connection.
     pub path: Path,
-    /// Which end it is.
+    /// The end of the connection.
     pub role: Role,
     /// Both ends of a connection have this number, but for a mark at the server's where they are on two hosts.
     pub flow: u64,
-    /// What `getsockname(2)` says, in the form of the program's socket (mapped, where that is of IPv6).
+    /// The answer to `getsockname(2)`, in the form of the program's socket (mapped, where that is of IPv6).
     pub local: SocketAddr,
-    /// What `getpeername(2)` says.
+    /// The answer to `getpeername(2)`.
     pub peer: SocketAddr,
     /// False until the program has asked how its non-blocking `connect(2)` went.
     pub reported: bool,
-    /// What it set on the levels of TCP and IP, or its listener had.
+    /// Options of TCP and IP that the program set, or that the listener had.
     pub options: Options,
 }
 
@@ -99,7 +99,7 @@ impl SocketMetadata {
         bytes
     }
 
-    /// Reads what was written on a socket; `None` for what is no note.
+    /// Reads the bytes of a socket's storage; `None` where they are no metadata.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
@@ -133,7 +133,7 @@ fn take(bytes: &[u8], ipv6: bool) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// All notes of a lab's sockets.
+/// The metadata of all sockets of a lab.
 #[derive(Debug)]
 pub struct MetadataStore(SocketStorage);
 
@@ -154,13 +154,13 @@ impl MetadataStore {
         Ok(SocketMetadata::read(&bytes).map_or_else(change, Stored::Metadata))
     }
 
-    /// Where they are.
+    /// The storage.
     #[must_use]
     pub fn storage(&self) -> &SocketStorage {
         &self.0
     }
 
-    /// The note on a socket; `None` where the router did not hand it out.
+    /// The metadata of a socket; `None` where no router handed it out.
     ///
     /// # Errors
     /// `ENOTSOCK` where it is no socket.
@@ -189,7 +189,7 @@ impl MetadataStore {
         self.0.set(socket.as_fd(), &bytes)
     }
 
-    /// Writes a note on a socket, over the one that there was.
+    /// Writes a socket's metadata, and replaces what was there.
     ///
     /// # Errors
     /// `ENOMEM` where the kernel has no memory for it.

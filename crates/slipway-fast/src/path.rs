@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What data passes through.
+/// The kind of a fast connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Path {

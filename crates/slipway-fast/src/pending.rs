@@ -14,48 +14,48 @@ use crate::wakeup::WakeupSocket;
 /// A connection on its way to a server's program.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Of what the router may have in hand; `None` before its server is told of it.
+    /// Its share of the connections that the router may have in hand; `None` before the router announces it.
     pub(crate) share: Option<Share>,
-    /// What is written of it for the next router. (Before the end: what is written is about what is open.)
+    /// Its entry in the recovery journal. (Dropped before the end, because the journal lists open descriptors.)
     pub(crate) entry: Option<Entry>,
     /// The server's end.
     pub(crate) end: ServerEnd,
-    /// What it is; `None` for a connection of the container network that its program had no descriptor for.
+    /// The kind of connection; `None` for one of the base network that its program had no descriptor for.
     pub(crate) path: Option<Path>,
     /// Its number.
     pub(crate) flow: u64,
     /// The client's virtual address.
     pub(crate) client: SocketAddr,
-    /// What it asked for.
+    /// The address that the client connected to.
     pub(crate) server: SocketAddr,
-    /// By which its program has it already, where a call was interrupted before it was told so.
+    /// The descriptor by which its program has it already, where a signal interrupted the call before the answer.
     pub(crate) number: Option<i32>,
 }
 
-/// Which knock announces a connection. One that is put back is announced again, and may be by the same knocker.
+/// The wake-up that announces a connection. A connection that is put back is announced again, perhaps by the same wake-up socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wakeup {
-    /// Of the server.
+    /// Index of the server's node.
     pub(crate) node: usize,
-    /// Where it comes from.
+    /// The address of the wake-up socket.
     pub(crate) from: SocketAddr,
-    /// Knocks are counted, so that no other has this.
+    /// The number of the wake-up; no other has it.
     pub(crate) number: u64,
 }
 
-/// A connection that is announced by a knock.
+/// A connection that a wake-up socket announces.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// The connection.
     pub(crate) connection: Connection,
     /// When it was announced ([`ListenerCache::now`](crate::listener_cache::ListenerCache::now)).
     pub(crate) since: u64,
-    /// Who knocks for it.
+    /// The wake-up socket that announces it.
     pub(crate) wakeup_socket: Arc<WakeupSocket>,
 }
 
 impl Pending {
-    /// It is announced no more. Who knocked for it is free for others.
+    /// Ends the announcement, and frees the wake-up socket for others.
     #[must_use]
     pub(crate) fn woken(self) -> (Connection, Arc<WakeupSocket>) {
         self.connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(None));
@@ -74,10 +74,10 @@ pub(crate) enum ServerEnd {
     Gone,
 }
 
-/// The node of the server, and where the knock comes from.
+/// The server's node, and the address of the wake-up socket.
 type Key = (usize, SocketAddr);
 
-/// All of a host, by the node of the server and the address that the knock comes from.
+/// All of a host, by the server's node and the address of the wake-up socket.
 #[derive(Debug, Default)]
 pub(crate) struct PendingConnections {
     state: Mutex<State>,
@@ -86,9 +86,9 @@ pub(crate) struct PendingConnections {
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the number of the knock.
+    /// Connections, each with the number of its wake-up.
     all: HashMap<Key, (u64, Pending)>,
-    /// By the number of the knock.
+    /// Keys, by the number of the wake-up.
     numbers: HashMap<u64, Key>,
     wakeups: u64,
 }
@@ -102,8 +102,8 @@ impl State {
 }
 
 impl PendingConnections {
-    /// Adds one. It is there before its knock is, or the knock would be taken for a connection. How many there are, their shares
-    /// see to.
+    /// Adds a connection. The caller adds it before it connects the wake-up socket, or `accept` would take that for a connection.
+    /// Shares bound the number of connections.
     pub(crate) fn add(&self, node: usize, pending: Pending) -> Wakeup {
         let mut state = lock(&self.state);
         state.wakeups += 1;
@@ -113,7 +113,8 @@ impl PendingConnections {
         wakeup
     }
 
-    /// Takes what a knock from this address announces, once its end is there; `None` where it is no knock.
+    /// Takes the connection that a wake-up socket with this address announces, once its end is there; `None` where no wake-up
+    /// socket has the address.
     pub(crate) fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut state = lock(&self.state);
@@ -133,7 +134,7 @@ impl PendingConnections {
         done
     }
 
-    /// Takes one back whose knock failed, or ended.
+    /// Takes a connection back whose wake-up failed, or ended.
     pub(crate) fn withdraw(&self, wakeup: Wakeup) -> Option<Pending> {
         let mut state = lock(&self.state);
         let key = (wakeup.node, wakeup.from);
@@ -153,13 +154,13 @@ impl PendingConnections {
         self.changed.notify_all();
     }
 
-    /// The knock of this number.
+    /// The wake-up with this number.
     pub(crate) fn find(&self, number: u64) -> Option<Wakeup> {
         let state = lock(&self.state);
         state.numbers.get(&number).map(|&(node, from)| Wakeup { node, from, number })
     }
 
-    /// Has who knocks this knock say something.
+    /// Has the wake-up socket of this number send a byte.
     pub(crate) fn send_byte(&self, number: u64) {
         let state = lock(&self.state);
         if let Some((_, pending)) = state.numbers.get(&number).and_then(|key| state.all.get(key)) {

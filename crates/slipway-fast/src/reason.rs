@@ -28,11 +28,11 @@ pub enum Reason {
     Asynchronous,
     /// The socket has a filter of its own for packets, of which there would be none, or the host's.
     Filtered,
-    /// As many connections of the two nodes wait to be accepted as is their share of what the router may have in hand.
+    /// The two nodes have their share of the connections that may wait to be accepted.
     Crowded,
     /// The socket, or the listener, has an option that a fast connection cannot keep (`IP_MINTTL`, `IP_OPTIONS`, `TCP_MD5SIG`, …).
     Options,
-    /// A router lacked something that only the fast path needs: descriptors, memory, sockets to knock with.
+    /// A router lacked something that only the fast path needs: descriptors, memory, wake-up sockets.
     Exhausted,
 }
 

@@ -1,4 +1,4 @@
-//! What threads were told last, until it is certain that they heard it.
+//! The reply tracker: the last answers to threads, until it is certain that they received them.
 //!
 //! A caller that a signal has woken goes on without an answer that comes before it holds the filter's lock
 //! (`seccomp_do_user_notification`, `kernel/seccomp.c`), and the kernel does not say so: it makes its call again, or fails with
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::bounded::BoundedMap;
 use crate::metadata::Path;
 
-/// So many threads of a tree are remembered; of more the one that was told longest ago is forgotten.
+/// The most threads of a tree that it remembers. It forgets the thread that was answered longest ago.
 const REMEMBERED: usize = 1024;
 
-/// What a thread is told.
+/// The content of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It is connected, by a socket with this inode.
@@ -34,7 +34,7 @@ pub(crate) enum Reply {
 /// A connection that a program was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptedSocket {
-    /// By which the program has it.
+    /// The descriptor's number in the program.
     pub(crate) number: i32,
     /// Of its socket.
     pub(crate) inode: u64,
@@ -44,7 +44,7 @@ pub(crate) struct AcceptedSocket {
     pub(crate) path: Option<Path>,
     /// As [`Connection::flow`](crate::pending::Connection::flow).
     pub(crate) flow: u64,
-    /// In the form of the program's socket.
+    /// The client's address, in the form of the program's socket.
     pub(crate) client: SocketAddr,
     /// The same.
     pub(crate) server: SocketAddr,
@@ -64,9 +64,9 @@ impl Claim {
 /// All of a tree of programs, by thread.
 #[derive(Debug)]
 pub(crate) struct ReplyTracker {
-    /// What may have been heard, until the thread's next call is served.
+    /// Answers that may have arrived, until the thread's next call is served.
     last: BoundedMap<i32, Last>,
-    /// What was not heard, until the thread makes such a call again: its handler may make others first.
+    /// Answers that did not arrive, until the thread makes such a call again: its handler may make others first.
     lost: BoundedMap<i32, LostReplies>,
 }
 
@@ -76,7 +76,7 @@ impl Default for ReplyTracker {
     }
 }
 
-/// What a thread was told last.
+/// The last answer to a thread.
 #[derive(Debug)]
 struct Last {
     reply: Reply,
@@ -110,7 +110,7 @@ impl ReplyTracker {
         }
     }
 
-    /// Whether it is to be found out whether a thread heard what it was told last.
+    /// Whether it is still open if a thread received its last answer.
     pub(crate) fn is_tracked(&self, tid: i32) -> bool {
         self.last.contains(tid)
     }
@@ -137,7 +137,7 @@ impl ReplyTracker {
         }
     }
 
-    /// What a thread accepted and does not know of, for its next call to accept.
+    /// A connection that a thread accepted and does not know of, for its next call to accept.
     pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<AcceptedSocket> {
         self.lost.get_mut(tid)?.accepted.take()
     }
@@ -147,7 +147,7 @@ impl ReplyTracker {
         self.lost.get_mut(tid).and_then(|lost| lost.connected.take_if(|its| *its == inode)).is_some()
     }
 
-    /// A thread is about to be told this, and has a call that waits at this moment.
+    /// Tracks an answer that a thread is about to get. Its call waits at this moment.
     pub(crate) fn track(&mut self, tid: i32, reply: Reply, since: Moment) -> Claim {
         let claim = Claim::default();
         self.last.insert(tid, Last { reply, claim: claim.clone(), since, taken: 0 });

@@ -32,7 +32,7 @@ use crate::reason::Reason;
 /// How often it is looked again while there is more.
 const PASSES: usize = 8;
 
-/// What was ended.
+/// The connections that were ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Revoked {
     /// The connections' numbers, and why each was.

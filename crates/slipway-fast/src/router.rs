@@ -223,7 +223,8 @@ impl Router {
         }
     }
 
-    /// Goes on with a connection that the router before this one had in hand, by its server's end, and by who knocks for it.
+    /// Goes on with a connection that the router before this one had in hand. `end` is the server's end; `wakeup_socket`
+    /// announces the connection.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`, and `getsockopt(2)` of a socket that is counted.
@@ -251,14 +252,14 @@ impl Router {
             return Ok(());
         };
         let wakeup_socket = Arc::new(wakeup_socket);
-        // It is to hear of what becomes of the knock, and its programs come later.
+        // Its programs come later, and somebody has to notice before that if the wake-up ends.
         self.blocked_accepts_for(node)?;
         let wakeup = self.parts.delivery.pend(node, connection, &wakeup_socket);
         let watch = |pending: &mut Pending| self.parts.delivery.watch(wakeup, &pending.connection, &wakeup_socket);
         self.parts.delivery.pending.with(wakeup, watch).unwrap_or(Ok(()))
     }
 
-    /// What the router before this one was giving to programs of a tree.
+    /// The connections that the router before this one was handing to programs of a tree.
     fn handoffs_of(&self, tree: u64) -> Vec<(HandoffCall, Connection)> {
         lock(&self.unfinished).extract_if(.., |(handoff, _)| handoff.tree == tree).collect()
     }

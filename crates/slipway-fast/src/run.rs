@@ -70,8 +70,8 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             }
         }
         Order::WakeupSockets { node, ipv6, sockets } => {
-            // A node whose programs have taken all ports, or that ends, gets by with the knockers that it has: it is no reason to end
-            // for all others.
+            // A node whose programs have taken all ports, or that ends, gets by with the wake-up sockets that it has: it is no
+            // reason to end for all others.
             let ip = router.parts.address_map.addresses(node).find(|ip| ip.is_ipv6() == ipv6);
             let wakeup_sockets = sockets.into_iter().filter_map(|socket| WakeupSocket::new(socket, ip?).ok());
             router.add_wakeup_sockets(node, ipv6, wakeup_sockets.collect());

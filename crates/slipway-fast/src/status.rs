@@ -1,15 +1,15 @@
-//! What a router says of itself.
+//! The status of a router.
 
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Tally;
 
-/// How a router is.
+/// The status of a router.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Index of its host in the lab.
     pub host: usize,
-    /// Since it started.
+    /// Connections since it started.
     pub connections: Tally,
     /// Connections that wait to be accepted.
     pub waiting: usize,

@@ -1,9 +1,9 @@
-//! Knocking: how a listener hears of a connection that no packet announces.
+//! Wake-up sockets: how a listener notices a connection that no packet announces.
 //!
-//! A program's listening socket stays the one that it made. To have it become readable, wake who waits, and count in its
-//! queue as any connection does, the router makes one: from a socket of the same node, over its loopback, to the very address
-//! that is asked for. The kernel picks the listener (`SO_REUSEPORT`, wildcard addresses) and refuses where there is none. When
-//! the program accepts, the knock is recognised by the address it comes from, which no other socket of the node can have.
+//! A program's listening socket stays the one that it made. To have it become readable, wake who waits, and count in its queue as
+//! any connection does, the router makes one: from a socket of the same node, over its loopback, to the very address that is
+//! asked for. The kernel picks the listener (`SO_REUSEPORT`, wildcard addresses) and refuses where there is none. When the
+//! program accepts, the router recognises the wake-up socket by its address, which no other socket of the node can have.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
 
 use crate::sync::{lock, timespec, whole};
 
-/// Where sockets that knock are bound: above the range of ephemeral ports (`ip_local_port_range`).
+/// Ports of wake-up sockets, above the range of ephemeral ports (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 61000..65535;
 
 /// How long a listener whose queue is full may take to make room.
@@ -29,17 +29,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 /// When others are asked for in place of those that did not come.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A socket within a node, bound for good to an address of its own. It can knock again and again.
+/// A socket within a node, bound for good to an address of its own. It connects again and again.
 #[derive(Debug)]
 pub struct WakeupSocket {
     /// Made in the node's network namespace.
     pub socket: OwnedFd,
-    /// Where its knocks come from.
+    /// The address that it is bound to.
     pub address: SocketAddr,
 }
 
 impl WakeupSocket {
-    /// Makes a socket of the node's a knocker, bound to the node's address `ip` of its family.
+    /// Makes a wake-up socket of a socket of the node's, bound to the node's address `ip` of its family.
     ///
     /// # Errors
     /// `EADDRINUSE` where no port is left.
@@ -58,10 +58,10 @@ impl WakeupSocket {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// One that another router had, where its knock is still to be accepted.
+    /// A wake-up socket that another router had, whose wake-up no program has accepted yet.
     ///
     /// # Errors
-    /// `ENOTCONN` where it does not knock, or was accepted.
+    /// `ENOTCONN` where it is not connected, or was accepted.
     pub fn still_pending(socket: OwnedFd) -> io::Result<Self> {
         let mut wakeup = [PollFd::new(&socket, PollFlags::RDHUP)];
         // Its other end was closed with the router that had accepted it.
@@ -73,7 +73,7 @@ impl WakeupSocket {
         Ok(Self { socket, address })
     }
 
-    /// Knocks at a listener of the node, whose queue has so long to make room. The kernel has carried a segment over loopback
+    /// Connects to a listener of the node, whose queue has so long to make room. The kernel has carried a segment over loopback
     /// when it is sent, or soon after.
     ///
     /// # Errors
@@ -102,14 +102,14 @@ impl WakeupSocket {
         let _ = rustix::net::send(&self.socket, b"?", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Ends the knock, whether somebody has accepted it or not. Both ends are reset: nothing waits for late packets.
+    /// Ends the wake-up, whether a program has accepted it or not. Both ends are reset: nothing waits for late packets.
     pub fn release(&self) {
         // It cannot fail on a socket of TCP (`tcp_disconnect`).
         let _ = rustix::net::connect_unspec(&self.socket);
     }
 }
 
-/// The knockers of a host's nodes.
+/// The wake-up sockets of a host's nodes.
 #[derive(Debug)]
 pub struct WakeupSockets {
     stocks: Mutex<Stocks>,

@@ -1,5 +1,5 @@
-//! `accept(2)` and `accept4(2)`: what is accepted is a connection of the container network, or a knock, or a connection that nobody
-//! knocked for because the program comes to hear of it.
+//! `accept(2)` and `accept4(2)`: the program gets a connection of the base network, the connection that a wake-up socket
+//! announced, or one that waited for the call.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -91,7 +91,7 @@ fn lost_accept(call: &Trapped<'_>) -> Option<Accepted> {
     Accepted::of(connection, client.is_ipv6())
 }
 
-/// Parks the call, unless there is a connection by now.
+/// Blocks the call, unless there is a connection by now.
 fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option<Accepted>, Answer> {
     let blocked_accepts = call.blocked_accepts;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
@@ -138,7 +138,7 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
     }
 }
 
-/// Makes the server's end what the knock is that was accepted for it, which has inherited from its listener.
+/// Gives the server's end the options of the accepted wake-up socket, which has inherited from the listener.
 fn inherit(
     call: &Trapped<'_>,
     listening: &Listening,

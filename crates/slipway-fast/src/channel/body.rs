@@ -1,5 +1,5 @@
-//! What messages say. Every kind has one length, and every meaning one spelling: what is read and written again is the
-//! same bytes.
+//! The bodies of messages. Every kind has one length, and every meaning one spelling: what is read and written again is the same
+//! bytes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,10 +24,10 @@ pub trait Body: Sized {
     fn read(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Who is there.
+/// The identity of a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// Which lab: a number that the anchor draws.
+    /// The lab's number, which the anchor draws.
     pub lab: u64,
     /// Index of the router's host (`Lab::hosts`).
     pub host: u32,
@@ -42,7 +42,7 @@ pub struct Join {
     pub session: Name,
 }
 
-/// What a session is called: the beginning of the nonce that its answerer drew. No secret.
+/// The name of a session: the beginning of the nonce that its answerer drew. It is no secret.
 pub type Name = [u8; 8];
 
 /// A client asks for a server on the other host.
@@ -50,18 +50,18 @@ pub type Name = [u8; 8];
 pub struct Open {
     /// The caller's number for the connection, said again in the verdict.
     pub flow: u64,
-    /// Where the client connects to: a node's address. Scope and flow label are not carried.
+    /// The address that the client connects to: a node's. Scope and flow label are not carried.
     pub server: SocketAddr,
-    /// Where it connects from: an address of a node of the caller's host. Who has the lab's key is believed.
+    /// The client's address: of a node of the caller's host. The answerer believes a router that has the lab's key.
     pub client: SocketAddr,
 }
 
-/// What became of an [`Open`].
+/// The answer to an [`Open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenReply {
-    /// As in the question.
+    /// The number of the question.
     pub flow: u64,
-    /// Whether.
+    /// Accepted, or the reason why not.
     pub answer: OpenAnswer,
 }
 

@@ -1,4 +1,4 @@
-//! Who calls: a stranger at first, then the router of another host.
+//! A caller: a stranger at first, then the router of another host.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub(super) struct Stranger {
     handshake: Option<Handshake>,
 }
 
-/// What a stranger has shown.
+/// The proof that a stranger has given.
 pub(super) enum Shown {
     /// Nothing yet.
     Nothing,

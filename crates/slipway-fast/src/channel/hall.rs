@@ -1,4 +1,4 @@
-//! Where callers are until they ask for something.
+//! The connections of callers, until each sends a request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::line::Line;
 use super::{ChannelError, Open, OpenAnswer, OpenReply, Refusal, Talk};
 
-/// What callers may take.
+/// The limits of what callers may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How many connections there are at once whose callers have not shown that they are of the lab, at least one. One more

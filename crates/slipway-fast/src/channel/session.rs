@@ -82,7 +82,7 @@ impl Session {
         Self { name, keys: Arc::new(Keys { says, hears }), next: 1, known: Window::default() }
     }
 
-    /// What it is called.
+    /// The session's name.
     #[must_use]
     pub fn name(&self) -> Name {
         self.name

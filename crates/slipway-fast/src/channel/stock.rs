@@ -10,7 +10,7 @@ use super::Talk;
 use super::line::Line;
 use crate::sync::lock;
 
-/// What callers and the thread have in common.
+/// The state that callers and the thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) peers: BTreeMap<u32, Peer>,

@@ -1,4 +1,4 @@
-//! Who orders, and who reports.
+//! The two ends of the connection: the anchor orders, the router reports.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -8,7 +8,7 @@ use slipway_sys::sockopt::Name;
 
 use crate::path::Path;
 
-/// An option that is a number, which a note keeps.
+/// An option that is a number, which the metadata keeps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NumberOption {
     /// Which.

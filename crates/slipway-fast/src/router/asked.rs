@@ -1,4 +1,4 @@
-//! What routers of other hosts ask for.
+//! Requests of other hosts' routers.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -21,12 +21,12 @@ impl Router {
     /// The router of another host asks for a server of this one. Called in the one thread that hears them all, which no program is
     /// to hold up.
     ///
-    /// Where a server waits in `accept(2)`, its node's thread hands the connection over: a program takes a descriptor when it likes,
-    /// and a copy of its own, by which its listener is looked at here, can be long in closing (`SO_LINGER`). That costs no wake-up
-    /// that there would not be: a knock wakes the same thread. And the client does not wait for it, having heard yes.
+    /// Where a server waits in `accept(2)`, its node's thread hands the connection over: a program takes a descriptor when it
+    /// likes, and a copy of its own, by which its listener is looked at here, can be long in closing (`SO_LINGER`). That costs no
+    /// more: a wake-up socket would wake the same thread. And the client does not wait for it, having heard yes.
     ///
-    /// A server that polls is knocked for here, where that needs no waiting. A listener whose queue is full has some time to make
-    /// room, and more sockets to knock with may have to come: its node's thread waits for these.
+    /// For a server that polls, this thread connects a wake-up socket, if that needs no waiting. The node's thread waits for room
+    /// in a full queue, and for more wake-up sockets.
     pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
         self.ask(asked, None);
     }
