@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Traces, parse};
+use slipway_lab::parse_scenario;
+use slipway_lab::scenario::Traces;
 
 static LAB: LazyLock<Lab> = LazyLock::new(|| {
     let text = "networks: {net: bridge, own: host}\nnodes: {n: {count: 4}, lonely: {networks: [own]}}";
@@ -15,7 +16,7 @@ static LAB: LazyLock<Lab> = LazyLock::new(|| {
 
 slipway_fuzz::target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match parse("fuzz.yaml", text, Path::new("/"), &LAB) {
+    match parse_scenario("fuzz.yaml", text, Path::new("/"), &LAB) {
         Err(errors) => assert!((1..=50).contains(&errors.errors().len())),
         Ok(scenario) => {
             let plan = || scenario.plan(&LAB, Some(1), &Traces::new());

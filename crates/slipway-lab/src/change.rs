@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::condition::LinkConditions;
-use crate::model::Limits;
-use crate::names;
+pub use crate::check::Problem;
+use crate::condition::{Limits, LinkConditions};
+use crate::names::suggest;
 use crate::units::{Value, shortened};
 
 /// A set of keys, each of which has a value or not.
@@ -32,20 +32,6 @@ pub trait Keys: Clone + Default {
 
     /// Faults of these values: impossible ones, and ones that need another key; empty where all can hold.
     fn problems(&self) -> Vec<Problem>;
-}
-
-/// Something that cannot hold, in conditions that may have come together from several places.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}; {help}")]
-pub struct Problem {
-    /// The key to blame.
-    pub key: &'static str,
-    /// The fault.
-    pub message: String,
-    /// The next step.
-    pub help: String,
-    /// The key that is missing, where another value elsewhere would put it right.
-    pub needs: Option<&'static str>,
 }
 
 /// The reason why words are no change.
@@ -205,14 +191,21 @@ impl<T: Keys> fmt::Display for Change<T> {
     }
 }
 
+impl fmt::Display for LinkConditions {
+    /// As the words that [`LinkChange`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_words(self, f)
+    }
+}
+
 /// `key=value` words with a space between.
-pub(crate) fn write_words<T: Keys>(values: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_words<T: Keys>(values: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let words: Vec<_> = values.words().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     f.write_str(&words.join(" "))
 }
 
 fn unknown<T: Keys>(key: &str) -> WordError {
-    WordError::UnknownKey { key: shortened(key), suggestion: names::suggest(key, T::NAMES) }
+    WordError::UnknownKey { key: shortened(key), suggestion: suggest(key, T::NAMES) }
 }
 
 /// [`Keys`] of a type: each name, and the field that holds its value.

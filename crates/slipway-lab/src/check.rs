@@ -1,8 +1,6 @@
 //! Rules for conditions and limits, the same for those of a file and those of a running lab.
 
-use crate::change::Problem;
-use crate::condition::{Cpu, LinkConditions, Loss};
-use crate::model::Limits;
+use crate::condition::{Cpu, Limits, LinkConditions, Loss};
 use crate::units::{Bytes, Cores, Fraction, Rate, Seconds};
 
 /// Nothing that an experiment waits for takes longer on its way.
@@ -21,6 +19,20 @@ const MOST_MEGAHERTZ: f64 = 1e8;
 const PERIODS: std::ops::RangeInclusive<f64> = 1e-3..=1.0;
 /// Smaller ones have no room for a journal.
 const LEAST_DISK: Bytes = Bytes(16 << 20);
+
+/// Something that cannot hold, in conditions that may have come together from several places.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {help}")]
+pub struct Problem {
+    /// The key to blame.
+    pub key: &'static str,
+    /// The fault.
+    pub message: String,
+    /// The next step.
+    pub help: String,
+    /// The key that is missing, where another value elsewhere would put it right.
+    pub needs: Option<&'static str>,
+}
 
 #[derive(Default)]
 struct Problems(Vec<Problem>);

@@ -10,9 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::units::{
-    ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split, written,
-};
+use crate::units::written;
+use crate::units::{ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split};
 
 /// Rate that a link without one is taken to have, where its queue is reckoned.
 pub const UNSHAPED: Rate = Rate(10_000_000_000);
@@ -165,6 +164,28 @@ pub struct Disk {
     pub write_iops: Option<u32>,
 }
 
+/// Limits of a node. `None` is no limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Processor time.
+    pub cpu: Option<Cpu>,
+    /// Over which stretch of time `cpu` is counted. `None`: chosen by the engine.
+    pub cpu_period: Option<Seconds>,
+    /// Processors the node may run on, in the kernel's list form (`0-3,6`). The host's `cpus` where the node has none.
+    pub cpuset: Option<String>,
+    /// Memory, hard: beyond it the node's programs are killed.
+    pub memory: Option<Bytes>,
+    /// Memory, soft: what the node is pushed back to when the machine runs short.
+    pub memory_soft: Option<Bytes>,
+    /// Swap that may be used beyond `memory`. None of it where `memory` is given and this is not.
+    pub swap: Option<Bytes>,
+    /// Limits of its disk.
+    pub disk: Disk,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+}
+
 /// A processor's speed as it is asked for. Written `50%`, `2 cores` or `1200 MHz`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(into = "String")]
@@ -312,12 +333,5 @@ impl LinkConditions {
             && nothing(self.corrupt)
             && nothing(self.duplicate)
             && self.rate.is_none()
-    }
-}
-
-impl fmt::Display for LinkConditions {
-    /// As the words that [`LinkChange`](crate::change::LinkChange) reads.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::change::write_words(self, f)
     }
 }

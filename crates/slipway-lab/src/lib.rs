@@ -31,7 +31,7 @@ pub use errors::{LabError, LabErrors};
 pub use names::{closest, suggest};
 pub use pair::PeerRule;
 pub use remark::{Remark, locate};
-pub use resolve::{Overrides, parse, parse_with};
+pub use resolve::{Overrides, parse, parse_policy, parse_scenario, parse_with};
 pub use schema::json_schema;
 pub use select::SelectError;
 pub use short::short_limits;

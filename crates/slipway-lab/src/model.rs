@@ -10,10 +10,11 @@ use std::str::FromStr;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use crate::condition::{Conditions, Cpu, Disk, LinkRule, MatrixFile};
+pub use crate::condition::Limits;
+use crate::condition::{Conditions, LinkRule, MatrixFile};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
-use crate::units::{Bytes, Seconds};
+use crate::units::Seconds;
 
 /// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -370,28 +371,6 @@ pub struct Route {
     pub to: ipnet::IpNet,
     /// A gateway node's address on a network that this node is on.
     pub via: IpAddr,
-}
-
-/// Limits of a node. `None` is no limit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Processor time.
-    pub cpu: Option<Cpu>,
-    /// Over which stretch of time `cpu` is counted. `None`: chosen by the engine.
-    pub cpu_period: Option<Seconds>,
-    /// Processors the node may run on, in the kernel's list form (`0-3,6`). The host's `cpus` where the node has none.
-    pub cpuset: Option<String>,
-    /// Memory, hard: beyond it the node's programs are killed.
-    pub memory: Option<Bytes>,
-    /// Memory, soft: what the node is pushed back to when the machine runs short.
-    pub memory_soft: Option<Bytes>,
-    /// Swap that may be used beyond `memory`. None of it where `memory` is given and this is not.
-    pub swap: Option<Bytes>,
-    /// Limits of its disk.
-    pub disk: Disk,
-    /// Processes and threads.
-    pub pids: Option<u32>,
 }
 
 /// A bind mount.

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::resolve::parse_policy as parse;
 use crate::units::Rate;
 
 /// A rule about connections from some nodes to some others.

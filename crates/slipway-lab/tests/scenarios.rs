@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Scenario, Schedule, Traces, parse};
+use slipway_lab::parse_scenario;
+use slipway_lab::scenario::{Scenario, Schedule, Traces};
 
 const LAB: &str = "
 seed: 7
@@ -31,7 +32,7 @@ fn traces(scenario: &Scenario) -> Traces {
 
 fn parse_file(path: &Path) -> Result<Scenario, slipway_lab::LabErrors> {
     let text = std::fs::read_to_string(path).unwrap();
-    parse(path.file_name().unwrap().to_str().unwrap(), &text, Path::new("/labs"), &lab())
+    parse_scenario(path.file_name().unwrap().to_str().unwrap(), &text, Path::new("/labs"), &lab())
 }
 
 #[test]

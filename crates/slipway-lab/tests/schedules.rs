@@ -7,7 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::model::Lab;
-use slipway_lab::scenario::{Action, Event, LinkAction, Order, PlanError, Scenario, Schedule, Traces, parse};
+use slipway_lab::parse_scenario;
+use slipway_lab::scenario::{Action, Event, LinkAction, Order, PlanError, Scenario, Schedule, Traces};
 
 /// `before` nodes of one group, then `n` of another: what stands before moves the others' indices.
 fn lab(before: usize, n: usize) -> Lab {
@@ -16,7 +17,7 @@ fn lab(before: usize, n: usize) -> Lab {
 }
 
 fn scenario(file: &Value, lab: &Lab) -> Scenario {
-    parse("random.yaml", &file.to_string(), Path::new("/"), lab)
+    parse_scenario("random.yaml", &file.to_string(), Path::new("/"), lab)
         .unwrap_or_else(|errors| panic!("{file:#}\n{}", errors.plain()))
 }
 
@@ -260,7 +261,7 @@ proptest! {
         }
         let text: String = letters.into_iter().collect();
         let lab = lab(1, 4);
-        match parse("random.yaml", &text, Path::new("/"), &lab) {
+        match parse_scenario("random.yaml", &text, Path::new("/"), &lab) {
             Ok(scenario) => drop(scenario.plan(&lab, None, &Traces::new())),
             Err(errors) => {
                 prop_assert!((1..=50).contains(&errors.errors().len()));
@@ -286,7 +287,7 @@ fn every_node_draws_for_itself_unless_together() {
 fn seeds_hold_over_each_other() {
     let lab = slipway_lab::parse("lab.yaml", "seed: 3\nnodes: {n: }", Path::new("/")).unwrap();
     let seed = |text: &str, given| {
-        let scenario = parse("s.yaml", text, Path::new("/"), &lab).unwrap();
+        let scenario = parse_scenario("s.yaml", text, Path::new("/"), &lab).unwrap();
         scenario.plan(&lab, given, &Traces::new()).unwrap().seed
     };
     assert_eq!(seed("events: []", None), 3);
@@ -322,7 +323,7 @@ fn many_events_for_many_nodes_are_refused_before_they_fill_memory() {
 fn traces_that_are_missing_or_wrong_are_named() {
     let lab = lab(1, 4);
     let text = "events: [{trace: {file: x.csv, format: csv, of: rate}, nodes: n1}]";
-    let scenario = parse("s.yaml", text, Path::new("/traces"), &lab).unwrap();
+    let scenario = parse_scenario("s.yaml", text, Path::new("/traces"), &lab).unwrap();
     assert_eq!(scenario.files(), [Path::new("/traces/x.csv")]);
     let with = |text: &str| {
         let traces = Traces::from([("/traces/x.csv".into(), text.to_owned())]);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use slipway_lab::model::Lab;
-use slipway_lab::{parse, scenario};
+use slipway_lab::{parse, parse_scenario};
 use slipway_platform as platform;
 
 fn folder(of: &str) -> PathBuf {
@@ -54,7 +54,7 @@ networks: {net: , storage: }";
     let mut lab = parse("lab.yaml", lab, Path::new("/labs")).unwrap();
     for path in files(&folder("../slipway-lab/tests/scenarios/right"), "yaml") {
         let text = std::fs::read_to_string(&path).unwrap();
-        let found = scenario::parse("scenario.yaml", &text, Path::new("/labs"), &lab);
+        let found = parse_scenario("scenario.yaml", &text, Path::new("/labs"), &lab);
         lab.scenario = Some(found.unwrap_or_else(|errors| panic!("{}", errors.plain())));
         written(&lab);
     }

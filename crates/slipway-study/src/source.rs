@@ -101,7 +101,7 @@ impl Source {
     /// # Errors
     /// [`StudyError::File`] with all that is wrong.
     pub fn scenario(&self, lab: &Lab) -> Result<Scenario, StudyError> {
-        Ok(slipway_lab::scenario::parse(&self.shown, &self.text, &self.folder, lab)?)
+        Ok(slipway_lab::parse_scenario(&self.shown, &self.text, &self.folder, lab)?)
     }
 
     /// The rules that it has, for a lab.
@@ -109,7 +109,7 @@ impl Source {
     /// # Errors
     /// [`StudyError::File`] with all that is wrong.
     pub fn policy(&self, lab: &Lab) -> Result<Vec<Rule>, StudyError> {
-        Ok(slipway_lab::policy::parse(&self.shown, &self.text, lab)?)
+        Ok(slipway_lab::parse_policy(&self.shown, &self.text, lab)?)
     }
 
     /// Whether it is a lab's file rather than a scenario's.

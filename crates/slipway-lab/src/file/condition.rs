@@ -9,10 +9,9 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::change::{Change, NONE};
-use crate::condition::{Distribution, Loss};
+use crate::condition::{Distribution, Limits, Loss};
 use crate::de::Spanned;
 use crate::errors::Span;
-use crate::model::Limits;
 use crate::units::{ByteRate, Bytes, Fraction, Rate, Seconds, Value};
 
 /// A key's value, or `none`.
@@ -199,9 +198,9 @@ macro_rules! with_node_keys {
 
         impl $name {
             /// The changes that the keys ask for.
-            pub(crate) fn limits(&self) -> $crate::file::Placed<$crate::model::Limits> {
+            pub(crate) fn limits(&self) -> $crate::file::Placed<$crate::condition::Limits> {
                 let mut placed = $crate::file::Placed::default();
-                $crate::file::place_keys!(self, placed: $crate::model::Limits, cpu, cpu_period, memory, memory_soft, swap, pids);
+                $crate::file::place_keys!(self, placed: $crate::condition::Limits, cpu, cpu_period, memory, memory_soft, swap, pids);
                 if let Some(disk) = &self.disk {
                     disk.value.place(&mut placed);
                 }

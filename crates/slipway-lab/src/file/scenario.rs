@@ -9,10 +9,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Command, Value};
 use crate::change::Keys;
-use crate::condition::LinkConditions;
+use crate::condition::{Limits, LinkConditions};
 use crate::de::{Named, Spanned};
 use crate::errors::Span;
-use crate::model::Limits;
 use crate::scenario::{Direction, Format};
 use crate::shape::by_shape;
 use crate::units::{Fraction, Seconds};

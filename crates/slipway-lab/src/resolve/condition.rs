@@ -1,12 +1,11 @@
 //! Conditions of interfaces: a network's, and over them those of a node's place on it.
 
-use super::network::Networks;
 use crate::change::Keys;
 use crate::condition::{Conditions, LinkConditions};
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
 use crate::file::{Conditions as Written, Placed};
-use crate::model::{DriverKind, Network};
+use crate::model::DriverKind;
 
 /// Conditions of an interface that has those of `under`, changed by those `written` for it.
 pub(super) fn over(written: &Spanned<Written>, under: &Conditions, report: &mut Report) -> Conditions {
@@ -41,21 +40,4 @@ pub(super) fn refuse_on_host(network: &str, replaced: Option<DriverKind>, at: Sp
         None => "take another driver, such as bridge, or leave the conditions out",
     };
     report.add(at, message, help);
-}
-
-impl Networks {
-    /// Conditions of a member's interface.
-    pub(super) fn conditions_at(
-        &self,
-        network: usize,
-        written: Option<&Spanned<Written>>,
-        report: &mut Report,
-    ) -> Conditions {
-        let Some(written) = written else { return self.conditions[network].clone() };
-        let Network { driver, name, .. } = &self.list[network];
-        if *driver == DriverKind::Host {
-            refuse_on_host(name, self.replaced, written.at, report);
-        }
-        over(written, &self.conditions[network], report)
-    }
 }

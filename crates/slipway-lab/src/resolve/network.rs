@@ -10,7 +10,7 @@ use super::host::Hosts;
 use crate::condition::Conditions;
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
-use crate::file::{File, Ipv6Choice, Network as Written, NetworkSettings};
+use crate::file::{Conditions as WrittenConditions, File, Ipv6Choice, Network as Written, NetworkSettings};
 use crate::model::{DriverKind, Network};
 use crate::names;
 
@@ -73,6 +73,21 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
 }
 
 impl Networks {
+    /// Conditions of a member's interface.
+    pub(super) fn conditions_at(
+        &self,
+        network: usize,
+        written: Option<&Spanned<WrittenConditions>>,
+        report: &mut Report,
+    ) -> Conditions {
+        let Some(written) = written else { return self.conditions[network].clone() };
+        let Network { driver, name, .. } = &self.list[network];
+        if *driver == DriverKind::Host {
+            condition::refuse_on_host(name, self.replaced, written.at, report);
+        }
+        condition::over(written, &self.conditions[network], report)
+    }
+
     fn add(&mut self, name: &Spanned<String>, mut settings: NetworkSettings, hosts: &Hosts, report: &mut Report) {
         let driver =
             self.replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);

@@ -9,12 +9,13 @@ use super::mac::Macs;
 use super::network::{Networks, Places};
 use super::program;
 use crate::change::Keys;
-use crate::condition::Conditions;
+use crate::condition::{Conditions, Limits};
 use crate::de::{Entry, Spanned};
 use crate::errors::{Report, Span};
 use crate::file::{File, Membership, Memberships, Node as Written};
-use crate::model::{Capability, DriverKind, Interface, Limits, Network, Node};
+use crate::model::{Capability, DriverKind, Interface, Network, Node};
 use crate::names;
+use crate::names::suggest;
 
 /// The most nodes of a lab.
 pub(crate) const MOST_NODES: usize = 10_000;
@@ -78,7 +79,7 @@ fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, repo
         let found = hosts.list.iter().position(|host| host.name == wanted.value);
         if found.is_none() {
             let known: Vec<_> = hosts.list.iter().map(|host| &host.name).collect();
-            report.add(wanted.at, "there is no such host", names::suggest(&wanted.value, &known));
+            report.add(wanted.at, "there is no such host", suggest(&wanted.value, &known));
         }
         found
     });
@@ -117,7 +118,7 @@ fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Repo
     for (name, asked) in asked {
         let Some(network) = networks.list.iter().position(|network| network.name == name.value) else {
             let known: Vec<_> = networks.list.iter().map(|network| &network.name).collect();
-            report.add(name.at, "there is no such network", names::suggest(&name.value, &known));
+            report.add(name.at, "there is no such network", suggest(&name.value, &known));
             continue;
         };
         if members.iter().any(|member| member.network == network) {

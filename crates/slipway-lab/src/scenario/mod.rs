@@ -31,7 +31,5 @@ pub(crate) use self::time::nanoseconds;
 pub use self::trace::{Point, TraceError, csv, distem, mahimahi};
 pub use crate::change::{LinkChange, NodeChange};
 
-pub use crate::resolve::parse_scenario as parse;
-
 /// The texts of the trace files that a scenario names ([`Scenario::files`]), read by the caller.
 pub type Traces = BTreeMap<PathBuf, String>;

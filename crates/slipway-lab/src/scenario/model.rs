@@ -9,8 +9,7 @@ use super::generator::{Generator, Quantity};
 use super::link::Port;
 use super::{Direction, Due, Kill};
 use crate::change::{Change, Keys};
-use crate::condition::LinkConditions;
-use crate::model::Limits;
+use crate::condition::{Limits, LinkConditions};
 use crate::units::{Fraction, Seconds};
 
 /// Changes of a lab, and their times.

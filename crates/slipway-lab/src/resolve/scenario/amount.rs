@@ -7,7 +7,7 @@ use crate::change::{Change, Keys, NONE};
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
 use crate::file::{Amount, Draw, Number, Set, Value};
-use crate::names;
+use crate::names::suggest;
 use crate::resolve::mount::path;
 use crate::scenario::{Drawn, Generator, Quantity, Setting};
 
@@ -112,12 +112,11 @@ fn uniform_of(ends: &[Spanned<Value>], at: Span, quantity: Quantity, report: &mu
 /// Conditions that change: of links, or of nodes.
 pub(super) enum Keyed {
     Link(Setting<crate::condition::LinkConditions>),
-    Node(Setting<crate::model::Limits>),
+    Node(Setting<crate::condition::Limits>),
 }
 
 pub(super) fn setting(set: &Spanned<Set>, report: &mut Report) -> Option<Keyed> {
-    use crate::condition::LinkConditions;
-    use crate::model::Limits;
+    use crate::condition::{Limits, LinkConditions};
 
     let entries = &set.value.0.0;
     if entries.is_empty() {
@@ -132,7 +131,7 @@ pub(super) fn setting(set: &Spanned<Set>, report: &mut Report) -> Option<Keyed> 
         if of == [false, false] {
             let known: Vec<_> = LinkConditions::NAMES.iter().chain(Limits::NAMES).collect();
             let message = format!("there is no condition `{}`", name.value.chars().take(60).collect::<String>());
-            report.add(name.at, message, names::suggest(&name.value, &known));
+            report.add(name.at, message, suggest(&name.value, &known));
         }
         kinds = [kinds[0] || of[0], kinds[1] || of[1]];
     }

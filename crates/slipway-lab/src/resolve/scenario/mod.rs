@@ -3,6 +3,7 @@
 mod amount;
 mod effect;
 mod entry;
+mod event;
 mod target;
 mod time;
 mod trace;

@@ -1,15 +1,14 @@
 //! Files that say what happens when.
 
 use super::Context;
-use super::effect::{direction, how, only_nodes};
+use super::event::{direction, how, only_nodes};
 use super::target::{Whose, links};
 use crate::change::Keys;
-use crate::condition::LinkConditions;
+use crate::condition::{Limits, LinkConditions};
 use crate::de::Spanned;
 use crate::errors::{Report, Span};
 use crate::file::{Event, Trace};
-use crate::model::Limits;
-use crate::names;
+use crate::names::suggest;
 use crate::resolve::mount::path;
 use crate::scenario::{Effect, Format, LinkAct, NodeAct, PairAct, TraceFile};
 use crate::units::Seconds;
@@ -84,7 +83,7 @@ fn key(written: &Spanned<String>, report: &mut Report) -> Option<String> {
     let keys: Vec<&str> = [STATE].into_iter().chain(keys).collect();
     if !keys.contains(&word) {
         let message = format!("a trace cannot be of `{}`", word.chars().take(60).collect::<String>());
-        report.add(written.at, message, names::suggest(word, &keys));
+        report.add(written.at, message, suggest(word, &keys));
         return None;
     }
     Some(word.to_owned())
