@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::sync::LazyLock;
 
 use slipway_engine::copy::receive;
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 use tempfile::TempDir;
 
 static ROOM: LazyLock<TempDir> = LazyLock::new(|| TempDir::with_prefix("slipway-fuzz-").expect("a folder"));

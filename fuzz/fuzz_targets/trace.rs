@@ -3,7 +3,7 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use slipway_lab::scenario::{TraceError, csv, distem, mahimahi};
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 
 slipway_fuzz::target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

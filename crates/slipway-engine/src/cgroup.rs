@@ -48,7 +48,7 @@ impl Plan {
 pub(crate) fn without_disk(asked: &model::Limits) -> Result<Limits, CgroupError> {
     Ok(Limits {
         cpu: asked.cpu.map(cores).transpose()?,
-        cpu_period: asked.cpu_period.map(slipway_lab::units::Seconds::duration),
+        cpu_period: asked.cpu_period.map(slipway_document::units::Seconds::duration),
         cpuset: asked.cpuset.clone(),
         memory: asked.memory.map(|bytes| bytes.0),
         memory_soft: asked.memory_soft.map(|bytes| bytes.0),

@@ -23,8 +23,8 @@ use nix::sys::signal::Signal as Number;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use slipway_lab::text::printable;
-use slipway_lab::units::Bytes;
+use slipway_document::text::printable;
+use slipway_document::units::Bytes;
 use slipway_sys::signals::Taken;
 
 use stream::{Broken, Counted, ENDING, Pipe, drain, quicken, wait};

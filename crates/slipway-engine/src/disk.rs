@@ -14,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
+use slipway_document::units::Bytes;
 use slipway_lab::model::{Lab, Node};
-use slipway_lab::units::Bytes;
 use slipway_sys::block::{Device, LoopDevice, attached, free};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Hierarchy, Limits};
 use slipway_sys::mount::{MountError, mount_device};

@@ -34,8 +34,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use slipway_document::text::printable;
 use slipway_lab::model::{Lab, Limits};
-use slipway_lab::text::printable;
 use slipway_sys::process::ProcessId;
 
 /// What went wrong with the state folder.

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use slipway_document::units::Seconds;
 use slipway_engine::exec::{Entry, Launcher, Program, Stdio};
 use slipway_engine::job::{Ended, Outcome, agent::agent_main, run};
 use slipway_engine::lab::{Running, down, up};
@@ -19,7 +20,6 @@ use slipway_engine::machine::Machine;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
 use slipway_lab::model::{Job, Mpi};
-use slipway_lab::units::Seconds;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::wait_for_end;
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
-use slipway_lab::units::Rate;
+use slipway_document::units::Rate;
 use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
 
 use crate::metadata::{Path, Role};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use slipway_lab::units::Rate;
+use slipway_document::units::Rate;
 use slipway_sys::sockopt::{self, Name};
 
 use crate::address_map::AddressMap;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use slipway_document::units::Rate;
 use slipway_fast::policy::{Decision, Policy, Rates, Terms};
 use slipway_lab::policy::{Rule, Verdict};
-use slipway_lab::units::Rate;
 
 /// What the guide says: each with all that ends and ports can be.
 fn policy(rules: &str) -> (Policy, slipway_lab::model::Lab) {

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use rustix::fs::Timespec;
 use tar::{EntryType, Header};
 
-use slipway_lab::text::printable;
+use slipway_document::text::printable;
 
 use super::holes::Runs;
 

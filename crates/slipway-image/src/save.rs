@@ -18,7 +18,7 @@ use rustix::fs::{
     readlinkat, statat,
 };
 use rustix::io::Errno;
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 use tar::{Builder, EntryType, Header};
 use tempfile::NamedTempFile;
 

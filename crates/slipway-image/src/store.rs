@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, syncfs}
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 use tempfile::TempDir;
 
 use super::error::ImageError;

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 const BUFFER: usize = 128 * 1024;
 /// Below this many bytes of content a high ratio is no bomb.

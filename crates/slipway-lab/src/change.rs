@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use slipway_document::suggest;
+use slipway_document::units::{Value, shortened};
 
 pub use crate::check::Problem;
 use crate::condition::{Limits, LinkConditions};
-use crate::names::suggest;
-use crate::units::{Value, shortened};
 
 /// A set of keys, each of which has a value or not.
 pub trait Keys: Clone + Default {

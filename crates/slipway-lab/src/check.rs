@@ -1,7 +1,8 @@
 //! Rules for conditions and limits, the same for those of a file and those of a running lab.
 
+use slipway_document::units::{Bytes, Cores, Fraction, Rate, Seconds};
+
 use crate::condition::{Cpu, Limits, LinkConditions, Loss};
-use crate::units::{Bytes, Cores, Fraction, Rate, Seconds};
 
 /// Nothing that an experiment waits for takes longer on its way.
 pub(crate) const LONGEST_DELAY: Seconds = Seconds(3600.0);

@@ -2,16 +2,14 @@
 //!
 //! Names and meanings are those of `tc-netem(8)`. A key that is not set is left as the machine has it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-
-use crate::units::written;
-use crate::units::{ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split};
+use serde::{Deserialize, Serialize};
+use slipway_document::units::{
+    ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split,
+};
+use slipway_document::written;
 
 /// Rate that a link without one is taken to have, where its queue is reckoned.
 pub const UNSHAPED: Rate = Rate(10_000_000_000);

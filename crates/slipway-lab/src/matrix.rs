@@ -12,10 +12,11 @@
 
 use std::collections::HashMap;
 
+use slipway_document::suggest;
+use slipway_document::units::{Seconds, shortened};
+
 use crate::check::LONGEST_DELAY;
 use crate::model::Lab;
-use crate::names;
-use crate::units::{Seconds, shortened};
 
 /// Delays between nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,7 +138,7 @@ impl<'l> Names<'l> {
         let Some(&node) = self.index.get(cell.text) else {
             let known: Vec<_> = self.lab.nodes.iter().map(|node| &node.name).collect();
             let what = format!("there is no node `{}`", shortened(cell.text));
-            return Err(cell.error(what, names::suggest(cell.text, &known)));
+            return Err(cell.error(what, suggest(cell.text, &known)));
         };
         if before.contains(&node) {
             return Err(cell.error(format!("`{}` is here twice", cell.text), "name every node once"));

@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
+use slipway_document::units::Seconds;
 
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
-use crate::units::Seconds;
 
 /// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,7 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-
-use crate::units::Rate;
+use slipway_document::units::Rate;
 
 /// A rule about connections from some nodes to some others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

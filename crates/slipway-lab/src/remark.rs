@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
+use slipway_document::errors::{DocumentErrors, Report, Span};
+use slipway_document::tree::{Kind, NodeId, Tree};
 
-use crate::errors::{LabErrors, Report, Span};
-use crate::tree::{Kind, NodeId, Tree};
+use crate::kind::LAB_FILE;
 
 /// One thing that a machine cannot make of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,8 +22,8 @@ pub struct Remark {
 /// Puts remarks to their lines in the text that the lab was read from. A remark whose place has no line goes
 /// to the nearest key above it.
 #[must_use]
-pub fn locate(file: &str, text: &str, remarks: &[Remark]) -> LabErrors {
-    let tree = Tree::parse(text, &mut Report::default());
+pub fn locate(file: &str, text: &str, remarks: &[Remark]) -> DocumentErrors {
+    let tree = Tree::parse(LAB_FILE, text, &mut Report::default());
     let mut report = Report::default();
     let mut told = HashSet::new();
     for remark in remarks {

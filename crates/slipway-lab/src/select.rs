@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use slipway_document::{closest, suggest};
+
 use crate::model::{Lab, Node};
-use crate::names;
 
 /// Why a selection chooses nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,9 +86,9 @@ impl Lab {
                 known.push(&node.group);
             }
         }
-        let suggestion = match names::closest(word, self.nodes.iter().map(|node| node.name.as_str())) {
+        let suggestion = match closest(word, self.nodes.iter().map(|node| node.name.as_str())) {
             Some(name) if !is_pattern => format!("did you mean `{name}`?"),
-            _ => names::suggest(word, &known),
+            _ => suggest(word, &known),
         };
         let word = word.to_owned();
         Err(if is_pattern {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use slipway_document::errors::{DocumentError, Report};
+use slipway_document::tree::{Kind, Tree};
+
 use crate::change::Keys as _;
 use crate::condition::{LinkConditions, UNSHAPED};
-use crate::errors::{LabError, Report};
+use crate::kind::LAB_FILE;
 use crate::model::{Interface, Lab};
 use crate::remark::{Remark, has, locate};
-use crate::tree::{Kind, Tree};
 
 /// Bytes of a packet where a network does not say its own.
 const MTU: u32 = 1500;
@@ -35,8 +37,8 @@ impl LinkConditions {
 /// Limits of a lab that are shorter than what is under way, with the lines of the file that it was read from. Delays from
 /// matrices are left out.
 #[must_use]
-pub fn short_limits(file: &str, text: &str, lab: &Lab) -> Vec<LabError> {
-    let Some(tree) = Tree::parse(text, &mut Report::default()) else { return Vec::new() };
+pub fn short_limits(file: &str, text: &str, lab: &Lab) -> Vec<DocumentError> {
+    let Some(tree) = Tree::parse(LAB_FILE, text, &mut Report::default()) else { return Vec::new() };
     let mut remarks = Vec::new();
     let mut add = |conditions: &LinkConditions, interface: &Interface, places: &[Vec<String>]| {
         let Some((message, help)) = conditions.short_limit(lab.networks[interface.network].mtu) else { return };

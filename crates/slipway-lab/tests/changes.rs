@@ -1,10 +1,10 @@
 //! Changes of conditions as people write them.
 
 use proptest::prelude::*;
+use slipway_document::units::{Fraction, Rate, Seconds};
 use slipway_lab::change::{Keys, LinkChange, NodeChange, WordError};
 use slipway_lab::condition::{Distribution, LinkConditions, Loss};
 use slipway_lab::model::Limits;
-use slipway_lab::units::{Fraction, Rate, Seconds};
 
 fn link(words: &str) -> LinkConditions {
     let change: LinkChange = words.parse().unwrap_or_else(|error| panic!("{words}: {error}"));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use slipway_lab::parse;
 
-fn parse_file(path: &Path) -> Result<slipway_lab::model::Lab, slipway_lab::LabErrors> {
+fn parse_file(path: &Path) -> Result<slipway_lab::model::Lab, slipway_document::errors::DocumentErrors> {
     let text = std::fs::read_to_string(path).unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();
     parse(name, &text, Path::new("/labs"))

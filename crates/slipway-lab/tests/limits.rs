@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use slipway_lab::{LabErrors, parse};
+use slipway_document::errors::DocumentErrors;
+use slipway_lab::parse;
 
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(line).collect()
 }
 
-fn refusal(text: &str) -> LabErrors {
+fn refusal(text: &str) -> DocumentErrors {
     parse("big.yaml", text, Path::new("/")).expect_err("accepted")
 }
 

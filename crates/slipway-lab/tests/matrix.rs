@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use slipway_document::units::Seconds;
 use slipway_lab::change::{Keys, LinkChange};
 use slipway_lab::condition::{LinkConditions, LinkRule, MatrixFile};
 use slipway_lab::matrix::{self, Matrix};
 use slipway_lab::model::Lab;
-use slipway_lab::units::Seconds;
 
 fn lab(text: &str) -> Lab {
     slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()))

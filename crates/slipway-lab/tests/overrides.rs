@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use slipway_document::errors::DocumentErrors;
 use slipway_lab::model::{DriverKind, Lab};
-use slipway_lab::{LabErrors, Overrides, parse_with};
+use slipway_lab::{Overrides, parse_with};
 
 const WIRED: &str = "
 hosts: 2
@@ -11,7 +12,7 @@ networks: {wire: {driver: macvlan, parent: eth0, macvlan_mode: private}, tunnel:
 nodes: {a: {networks: [wire]}, b: {networks: [tunnel]}}
 ";
 
-fn under(driver: DriverKind, text: &str) -> Result<Lab, LabErrors> {
+fn under(driver: DriverKind, text: &str) -> Result<Lab, DocumentErrors> {
     let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")) };
     parse_with("lab.yaml", text, Path::new("/"), &overrides)
 }

@@ -13,7 +13,7 @@ mod random;
 
 use random::{apply, edit, files_below, right_lab, some_conditions};
 
-fn parse(text: &str) -> Result<Lab, slipway_lab::LabErrors> {
+fn parse(text: &str) -> Result<Lab, slipway_document::errors::DocumentErrors> {
     slipway_lab::parse("random.yaml", text, Path::new("/labs"))
 }
 

@@ -30,7 +30,7 @@ fn traces(scenario: &Scenario) -> Traces {
     scenario.files().iter().map(|path| ((*path).to_owned(), read(path))).collect()
 }
 
-fn parse_file(path: &Path) -> Result<Scenario, slipway_lab::LabErrors> {
+fn parse_file(path: &Path) -> Result<Scenario, slipway_document::errors::DocumentErrors> {
     let text = std::fs::read_to_string(path).unwrap();
     parse_scenario(path.file_name().unwrap().to_str().unwrap(), &text, Path::new("/labs"), &lab())
 }

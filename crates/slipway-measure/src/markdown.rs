@@ -1,6 +1,6 @@
 //! Text of others in tables of Markdown.
 
-use slipway_lab::text::is_hidden;
+use slipway_document::text::is_hidden;
 
 /// A row of a table.
 pub(crate) fn row(cells: &[String]) -> String {

@@ -11,7 +11,7 @@ mod iperf3;
 mod netpipe;
 mod ping;
 
-use slipway_lab::text::is_hidden;
+use slipway_document::text::is_hidden;
 use std::net::IpAddr;
 use std::time::Duration;
 

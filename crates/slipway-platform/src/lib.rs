@@ -14,7 +14,7 @@ pub use self::imported::Platform;
 pub use self::live::{LiveInterface, with_live};
 pub use self::simgrid::{from_simgrid, to_simgrid};
 pub use self::slipway::{ExportError, to_slipway};
-use slipway_lab::LabErrors;
+use slipway_document::errors::DocumentErrors;
 
 /// A lab in another tool's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn import(file: &str, text: &str, matrix: &str) -> Result<Platform, ImportEr
 pub enum ImportError {
     /// The file is wrong.
     #[error("{}", .0.plain())]
-    Wrong(LabErrors),
+    Wrong(DocumentErrors),
     /// The result is no lab.
     #[error(transparent)]
     Lab(#[from] ExportError),

@@ -127,7 +127,7 @@ fn together(pairs: &BTreeMap<usize, Nodes>, within: bool) -> BTreeMap<Nodes, Nod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipway_lab::units::Seconds;
+    use slipway_document::units::Seconds;
 
     const LAB: &str = "
 nodes: {n: {count: 4, cpu: 50%}}

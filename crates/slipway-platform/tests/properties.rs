@@ -13,7 +13,7 @@ mod random;
 
 use random::{apply, edit, files_below, right_lab, some_conditions};
 
-fn parse(text: &str) -> Result<Lab, slipway_lab::LabErrors> {
+fn parse(text: &str) -> Result<Lab, slipway_document::errors::DocumentErrors> {
     slipway_lab::parse("random.yaml", text, Path::new("/labs"))
 }
 
@@ -68,7 +68,7 @@ proptest! {
                     network: None,
                     conditions: slipway_lab::condition::LinkConditions::default(),
                 };
-                rule.conditions.delay = Some(slipway_lab::units::Seconds(f64::from(mac) / 1000.0));
+                rule.conditions.delay = Some(slipway_document::units::Seconds(f64::from(mac) / 1000.0));
                 lab.links.push(rule.clone());
                 if host % 2 == 0 {
                     std::mem::swap(&mut rule.from, &mut rule.to);

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use nix::sys::signal::Signal;
+use slipway_document::units::Seconds;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::Running;
 use slipway_lab::model::DriverKind;
-use slipway_lab::units::Seconds;
 use slipway_measure::check::CheckedPath;
 use slipway_sys::signals::Taken;
 use slipway_verify::{Effort, Plan, Route, VerifyError, is_conditioned};

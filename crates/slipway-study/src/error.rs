@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use slipway_document::errors::DocumentErrors;
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::scenario::ScenarioError;
 use slipway_image::ImageError;
-use slipway_lab::LabErrors;
 use slipway_lab::scenario::PlanError;
 use slipway_measure::play::PlayError;
 use slipway_measure::record::RecordError;
@@ -26,10 +26,10 @@ pub enum StudyError {
     },
     /// A lab file or scenario file is wrong.
     #[error("understand the lab file: {0}")]
-    File(Box<LabErrors>),
+    File(Box<DocumentErrors>),
     /// This machine cannot make what a lab file asks for; nothing was tried.
     #[error("do as asked by the lab file: {0}")]
-    Refused(Box<LabErrors>),
+    Refused(Box<DocumentErrors>),
     /// The store of images.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -120,8 +120,8 @@ impl StudyError {
     }
 }
 
-impl From<LabErrors> for StudyError {
-    fn from(errors: LabErrors) -> Self {
+impl From<DocumentErrors> for StudyError {
+    fn from(errors: DocumentErrors) -> Self {
         Self::File(Box::new(errors))
     }
 }

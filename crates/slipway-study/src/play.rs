@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use slipway_document::units::Seconds;
 use slipway_engine::job;
 use slipway_engine::lab::Running;
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
 use slipway_engine::state::StateRoot;
 use slipway_lab::model::{Job, Lab};
-use slipway_lab::units::Seconds;
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{Begin, Played};
 use slipway_measure::report;

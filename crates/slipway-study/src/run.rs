@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use slipway_document::units::Seconds;
 use slipway_engine::job::{self, Outcome};
 use slipway_engine::lab::Running;
 use slipway_lab::model::{Job, Lab};
-use slipway_lab::units::Seconds;
 use slipway_measure::check::{self as measured, CheckedPath};
 
 use crate::passing::in_passing;

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use slipway_document::errors::DocumentError;
 use slipway_engine::lab::{self, UpError};
 use slipway_image::Store;
+use slipway_lab::Overrides;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Scenario;
-use slipway_lab::{LabError, Overrides};
 
 use crate::StudyError;
 
@@ -67,7 +68,7 @@ impl Source {
 
     /// Limits that are shorter than the data under way, one remark each.
     #[must_use]
-    pub fn short_limits(&self, lab: &Lab) -> Vec<LabError> {
+    pub fn short_limits(&self, lab: &Lab) -> Vec<DocumentError> {
         slipway_lab::short_limits(&self.shown, &self.text, lab)
     }
 

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use slipway_document::units::Seconds;
 use slipway_engine::scenario::Ends;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Job, Lab};
-use slipway_lab::units::Seconds;
 use slipway_measure::play::Line;
 use slipway_measure::probe::Probe;
 use slipway_study::compare::{self, Client, Setting, Task};

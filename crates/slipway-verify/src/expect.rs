@@ -106,7 +106,7 @@ fn of_path(way: &Way, seen: &[Seen], early: Early) -> Expected {
     } else {
         Some(Range::exactly(0.0))
     };
-    let some = |share: Option<slipway_lab::units::Fraction>| share.is_some_and(|share| share.0 > 0.0);
+    let some = |share: Option<slipway_document::units::Fraction>| share.is_some_and(|share| share.0 > 0.0);
     let got = all(|seen| seen.got);
     let any = got.iter().any(|&got| got > 0.0);
     let duplicate = any && way.asked.iter().any(|of| some(of.duplicate));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use slipway_document::units::Seconds;
 use slipway_lab::condition::{LinkConditions, Loss};
-use slipway_lab::units::Seconds;
 
 use super::Effort;
 use super::flood::Flood;
@@ -111,7 +111,7 @@ fn train(world: &World, at: usize, effort: Effort, most: Duration) -> Train {
 fn needed(way: &Way) -> u32 {
     let of = |asked: &LinkConditions| {
         let memory = (1.0 + memory(asked)) / (1.0 - memory(asked));
-        let share = |share: Option<slipway_lab::units::Fraction>| share.map_or(0.0, |share| share.0);
+        let share = |share: Option<slipway_document::units::Fraction>| share.map_or(0.0, |share| share.0);
         let ahead = share(asked.reorder);
         let gap = f64::from(asked.gap.unwrap_or(1).max(1));
         let ahead = if ahead > 0.0 { 1.0 / (gap - 1.0 + 1.0 / ahead) } else { 0.0 };

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use slipway_document::units::Fraction;
 use slipway_lab::condition::{LinkConditions, Loss};
 use slipway_lab::scenario::Direction;
-use slipway_lab::units::Fraction;
 use slipway_wire::{Peer, Spec};
 
 use super::model::{Damage, Mechanism, Model, Out};

@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
+use slipway_document::units::Rate;
 use slipway_lab::condition::LinkConditions;
-use slipway_lab::units::Rate;
 
 use crate::Direction;
 use crate::frame;

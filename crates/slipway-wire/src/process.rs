@@ -4,8 +4,8 @@
 //! that one below 2^-32 is not zero. Correlation also keeps the share and the spread of delays that were asked for.
 //! netem averages a draw with the one before it, so extreme values, and with them rare losses, almost vanish.
 
+use slipway_document::units::Fraction;
 use slipway_lab::condition::{Distribution, LinkConditions, Loss};
-use slipway_lab::units::Fraction;
 
 use crate::random::{Kind, Stream};
 use crate::spec::nanoseconds;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipway_document::units::{Fraction, Rate, Seconds};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::{LinkConditions, UNSHAPED};
 use slipway_lab::scenario::Direction;
-use slipway_lab::units::{Fraction, Rate, Seconds};
 
 /// The conditions of one direction of one interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The rate of a link.
 
-use slipway_lab::units::Rate;
+use slipway_document::units::Rate;
 
 use crate::line::Line;
 use crate::packet::Packet;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use proptest::prelude::*;
+use slipway_document::units::{Fraction, Rate, Seconds};
 use slipway_lab::condition::{Distribution, LinkConditions, Loss};
-use slipway_lab::units::{Fraction, Rate, Seconds};
 use slipway_sys::tap::VnetHeader;
 use slipway_wire::link::{Delivery, Link, Packet, PeerIndex};
 use slipway_wire::{Direction, Peer, Spec, default_limit, frame, segment};

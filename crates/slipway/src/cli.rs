@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use slipway_document::text::printable;
 use slipway_engine::state::StateRoot;
-use slipway_lab::text::printable;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};

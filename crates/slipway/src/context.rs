@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ColorChoice;
 use serde::Serialize;
+use slipway_document::text::{printable, printable_json};
 use slipway_engine::state::StateRoot;
 use slipway_image::Store;
-use slipway_lab::text::{printable, printable_json};
 use slipway_study::{Machine, Output};
 
 use crate::failure::{Failure, unwritten};

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
+use slipway_document::errors::DocumentErrors;
+use slipway_document::text::{printable, printable_json};
 use slipway_engine::copy::CopyError;
 use slipway_engine::exec::ExecError;
 use slipway_engine::job::JobError;
@@ -13,8 +15,7 @@ use slipway_engine::network::NetworkError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
-use slipway_lab::text::{printable, printable_json};
-use slipway_lab::{LabErrors, SelectError};
+use slipway_lab::SelectError;
 use slipway_study::StudyError;
 use slipway_sys::cgroup::CgroupError;
 use slipway_verify::VerifyError;
@@ -33,7 +34,7 @@ enum What {
     /// "failed to …", and what to do about it, a line each.
     Plain { message: String, hints: Vec<String> },
     /// A lab file is wrong: it could not be understood, or made.
-    File { errors: Box<LabErrors>, doing: &'static str },
+    File { errors: Box<DocumentErrors>, doing: &'static str },
     /// Nobody reads the answer any more.
     Unread,
 }
@@ -102,7 +103,7 @@ impl Failure {
 }
 
 /// With the file's text around each place.
-fn draw(errors: &LabErrors, doing: &str, color: bool) -> String {
+fn draw(errors: &DocumentErrors, doing: &str, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
     let mut text = format!("slipway: failed to {doing} the lab file: {errors}\n");
@@ -119,8 +120,8 @@ fn exit_of(error: &io::Error) -> Exit {
     if error.kind() == io::ErrorKind::PermissionDenied { Exit::Unable } else { Exit::Failed }
 }
 
-impl From<LabErrors> for Failure {
-    fn from(errors: LabErrors) -> Self {
+impl From<DocumentErrors> for Failure {
+    fn from(errors: DocumentErrors) -> Self {
         StudyError::from(errors).into()
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn need_privilege() -> Result<(), Failure> {
 
 /// Warns of limits that are shorter than the data under way.
 pub(crate) fn warn(source: &Source, lab: &Lab) {
-    for slipway_lab::LabError { file, line, message, help, .. } in source.short_limits(lab) {
+    for slipway_document::errors::DocumentError { file, line, message, help, .. } in source.short_limits(lab) {
         tracing::warn!("{file}:{line}: {message}; {help}");
     }
 }

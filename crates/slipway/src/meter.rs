@@ -3,8 +3,8 @@
 //! Bars are drawn as events come, never by a thread: anchors and programs are cloned from this process, which takes one.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use slipway_document::units::Bytes;
 use slipway_engine::lab;
-use slipway_lab::units::Bytes;
 
 use crate::context::Global;
 

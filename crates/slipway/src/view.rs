@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use slipway_document::units::Bytes;
 use slipway_engine::fast::RouterState;
 use slipway_engine::lab::OwnProgram;
 use slipway_engine::network::Mechanism;
 use slipway_engine::scenario::{Standing, Status};
 use slipway_engine::state::ProgramEnd;
 use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
-use slipway_lab::units::Bytes;
 
 /// Columns under a heading, as `ps(1)` has them: no lines, nothing wrapped.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {

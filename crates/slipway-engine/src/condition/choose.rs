@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use slipway_document::units::Seconds;
 use slipway_lab::condition::{LinkConditions, Loss};
 use slipway_lab::model::LinkMechanism;
 use slipway_lab::scenario::Direction;
-use slipway_lab::units::Seconds;
 
 use super::gate::physical;
 use super::probe::LinkMeans;

@@ -2,9 +2,9 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+use slipway_document::units::{Fraction, Seconds};
 use slipway_lab::condition::{self, LinkConditions};
 use slipway_lab::scenario::Direction;
-use slipway_lab::units::{Fraction, Seconds};
 use slipway_sys::bpf::Program;
 use slipway_sys::netlink::{
     self, AddrGenMode, BpfFilter, Handle, Netem, Netlink, NetlinkError, NewLink, Peer, Qdisc, ReplaceQdisc, Request,

@@ -13,7 +13,7 @@ use rustix::fs::{
     mkdirat, openat, openat2, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 use super::{Copied, CopyError};
 use slipway_image::holes::{Side, write_content};

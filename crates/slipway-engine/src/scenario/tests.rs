@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use slipway_document::units::Seconds;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Order, Schedule};
-use slipway_lab::units::Seconds;
 use slipway_measure::play::{self, Change, Line};
 
 use super::{Act, Begun, Ends, Happening, Outcome, Part, Platform, Player};

@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
+use slipway_document::de::Spanned;
+use slipway_document::errors::Span;
+use slipway_document::units::{ByteRate, Bytes, Fraction, Rate, Seconds, Value};
 
 use crate::change::{Change, NONE};
 use crate::condition::{Distribution, Limits, Loss};
-use crate::de::Spanned;
-use crate::errors::Span;
-use crate::units::{ByteRate, Bytes, Fraction, Rate, Seconds, Value};
 
 /// A key's value, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use slipway_document::de::{Named, Spanned};
+use slipway_document::units::Seconds;
 
 use super::{Command, Value};
-use crate::de::{Named, Spanned};
 use crate::model::Mpi;
-use crate::units::Seconds;
 
 /// A program to run over nodes.
 #[derive(Debug, Deserialize, JsonSchema)]

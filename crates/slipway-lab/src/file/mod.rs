@@ -12,16 +12,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{Ipv4Net, Ipv6Net};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use slipway_document::by_shape;
+use slipway_document::de::{Named, Spanned};
+use slipway_document::form::Written;
 
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
-use crate::de::{Named, Spanned};
 use crate::model::{DriverKind, IoUring, LinkMechanism, MacvlanMode};
-use crate::shape::by_shape;
-use crate::written::{CpuList, Machine, Written};
+use crate::written::{CpuList, Machine};
 
 pub(crate) type Subnet4 = Written<Ipv4Net>;
 pub(crate) type Subnet6 = Written<Ipv6Net>;

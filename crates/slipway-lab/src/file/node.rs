@@ -2,14 +2,15 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use slipway_document::by_shape;
+use slipway_document::de::{Named, Spanned};
+use slipway_document::form::Written;
+use slipway_document::units::{Bytes, Seconds};
 
 use super::{Address4, Address6, Conditions, Setting, with_node_keys};
 use crate::condition::Cpu;
-use crate::de::{Named, Spanned};
 use crate::model::{Capability, Routing};
-use crate::shape::by_shape;
-use crate::units::{Bytes, Seconds};
-use crate::written::{CpuList, Mac, Written};
+use crate::written::{CpuList, Mac};
 
 with_node_keys! {
     /// A node, or with `count` a group of equal nodes.

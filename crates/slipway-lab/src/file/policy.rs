@@ -4,12 +4,13 @@ use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use slipway_document::by_shape;
+use slipway_document::de::Spanned;
+use slipway_document::form::Written;
+use slipway_document::units::Rate;
 
-use crate::de::Spanned;
 use crate::policy::Verdict;
-use crate::shape::by_shape;
-use crate::units::Rate;
-use crate::written::{PortRange, Written};
+use crate::written::PortRange;
 
 /// A rule about connections over networks with driver fast. The first that fits a connection decides everything about it; without one it is made.
 #[derive(Debug, Deserialize, JsonSchema)]

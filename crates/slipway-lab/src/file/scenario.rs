@@ -6,15 +6,15 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
+use slipway_document::by_shape;
+use slipway_document::de::{Named, Spanned};
+use slipway_document::errors::Span;
+use slipway_document::units::{Fraction, Seconds};
 
 use super::{Command, Value};
 use crate::change::Keys;
 use crate::condition::{Limits, LinkConditions};
-use crate::de::{Named, Spanned};
-use crate::errors::Span;
 use crate::scenario::{Direction, Format};
-use crate::shape::by_shape;
-use crate::units::{Fraction, Seconds};
 
 /// Changes of the lab while it runs, and their times: `slipway play`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -227,12 +227,6 @@ impl JsonSchema for Number {
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Set(pub(crate) Named<Spanned<Amount>>);
-
-impl Default for Spanned<Amount> {
-    fn default() -> Self {
-        Self { value: Amount::default(), at: Span::default(), whole: Span::default() }
-    }
-}
 
 impl JsonSchema for Set {
     fn schema_name() -> Cow<'static, str> {

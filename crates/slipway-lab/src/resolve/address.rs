@@ -5,8 +5,7 @@ use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
-
-use crate::errors::{Report, Span};
+use slipway_document::errors::{Report, Span};
 
 /// The addresses that interfaces of a subnet may have, as numbers.
 pub(super) struct Pool {

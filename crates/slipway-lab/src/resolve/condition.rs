@@ -1,9 +1,10 @@
 //! Conditions of interfaces: a network's, and over them those of a node's place on it.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+
 use crate::change::Keys;
 use crate::condition::{Conditions, LinkConditions};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Conditions as Written, Placed};
 use crate::model::DriverKind;
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{File, Hosts as Written};
 use crate::model::{Host, Underlay};
 use crate::names;

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::Report;
+use slipway_document::names;
+use slipway_document::suggest;
+
 use super::mount::path;
 use super::node::Group;
-use crate::de::Spanned;
-use crate::errors::Report;
 use crate::file::{File, Image as Written};
 use crate::model::{Image, ImageSource};
-use crate::names;
 
 /// The image that is always there.
 pub const HOST: &str = "host";
@@ -41,7 +43,7 @@ fn find(name: &Spanned<String>, images: &[Image], report: &mut Report) -> Option
     if found.is_none() {
         let declared = images[1..].iter().map(|image| image.name.as_str()).filter(|name| *name != HOST);
         let known: Vec<_> = std::iter::once(HOST).chain(declared).collect();
-        report.add(name.at, "there is no such image", names::suggest(&name.value, &known));
+        report.add(name.at, "there is no such image", suggest(&name.value, &known));
     }
     found
 }

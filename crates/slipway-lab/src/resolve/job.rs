@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+
 use super::program;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Better, Figure as WrittenFigure, Job as Written};
 use crate::model::{Figure, Job, Lab, Pick};
 

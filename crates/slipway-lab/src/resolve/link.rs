@@ -3,15 +3,16 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::suggest;
+
 use super::condition::refuse_on_host;
 use super::mount::path;
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule, MatrixFile};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::Link as Written;
 use crate::model::{DriverKind, Lab};
-use crate::names;
 
 /// More rules than people write; what a program writes about many pairs is a matrix.
 const MOST_RULES: usize = 2000;
@@ -86,7 +87,7 @@ pub(super) fn network(
 ) -> Option<usize> {
     let Some(found) = lab.networks.iter().position(|network| network.name == name.value) else {
         let known: Vec<_> = lab.networks.iter().map(|network| &network.name).collect();
-        report.add(name.at, "there is no such network", names::suggest(&name.value, &known));
+        report.add(name.at, "there is no such network", suggest(&name.value, &known));
         return None;
     };
     if lab.networks[found].driver == DriverKind::Host {
@@ -242,7 +243,7 @@ fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
     let about_same = |earlier: &&LinkRule| meets(&earlier.from, &rule.from) && meets(&earlier.to, &rule.to);
     for under in &mut kinds {
         if !lab.matrices.is_empty() {
-            under.delay.get_or_insert(crate::units::Seconds(0.0));
+            under.delay.get_or_insert(slipway_document::units::Seconds(0.0));
         }
         for earlier in lab.links[..number].iter().filter(about_same) {
             *under = earlier.conditions.over(under);

@@ -19,19 +19,22 @@ mod scenario;
 
 use std::path::Path;
 
+use slipway_document::de::{self, Spanned};
+use slipway_document::errors::{DocumentErrors, Report, Span};
+use slipway_document::names::check as check_name;
+use slipway_document::tree::Tree;
+
 pub use self::address::{first_ipv4, first_ipv6};
 pub use self::host::default_underlay;
 pub use self::image::HOST as HOST_IMAGE;
 pub use self::mac::derived as derived_mac;
 pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
-use crate::de::Spanned;
-use crate::errors::{LabErrors, Report, Span};
 use crate::file::{File, PolicyDocument};
+use crate::kind::LAB_FILE;
 use crate::model::{DriverKind, Lab};
+use crate::names;
 use crate::policy::Rule;
 use crate::scenario::Scenario;
-use crate::tree::Tree;
-use crate::{de, names};
 
 /// Decisions from outside of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +52,7 @@ pub struct Overrides {
 ///
 /// # Errors
 /// Everything that is wrong with the file, at once.
-pub fn parse(file: &str, text: &str, base_dir: &Path) -> Result<Lab, LabErrors> {
+pub fn parse(file: &str, text: &str, base_dir: &Path) -> Result<Lab, DocumentErrors> {
     parse_with(file, text, base_dir, &Overrides::default())
 }
 
@@ -57,9 +60,9 @@ pub fn parse(file: &str, text: &str, base_dir: &Path) -> Result<Lab, LabErrors> 
 ///
 /// # Errors
 /// Everything that is wrong with the file, and whatever in it the overrides make impossible.
-pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides) -> Result<Lab, LabErrors> {
+pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides) -> Result<Lab, DocumentErrors> {
     let mut report = Report::default();
-    let lab = Tree::parse(text, &mut report)
+    let lab = Tree::parse(LAB_FILE, text, &mut report)
         .and_then(|tree| de::read::<File>(&tree, &mut report))
         .map(|written| lab(&written, file, base_dir, overrides, &mut report));
     match lab {
@@ -109,14 +112,14 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
 ///
 /// # Errors
 /// Everything that is wrong with the file, at once.
-pub fn parse_scenario(file: &str, text: &str, base_dir: &Path, lab: &Lab) -> Result<Scenario, LabErrors> {
+pub fn parse_scenario(file: &str, text: &str, base_dir: &Path, lab: &Lab) -> Result<Scenario, DocumentErrors> {
     let mut report = Report::default();
     let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if text.lines().all(says_nothing) {
         report.add(Span::default(), "the scenario is empty", "write `events:` and below it what happens");
         return Err(report.finish(file, text));
     }
-    let scenario = Tree::parse(text, &mut report)
+    let scenario = Tree::parse(LAB_FILE, text, &mut report)
         .and_then(|tree| de::read(&tree, &mut report))
         .map(|written| scenario::scenario(&written, lab, base_dir, None, &mut report));
     match scenario {
@@ -131,9 +134,10 @@ pub fn parse_scenario(file: &str, text: &str, base_dir: &Path, lab: &Lab) -> Res
 ///
 /// # Errors
 /// Everything that is wrong with it, at once.
-pub fn parse_policy(file: &str, text: &str, lab: &Lab) -> Result<Vec<Rule>, LabErrors> {
+pub fn parse_policy(file: &str, text: &str, lab: &Lab) -> Result<Vec<Rule>, DocumentErrors> {
     let mut report = Report::default();
-    let document = Tree::parse(text, &mut report).and_then(|tree| de::read::<PolicyDocument>(&tree, &mut report));
+    let document =
+        Tree::parse(LAB_FILE, text, &mut report).and_then(|tree| de::read::<PolicyDocument>(&tree, &mut report));
     let mut lab = Lab { policy: Vec::new(), ..lab.clone() };
     match document {
         Some(PolicyDocument::Rules(rules)) => policy::policy(&rules, None, &mut lab, &mut report),
@@ -150,7 +154,7 @@ pub fn parse_policy(file: &str, text: &str, lab: &Lab) -> Result<Vec<Rule>, LabE
 
 fn lab_name(written: Option<&Spanned<String>>, file_name: &str, overrides: &Overrides, report: &mut Report) -> String {
     if let Some(written) = written {
-        names::check(written, report);
+        check_name(written, report);
     }
     let of_file = || written.map_or_else(|| names::from_file(file_name), |name| name.value.clone());
     overrides.name.clone().unwrap_or_else(of_file)

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::Report;
+
 use super::node::Group;
-use crate::de::Spanned;
-use crate::errors::Report;
 use crate::file::{Mount as Written, MountSettings};
 use crate::model::{Mount, Node};
 

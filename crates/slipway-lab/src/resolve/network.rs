@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::names;
 
 use super::condition;
 use super::host::Hosts;
 use crate::condition::Conditions;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Conditions as WrittenConditions, File, Ipv6Choice, Network as Written, NetworkSettings};
 use crate::model::{DriverKind, Network};
-use crate::names;
 
 /// Each is a namespace's worth of devices on every host, and all pairs of subnets are compared.
 const MOST_NETWORKS: usize = 1024;

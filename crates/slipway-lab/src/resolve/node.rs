@@ -3,6 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
 
+use slipway_document::de::{Entry, Spanned};
+use slipway_document::errors::{Report, Span};
+use slipway_document::suggest;
+
 use super::address::{Claim, Pool, to_v4};
 use super::host::Hosts;
 use super::mac::Macs;
@@ -10,12 +14,9 @@ use super::network::{Networks, Places};
 use super::program;
 use crate::change::Keys;
 use crate::condition::{Conditions, Limits};
-use crate::de::{Entry, Spanned};
-use crate::errors::{Report, Span};
 use crate::file::{File, Membership, Memberships, Node as Written};
 use crate::model::{Capability, DriverKind, Interface, Network, Node};
 use crate::names;
-use crate::names::suggest;
 
 /// The most nodes of a lab.
 pub(crate) const MOST_NODES: usize = 10_000;

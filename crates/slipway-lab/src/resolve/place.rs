@@ -1,8 +1,9 @@
 //! Placement of nodes on hosts. A rule of order only: the same file gives the same places everywhere.
 
+use slipway_document::errors::Report;
+
 use super::host::Hosts;
 use super::node::Group;
-use crate::errors::Report;
 use crate::file::Placement;
 use crate::model::Node;
 

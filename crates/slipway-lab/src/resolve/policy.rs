@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::names;
+use slipway_document::units::Rate;
+
 use super::link::joined;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{PolicyRates, PolicyRule as Written};
 use crate::model::{DriverKind, Lab};
-use crate::names;
 use crate::policy::{Rates, Rule, Verdict};
-use crate::units::Rate;
 
 /// More than people write; each connection is held against all of them.
 const MOST_RULES: usize = 200;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::de::{Named, Spanned};
-use crate::errors::Report;
+use slipway_document::de::{Named, Spanned};
+use slipway_document::errors::Report;
+
 use crate::file::{Command, Value};
 
 /// The words of a command; at least one, and none that an argument vector cannot hold.

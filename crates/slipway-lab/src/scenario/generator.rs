@@ -6,10 +6,10 @@ use std::f64::consts::PI;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use slipway_document::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 
 use super::stream::Stream;
 use crate::condition::Cpu;
-use crate::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 
 /// Where numbers come from. They are in the base unit of what they measure: seconds for a duration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -184,7 +184,7 @@ impl Quantity {
             Self::Rate => text.parse().map(|Rate(value)| value as f64).map_err(|error| wrong(&error)),
             Self::Bytes => text.parse().map(|Bytes(value)| value as f64).map_err(|error| wrong(&error)),
             Self::ByteRate => text.parse().map(|ByteRate(value)| value as f64).map_err(|error| wrong(&error)),
-            Self::Count => <u32 as crate::units::Value>::read(text).map(f64::from),
+            Self::Count => <u32 as slipway_document::units::Value>::read(text).map(f64::from),
         }
     }
 

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use slipway_document::units::{Fraction, Seconds};
 
 use super::generator::{Generator, Quantity};
 use super::link::Port;
 use super::{Direction, Due, Kill};
 use crate::change::{Change, Keys};
 use crate::condition::{Limits, LinkConditions};
-use crate::units::{Fraction, Seconds};
 
 /// Changes of a lab, and their times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

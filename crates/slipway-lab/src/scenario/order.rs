@@ -1,10 +1,10 @@
 //! Orders to a running lab. A command, a scenario, the control protocol and other programs use this one type.
 
 use serde::{Deserialize, Serialize};
+use slipway_document::units::Seconds;
 
 use super::link::LinkAction;
 use crate::change::NodeChange;
-use crate::units::Seconds;
 
 /// A change of a running lab. Nodes, networks and interfaces are indices into the lab; an interface is a node and its slot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 //! is wrong.
 
 use serde_json::Value;
+use slipway_document::units::Seconds;
 
 use super::model::{Format, TraceFile};
 use super::time::{MOST_EVENTS, nanoseconds};
-use crate::units::Seconds;
 
 /// A full Ethernet frame of 1500 bytes, as [`rate`](crate::condition::LinkConditions::rate) counts it: one delivery of
 /// a Mahimahi trace. (There it is 1504 bytes: 1500 and the header of a TUN device.)

@@ -1,6 +1,6 @@
 //! iperf3(1): bulk TCP throughput, and what it cost.
 
-use slipway_lab::text::is_hidden;
+use slipway_document::text::is_hidden;
 use std::net::IpAddr;
 
 use serde_json::Value;

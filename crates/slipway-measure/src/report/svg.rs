@@ -3,7 +3,7 @@
 //! The drawing is embedded in the page, so colours come from the page's style sheet by class, and follow its dark and
 //! light modes.
 
-use slipway_lab::text::is_hidden;
+use slipway_document::text::is_hidden;
 use std::fmt::Write;
 
 /// A drawing in the making. Lengths are in user units; the page scales the drawing to its column.

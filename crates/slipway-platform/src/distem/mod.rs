@@ -16,10 +16,11 @@ use super::imported::{Platform, draft, finish};
 use super::names::Names;
 use super::slipway::put_conditions;
 use super::yaml::{Map, Yaml};
+use slipway_document::errors::{Report, Span};
+use slipway_document::tree::{FileKind, Tree};
+use slipway_document::units::{ByteRate, Cores, Seconds, shortened};
+use slipway_lab::LAB_FILE;
 use slipway_lab::condition::{Cpu, LinkConditions, Loss};
-use slipway_lab::errors::{Report, Span};
-use slipway_lab::tree::Tree;
-use slipway_lab::units::{ByteRate, Cores, Seconds, shortened};
 
 /// Longest file, in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -39,7 +40,7 @@ pub fn from_distem(file: &str, text: &str) -> Result<Platform, ImportError> {
         report.add(Span { start, end: start }, format!("not JSON: {what}"), help);
         return Err(ImportError::Wrong(report.finish(file, text)));
     }
-    let Some(tree) = Tree::parse_up_to(MAX_BYTES, text, &mut report) else {
+    let Some(tree) = Tree::parse(FileKind { max_bytes: MAX_BYTES, ..LAB_FILE }, text, &mut report) else {
         return Err(ImportError::Wrong(report.finish(file, text)));
     };
     let mut notes = Notes::new(text, &mut report);
@@ -240,7 +241,7 @@ impl Reader {
         if found.is_none() {
             let known: Vec<_> = self.networks.keys().collect();
             let message = format!("there is no network `{}`", shortened(vnetwork));
-            notes.report.add(viface.at(), message, slipway_lab::suggest(vnetwork, &known));
+            notes.report.add(viface.at(), message, slipway_document::suggest(vnetwork, &known));
         }
         found
     }

@@ -1,9 +1,9 @@
 //! JSON with places: texts, lists and maps, and what nobody asked for.
 
 use crate::imported::Lost;
-use slipway_lab::errors::{Report, Span};
-use slipway_lab::tree::{Kind, NodeId, Tree};
-use slipway_lab::units::shortened;
+use slipway_document::errors::{Report, Span};
+use slipway_document::tree::{Kind, NodeId, Tree};
+use slipway_document::units::shortened;
 
 /// A value of the file.
 #[derive(Clone, Copy)]

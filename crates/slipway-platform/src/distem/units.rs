@@ -1,6 +1,6 @@
 //! Quantities as tc(8) reads them, for Distem hands them on.
 
-use slipway_lab::units::{Bytes, Fraction, Rate, Seconds};
+use slipway_document::units::{Bytes, Fraction, Rate, Seconds};
 
 /// Bits per second. `mbit` are bits, `mbps` bytes.
 pub(super) fn rate(text: &str) -> Option<Rate> {

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use crate::Exported;
 use crate::lose::Kinds;
+use slipway_document::units::{Rate, Seconds};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::{Cpu, LinkConditions, Loss};
 use slipway_lab::model::{DriverKind, ImageSource, Lab, Network, Node};
-use slipway_lab::units::{Rate, Seconds};
 
 /// The lab as Distem's JSON, and what of it Distem has no word for.
 #[must_use]
@@ -132,7 +132,8 @@ fn whole_cores(cores: f64) -> u32 {
 }
 
 fn vmem(node: &Node) -> Value {
-    let mebibytes = |bytes: Option<slipway_lab::units::Bytes>| bytes.map(|bytes| bytes.0.div_ceil(1 << 20).to_string());
+    let mebibytes =
+        |bytes: Option<slipway_document::units::Bytes>| bytes.map(|bytes| bytes.0.div_ceil(1 << 20).to_string());
     let limits = &node.limits;
     if limits.memory.is_none() && limits.memory_soft.is_none() {
         return Value::Null;

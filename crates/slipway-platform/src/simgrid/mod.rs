@@ -14,10 +14,10 @@ use super::ImportError;
 use super::imported::{Platform, draft, finish};
 use super::live::Differences;
 use super::yaml::{Map, Yaml};
+use slipway_document::errors::Report;
+use slipway_document::units::{ByteRate, Cores, Rate, Seconds};
 use slipway_lab::condition::{Cpu, LinkConditions, MatrixFile};
-use slipway_lab::errors::Report;
 use slipway_lab::model::Lab;
-use slipway_lab::units::{ByteRate, Cores, Rate, Seconds};
 
 /// Rules that a person still reads; what takes more goes into a matrix.
 const MOST_RULES: usize = 100;

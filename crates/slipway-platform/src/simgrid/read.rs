@@ -11,8 +11,8 @@ use super::graph::{Graph, Point, Private, Routing, Way, Zone};
 use super::units;
 use crate::imported::Lost;
 use crate::names::Names;
-use slipway_lab::errors::{Report, Span};
-use slipway_lab::units::shortened;
+use slipway_document::errors::{Report, Span};
+use slipway_document::units::shortened;
 
 /// Longest file, in bytes.
 const MAX_BYTES: usize = 16 << 20;

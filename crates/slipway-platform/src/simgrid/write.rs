@@ -84,7 +84,7 @@ fn host(node: &Node, text: &mut String, kinds: &mut Kinds) {
         text.push_str("/>\n");
         return;
     }
-    let speed = |rate: Option<slipway_lab::units::ByteRate>| rate.map_or(UNLIMITED / 8.0, |rate| rate.0 as f64);
+    let speed = |rate: Option<slipway_document::units::ByteRate>| rate.map_or(UNLIMITED / 8.0, |rate| rate.0 as f64);
     let (read, write) = (speed(disk.read), speed(disk.write));
     let _ = writeln!(text, "><disk id=\"{}-disk\" read_bw=\"{read}Bps\" write_bw=\"{write}Bps\"/></host>", node.name);
 }

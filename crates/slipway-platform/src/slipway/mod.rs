@@ -12,18 +12,19 @@ use std::path::Path;
 pub(super) use self::words::put_conditions;
 use self::words::{Names, conditions_over};
 use super::yaml::{Map, Yaml};
+use slipway_document::errors::DocumentErrors;
 use slipway_lab::condition::Conditions;
+use slipway_lab::defaults;
 use slipway_lab::model::{
     DriverKind, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network, Pick, Underlay,
 };
-use slipway_lab::{LabErrors, defaults};
 
 /// The reason why a lab is no lab file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The written file cannot be read.
     #[error("write the lab as a file that reads back: {}\nHint: change that in the lab, or report it as an error of Slipway", .0.plain())]
-    Unreadable(LabErrors),
+    Unreadable(DocumentErrors),
     /// The written file means something else.
     #[error(
         "write the lab as a file that reads back equal: its {0} would differ\nHint: report this as an error of Slipway, with the output of `slipway inspect --json`"

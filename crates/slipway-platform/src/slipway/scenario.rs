@@ -3,12 +3,12 @@
 use super::link::put_network;
 use super::words::{Names, word_or_words};
 use crate::yaml::{Map, Yaml};
+use slipway_document::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 use slipway_lab::change::{Keys, NONE};
 use slipway_lab::scenario::{
     Choose, Direction, Due, Effect, Entry, Format, Generator, Kill, LinkAct, NodeAct, PairAct, Pairs, Port, Quantity,
     Scenario, Selection, Setting, TraceFile,
 };
-use slipway_lab::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 
 pub(super) fn scenario(scenario: &Scenario, names: &Names) -> Map {
     let mut map = Map::default();

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
 use slipway_engine::job::{self, Ended, Stream};
 use slipway_engine::lab::Running;
 use slipway_engine::probe::{Between, ProbeError};
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept};
 use slipway_lab::id::NodeId;
-use slipway_lab::units::Seconds;
 use slipway_measure::play::{Begin, Line};
 use slipway_measure::probe::{Output, Probe, Sample};
 use slipway_sys::signals::Taken;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use slipway_lab::model::{DriverKind, Figure, Lab, Pick};
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
 use slipway_measure::record::Measurement;
 use slipway_measure::summary::{HEADINGS, Summary};

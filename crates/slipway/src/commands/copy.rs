@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use slipway_engine::copy::{Bounds, Copied, into, out_of};
 use slipway_engine::exec::{Entry, Launcher};
-use slipway_lab::units::{Bytes, Seconds};
+use slipway_document::units::{Bytes, Seconds};
 
 use super::stop::seconds;
 use crate::context::{Context, DryRun};
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
-    text.parse().map_err(|error: slipway_lab::units::UnitError| error.to_string())
+    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use slipway_engine::facts::{Check, Facts, Verdict};
 use slipway_lab::model::DriverKind;
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 use crate::context::Context;
 use crate::exit::Exit;

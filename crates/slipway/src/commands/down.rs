@@ -1,7 +1,7 @@
 //! `slipway down`
 
 use serde::Serialize;
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 use slipway_engine::lab::{Removed, down, leftovers};
 
 use super::stop::seconds;

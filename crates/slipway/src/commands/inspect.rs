@@ -10,7 +10,7 @@ use slipway_engine::network::graph::{Graph, Space};
 use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::protocol::State;
 use slipway_lab::model::{Host, Image, Lab, Network, Node};
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 use crate::context::Context;
 use crate::exit::Exit;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use slipway_lab::scenario::{Kill, Order};
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 
 use super::stop::{Chosen, seconds};
 use crate::context::{Context, DryRun};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use slipway_lab::model::{Lab, Network};
 use slipway_lab::policy::{Rule, Verdict};
-use slipway_lab::units::Rate;
+use slipway_document::units::Rate;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;

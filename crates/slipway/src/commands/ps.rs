@@ -7,7 +7,7 @@ use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::scenario::{Folder, Standing, Status};
 use slipway_engine::state::StateRoot;
 use slipway_lab::model::Network;
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 use crate::context::Context;
 use crate::exit::Exit;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use slipway_image::{Saved, save};
-use slipway_lab::units::Bytes;
+use slipway_document::units::Bytes;
 
 use super::copy::bytes;
 use crate::context::{Context, DryRun};

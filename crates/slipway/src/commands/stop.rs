@@ -1,7 +1,7 @@
 //! `slipway stop`, and what it shares with the other commands that change nodes.
 
 use slipway_engine::lab::Running;
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -40,7 +40,7 @@ impl Args {
 }
 
 pub(super) fn seconds(text: &str) -> Result<Seconds, String> {
-    text.parse().map_err(|error: slipway_lab::units::UnitError| error.to_string())
+    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 /// A lab and some of its nodes, as written.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use slipway_engine::lab::Running;
 use slipway_verify::{Effort, Route};
-use slipway_lab::units::Seconds;
+use slipway_document::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
 use slipway_study::check as study;
 

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::suggest;
+
 use super::Context;
 use crate::change::{Change, Keys, NONE};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Amount, Draw, Number, Set, Value};
-use crate::names::suggest;
 use crate::resolve::mount::path;
 use crate::scenario::{Drawn, Generator, Quantity, Setting};
 

@@ -1,12 +1,13 @@
 //! The effect of an entry, and its targets.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+
 use super::Context;
 use super::amount::{Keyed, duration, setting};
 use super::event::{direction, grace, how, only_nodes};
 use super::target::{Whose, all_nodes, check_linked, links, some_nodes, some_ports};
 use super::trace::replay;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Amount, Event, Selection as Written};
 use crate::resolve::link::network;
 use crate::resolve::program;

@@ -1,10 +1,11 @@
 //! One entry of a scenario's events.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+
 use super::Context;
 use super::effect::effect;
 use super::time::{Rhythm, hold, timing};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::Event;
 use crate::scenario::Entry;
 

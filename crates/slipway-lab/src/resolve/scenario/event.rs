@@ -1,11 +1,12 @@
 //! Keys that events of several effects have.
 
+use slipway_document::errors::{Report, Span};
+use slipway_document::units::Seconds;
+
 use super::Context;
 use super::target::{check_linked, some_nodes};
-use crate::errors::{Report, Span};
 use crate::file::{Event, How};
 use crate::scenario::{Direction, Kill, Selection};
-use crate::units::Seconds;
 
 /// How long programs have to end where it is not said.
 const GRACE: Seconds = Seconds(10.0);

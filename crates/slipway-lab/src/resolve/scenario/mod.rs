@@ -10,8 +10,9 @@ mod trace;
 
 use std::path::Path;
 
-use crate::de::Spanned;
-use crate::errors::Report;
+use slipway_document::de::Spanned;
+use slipway_document::errors::Report;
+
 use crate::file::{Members, Scenario as Written};
 use crate::model::{DriverKind, Lab};
 use crate::scenario::{Due, Scenario};

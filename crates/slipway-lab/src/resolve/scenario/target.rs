@@ -1,11 +1,12 @@
 //! Targets of an entry.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::{closest, suggest};
+
 use super::Context;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Choice, Event, Members, Selection as Written};
 use crate::model::DriverKind;
-use crate::names;
 use crate::resolve::link::{check_ends, network as network_of};
 use crate::scenario::{Choose, Pairs, Port, Selection};
 
@@ -30,7 +31,7 @@ fn nodes_of(word: &str, at: Span, context: &Context, report: &mut Report) -> Vec
         Ok(nodes) => nodes,
         Err(error) => {
             let groups = context.groups.iter().map(|(name, _)| name.as_str());
-            let help = names::closest(word, groups).map(|name| format!("did you mean `{name}`?"));
+            let help = closest(word, groups).map(|name| format!("did you mean `{name}`?"));
             report.add(at, error.to_string(), help.as_deref().unwrap_or(error.help()));
             Vec::new()
         }
@@ -156,7 +157,7 @@ fn ports_of(word: &str, at: Span, network: Option<usize>, context: &Context, rep
         if let Some(interface) = interface.filter(|_| ports.len() == before && network.is_none()) {
             let known: Vec<_> = interfaces.iter().map(|interface| &interface.name).collect();
             let message = format!("{} has no interface `{interface}`", context.lab.nodes[node].name);
-            report.add(at, message, names::suggest(interface, &known));
+            report.add(at, message, suggest(interface, &known));
             break;
         }
     }

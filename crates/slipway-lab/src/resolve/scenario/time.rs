@@ -1,12 +1,13 @@
 //! When: first, from each to the next, until when, and for how long.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::units::Seconds;
+
 use super::Context;
 use super::amount::duration;
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Amount, Event};
 use crate::scenario::{Due, Generator, MOST_EVENTS, Timing, nanoseconds};
-use crate::units::Seconds;
 
 /// A moment of a scenario.
 pub(super) fn due(written: &Spanned<Seconds>, report: &mut Report) -> Option<Due> {

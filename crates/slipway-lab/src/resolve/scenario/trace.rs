@@ -1,17 +1,18 @@
 //! Files that say what happens when.
 
+use slipway_document::de::Spanned;
+use slipway_document::errors::{Report, Span};
+use slipway_document::suggest;
+use slipway_document::units::Seconds;
+
 use super::Context;
 use super::event::{direction, how, only_nodes};
 use super::target::{Whose, links};
 use crate::change::Keys;
 use crate::condition::{Limits, LinkConditions};
-use crate::de::Spanned;
-use crate::errors::{Report, Span};
 use crate::file::{Event, Trace};
-use crate::names::suggest;
 use crate::resolve::mount::path;
 use crate::scenario::{Effect, Format, LinkAct, NodeAct, PairAct, TraceFile};
-use crate::units::Seconds;
 
 /// Over how long packet deliveries are counted where it is not said.
 const WINDOW: Seconds = Seconds(0.1);

@@ -2,7 +2,7 @@
 
 use super::super::graph::{Private, Routing};
 use super::{MOST_HOSTS, Read, Xml, at};
-use slipway_lab::errors::Report;
+use slipway_document::errors::Report;
 
 impl Read {
     pub(super) fn cluster(&mut self, node: Xml, parent: usize, report: &mut Report) {

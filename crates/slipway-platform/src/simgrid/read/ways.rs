@@ -2,9 +2,9 @@
 
 use super::super::graph::{Edge, Point, Private, Way};
 use super::{Read, Xml, at, elements};
-use slipway_lab::closest;
-use slipway_lab::errors::Report;
-use slipway_lab::units::shortened;
+use slipway_document::closest;
+use slipway_document::errors::Report;
+use slipway_document::units::shortened;
 
 impl Read {
     /// The ways of a zone and of those in it.

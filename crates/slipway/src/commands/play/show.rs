@@ -45,7 +45,7 @@ impl Show {
         let said = words(line);
         match &self.way {
             Way::Silent => {}
-            Way::Lines => said.iter().for_each(|said| eprintln!("{}", slipway_lab::text::printable(said))),
+            Way::Lines => said.iter().for_each(|said| eprintln!("{}", slipway_document::text::printable(said))),
             Way::Bar(bar) => {
                 if let Line::Begin(begin) = line {
                     bar.set_length(begin.events as u64);

@@ -1,14 +1,12 @@
 //! Data and its rates: whole numbers, read without rounding.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
-use super::{UnitError, split, written};
+use super::{UnitError, split};
+use crate::written;
 
 /// An amount of memory or data, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -1,6 +1,9 @@
 //! Values with several spellings: a word or a map, a list or a map, a text or a list of words. serde's own untagged
 //! enums forget places, and their errors say only that nothing fitted.
 
+use serde::Deserialize;
+use serde::de::{self, SeqAccess};
+
 /// The shape of a value, before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -28,9 +31,29 @@ impl Shape {
 }
 
 /// The name by which a type asks its reader for the shape, as one of the words that it knows, then the value.
-pub(crate) const SHAPED: &str = "slipway::Shape";
+pub const SHAPED: &str = "slipway::Shape";
 
-/// `Deserialize` for an enum whose variants differ in [`Shape`].
+/// The next part of what a reader hands out in parts: a place or a shape, then the value.
+///
+/// # Errors
+/// The value's own, or there is none.
+pub fn part<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
+    parts.next_element()?.ok_or_else(|| de::Error::custom("a place is not complete"))
+}
+
+/// `Deserialize` for an enum whose variants differ in the shape of the value: `Bool`, `Number`, `Text`, `List` or `Map`.
+/// The caller's crate depends on serde.
+///
+/// ```
+/// # use slipway_document::by_shape;
+/// enum Image {
+///     Path(String),
+///     Layers(Vec<String>),
+/// }
+///
+/// by_shape!(Image, "an image: a path, or a list of layers", Text => Path, List => Layers);
+/// ```
+#[macro_export]
 macro_rules! by_shape {
     ($type:ident, $expected:literal, $($shape:ident => $variant:ident),+ $(,)?) => {
         impl<'de> serde::Deserialize<'de> for $type {
@@ -45,9 +68,9 @@ macro_rules! by_shape {
                     }
 
                     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut parts: A) -> Result<$type, A::Error> {
-                        let shape: String = $crate::de::part(&mut parts)?;
+                        let shape: String = $crate::shape::part(&mut parts)?;
                         $(if shape == stringify!($shape) {
-                            return $crate::de::part(&mut parts).map($type::$variant);
+                            return $crate::shape::part(&mut parts).map($type::$variant);
                         })+
                         Err(serde::de::Error::unknown_variant(&shape, &[$(stringify!($shape)),+]))
                     }
@@ -58,5 +81,3 @@ macro_rules! by_shape {
         }
     };
 }
-
-pub(crate) use by_shape;

@@ -98,7 +98,7 @@ impl<'de> Reader<'de, '_> {
             if state.get() != State::Unknown && !known.contains(&key.text.as_str()) {
                 state.set(State::Unknown);
                 let Error { message, help, .. } = de::Error::unknown_field(&key.text, known);
-                self.report.borrow_mut().add(key.at, message, help);
+                self.report.borrow_mut().add(key.at, message, help.unwrap_or_default());
             }
         }
     }
@@ -281,7 +281,7 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 }
 
-/// The input of a [`super::Spanned`] or a type [`by_shape`](crate::shape): the place or the shape, then the value.
+/// The input of a [`super::Spanned`] or a type [`by_shape`](crate::by_shape): the place or the shape, then the value.
 struct Parts<D> {
     before: std::vec::IntoIter<Part>,
     value: Option<D>,

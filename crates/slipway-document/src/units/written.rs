@@ -1,15 +1,18 @@
-//! Values as they are written: in a lab file, in a word `key=value`, in JSON and its schema.
+//! Values as they are written: in a file, in a word `key=value`, in JSON and its schema.
 
 use std::fmt;
 
 use super::shortened;
 
 /// A value that a text may hold, wherever it stands: in a file or in a word `key=value`.
-pub(crate) trait Value: Sized + fmt::Display {
+pub trait Value: Sized + fmt::Display {
     /// The expected form, for error messages.
     const EXPECTED: &'static str;
 
-    /// `Err` says what is wrong, then `; write …`.
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// The fault, then `; write …`.
     fn read(text: &str) -> Result<Self, String>;
 }
 
@@ -23,21 +26,26 @@ impl Value for u32 {
     }
 }
 
-/// The written form, in serde and in the JSON Schema.
+/// The written form of a type, in serde and in the JSON Schema. The type has [`FromStr`](std::str::FromStr) and
+/// [`Display`](std::fmt::Display).
+///
+/// The arguments are the type, its forms for error messages, and the schema's description, pattern and examples. The
+/// caller's crate depends on serde and schemars.
+#[macro_export]
 macro_rules! written {
     ($type:ident, $units:ident, $description:literal, $pattern:literal, $examples:expr) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Text;
 
-                impl Visitor<'_> for Text {
+                impl serde::de::Visitor<'_> for Text {
                     type Value = $type;
 
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                         f.write_str($units)
                     }
 
-                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
                         text.parse().map_err(E::custom)
                     }
                 }
@@ -46,7 +54,7 @@ macro_rules! written {
             }
         }
 
-        impl crate::units::Value for $type {
+        impl $crate::units::Value for $type {
             const EXPECTED: &'static str = $units;
 
             fn read(text: &str) -> Result<Self, String> {
@@ -60,13 +68,13 @@ macro_rules! written {
             }
         }
 
-        impl JsonSchema for $type {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
                     "type": "string",
                     "description": $description,
                     "pattern": $pattern,
@@ -76,5 +84,3 @@ macro_rules! written {
         }
     };
 }
-
-pub(crate) use written;

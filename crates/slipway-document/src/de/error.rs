@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Expected, Unexpected};
 
-use crate::names;
+use crate::suggest::suggest;
 use crate::tree::NodeId;
 
 /// Why a value cannot be read, and the node that is to blame.
@@ -12,12 +12,13 @@ use crate::tree::NodeId;
 pub(super) struct Error {
     pub(super) node: Option<NodeId>,
     pub(super) message: String,
-    pub(super) help: String,
+    /// `None`: what the kind of file says of a value that does not fit.
+    pub(super) help: Option<String>,
 }
 
 impl Error {
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { node: None, message: message.into(), help: help.into() }
+        Self { node: None, message: message.into(), help: Some(help.into()) }
     }
 
     /// The innermost reader that had the error is to blame.
@@ -29,7 +30,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.message, self.help)
+        match &self.help {
+            Some(help) => write!(f, "{}; {help}", self.message),
+            None => f.write_str(&self.message),
+        }
     }
 }
 
@@ -41,7 +45,7 @@ impl de::Error for Error {
         let text = message.to_string();
         match text.split_once("; write ") {
             Some((message, help)) => Self::new(message, format!("write {help}")),
-            None => Self::new(text, "compare with the commented lab that `slipway init` writes"),
+            None => Self { node: None, message: text, help: None },
         }
     }
 
@@ -64,11 +68,11 @@ impl de::Error for Error {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("there is no `{}` here", excerpt(variant)), names::suggest(variant, expected))
+        Self::new(format!("there is no `{}` here", excerpt(variant)), suggest(variant, expected))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("there is no key `{}` here", excerpt(field)), names::suggest(field, expected))
+        Self::new(format!("there is no key `{}` here", excerpt(field)), suggest(field, expected))
     }
 
     fn missing_field(field: &'static str) -> Self {

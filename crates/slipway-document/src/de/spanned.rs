@@ -6,18 +6,20 @@ use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::errors::Span;
+use crate::shape::part;
 
 /// A value and where it was written.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Spanned<T> {
-    pub(crate) value: T,
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
     /// The place in the file.
-    pub(crate) at: Span,
+    pub at: Span,
     /// From the key, or the beginning, to the end of all that belongs to it.
-    pub(crate) whole: Span,
+    pub whole: Span,
 }
 
 /// The name by which [`Spanned`] asks its reader for the place.
@@ -46,20 +48,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     }
 }
 
-/// The next part of what a reader hands out in parts: a place or a shape, then the value.
-pub(crate) fn part<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
-    parts.next_element()?.ok_or_else(|| de::Error::custom("a place is not complete"))
-}
-
 /// A map in file order, each entry with the place of its key. An entry without a value has the default one.
 #[derive(Debug, Clone)]
-pub(crate) struct Named<T>(pub(crate) Vec<Entry<T>>);
+pub struct Named<T>(pub Vec<Entry<T>>);
 
 /// One entry of a [`Named`].
 #[derive(Debug, Clone)]
-pub(crate) struct Entry<T> {
-    pub(crate) name: Spanned<String>,
-    pub(crate) value: T,
+pub struct Entry<T> {
+    /// The key, with its place.
+    pub name: Spanned<String>,
+    /// The value.
+    pub value: T,
 }
 
 impl<T> Default for Named<T> {

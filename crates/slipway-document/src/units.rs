@@ -4,17 +4,15 @@
 mod data;
 mod written;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
+use crate::written;
 use data::BYTE_RATE;
 pub use data::{ByteRate, Bytes, Rate};
-pub(crate) use written::{Value, written};
+pub use written::Value;
 
 /// Why a text is not a quantity. The message says which units there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,15 +84,20 @@ pub struct Seconds(pub f64);
 #[serde(into = "String")]
 pub struct Fraction(pub f64);
 
-pub(crate) const CPU: &str = "`50%` of one core, `0.5 core`, `2 cores` or `1200 MHz`";
+/// Forms of processor time, for error messages.
+pub const CPU: &str = "`50%` of one core, `0.5 core`, `2 cores` or `1200 MHz`";
 const SECONDS: &str = "`20ms` or `1.5s` (units: us, ms, s, min, h)";
 
 const FRACTION: &str = "`0.5%` or `0.05%`";
 /// In characters. The smallest double, written out, is shorter.
 const LONGEST_NUMBER: usize = 400;
 
-/// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode.
-pub(crate) fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
+/// Splits `1.5 GiB` into number and unit. No signs, no exponents: nothing that a reader has to decode. `units` are the
+/// quantity's, for the message.
+///
+/// # Errors
+/// There is no plain decimal number, or no unit.
+pub fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str), UnitError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -108,7 +111,11 @@ pub(crate) fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, 
     }
 }
 
-pub(crate) fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
+/// The value of a number that [`split`] gave. `units` are the quantity's, for the message.
+///
+/// # Errors
+/// It is too large for any quantity.
+pub fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
     // What is greater has no meaning for any quantity, and could not be multiplied.
     let sensible = number.parse().ok().filter(|value| *value < 1e30);
     sensible.ok_or_else(|| UnitError::NotANumber { text: number.into(), units })

@@ -1,4 +1,4 @@
-//! The errors of a lab file: all at once, each with its place, the line and the next step.
+//! The errors of a file: all at once, each with its place, the line and the next step.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl Report {
-    /// Enough to repair a file by; a file that is no lab file at all ends here too.
+    /// Enough to repair a file by; a file of another kind ends here too.
     const MOST: usize = 50;
 
     /// `message` says what is wrong, `help` what to do about it.
@@ -65,39 +65,39 @@ impl Report {
 
     /// The finished errors, in file order, each once.
     #[must_use]
-    pub fn finish(mut self, file: &str, text: &str) -> LabErrors {
+    pub fn finish(mut self, file: &str, text: &str) -> DocumentErrors {
         self.0.sort();
         self.0.dedup();
         let text: String = text.chars().map(harmless).collect();
         let lines = LineStarts::of(&text);
         let source = Arc::new(NamedSource::new(file, text.clone()).with_language("yaml"));
-        let errors = self.0.into_iter().map(|found| LabError::new(found, file, &text, &lines, &source)).collect();
-        LabErrors { file: file.to_owned(), errors }
+        let errors = self.0.into_iter().map(|found| DocumentError::new(found, file, &text, &lines, &source)).collect();
+        DocumentErrors { file: file.to_owned(), errors }
     }
 }
 
-/// All errors of a lab file, in the order of their places.
+/// All errors of a file, in the order of their places.
 ///
 /// As a [`Diagnostic`] they render with the file's text around them; [`plain`](Self::plain) is for logs; serialised they
 /// are a list.
 #[derive(Debug, Clone, Serialize)]
-pub struct LabErrors {
+pub struct DocumentErrors {
     file: String,
-    errors: Vec<LabError>,
+    errors: Vec<DocumentError>,
 }
 
-impl LabErrors {
+impl DocumentErrors {
     /// The errors; at least one.
     #[must_use]
-    pub fn errors(&self) -> &[LabError] {
+    pub fn errors(&self) -> &[DocumentError] {
         &self.errors
     }
 }
 
-/// One error of a lab file.
+/// One error of a file.
 #[derive(Debug, Clone, Serialize)]
-pub struct LabError {
-    /// The file's name as given to [`parse`](crate::parse).
+pub struct DocumentError {
+    /// The file's name as given to [`Report::finish`].
     pub file: String,
     /// From 1.
     pub line: usize,
@@ -118,7 +118,7 @@ pub struct LabError {
     source: Arc<NamedSource<String>>,
 }
 
-impl LabError {
+impl DocumentError {
     /// A shown line is at most this long (characters); the rest of a longer one says nothing about the error.
     const WIDTH: usize = 120;
 
@@ -163,15 +163,15 @@ fn harmless(c: char) -> char {
     }
 }
 
-impl LabErrors {
+impl DocumentErrors {
     /// For logs and pipes: `file:line:column: message`, the line with a caret, the help; a blank line between errors.
     #[must_use]
     pub fn plain(&self) -> String {
-        self.errors.iter().map(LabError::plain).collect::<Vec<_>>().join("\n")
+        self.errors.iter().map(DocumentError::plain).collect::<Vec<_>>().join("\n")
     }
 }
 
-impl LabError {
+impl DocumentError {
     fn plain(&self) -> String {
         let Self { file, line, column, text, message, help, .. } = self;
         let (before, length) = self.caret;
@@ -183,7 +183,7 @@ impl LabError {
     }
 }
 
-impl fmt::Display for LabErrors {
+impl fmt::Display for DocumentErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.errors.len() {
             1 => write!(f, "{} has an error", self.file),
@@ -192,16 +192,16 @@ impl fmt::Display for LabErrors {
     }
 }
 
-impl fmt::Display for LabError {
+impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for LabErrors {}
-impl std::error::Error for LabError {}
+impl std::error::Error for DocumentErrors {}
+impl std::error::Error for DocumentError {}
 
-impl Diagnostic for LabErrors {
+impl Diagnostic for DocumentErrors {
     fn severity(&self) -> Option<Severity> {
         Some(Severity::Error)
     }
@@ -211,7 +211,7 @@ impl Diagnostic for LabErrors {
     }
 }
 
-impl Diagnostic for LabError {
+impl Diagnostic for DocumentError {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(&self.help))
     }

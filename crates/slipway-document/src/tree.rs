@@ -1,4 +1,4 @@
-//! The file as a tree of texts, lists and maps, each with its place. The reader accepts the plain part of YAML: no
+//! A file as a tree of texts, lists and maps, each with its place. The reader accepts the plain part of YAML: no
 //! anchors, aliases, tags or second documents. So a file is all that it shows, and cannot unfold into more than its
 //! size.
 
@@ -9,16 +9,31 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 use crate::errors::{Report, Span};
 
-/// Longest lab file, in bytes.
-const MAX_BYTES: usize = 1 << 20;
-/// Deepest nesting; the deepest key of a lab file is at 5.
-const MAX_DEPTH: usize = 16;
-
-const NO_ANCHORS: &str = "write the value out where it is used; `count` makes many nodes of a kind";
+/// A kind of file: its bounds, and the help for faults that other kinds have other remedies for.
+#[derive(Debug, Clone, Copy)]
+pub struct FileKind {
+    /// Longest file, in bytes.
+    pub max_bytes: usize,
+    /// Deepest nesting of lists and maps.
+    pub max_depth: usize,
+    /// Help for a file that is longer.
+    pub too_long: &'static str,
+    /// Help for a file that nests deeper.
+    pub too_deep: &'static str,
+    /// Help for an empty file.
+    pub empty: &'static str,
+    /// Help for an anchor or an alias.
+    pub repeated: &'static str,
+    /// Help for a second document in the file.
+    pub second: &'static str,
+    /// Help for a value that does not fit, where its type has none.
+    pub unfit: &'static str,
+}
 
 /// A file's values.
 #[derive(Debug)]
 pub struct Tree {
+    kind: FileKind,
     nodes: Vec<Node>,
 }
 
@@ -84,22 +99,20 @@ impl Tree {
         &self.nodes[id.0]
     }
 
-    /// Reads `text`, or reports the one error that ends the reading.
-    pub fn parse(text: &str, report: &mut Report) -> Option<Self> {
-        Self::parse_up_to(MAX_BYTES, text, report)
+    /// The kind of file that it was read as.
+    pub(crate) fn kind(&self) -> &FileKind {
+        &self.kind
     }
 
-    /// The same for other files, which may be longer. JSON is YAML too.
-    pub fn parse_up_to(max_bytes: usize, text: &str, report: &mut Report) -> Option<Self> {
-        if text.len() > max_bytes {
-            report.add(
-                Span::default(),
-                format!("the file has {} bytes, more than such a file can have ({max_bytes})", text.len()),
-                "check that this is the right file; use `count` for many nodes of a kind",
-            );
+    /// Reads `text`, or reports the one error that ends the reading. JSON is YAML too.
+    pub fn parse(kind: FileKind, text: &str, report: &mut Report) -> Option<Self> {
+        if text.len() > kind.max_bytes {
+            let message =
+                format!("the file has {} bytes, more than such a file can have ({})", text.len(), kind.max_bytes);
+            report.add(Span::default(), message, kind.too_long);
             return None;
         }
-        let mut builder = Builder::default();
+        let mut builder = Builder { kind, nodes: Vec::new(), open: Vec::new(), documents: 0 };
         let options = granit_parser::options! {
             emit_comments: false,
             disallow_directives: true,
@@ -125,11 +138,10 @@ impl Tree {
             }
         }
         if builder.nodes.is_empty() {
-            let help = "write `nodes:` and below it a name, or let `slipway init` write a lab to start from";
-            report.add(Span::default(), "the file is empty", help);
+            report.add(Span::default(), "the file is empty", kind.empty);
             return None;
         }
-        Some(Self { nodes: builder.nodes })
+        Some(Self { kind, nodes: builder.nodes })
     }
 }
 
@@ -169,8 +181,8 @@ fn unreadable(text: &str, error: &ScanError) -> Refusal {
     }
 }
 
-#[derive(Default)]
 struct Builder {
+    kind: FileKind,
     nodes: Vec<Node>,
     /// Lists and maps that are not finished.
     open: Vec<Open>,
@@ -191,11 +203,11 @@ impl Builder {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return refuse(at, "a second YAML document", "one file is one lab: put the other in its own file");
+                    return refuse(at, "a second YAML document", self.kind.second);
                 }
             }
-            Event::Anchor(..) => return refuse(at, "a YAML anchor", NO_ANCHORS),
-            Event::Alias(_) | Event::UnresolvedAlias(_) => return refuse(at, "a YAML alias", NO_ANCHORS),
+            Event::Anchor(..) => return refuse(at, "a YAML anchor", self.kind.repeated),
+            Event::Alias(_) | Event::UnresolvedAlias(_) => return refuse(at, "a YAML alias", self.kind.repeated),
             Event::Scalar(text, style, ..) => return self.scalar(text.into_owned(), style, at),
             Event::SequenceStart(..) => self.begin(Kind::List(Vec::new()), at)?,
             Event::MappingStart(..) => self.begin(Kind::Map(Vec::new()), at)?,
@@ -233,8 +245,8 @@ impl Builder {
         if awaits_key {
             return refuse(at, "a list or map where a key belongs", "write a plain word as the key");
         }
-        if self.open.len() >= MAX_DEPTH {
-            return refuse(at, "nested too deep", "a lab file nests five levels at most; check the brackets");
+        if self.open.len() >= self.kind.max_depth {
+            return refuse(at, "nested too deep", self.kind.too_deep);
         }
         let shown = self.key_at().unwrap_or(Span { start: at.start, end: at.end.max(at.start + 1) });
         let node = self.add(kind, shown, at.end);
