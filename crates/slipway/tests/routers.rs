@@ -22,6 +22,14 @@ fn neighbours(lab: &Lab<'_>) -> usize {
     all.filter(|one| one.to_string().contains("Full")).count()
 }
 
+/// The sequence number of what r2 tells of its links (its router-LSA), as a router has it.
+fn told_by_r2(lab: &Lab<'_>, at: &str) -> Option<String> {
+    let show = ["vtysh", "-c", "show ip ospf database router adv-router 10.4.0.2"];
+    let output = lab.program(at, show).output().expect("started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find_map(|line| line.trim().strip_prefix("LS Seq Number:").map(str::to_owned))
+}
+
 /// A line of text through a connection from `a` to `b`.
 #[track_caller]
 fn talks(lab: &Lab<'_>) {
@@ -63,6 +71,10 @@ fn two_routers_find_the_ways_and_find_others() {
     place.run(["kill", name, "r2"]);
     await_that("the way is forgotten", || way(&lab, "r1").is_empty());
     place.run(["start", name, "r2"]);
+    // Until r2 has told it anew, r1 believes what r2 told before it was killed, and forgets the way once more.
+    await_that("r1 has heard what r2 says now", || {
+        told_by_r2(&lab, "r1").is_some_and(|heard| told_by_r2(&lab, "r2") == Some(heard))
+    });
     await_that("it is found again", || way(&lab, "r1").contains("dev eth1"));
     await_that("both ways", || lab.exec("r2", ["ip", "route"]).contains("10.1.0.0/24"));
     talks(&lab);
