@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use slipway_fast::channel::{
-    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, Session, Talk, OpenReply,
+    Body, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, OpenReply, ProtocolError, RecordLayer,
+    Session,
 };
 
 slipway_fuzz::target!(|bytes: &[u8]| {
@@ -17,7 +18,7 @@ slipway_fuzz::target!(|bytes: &[u8]| {
     match first % 3 {
         0 => handshake(&mut rest),
         1 => joins(&mut rest),
-        _ => talk(&mut rest),
+        _ => records(&mut rest),
     }
 });
 
@@ -113,7 +114,7 @@ fn joins(input: &mut &[u8]) {
         let message = match step {
             Step::Drop => continue,
             Step::Reflect => {
-                assert_eq!(caller.admit(&said[number]).err(), Some(Breach::Forged));
+                assert_eq!(caller.admit(&said[number]).err(), Some(ProtocolError::BadMac));
                 continue;
             }
             step => apply(&step, &said[number]),
@@ -126,8 +127,8 @@ fn joins(input: &mut &[u8]) {
 }
 
 /// A connection whose messages are tampered with.
-fn talk(input: &mut &[u8]) {
-    let (mut caller, mut answerer) = talks();
+fn records(input: &mut &[u8]) {
+    let (mut caller, mut answerer) = record_layers();
     let mut said = Vec::new();
     let mut heard = Vec::new();
     for flow in 0..16 {
@@ -141,7 +142,7 @@ fn talk(input: &mut &[u8]) {
         said.push(open);
         let result = match step {
             Step::Drop => continue,
-            Step::Reflect => return assert_eq!(caller.open::<Open>(&message), Err(Breach::Forged)),
+            Step::Reflect => return assert_eq!(caller.open::<Open>(&message), Err(ProtocolError::BadMac)),
             Step::Double => answerer.open::<Open>(&message).and_then(|open| {
                 heard.push(open);
                 answerer.open::<Open>(&message)
@@ -173,7 +174,7 @@ fn apply(step: &Step<'_>, message: &[u8]) -> Vec<u8> {
     message
 }
 
-fn talks() -> (Talk, Talk) {
+fn record_layers() -> (RecordLayer, RecordLayer) {
     let (mut caller, mut answerer) = sessions();
     let (ours, join) = caller.join();
     let Ok(theirs) = answerer.admit(&join) else { panic!("a join") };

@@ -20,7 +20,7 @@ use rustix::net::sockopt::socket_cookie;
 use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
-use crate::channel::Asked;
+use crate::channel::OpenRequest;
 use crate::journal::Journal;
 use crate::listener_cache::{CachedListener, ListenerCache};
 use crate::listener_copies::{ListenerCopies, ListenerCopy};
@@ -97,7 +97,7 @@ pub(crate) struct Entrusted {
     /// Connections, each with the listener whose programs come for it.
     pub(crate) connections: Vec<(Expected, Connection)>,
     /// Other hosts' requests, each with its share.
-    pub(crate) requests: Vec<(Asked, Share)>,
+    pub(crate) requests: Vec<(OpenRequest, Share)>,
 }
 
 /// What becomes of a connection that is offered.
@@ -151,7 +151,7 @@ struct State {
     /// Connections for the node's thread to hand over.
     entrusted: Vec<(Expected, Connection)>,
     /// Other hosts' questions for it to answer, each with its share.
-    asked: Vec<(Asked, Share)>,
+    asked: Vec<(OpenRequest, Share)>,
     /// Copies of programs' descriptors for it to close.
     closing: Vec<ListenerCopy>,
     /// Whether the thread looks after them from time to time, and how many there were since it did.
@@ -315,7 +315,7 @@ impl BlockedAccepts {
     }
 
     /// Has the node's thread answer another host that asks for a server of the node. Shares bound how many wait for that.
-    pub(crate) fn leave_request(&self, asked: Asked, share: Share) {
+    pub(crate) fn leave_request(&self, asked: OpenRequest, share: Share) {
         self.leave(|state| state.asked.push((asked, share)));
     }
 

@@ -33,7 +33,7 @@
 //! `length (2) | connection (8) | counter (8) | body | HMAC-SHA-256 (32)`, with numbers big-endian, and the MAC over all before
 //! it. The caller numbers a session's connections, from 0, which is the one with the handshake, and never uses a number
 //! again; the counter begins at 0 in each direction of each connection. So a message that was changed, dropped, doubled,
-//! swapped with another, cut, sent back to its sender, or kept from another connection or session is refused ([`Breach`]), and
+//! swapped with another, cut, sent back to its sender, or kept from another connection or session is refused ([`ProtocolError`]), and
 //! the connection closed. A [`Join`] that was heard before is refused too: the answerer knows which numbers came, and takes those
 //! far behind the highest for used (RFC 4303, section 3.4.3). A handshake that somebody passes back to where it came from, or on
 //! to another host, is refused because `Hello` names its host; a connection, because another host has other keys.
@@ -45,18 +45,18 @@
 //! Nothing is kept secret but the key, and what programs say to each other afterwards is protected by neither: the hosts'
 //! network carries it as it would carry theirs.
 
+mod accept_loop;
 mod acceptor;
 mod body;
-mod guest;
-mod hall;
+mod connection;
+mod connector;
 mod handshake;
+mod incoming;
 mod key;
-mod line;
 mod pool;
-mod refill;
+mod ready;
 mod request;
 mod session;
-mod stock;
 mod window;
 
 use std::io;
@@ -65,34 +65,34 @@ pub use acceptor::Acceptor;
 pub use body::{Body, Hello, Join, Name, Open, OpenAnswer, OpenReply, Refusal, VERSION};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, KeyFile, Nonce};
-pub use pool::{Asking, Heard, Pool};
-pub use request::{Asked, Limits};
-pub use session::{LONGEST, Message, Session, Talk};
+pub use pool::{OpenProgress, PendingOpen, Pool};
+pub use request::{Limits, OpenRequest};
+pub use session::{LONGEST, Message, RecordLayer, Session};
 
 /// A breach of the protocol: no router of the lab would send this at this point. The receiver closes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Breach {
+pub enum ProtocolError {
     /// It does not begin as this protocol does.
     #[error("it does not speak this protocol, or another version of it")]
-    Stranger,
+    UnknownProtocol,
     /// Its length is not that of the message that is due.
     #[error("a message of another length than the one that is due")]
     Length,
     /// Its MAC is another: changed on its way, of another session, or by somebody who does not have the lab's key.
     #[error("a message that was not made with this session's key")]
-    Forged,
+    BadMac,
     /// An old message, or one before it is missing, or a connection that was there before.
     #[error("a message out of turn")]
-    Turn,
+    OutOfOrder,
     /// It names a session that there is not. Of a router whose session has just ended it is no breach, and of no more use.
     #[error("a connection of a session that is over")]
-    Over,
+    SessionEnded,
     /// Made with the right key, and not what this router understands.
     #[error("a message that means nothing to this version")]
-    Meaning,
+    Malformed,
     /// Hello names another version, lab or host than was expected, or this router itself.
     #[error("it is not the router that was to be there")]
-    Identity,
+    WrongPeer,
 }
 
 /// Why a connection to another router came to nothing.
@@ -103,7 +103,7 @@ pub enum ChannelError {
     Io(#[from] io::Error),
     /// Somebody else is there.
     #[error("talk to another host's router: {0}")]
-    Breach(#[from] Breach),
+    Protocol(#[from] ProtocolError),
     /// It ended the connection in the middle.
     #[error("talk to another host's router: it closed the connection")]
     Gone,

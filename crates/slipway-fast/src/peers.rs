@@ -56,7 +56,7 @@ impl Peers {
 
     /// How it stands with each.
     #[must_use]
-    pub fn standing(&self) -> Vec<Peer> {
-        self.0.as_ref().map(Pool::standing).unwrap_or_default()
+    pub fn status(&self) -> Vec<Peer> {
+        self.0.as_ref().map(Pool::status).unwrap_or_default()
     }
 }

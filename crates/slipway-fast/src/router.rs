@@ -219,7 +219,7 @@ impl Router {
             connections: self.counts.tally(),
             waiting: self.parts.delivery.waiting(),
             listed: self.parts.limiter.ends.unwatched(),
-            peers: self.parts.peers.standing(),
+            peers: self.parts.peers.status(),
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use slipway_fast::channel::{
-    Body, Breach, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, OpenAnswer, OpenReply, Refusal,
-    Session, Talk,
+    Body, Handshake, Hello, Join, Key, LONGEST, Message, Next, Nonce, Open, OpenAnswer, OpenReply, ProtocolError,
+    RecordLayer, Refusal, Session,
 };
 
 const CALLER: Hello = Hello { lab: 7, host: 0, version: slipway_fast::channel::VERSION };
@@ -48,18 +48,18 @@ fn shake(nonces: (u8, u8)) -> (Vec<Message>, Session, Session) {
 }
 
 /// The further connections of a session, as many: the caller's and the answerer's side of each.
-fn talks(nonces: (u8, u8), count: usize) -> Vec<(Talk, Talk)> {
+fn record_layers(nonces: (u8, u8), count: usize) -> Vec<(RecordLayer, RecordLayer)> {
     let (_, mut caller, mut answerer) = shake(nonces);
-    let talks = (0..count).map(|_| {
+    let record_layers = (0..count).map(|_| {
         let (ours, join) = caller.join();
         (ours, answerer.admit(&join).unwrap())
     });
-    talks.collect()
+    record_layers.collect()
 }
 
 /// Both sides of one.
-fn talk() -> (Talk, Talk) {
-    talks((1, 2), 1).remove(0)
+fn records() -> (RecordLayer, RecordLayer) {
+    record_layers((1, 2), 1).remove(0)
 }
 
 fn address() -> impl Strategy<Value = SocketAddr> {
@@ -97,12 +97,12 @@ fn two_routers_of_a_lab_understand_each_other() {
 fn another_key_is_refused_by_both_sides() {
     let (caller, greeting) = Handshake::call(key(1), CALLER, 1, nonce(1));
     let (answerer, answer) = more(Handshake::answer(key(2), ANSWERER, nonce(2)).take(&greeting).unwrap());
-    assert_eq!(caller.take(&answer).unwrap_err(), Breach::Forged);
+    assert_eq!(caller.take(&answer).unwrap_err(), ProtocolError::BadMac);
     // A caller that goes on regardless, with the key that it has.
     let (other, _) = Handshake::call(key(1), CALLER, 1, nonce(1));
     let (_, answer) = more(Handshake::answer(key(1), ANSWERER, nonce(2)).take(&greeting).unwrap());
     let (_, hello) = more(other.take(&answer).unwrap());
-    assert_eq!(answerer.take(&hello).unwrap_err(), Breach::Forged);
+    assert_eq!(answerer.take(&hello).unwrap_err(), ProtocolError::BadMac);
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn who_it_is_must_be_right() {
         let (second, answer) = more(Handshake::answer(key(1), answerer, nonce(2)).take(&greeting).unwrap());
         let (caller, hello) = more(caller.take(&answer).unwrap());
         match second.take(&hello) {
-            Err(breach) => assert_eq!(breach, Breach::Identity, "{who}"),
+            Err(error) => assert_eq!(error, ProtocolError::WrongPeer, "{who}"),
             Ok(next) => {
                 let (_, _, last) = done(next);
-                assert_eq!(caller.take(&last.unwrap()).unwrap_err(), Breach::Identity, "{who}");
+                assert_eq!(caller.take(&last.unwrap()).unwrap_err(), ProtocolError::WrongPeer, "{who}");
             }
         }
     }
@@ -132,20 +132,20 @@ fn a_handshake_replayed_is_refused() {
     let (old, ..) = shake((1, 2));
     // Everything the caller said once, said again: the answerer has drawn another nonce.
     let (answerer, _) = more(Handshake::answer(key(1), ANSWERER, nonce(3)).take(&old[0]).unwrap());
-    assert_eq!(answerer.take(&old[2]).unwrap_err(), Breach::Forged);
+    assert_eq!(answerer.take(&old[2]).unwrap_err(), ProtocolError::BadMac);
     // And what the answerer said: so has the caller.
     let (caller, _) = Handshake::call(key(1), CALLER, 1, nonce(4));
-    assert_eq!(caller.take(&old[1]).unwrap_err(), Breach::Forged);
+    assert_eq!(caller.take(&old[1]).unwrap_err(), ProtocolError::BadMac);
 }
 
 #[test]
 fn connections_join_in_any_order_each_once() {
     let (_, mut caller, mut answerer) = shake((1, 2));
-    let mut calls: Vec<(Talk, Message)> = (0..3).map(|_| caller.join()).collect();
+    let mut calls: Vec<(RecordLayer, Message)> = (0..3).map(|_| caller.join()).collect();
     calls.reverse();
-    let mut answers: Vec<Talk> = calls.iter().map(|(_, join)| answerer.admit(join).unwrap()).collect();
+    let mut answers: Vec<RecordLayer> = calls.iter().map(|(_, join)| answerer.admit(join).unwrap()).collect();
     for (_, join) in &calls {
-        assert_eq!(answerer.admit(join).unwrap_err(), Breach::Turn);
+        assert_eq!(answerer.admit(join).unwrap_err(), ProtocolError::OutOfOrder);
     }
     // Each goes on by itself.
     for (flow, ((call, _), answer)) in (0..).zip(calls.iter_mut().zip(&mut answers)) {
@@ -161,7 +161,7 @@ fn one_that_is_late_by_thousands_is_refused() {
     for _ in 0..10_000 {
         answerer.admit(&caller.join().1).unwrap();
     }
-    assert_eq!(answerer.admit(&late).unwrap_err(), Breach::Turn);
+    assert_eq!(answerer.admit(&late).unwrap_err(), ProtocolError::OutOfOrder);
 }
 
 #[test]
@@ -169,17 +169,17 @@ fn a_join_is_of_no_use_elsewhere() {
     let (_, mut caller, _) = shake((1, 2));
     let (_, join) = caller.join();
     // Another session of the same two, whatever it is called; another direction; another host.
-    assert_eq!(shake((3, 2)).2.admit(&join).unwrap_err(), Breach::Forged);
-    assert_eq!(shake((1, 3)).2.admit(&join).unwrap_err(), Breach::Forged);
-    assert_eq!(caller.admit(&join).unwrap_err(), Breach::Forged);
+    assert_eq!(shake((3, 2)).2.admit(&join).unwrap_err(), ProtocolError::BadMac);
+    assert_eq!(shake((1, 3)).2.admit(&join).unwrap_err(), ProtocolError::BadMac);
+    assert_eq!(caller.admit(&join).unwrap_err(), ProtocolError::BadMac);
     let third = Hello { host: 2, ..ANSWERER };
     let (caller, greeting) = Handshake::call(key(1), CALLER, 2, nonce(1));
     let (answerer, answer) = more(Handshake::answer(key(1), third, nonce(4)).take(&greeting).unwrap());
     let (_, hello) = more(caller.take(&answer).unwrap());
     let (mut session, ..) = done(answerer.take(&hello).unwrap());
-    assert_eq!(session.admit(&join).unwrap_err(), Breach::Forged);
+    assert_eq!(session.admit(&join).unwrap_err(), ProtocolError::BadMac);
     // As the first message of a handshake, and what a handshake says as a join.
-    assert_eq!(Handshake::answer(key(1), ANSWERER, nonce(5)).take(&join).unwrap_err(), Breach::Stranger);
+    assert_eq!(Handshake::answer(key(1), ANSWERER, nonce(5)).take(&join).unwrap_err(), ProtocolError::UnknownProtocol);
     assert!(session.admit(&greeting).is_err() && session.admit(&hello).is_err());
 }
 
@@ -188,7 +188,7 @@ fn somebody_who_speaks_something_else_is_a_stranger() {
     let get = b"GET / HTTP/1.1\r\nHost: slipway-router1\r\nUser-Agent: curl/8.14.1\r\n\r\n";
     let answerer = Handshake::answer(key(1), ANSWERER, nonce(2));
     let due = answerer.wants();
-    assert_eq!(answerer.take(&get[..due]).unwrap_err(), Breach::Stranger);
+    assert_eq!(answerer.take(&get[..due]).unwrap_err(), ProtocolError::UnknownProtocol);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn keys_are_not_printed_and_are_wiped_where_they_came_from() {
     assert_eq!(key.bytes(), &[0xab; 32]);
     let (handshake, _) = Handshake::call(key.clone(), CALLER, 1, nonce(0xab));
     let (_, caller, _) = shake((1, 2));
-    for shown in [format!("{key:?}"), format!("{handshake:?}"), format!("{caller:?}"), format!("{:?}", talk().0)] {
+    for shown in [format!("{key:?}"), format!("{handshake:?}"), format!("{caller:?}"), format!("{:?}", records().0)] {
         let shown = shown.to_lowercase();
         assert!(!shown.contains("171") && !shown.contains("0xab") && !shown.contains("abab"), "{shown}");
     }
@@ -246,7 +246,7 @@ fn mishap() -> impl Strategy<Value = Mishap> {
 proptest! {
     #[test]
     fn only_what_was_said_is_heard(said in prop::collection::vec(open(), 1..8), mishap in mishap()) {
-        let [(mut caller, mut answerer), (_, beside)] = <[_; 2]>::try_from(talks((1, 2), 2)).unwrap();
+        let [(mut caller, mut answerer), (_, beside)] = <[_; 2]>::try_from(record_layers((1, 2), 2)).unwrap();
         let mut messages: Vec<Vec<u8>> = said.iter().map(|open| caller.seal(open).to_vec()).collect();
         let before = messages.clone();
         match &mishap {
@@ -261,28 +261,28 @@ proptest! {
             Mishap::Cut(which, at) => messages[which.index(before.len())].truncate(at.index(LONGEST)),
             Mishap::Lengthen(which, byte) => messages[which.index(before.len())].push(*byte),
             Mishap::Reflect => answerer = caller,
-            Mishap::Elsewhere => answerer = talks((1, 3), 1).remove(0).1,
+            Mishap::Elsewhere => answerer = record_layers((1, 3), 1).remove(0).1,
             Mishap::Beside => answerer = beside,
         }
-        // As a router does: it hears no more after a breach.
+        // As a router does: it hears no more after a error.
         let mut heard = Vec::new();
-        let mut breach = None;
+        let mut error = None;
         for message in &messages {
             match answerer.open::<Open>(message) {
                 Ok(open) => heard.push(open),
-                Err(reason) => { breach = Some(reason); break; }
+                Err(reason) => { error = Some(reason); break; }
             }
         }
         prop_assert_eq!(&heard[..], &said[..heard.len()]);
         match mishap {
-            Mishap::Reflect | Mishap::Elsewhere => prop_assert!(heard.is_empty() && breach == Some(Breach::Forged)),
-            Mishap::Beside => prop_assert!(heard.is_empty() && breach == Some(Breach::Turn)),
+            Mishap::Reflect | Mishap::Elsewhere => prop_assert!(heard.is_empty() && error == Some(ProtocolError::BadMac)),
+            Mishap::Beside => prop_assert!(heard.is_empty() && error == Some(ProtocolError::OutOfOrder)),
             // The last message missing is seen only by what is then missing: the connection's end in its place.
-            Mishap::Drop(which) if which.index(before.len()) + 1 == before.len() => prop_assert!(breach.is_none()),
-            Mishap::Swap(a, b) if a.index(before.len()) == b.index(before.len()) => prop_assert!(breach.is_none()),
-            Mishap::Drop(_) | Mishap::Double(_) | Mishap::Swap(..) => prop_assert_eq!(breach, Some(Breach::Turn)),
+            Mishap::Drop(which) if which.index(before.len()) + 1 == before.len() => prop_assert!(error.is_none()),
+            Mishap::Swap(a, b) if a.index(before.len()) == b.index(before.len()) => prop_assert!(error.is_none()),
+            Mishap::Drop(_) | Mishap::Double(_) | Mishap::Swap(..) => prop_assert_eq!(error, Some(ProtocolError::OutOfOrder)),
             Mishap::Flip(..) | Mishap::Cut(..) | Mishap::Lengthen(..) => {
-                prop_assert!(matches!(breach, Some(Breach::Forged | Breach::Length)));
+                prop_assert!(matches!(error, Some(ProtocolError::BadMac | ProtocolError::Length)));
             }
         }
     }
@@ -316,14 +316,14 @@ proptest! {
         let mut changed = join.to_vec();
         let bit = bit.index(changed.len() * 8);
         changed[bit / 8] ^= 1 << (bit % 8);
-        prop_assert!(matches!(answerer.admit(&changed), Err(Breach::Forged | Breach::Length)));
+        prop_assert!(matches!(answerer.admit(&changed), Err(ProtocolError::BadMac | ProtocolError::Length)));
         prop_assert!(answerer.admit(&join).is_ok());
     }
 
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2 * LONGEST)) {
         prop_assert!(shake((1, 2)).2.admit(&noise).is_err());
-        let (mut caller, mut answerer) = talk();
+        let (mut caller, mut answerer) = records();
         prop_assert!(answerer.open::<Open>(&noise).is_err());
         prop_assert!(caller.open::<OpenReply>(&noise).is_err());
         prop_assert!(Handshake::answer(key(1), ANSWERER, nonce(1)).take(&noise).is_err());
@@ -350,8 +350,8 @@ proptest! {
 
     #[test]
     fn a_message_of_another_kind_is_refused(open in open(), verdict in verdict()) {
-        let (mut caller, mut answerer) = talk();
-        prop_assert_eq!(answerer.open::<OpenReply>(&caller.seal(&open)), Err(Breach::Length));
+        let (mut caller, mut answerer) = records();
+        prop_assert_eq!(answerer.open::<OpenReply>(&caller.seal(&open)), Err(ProtocolError::Length));
         prop_assert_eq!(caller.open::<OpenReply>(&answerer.seal(&verdict)), Ok(verdict));
     }
 }

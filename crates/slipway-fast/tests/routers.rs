@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use slipway_fast::channel::{
-    Acceptor, Asked, ChannelError, Handshake, Heard, Hello, Key, Limits, Next, Nonce, Open, Pool, Refusal, Session,
-    Talk,
+    Acceptor, ChannelError, Handshake, Hello, Key, Limits, Next, Nonce, Open, OpenProgress, OpenRequest, Pool,
+    RecordLayer, Refusal, Session,
 };
 
 /// Longer than anything takes that comes at all.
@@ -29,11 +29,11 @@ fn question(flow: u64) -> Open {
 }
 
 /// An answerer, and what it is asked.
-fn answerer(limits: Limits) -> (Acceptor, SocketAddr, Receiver<Asked>) {
+fn answerer(limits: Limits) -> (Acceptor, SocketAddr, Receiver<OpenRequest>) {
     answerer_at(TcpListener::bind("127.0.0.1:0").unwrap(), limits)
 }
 
-fn answerer_at(listener: TcpListener, limits: Limits) -> (Acceptor, SocketAddr, Receiver<Asked>) {
+fn answerer_at(listener: TcpListener, limits: Limits) -> (Acceptor, SocketAddr, Receiver<OpenRequest>) {
     let address = listener.local_addr().unwrap();
     let (tell, asked) = mpsc::channel();
     let acceptor = Acceptor::start(listener, key(), hello(ANSWERER), limits, move |asked| drop(tell.send(asked)));
@@ -78,9 +78,9 @@ fn say(address: SocketAddr, message: &[u8]) -> TcpStream {
 }
 
 /// A further connection of a session.
-fn joined(session: &mut Session, address: SocketAddr) -> (Talk, TcpStream) {
-    let (talk, join) = session.join();
-    (talk, say(address, &join))
+fn joined(session: &mut Session, address: SocketAddr) -> (RecordLayer, TcpStream) {
+    let (records, join) = session.join();
+    (records, say(address, &join))
 }
 
 /// Waits until the other side has closed `stream`, by FIN or RST.
@@ -155,7 +155,7 @@ fn a_question_can_wait_and_be_taken_back() {
     let pool = pool(address);
     let asking = pool.ask(ANSWERER, &question(1), LONG).unwrap();
     let waiting = asked.recv_timeout(LONG).unwrap();
-    let Heard::Nothing(asking) = asking.hear().unwrap() else { panic!("an answer that nobody gave") };
+    let OpenProgress::Pending(asking) = asking.poll().unwrap() else { panic!("an answer that nobody gave") };
     // Others are asked meanwhile.
     let other = pool.ask(ANSWERER, &question(2), LONG).unwrap();
     asked.recv_timeout(LONG).unwrap().accept().unwrap();
@@ -222,7 +222,7 @@ fn dead_connections_are_not_used_and_a_router_that_is_back_is_found() {
         }
         other => panic!("{other:?}"),
     }
-    let standing = &pool.standing()[0];
+    let standing = &pool.status()[0];
     assert_eq!((standing.host, standing.ready), (ANSWERER, 0));
     assert!(standing.trouble.is_some());
     let (_acceptor, _, asked) = answerer_at(TcpListener::bind(address).unwrap(), Limits::default());
@@ -235,7 +235,7 @@ fn dead_connections_are_not_used_and_a_router_that_is_back_is_found() {
     };
     asked.recv_timeout(LONG).unwrap().accept().unwrap();
     asking.wait(Instant::now() + LONG).unwrap();
-    assert_eq!(pool.standing()[0].trouble, None);
+    assert_eq!(pool.status()[0].trouble, None);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn who_is_no_router_of_the_lab_is_told_apart() {
         let refused = trouble(key(), us, ANSWERER);
         assert!(refused.contains("closed the connection"), "{refused}");
     }
-    assert_eq!(acceptor.breaches(), 2);
+    assert_eq!(acceptor.protocol_errors(), 2);
     let pool = Pool::start(key(), hello(CALLER), [], 1).unwrap();
     assert!(matches!(pool.ask(3, &question(1), LONG), Err(ChannelError::NotReady { host: 3, .. })));
 }
@@ -280,13 +280,13 @@ fn a_peer_that_is_no_router_gives_no_connection() {
 
 #[test]
 fn strangers_are_sent_away() {
-    let limits = Limits { strangers: 2, ..Limits::default() };
+    let limits = Limits { unauthenticated: 2, ..Limits::default() };
     let (acceptor, address, asked) = answerer(limits);
-    // One that talks nonsense.
+    // One that record_layers nonsense.
     let mut nonsense = TcpStream::connect(address).unwrap();
     nonsense.write_all(&[0x41; 4096]).unwrap();
     closed(&nonsense);
-    assert_eq!(acceptor.breaches(), 1);
+    assert_eq!(acceptor.protocol_errors(), 1);
     // Those that are too many: the oldest goes. Four routers' calls at once, more than there is room for, wait for that.
     let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
     closed(&silent[0]);
@@ -306,7 +306,7 @@ fn strangers_who_say_nothing_or_too_slowly_are_sent_away() {
     slow.write_all(b"slip").unwrap();
     closed(&silent);
     closed(&slow);
-    assert_eq!(acceptor.breaches(), 0);
+    assert_eq!(acceptor.protocol_errors(), 0);
 }
 
 #[test]
@@ -325,11 +325,11 @@ fn a_question_that_is_none_ends_the_connection() {
     let (_, mut stream) = joined(&mut session, address);
     stream.write_all(&[0; 512]).unwrap();
     closed(&stream);
-    assert_eq!(acceptor.breaches(), 1);
+    assert_eq!(acceptor.protocol_errors(), 1);
     // Nothing is said where the session was begun.
     standing.write_all(&[0; 512]).unwrap();
     closed(&standing);
-    assert_eq!(acceptor.breaches(), 2);
+    assert_eq!(acceptor.protocol_errors(), 2);
     assert!(asked.try_recv().is_err());
 }
 
@@ -337,13 +337,13 @@ fn a_question_that_is_none_ends_the_connection() {
 fn a_connection_that_joined_may_ask_at_once_and_one_that_joins_again_is_closed() {
     let (acceptor, address, asked) = answerer(Limits::default());
     let (mut session, _standing) = by_hand(CALLER, address);
-    let (mut talk, join) = session.join();
+    let (mut records, join) = session.join();
     let question = question(1);
-    let _first = say(address, &[&join[..], &talk.seal(&question)[..]].concat());
+    let _first = say(address, &[&join[..], &records.seal(&question)[..]].concat());
     let asked = asked.recv_timeout(LONG).unwrap();
     assert_eq!((asked.host, asked.open), (CALLER, question));
     closed(&say(address, &join));
-    assert_eq!(acceptor.breaches(), 1);
+    assert_eq!(acceptor.protocol_errors(), 1);
     // Whoever replayed it has nothing to do with the one that was there before.
     asked.accept().unwrap();
 }
@@ -357,13 +357,13 @@ fn a_connection_of_another_session_is_closed() {
     // Passed on to another router, which has a session with the same host.
     let _session = by_hand(CALLER, elsewhere);
     closed(&say(elsewhere, &session.join().1));
-    assert_eq!(other.breaches(), 1);
+    assert_eq!(other.protocol_errors(), 1);
     // Of a session in the place of which there is another: its host's router was begun anew, and this was not heard.
     let _anew = by_hand(CALLER, address);
     closed(&standing);
     closed(&stream);
     closed(&say(address, &session.join().1));
-    assert_eq!(acceptor.breaches(), 1);
+    assert_eq!(acceptor.protocol_errors(), 1);
 }
 
 #[test]
@@ -371,8 +371,8 @@ fn what_waits_ends_with_its_session_at_the_answerer() {
     let (acceptor, address, asked) = answerer(Limits::default());
     let ((mut one, standing), (mut two, _other)) = (by_hand(CALLER, address), by_hand(2, address));
     let ask = |session: &mut Session, flow| {
-        let (mut talk, mut stream) = joined(session, address);
-        stream.write_all(&talk.seal(&question(flow))).unwrap();
+        let (mut records, mut stream) = joined(session, address);
+        stream.write_all(&records.seal(&question(flow))).unwrap();
         (asked.recv_timeout(LONG).unwrap(), stream)
     };
     let (_, waiting) = joined(&mut one, address);
@@ -380,7 +380,7 @@ fn what_waits_ends_with_its_session_at_the_answerer() {
     drop(standing);
     closed(&waiting);
     closed(&say(address, &one.join().1));
-    assert_eq!(acceptor.breaches(), 1);
+    assert_eq!(acceptor.protocol_errors(), 1);
     // What was asked for goes on, and so does another host's session.
     kept.accept().unwrap();
     let (asked, _asking) = ask(&mut two, 2);
@@ -404,7 +404,7 @@ fn what_waits_ends_with_its_session_at_the_caller() {
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
-    assert_eq!(pool.standing()[0].ready, 0);
+    assert_eq!(pool.status()[0].ready, 0);
     // It begins anew, by itself, and its numbers too.
     let (mut session, _standing) = begun();
     let mut stream = listener.accept().unwrap().0;
@@ -415,14 +415,14 @@ fn what_waits_ends_with_its_session_at_the_caller() {
 
 #[test]
 fn a_flood_of_strangers_does_not_push_out_who_joined() {
-    let limits = Limits { strangers: 2, ..Limits::default() };
+    let limits = Limits { unauthenticated: 2, ..Limits::default() };
     let (_acceptor, address, asked) = answerer(limits);
     let (mut session, standing) = by_hand(CALLER, address);
-    let (mut talk, mut stream) = joined(&mut session, address);
+    let (mut records, mut stream) = joined(&mut session, address);
     let (_, other) = joined(&mut session, address);
     let strangers: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
     strangers[..4].iter().for_each(closed);
-    stream.write_all(&talk.seal(&question(1))).unwrap();
+    stream.write_all(&records.seal(&question(1))).unwrap();
     asked.recv_timeout(LONG).unwrap().accept().unwrap();
     for stream in [&standing, &other] {
         stream.set_nonblocking(true).unwrap();

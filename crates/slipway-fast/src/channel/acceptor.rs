@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use super::hall::Hall;
-use super::{Asked, Hello, Key, Limits};
+use super::accept_loop::AcceptLoop;
+use super::{Hello, Key, Limits, OpenRequest};
 use crate::sync::{bell, ring};
 
 /// Accepts connections of other routers in a thread of its own, which ends with it. It costs nothing while nobody calls.
 #[derive(Debug)]
 pub struct Acceptor {
     bell: Arc<OwnedFd>,
-    breaches: Arc<AtomicU64>,
+    protocol_errors: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,24 +30,25 @@ impl Acceptor {
         key: Key,
         us: Hello,
         limits: Limits,
-        ask: impl FnMut(Asked) + Send + 'static,
+        ask: impl FnMut(OpenRequest) + Send + 'static,
     ) -> io::Result<Self> {
-        let limits = Limits { strangers: limits.strangers.max(1), waiting: limits.waiting.max(1), ..limits };
-        let (bell, breaches) = (Arc::new(bell()?), Arc::new(AtomicU64::new(0)));
-        let hall = Hall::new(&bell, listener, (key, us), limits, ask, breaches.clone())?;
+        let limits =
+            Limits { unauthenticated: limits.unauthenticated.max(1), waiting: limits.waiting.max(1), ..limits };
+        let (bell, protocol_errors) = (Arc::new(bell()?), Arc::new(AtomicU64::new(0)));
+        let accept_loop = AcceptLoop::new(&bell, listener, (key, us), limits, ask, protocol_errors.clone())?;
         let rung = bell.clone();
         let thread = std::thread::Builder::new().name("acceptor".into()).spawn(move || {
             // Kept open here too, for the epoll instance refers to it.
             let _rung = rung;
-            hall.run();
+            accept_loop.run();
         })?;
-        Ok(Self { bell, breaches, thread: Some(thread) })
+        Ok(Self { bell, protocol_errors, thread: Some(thread) })
     }
 
-    /// How many connections were closed because of a [`Breach`](super::Breach).
+    /// How many connections were closed because of a [`ProtocolError`](super::ProtocolError).
     #[must_use]
-    pub fn breaches(&self) -> u64 {
-        self.breaches.load(Ordering::Relaxed)
+    pub fn protocol_errors(&self) -> u64 {
+        self.protocol_errors.load(Ordering::Relaxed)
     }
 }
 

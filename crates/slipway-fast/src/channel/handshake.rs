@@ -3,10 +3,10 @@
 
 use hmac::Mac;
 
-use super::Breach;
+use super::ProtocolError;
 use super::body::{Hello, Join, Name, VERSION};
-use super::key::{Key, Keyed, Nonce, WIDTH};
-use super::session::{Message, Session, Talk, length_of};
+use super::key::{HmacSha256, Key, Nonce, WIDTH};
+use super::session::{Message, RecordLayer, Session, length_of};
 
 /// Bytes of the first message on a connection, whether it begins a session or [`Join`]s one: they are read before it is known
 /// which.
@@ -28,11 +28,11 @@ enum Stage {
     /// Caller, has greeted.
     Greeted { key: Key, nonce: Nonce, host: u32 },
     /// Caller, has said who it is.
-    Introduced { session: Session, talk: Talk, host: u32 },
+    Introduced { session: Session, records: RecordLayer, host: u32 },
     /// Answerer, before anything.
     Listening { key: Key, nonce: Nonce },
     /// Answerer, has shown that it has the key.
-    Answered { session: Session, talk: Talk },
+    Answered { session: Session, records: RecordLayer },
 }
 
 /// What comes after a message.
@@ -72,40 +72,40 @@ impl Handshake {
     ///
     /// # Errors
     /// For anything else; the connection is to be closed.
-    pub fn take(self, message: &[u8]) -> Result<Next, Breach> {
+    pub fn take(self, message: &[u8]) -> Result<Next, ProtocolError> {
         if message.len() != self.wants() {
-            return Err(Breach::Length);
+            return Err(ProtocolError::Length);
         }
         let us = self.us;
         match self.stage {
             Stage::Listening { key, nonce } => {
                 let (magic, theirs) = message.split_at(MAGIC.len());
                 if magic != MAGIC {
-                    return Err(Breach::Stranger);
+                    return Err(ProtocolError::UnknownProtocol);
                 }
                 let theirs = read_nonce(theirs)?;
                 let proof = key.proof((&theirs, &nonce)).finalize().into_bytes();
-                let (hears, says) = key.directions((&theirs, &nonce));
-                let (session, talk) = begin(&nonce, says, hears);
+                let (receiving, sending) = key.directions((&theirs, &nonce));
+                let (session, records) = begin(&nonce, sending, receiving);
                 let answer = Message::of(&[&nonce.0, &proof]);
-                Ok(Next::More(Self { us, stage: Stage::Answered { session, talk } }, answer))
+                Ok(Next::More(Self { us, stage: Stage::Answered { session, records } }, answer))
             }
             Stage::Greeted { key, nonce, host } => {
                 let (theirs, proof) = message.split_at(WIDTH);
                 let theirs = read_nonce(theirs)?;
-                key.proof((&nonce, &theirs)).verify_slice(proof).map_err(|_| Breach::Forged)?;
-                let (says, hears) = key.directions((&nonce, &theirs));
-                let (session, mut talk) = begin(&theirs, says, hears);
-                let hello = talk.seal(&us);
-                Ok(Next::More(Self { us, stage: Stage::Introduced { session, talk, host } }, hello))
+                key.proof((&nonce, &theirs)).verify_slice(proof).map_err(|_| ProtocolError::BadMac)?;
+                let (sending, receiving) = key.directions((&nonce, &theirs));
+                let (session, mut records) = begin(&theirs, sending, receiving);
+                let hello = records.seal(&us);
+                Ok(Next::More(Self { us, stage: Stage::Introduced { session, records, host } }, hello))
             }
-            Stage::Introduced { session, mut talk, host } => {
-                let hello = identify(us, talk.open(message)?)?;
-                if hello.host == host { Ok(Next::Done(session, hello, None)) } else { Err(Breach::Identity) }
+            Stage::Introduced { session, mut records, host } => {
+                let hello = identify(us, records.open(message)?)?;
+                if hello.host == host { Ok(Next::Done(session, hello, None)) } else { Err(ProtocolError::WrongPeer) }
             }
-            Stage::Answered { session, mut talk } => {
-                let hello = identify(us, talk.open(message)?)?;
-                let ours = talk.seal(&us);
+            Stage::Answered { session, mut records } => {
+                let hello = identify(us, records.open(message)?)?;
+                let ours = records.seal(&us);
                 Ok(Next::Done(session, hello, Some(ours)))
             }
         }
@@ -113,20 +113,20 @@ impl Handshake {
 }
 
 /// A session, and its connection on which the handshake goes on. The answerer will have to find it by its name, and gives it.
-fn begin(answerer: &Nonce, says: Keyed, hears: Keyed) -> (Session, Talk) {
+fn begin(answerer: &Nonce, sending: HmacSha256, receiving: HmacSha256) -> (Session, RecordLayer) {
     let mut name = Name::default();
     name.copy_from_slice(&answerer.0[..size_of::<Name>()]);
-    let session = Session::new(name, says, hears);
-    let talk = session.talk(0);
-    (session, talk)
+    let session = Session::new(name, sending, receiving);
+    let records = session.records(0);
+    (session, records)
 }
 
 /// The other side, provided that it is another host of the same lab.
-fn identify(us: Hello, them: Hello) -> Result<Hello, Breach> {
+fn identify(us: Hello, them: Hello) -> Result<Hello, ProtocolError> {
     let fits = them.version == VERSION && them.lab == us.lab && them.host != us.host;
-    if fits { Ok(them) } else { Err(Breach::Identity) }
+    if fits { Ok(them) } else { Err(ProtocolError::WrongPeer) }
 }
 
-fn read_nonce(bytes: &[u8]) -> Result<Nonce, Breach> {
-    bytes.try_into().map(Nonce).map_err(|_| Breach::Length)
+fn read_nonce(bytes: &[u8]) -> Result<Nonce, ProtocolError> {
+    bytes.try_into().map(Nonce).map_err(|_| ProtocolError::Length)
 }

@@ -13,7 +13,7 @@ use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
 /// HMAC-SHA-256 (RFC 2104, FIPS 180-4) with a key in it. Wiped when dropped.
-pub(super) type Keyed = Hmac<Sha256>;
+pub(super) type HmacSha256 = Hmac<Sha256>;
 
 /// Bytes of a key, a nonce and a MAC.
 pub(super) const WIDTH: usize = 32;
@@ -58,7 +58,7 @@ impl Key {
 
     /// HKDF-Expand (RFC 5869, section 2.3), first block, not finished yet. The key is uniformly random, so that it needs
     /// no HKDF-Extract (section 3.3).
-    fn expand(&self, purpose: &[u8], nonces: (&Nonce, &Nonce)) -> Keyed {
+    fn expand(&self, purpose: &[u8], nonces: (&Nonce, &Nonce)) -> HmacSha256 {
         keyed(&self.0[..])
             .chain_update(b"slipway router ")
             .chain_update(purpose)
@@ -68,12 +68,12 @@ impl Key {
     }
 
     /// What the answerer shows: that it has the key, and that it had it after the caller drew its nonce.
-    pub(super) fn proof(&self, nonces: (&Nonce, &Nonce)) -> Keyed {
+    pub(super) fn proof(&self, nonces: (&Nonce, &Nonce)) -> HmacSha256 {
         self.expand(b"proof  ", nonces)
     }
 
     /// The keys of what the caller says and of what the answerer says.
-    pub(super) fn directions(&self, nonces: (&Nonce, &Nonce)) -> (Keyed, Keyed) {
+    pub(super) fn directions(&self, nonces: (&Nonce, &Nonce)) -> (HmacSha256, HmacSha256) {
         let direction = |purpose: &[u8]| {
             let mut key = self.expand(purpose, nonces).finalize().into_bytes();
             let keyed = keyed(&key);
@@ -152,8 +152,8 @@ impl fmt::Debug for Nonce {
     }
 }
 
-fn keyed(key: &[u8]) -> Keyed {
-    Keyed::new_from_slice(key).expect("HMAC takes keys of every length")
+fn keyed(key: &[u8]) -> HmacSha256 {
+    HmacSha256::new_from_slice(key).expect("HMAC takes keys of every length")
 }
 
 /// At most 256 bytes are filled whole or not at all (`getrandom(2)`).

@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::line::Line;
-use super::refill::Refill;
+use super::connection::Connection;
+use super::connector::Connector;
+use super::ready::{Peer, Ready, Shared};
 use super::session::length_of;
-use super::stock::{Peer, Ready, Shared};
-use super::{Breach, ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, Talk};
+use super::{ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, ProtocolError, RecordLayer};
 use crate::status;
 use crate::sync::{bell, ring, whole};
 
@@ -40,15 +40,15 @@ impl Pool {
         peers: impl IntoIterator<Item = (u32, SocketAddr)>,
         wanted: usize,
     ) -> io::Result<Self> {
-        let peer = |address| Peer { address, stock: Mutex::default(), changed: Condvar::new() };
+        let peer = |address| Peer { address, state: Mutex::default(), changed: Condvar::new() };
         let shared = Arc::new(Shared {
             peers: peers.into_iter().map(|(host, address)| (host, peer(address))).collect(),
             wanted: wanted.clamp(1, MOST),
             bell: bell()?,
             ending: AtomicBool::new(false),
         });
-        let refill = Refill::new(shared.clone(), key, us)?;
-        let thread = std::thread::Builder::new().name("pool".into()).spawn(move || refill.run())?;
+        let connector = Connector::new(shared.clone(), key, us)?;
+        let thread = std::thread::Builder::new().name("pool".into()).spawn(move || connector.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -57,16 +57,16 @@ impl Pool {
     /// # Errors
     /// `NotReady` when none is or becomes ready, at once where the last attempt to make one failed; `Gone` when the other
     /// router goes.
-    pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<Asking, ChannelError> {
-        let Ready { line, mut talk } = self.take(host, Instant::now() + limit)?;
-        line.say(&talk.seal(open))?;
-        Ok(Asking { flow: open.flow, line, talk })
+    pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<PendingOpen, ChannelError> {
+        let Ready { connection, mut records } = self.take(host, Instant::now() + limit)?;
+        connection.send(&records.seal(open))?;
+        Ok(PendingOpen { flow: open.flow, connection, records })
     }
 
     /// [`ask`](Self::ask)s, and waits for the verdict, all within `limit`.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask) and [`Asking::wait`].
+    /// As [`ask`](Self::ask) and [`PendingOpen::wait`].
     pub fn open(&self, host: u32, open: &Open, limit: Duration) -> Result<TcpStream, ChannelError> {
         let deadline = Instant::now() + limit;
         self.ask(host, open, limit)?.wait(deadline)
@@ -74,38 +74,38 @@ impl Pool {
 
     /// How it stands with each of the others, in the order of hosts.
     #[must_use]
-    pub fn standing(&self) -> Vec<status::Peer> {
-        let standing = |(host, peer): (&u32, &Peer)| {
-            let stock = peer.stock();
-            status::Peer { host: *host, ready: stock.ready.len(), trouble: stock.trouble.clone() }
+    pub fn status(&self) -> Vec<status::Peer> {
+        let status = |(host, peer): (&u32, &Peer)| {
+            let state = peer.lock();
+            status::Peer { host: *host, ready: state.ready.len(), trouble: state.trouble.clone() }
         };
-        self.shared.peers.iter().map(standing).collect()
+        self.shared.peers.iter().map(status).collect()
     }
 
     fn take(&self, host: u32, deadline: Instant) -> Result<Ready, ChannelError> {
         let not_ready = |trouble: &str| ChannelError::NotReady { host, trouble: trouble.to_owned() };
         let peer = self.shared.peers.get(&host).ok_or_else(|| not_ready("it has no router"))?;
-        let mut stock = peer.stock();
+        let mut state = peer.lock();
         loop {
-            while let Some(ready) = stock.ready.pop() {
+            while let Some(ready) = state.ready.pop() {
                 // Once, when half are gone, so that they are made many at a time; the thread looks again after each.
-                if stock.ready.len() == self.shared.wanted / 2 {
+                if state.ready.len() == self.shared.wanted / 2 {
                     ring(&self.shared.bell);
                 }
-                if ready.line.is_quiet() {
+                if ready.connection.is_silent() {
                     return Ok(ready);
                 }
             }
-            if let Some(trouble) = &stock.trouble {
+            if let Some(trouble) = &state.trouble {
                 return Err(not_ready(trouble));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(not_ready("all are in use, and new ones are being made"));
             }
-            stock.askers += 1;
-            stock = whole(peer.changed.wait_timeout(stock, left)).0;
-            stock.askers -= 1;
+            state.waiters += 1;
+            state = whole(peer.changed.wait_timeout(state, left)).0;
+            state.waiters -= 1;
         }
     }
 }
@@ -122,34 +122,36 @@ impl Drop for Pool {
 
 /// A question on its way. Readable as soon as there is something to hear; dropped, it is taken back.
 #[derive(Debug)]
-pub struct Asking {
+pub struct PendingOpen {
     flow: u64,
-    line: Line,
-    talk: Talk,
+    connection: Connection,
+    records: RecordLayer,
 }
 
-/// What [`Asking::hear`] heard.
+/// What [`PendingOpen::poll`] heard.
 #[derive(Debug)]
-pub enum Heard {
+pub enum OpenProgress {
     /// The other side accepts: the stream for the client's program. Nothing of it has been read.
     Accepted(TcpStream),
     /// Nothing yet.
-    Nothing(Asking),
+    Pending(PendingOpen),
 }
 
-impl Asking {
+impl PendingOpen {
     /// Whether the verdict is there. Does not wait.
     ///
     /// # Errors
     /// `Refused`, or whatever ended the connection.
-    pub fn hear(mut self) -> Result<Heard, ChannelError> {
-        let Some(message) = self.line.hear(length_of::<OpenReply>())? else { return Ok(Heard::Nothing(self)) };
-        let reply: OpenReply = self.talk.open(message)?;
+    pub fn poll(mut self) -> Result<OpenProgress, ChannelError> {
+        let Some(message) = self.connection.receive(length_of::<OpenReply>())? else {
+            return Ok(OpenProgress::Pending(self));
+        };
+        let reply: OpenReply = self.records.open(message)?;
         if reply.flow != self.flow {
-            return Err(Breach::Turn.into());
+            return Err(ProtocolError::OutOfOrder.into());
         }
         match reply.answer {
-            OpenAnswer::Accepted => Ok(Heard::Accepted(self.line.release())),
+            OpenAnswer::Accepted => Ok(OpenProgress::Accepted(self.connection.release())),
             OpenAnswer::Refused(reason) => Err(ChannelError::Refused(reason)),
         }
     }
@@ -157,22 +159,22 @@ impl Asking {
     /// Waits for the verdict.
     ///
     /// # Errors
-    /// As [`hear`](Self::hear), and `TimedOut`.
+    /// As [`poll`](Self::poll), and `TimedOut`.
     pub fn wait(mut self, deadline: Instant) -> Result<TcpStream, ChannelError> {
         loop {
-            if !self.line.wait(deadline)? {
+            if !self.connection.wait(deadline)? {
                 return Err(ChannelError::TimedOut);
             }
-            match self.hear()? {
-                Heard::Accepted(stream) => return Ok(stream),
-                Heard::Nothing(again) => self = again,
+            match self.poll()? {
+                OpenProgress::Accepted(stream) => return Ok(stream),
+                OpenProgress::Pending(again) => self = again,
             }
         }
     }
 }
 
-impl AsFd for Asking {
+impl AsFd for PendingOpen {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.line.as_fd()
+        self.connection.as_fd()
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use hmac::Mac;
 
-use super::Breach;
+use super::ProtocolError;
 use super::body::{Body, Join, LONGEST_BODY, Name};
-use super::key::{Keyed, WIDTH};
+use super::key::{HmacSha256, WIDTH};
 use super::window::Window;
 
 const HEADER: usize = 2 + 8 + 8;
@@ -55,15 +55,15 @@ pub(super) const fn length_of<B: Body>() -> usize {
 }
 
 /// The session that the first message on a connection names, if it is a [`Join`] as far as that can be told without its key.
-pub(super) fn named(first: &[u8]) -> Option<Name> {
+pub(super) fn session_of(first: &[u8]) -> Option<Name> {
     let body = first.get(HEADER..HEADER + Join::LENGTH)?;
     Join::read(body).map(|join| join.session)
 }
 
 /// What one side knows of a handshake that was done: the keys of what it says and of what it hears.
 struct Keys {
-    says: Keyed,
-    hears: Keyed,
+    sending: HmacSha256,
+    receiving: HmacSha256,
 }
 
 /// One side of what a handshake began: connections that are known to be the other router's by their first message. Its caller
@@ -78,8 +78,8 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(name: Name, says: Keyed, hears: Keyed) -> Self {
-        Self { name, keys: Arc::new(Keys { says, hears }), next: 1, known: Window::default() }
+    pub(super) fn new(name: Name, sending: HmacSha256, receiving: HmacSha256) -> Self {
+        Self { name, keys: Arc::new(Keys { sending, receiving }), next: 1, known: Window::default() }
     }
 
     /// The session's name.
@@ -89,31 +89,31 @@ impl Session {
     }
 
     /// The connection with a number: 0 is the one that the handshake is done on.
-    pub(super) fn talk(&self, number: u64) -> Talk {
-        Talk { keys: self.keys.clone(), number, said: 0, heard: 0 }
+    pub(super) fn records(&self, number: u64) -> RecordLayer {
+        RecordLayer { keys: self.keys.clone(), number, sent: 0, received: 0 }
     }
 
     /// A further connection, and what is to be said on it first.
     #[must_use]
-    pub fn join(&mut self) -> (Talk, Message) {
-        let mut talk = self.talk(self.next);
+    pub fn join(&mut self) -> (RecordLayer, Message) {
+        let mut records = self.records(self.next);
         self.next += 1;
-        let join = talk.seal(&Join { session: self.name });
-        (talk, join)
+        let join = records.seal(&Join { session: self.name });
+        (records, join)
     }
 
     /// The connection that this is the first message of.
     ///
     /// # Errors
     /// For whatever is not its caller's greeting of a connection that was not there before.
-    pub fn admit(&mut self, join: &[u8]) -> Result<Talk, Breach> {
-        let number = join.get(2..).and_then(<[u8]>::first_chunk).ok_or(Breach::Length)?;
-        let mut talk = self.talk(u64::from_be_bytes(*number));
-        let Join { session } = talk.open(join)?;
+    pub fn admit(&mut self, join: &[u8]) -> Result<RecordLayer, ProtocolError> {
+        let number = join.get(2..).and_then(<[u8]>::first_chunk).ok_or(ProtocolError::Length)?;
+        let mut records = self.records(u64::from_be_bytes(*number));
+        let Join { session } = records.open(join)?;
         if session != self.name {
-            return Err(Breach::Over);
+            return Err(ProtocolError::SessionEnded);
         }
-        if self.known.admit(talk.number) { Ok(talk) } else { Err(Breach::Turn) }
+        if self.known.admit(records.number) { Ok(records) } else { Err(ProtocolError::OutOfOrder) }
     }
 }
 
@@ -124,25 +124,25 @@ impl fmt::Debug for Session {
 }
 
 /// One side of one connection of a session.
-pub struct Talk {
+pub struct RecordLayer {
     keys: Arc<Keys>,
     /// The connection's.
     number: u64,
     /// Messages.
-    said: u64,
-    heard: u64,
+    sent: u64,
+    received: u64,
 }
 
-impl Talk {
+impl RecordLayer {
     /// The next message to the other side.
     #[must_use]
     pub fn seal<B: Body>(&mut self, body: &B) -> Message {
         let mut room = [0; LONGEST_BODY];
         let room = &mut room[..B::LENGTH];
         body.write(room);
-        let header = header::<B>(self.number, self.said);
-        self.said += 1;
-        let mac = self.keys.says.clone().chain_update(header).chain_update(&room).finalize().into_bytes();
+        let header = header::<B>(self.number, self.sent);
+        self.sent += 1;
+        let mac = self.keys.sending.clone().chain_update(header).chain_update(&room).finalize().into_bytes();
         Message::of(&[&header, room, &mac])
     }
 
@@ -150,22 +150,22 @@ impl Talk {
     ///
     /// # Errors
     /// For whatever is not that message, whole and alone. Nothing is to be opened after that.
-    pub fn open<B: Body>(&mut self, message: &[u8]) -> Result<B, Breach> {
+    pub fn open<B: Body>(&mut self, message: &[u8]) -> Result<B, ProtocolError> {
         if message.len() != length_of::<B>() {
-            return Err(Breach::Length);
+            return Err(ProtocolError::Length);
         }
-        let (said, mac) = message.split_at(HEADER + B::LENGTH);
-        let (head, body) = said.split_at(HEADER);
-        let due = header::<B>(self.number, self.heard);
+        let (sent, mac) = message.split_at(HEADER + B::LENGTH);
+        let (head, body) = sent.split_at(HEADER);
+        let due = header::<B>(self.number, self.received);
         if head[..2] != due[..2] {
-            return Err(Breach::Length);
+            return Err(ProtocolError::Length);
         }
-        self.keys.hears.clone().chain_update(said).verify_slice(mac).map_err(|_| Breach::Forged)?;
+        self.keys.receiving.clone().chain_update(sent).verify_slice(mac).map_err(|_| ProtocolError::BadMac)?;
         if head != due {
-            return Err(Breach::Turn);
+            return Err(ProtocolError::OutOfOrder);
         }
-        self.heard += 1;
-        B::read(body).ok_or(Breach::Meaning)
+        self.received += 1;
+        B::read(body).ok_or(ProtocolError::Malformed)
     }
 }
 
@@ -177,8 +177,8 @@ fn header<B: Body>(number: u64, counter: u64) -> [u8; HEADER] {
     header
 }
 
-impl fmt::Debug for Talk {
+impl fmt::Debug for RecordLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Talk {} ({} said, {} heard)", self.number, self.said, self.heard)
+        write!(f, "RecordLayer {} ({} sent, {} received)", self.number, self.sent, self.received)
     }
 }

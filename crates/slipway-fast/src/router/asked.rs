@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Router;
 use crate::blocked_accepts::{BlockedAccepts, Expected};
-use crate::channel::{Asked, Open, Refusal};
+use crate::channel::{Open, OpenRequest, Refusal};
 use crate::delivery::AnnounceError;
 use crate::ends::EndIdentity;
 use crate::journal::{Entry, Unaccepted};
@@ -27,16 +27,16 @@ impl Router {
     ///
     /// For a server that polls, this thread connects a wake-up socket, if that needs no waiting. The node's thread waits for room
     /// in a full queue, and for more wake-up sockets.
-    pub(crate) fn asked(self: &Arc<Self>, asked: Asked) {
+    pub(crate) fn asked(self: &Arc<Self>, asked: OpenRequest) {
         self.ask(asked, None);
     }
 
     /// The same of a connection that was left to its node's thread, with its share, which waits until then at most.
-    pub(crate) fn answer_late(self: &Arc<Self>, (asked, share): (Asked, Share), until: Instant) {
+    pub(crate) fn answer_late(self: &Arc<Self>, (asked, share): (OpenRequest, Share), until: Instant) {
         self.ask(asked, Some((share, until)));
     }
 
-    fn ask(self: &Arc<Self>, asked: Asked, late: Option<(Share, Instant)>) {
+    fn ask(self: &Arc<Self>, asked: OpenRequest, late: Option<(Share, Instant)>) {
         let (share, until) = late.unzip();
         let (identity, slot) = match self.may_ask(&asked.open) {
             Ok(admitted) => admitted,
@@ -117,7 +117,7 @@ impl Router {
     /// client that was not told, because the router ended in between, leaves its server a connection that ends.
     fn say_yes(
         &self,
-        asked: Asked,
+        asked: OpenRequest,
         unaccepted: &Unaccepted,
         identity: EndIdentity,
         slot: ConnectionSlot<'_>,

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::channel::{Acceptor, ChannelError, Heard, Hello, Key, Limits, Open, Pool, Refusal};
+use crate::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenProgress, Pool, Refusal};
 use crate::metadata::Path;
 use crate::nodes::{CLIENT, Lab, SERVER};
 use crate::pending::{Connection, Pending, ServerEnd};
@@ -105,7 +105,7 @@ fn another_host_is_not_held_up_by_a_node() {
     let _served = pool.open(0, &open(3, SERVER, near), LONG).expect("accepted");
     assert_eq!(accepting.join().expect("it ran"), at(SERVER, 1000));
     told.try_recv().expect_err("its node's thread is held up");
-    let Heard::Nothing(asking) = asking.hear().expect("not refused") else { panic!("nobody accepts") };
+    let OpenProgress::Pending(asking) = asking.poll().expect("not refused") else { panic!("nobody accepts") };
     end_it();
     let refused = asking.wait(Instant::now() + LONG).expect_err("its queue is full");
     assert!(matches!(refused, ChannelError::Refused(Refusal::Backlog)), "{refused}");

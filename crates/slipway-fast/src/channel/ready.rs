@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::Talk;
-use super::line::Line;
+use super::RecordLayer;
+use super::connection::Connection;
 use crate::sync::lock;
 
 /// The state that callers and the thread share.
@@ -25,38 +25,38 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    pub(super) stock: Mutex<Stock>,
+    pub(super) state: Mutex<PeerState>,
     /// The stock changed.
     pub(super) changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Stock {
+pub(super) struct PeerState {
     /// The newest last, which is taken first.
     pub(super) ready: Vec<Ready>,
     /// Why the last attempt failed. `None` again once one succeeds.
     pub(super) trouble: Option<String>,
     /// How many wait for a change: to wake nobody is a system call too.
-    pub(super) askers: usize,
+    pub(super) waiters: usize,
 }
 
 /// A connection that belongs to a session.
 #[derive(Debug)]
 pub(super) struct Ready {
-    pub(super) line: Line,
-    pub(super) talk: Talk,
+    pub(super) connection: Connection,
+    pub(super) records: RecordLayer,
 }
 
 impl Peer {
-    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
-        lock(&self.stock)
+    pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
+        lock(&self.state)
     }
 
     /// Changes the stock and tells those who wait.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Stock)) {
-        let mut stock = self.stock();
-        change(&mut stock);
-        if stock.askers > 0 {
+    pub(super) fn change(&self, change: impl FnOnce(&mut PeerState)) {
+        let mut state = self.lock();
+        change(&mut state);
+        if state.waiters > 0 {
             self.changed.notify_all();
         }
     }

@@ -19,30 +19,30 @@ use rustix::net::{
 
 use super::handshake::{Handshake, Next};
 use super::session::LONGEST;
-use super::{Breach, ChannelError, Hello, Message, Session};
+use super::{ChannelError, Hello, Message, ProtocolError, Session};
 use crate::sync::timespec;
 
 /// Whatever says that the other side did something: spoke, closed its half, or is gone.
-pub(super) const SOMETHING: PollFlags =
+pub(super) const ACTIVITY: PollFlags =
     PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::HUP).union(PollFlags::ERR);
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Connection {
     stream: TcpStream,
     /// The message that is due, as far as it came.
-    heard: [u8; LONGEST],
+    received: [u8; LONGEST],
     length: usize,
 }
 
 /// What came of a step of a handshake.
-pub(super) enum Shaken {
+pub(super) enum Progress {
     /// It goes on.
     More(Handshake),
     /// It is done: this is the other side.
     Done(Session, Hello),
 }
 
-impl Line {
+impl Connection {
     /// Begins to connect; the connection is there, or has failed, when it can be written to. What is said then fails as
     /// connecting did.
     pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
@@ -53,18 +53,18 @@ impl Line {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        let line = Self::over(socket.into());
-        line.stream.set_nonblocking(false)?;
-        Ok(line)
+        let connection = Self::new(socket.into());
+        connection.stream.set_nonblocking(false)?;
+        Ok(connection)
     }
 
     /// Over a connection that is there.
-    pub(super) fn over(stream: TcpStream) -> Self {
-        Self { stream, heard: [0; LONGEST], length: 0 }
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, received: [0; LONGEST], length: 0 }
     }
 
     /// Sends a message. There is always room: only what was not read yet is on its way, two messages at most.
-    pub(super) fn say(&self, message: &Message) -> Result<(), ChannelError> {
+    pub(super) fn send(&self, message: &Message) -> Result<(), ChannelError> {
         match send(&self.stream, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) if sent == message.len() => Ok(()),
             Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
@@ -73,9 +73,9 @@ impl Line {
     }
 
     /// The next message, which is `wanted` bytes long; `None` while it is not all there.
-    pub(super) fn hear(&mut self, wanted: usize) -> Result<Option<&[u8]>, ChannelError> {
+    pub(super) fn receive(&mut self, wanted: usize) -> Result<Option<&[u8]>, ChannelError> {
         while self.length < wanted {
-            match recv(&self.stream, &mut self.heard[self.length..wanted], RecvFlags::DONTWAIT) {
+            match recv(&self.stream, &mut self.received[self.length..wanted], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Err(ChannelError::Gone),
                 Ok((read, _)) => self.length += read,
                 Err(Errno::AGAIN) => return Ok(None),
@@ -84,40 +84,40 @@ impl Line {
             }
         }
         self.length = 0;
-        Ok(Some(&self.heard[..wanted]))
+        Ok(Some(&self.received[..wanted]))
     }
 
     /// Goes on with a handshake, if the other side's message is there.
-    pub(super) fn shake(&mut self, handshake: Handshake) -> Result<Shaken, ChannelError> {
-        let Some(message) = self.hear(handshake.wants())? else { return Ok(Shaken::More(handshake)) };
+    pub(super) fn advance(&mut self, handshake: Handshake) -> Result<Progress, ChannelError> {
+        let Some(message) = self.receive(handshake.wants())? else { return Ok(Progress::More(handshake)) };
         let next = handshake.take(message)?;
         self.answer(next)
     }
 
     /// Says what comes next in a handshake.
-    pub(super) fn answer(&self, next: Next) -> Result<Shaken, ChannelError> {
+    pub(super) fn answer(&self, next: Next) -> Result<Progress, ChannelError> {
         match next {
             Next::More(handshake, message) => {
-                self.say(&message)?;
-                Ok(Shaken::More(handshake))
+                self.send(&message)?;
+                Ok(Progress::More(handshake))
             }
             Next::Done(session, hello, message) => {
-                message.map_or(Ok(()), |message| self.say(&message))?;
-                Ok(Shaken::Done(session, hello))
+                message.map_or(Ok(()), |message| self.send(&message))?;
+                Ok(Progress::Done(session, hello))
             }
         }
     }
 
     /// Whether the other side neither spoke out of turn nor went.
-    pub(super) fn is_quiet(&self) -> bool {
-        let mut this = [PollFd::new(&self.stream, SOMETHING)];
+    pub(super) fn is_silent(&self) -> bool {
+        let mut this = [PollFd::new(&self.stream, ACTIVITY)];
         matches!(poll(&mut this, Some(&Timespec::default())), Ok(0))
     }
 
     /// Waits for the other side to do something. False: it did not, until `deadline`.
     pub(super) fn wait(&self, deadline: Instant) -> io::Result<bool> {
         loop {
-            let mut this = [PollFd::new(&self.stream, SOMETHING)];
+            let mut this = [PollFd::new(&self.stream, ACTIVITY)];
             match poll(&mut this, Some(&timespec(deadline.saturating_duration_since(Instant::now())))) {
                 Ok(ready) => return Ok(ready > 0),
                 Err(Errno::INTR) => {}
@@ -127,8 +127,8 @@ impl Line {
     }
 
     /// Whether a connection stands on which nothing more is to be said.
-    pub(super) fn stands(&mut self) -> Result<(), ChannelError> {
-        self.hear(1)?.map_or(Ok(()), |_| Err(Breach::Turn.into()))
+    pub(super) fn check_silent(&mut self) -> Result<(), ChannelError> {
+        self.receive(1)?.map_or(Ok(()), |_| Err(ProtocolError::OutOfOrder.into()))
     }
 
     /// Has the kernel see whether the other side is there, which is not said by what carries nothing: for half a minute at
@@ -146,7 +146,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

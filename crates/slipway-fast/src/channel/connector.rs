@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::connection::{Connection, Progress};
 use super::handshake::Handshake;
-use super::line::{Line, Shaken};
-use super::stock::{Ready, Shared};
+use super::ready::{Ready, Shared};
 use super::{ChannelError, Hello, Key, Message, Nonce, Session};
 use crate::sync::timespec;
 
@@ -22,11 +22,11 @@ const BELL: u64 = 0;
 /// How long a connection may take to be made, TCP's part and, for a session, the handshake.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long it is left alone after one failed; twice as long after each further failure, up to the second.
-const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// Most connections to one host that are being made at once, well below what its router's queue holds.
 const AT_ONCE: usize = 16;
 
-pub(super) struct Refill {
+pub(super) struct Connector {
     shared: Arc<Shared>,
     poll: OwnedFd,
     key: Key,
@@ -34,33 +34,33 @@ pub(super) struct Refill {
     /// What the next connection is called here. Numbers are never used again.
     next: u64,
     /// Connections that are being made.
-    making: HashMap<u64, Making>,
-    courses: BTreeMap<u32, Course>,
+    attempts: HashMap<u64, Attempt>,
+    hosts: BTreeMap<u32, HostState>,
 }
 
 /// How it goes with one host.
 #[derive(Default)]
-struct Course {
+struct HostState {
     /// What further connections belong to. Without one, it is what is being made, and nothing else.
-    standing: Option<Standing>,
+    live: Option<LiveSession>,
     /// Connections are made until there are as many as wanted. Begins when half or more are gone.
     filling: bool,
     /// The last attempt failed: when to try again, and how long is waited for that.
-    patience: Option<(Instant, Duration)>,
+    backoff: Option<(Instant, Duration)>,
     /// Connections that are being made.
-    coming: usize,
+    pending: usize,
 }
 
 /// A session, and the connection that it was begun on. Nothing more is said on that, and it ends with the other router.
-struct Standing {
+struct LiveSession {
     number: u64,
-    line: Line,
+    connection: Connection,
     session: Session,
 }
 
-struct Making {
+struct Attempt {
     host: u32,
-    line: Line,
+    connection: Connection,
     deadline: Instant,
     stage: Stage,
 }
@@ -74,19 +74,19 @@ enum Stage {
     Joining,
 }
 
-impl Refill {
+impl Connector {
     pub(super) fn new(shared: Arc<Shared>, key: Key, us: Hello) -> io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, &shared.bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        let courses = shared.peers.keys().map(|host| (*host, Course::default())).collect();
-        Ok(Self { shared, poll, key, us, next: BELL + 1, making: HashMap::new(), courses })
+        let hosts = shared.peers.keys().map(|host| (*host, HostState::default())).collect();
+        Ok(Self { shared, poll, key, us, next: BELL + 1, attempts: HashMap::new(), hosts })
     }
 
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(64);
         while !self.shared.ending.load(Ordering::Acquire) {
             // Nobody tells when those are taken again that were ready at once.
-            let due = if self.refill() { Some(Instant::now()) } else { self.deadline() };
+            let due = if self.fill() { Some(Instant::now()) } else { self.deadline() };
             events.clear();
             let timeout = due.map(|at| timespec(at.saturating_duration_since(Instant::now())));
             let wait = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
@@ -96,7 +96,7 @@ impl Refill {
             for event in &events {
                 match event.data.u64() {
                     BELL => drop(rustix::io::read(&self.shared.bell, &mut [0; 8])),
-                    number => self.hear(number),
+                    number => self.handle(number),
                 }
             }
             self.expire();
@@ -104,26 +104,26 @@ impl Refill {
     }
 
     /// Begins what connections are missing. Whether any was ready at once.
-    fn refill(&mut self) -> bool {
+    fn fill(&mut self) -> bool {
         let mut at_once = false;
         let shared = self.shared.clone();
         let now = Instant::now();
         for (host, peer) in &shared.peers {
-            let Some(course) = self.courses.get_mut(host) else { continue };
-            let ready = peer.stock().ready.len();
-            course.filling = ready <= shared.wanted / 2 || course.filling && ready < shared.wanted;
+            let Some(state) = self.hosts.get_mut(host) else { continue };
+            let ready = peer.lock().ready.len();
+            state.filling = ready <= shared.wanted / 2 || state.filling && ready < shared.wanted;
             // After a failure one shows whether it is worth it.
-            let most = match course.patience {
+            let most = match state.backoff {
                 Some((until, _)) if until > now => 0,
                 Some(_) => 1,
                 None => AT_ONCE,
             };
-            let missing = match course.standing {
+            let missing = match state.live {
                 None => most.min(1),
-                Some(_) if course.filling => most.min(shared.wanted - ready),
+                Some(_) if state.filling => most.min(shared.wanted - ready),
                 Some(_) => 0,
             };
-            for _ in course.coming..missing {
+            for _ in state.pending..missing {
                 match self.begin(*host, peer.address) {
                     Ok(ready) => at_once |= ready,
                     Err(error) => {
@@ -138,64 +138,65 @@ impl Refill {
 
     /// Begins one. Whether it is ready.
     fn begin(&mut self, host: u32, address: SocketAddr) -> Result<bool, ChannelError> {
-        let line = Line::connect(address)?;
-        let (line, stage) = if self.courses[&host].standing.is_some() {
+        let connection = Connection::connect(address)?;
+        let (connection, stage) = if self.hosts[&host].live.is_some() {
             // Where the hosts are of one machine, it is connected by now.
-            let Some(line) = self.join(host, line)? else { return Ok(true) };
-            (line, Stage::Joining)
+            let Some(connection) = self.join(host, connection)? else { return Ok(true) };
+            (connection, Stage::Joining)
         } else {
             let (handshake, first) = Handshake::call(self.key.clone(), self.us, host, Nonce::draw()?);
-            (line, Stage::Calling(handshake, first))
+            (connection, Stage::Calling(handshake, first))
         };
         let data = epoll::EventData::new_u64(self.next);
-        epoll::add(&self.poll, &line, data, epoll::EventFlags::OUT).map_err(io::Error::from)?;
-        self.keep(self.next, Making { host, line, deadline: Instant::now() + LIMIT, stage });
+        epoll::add(&self.poll, &connection, data, epoll::EventFlags::OUT).map_err(io::Error::from)?;
+        self.keep(self.next, Attempt { host, connection, deadline: Instant::now() + LIMIT, stage });
         self.next += 1;
         Ok(false)
     }
 
-    fn keep(&mut self, number: u64, making: Making) {
-        self.courses.entry(making.host).or_default().coming += 1;
-        self.making.insert(number, making);
+    fn keep(&mut self, number: u64, attempt: Attempt) {
+        self.hosts.entry(attempt.host).or_default().pending += 1;
+        self.attempts.insert(number, attempt);
     }
 
-    fn take(&mut self, number: u64) -> Option<Making> {
-        let making = self.making.remove(&number)?;
-        self.courses.entry(making.host).or_default().coming -= 1;
-        Some(making)
+    fn take(&mut self, number: u64) -> Option<Attempt> {
+        let attempt = self.attempts.remove(&number)?;
+        self.hosts.entry(attempt.host).or_default().pending -= 1;
+        Some(attempt)
     }
 
-    fn hear(&mut self, number: u64) {
-        let Some(making) = self.take(number) else { return self.check(number) };
-        let host = making.host;
-        if let Err(error) = self.go_on(number, making) {
+    fn handle(&mut self, number: u64) {
+        let Some(attempt) = self.take(number) else { return self.check(number) };
+        let host = attempt.host;
+        if let Err(error) = self.advance(number, attempt) {
             self.fail(host, &error);
         }
     }
 
-    fn go_on(&mut self, number: u64, making: Making) -> Result<(), ChannelError> {
-        let Making { host, mut line, deadline, stage } = making;
-        let shaken = match stage {
+    fn advance(&mut self, number: u64, attempt: Attempt) -> Result<(), ChannelError> {
+        let Attempt { host, mut connection, deadline, stage } = attempt;
+        let progress = match stage {
             Stage::Joining => {
                 // Whether it is alive is asked when it is taken.
-                epoll::delete(&self.poll, &line).map_err(io::Error::from)?;
-                return self.join(host, line).map(drop);
+                epoll::delete(&self.poll, &connection).map_err(io::Error::from)?;
+                return self.join(host, connection).map(drop);
             }
             Stage::Calling(handshake, first) => {
-                line.say(&first)?;
+                connection.send(&first)?;
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-                epoll::modify(&self.poll, &line, epoll::EventData::new_u64(number), flags).map_err(io::Error::from)?;
-                Shaken::More(handshake)
+                epoll::modify(&self.poll, &connection, epoll::EventData::new_u64(number), flags)
+                    .map_err(io::Error::from)?;
+                Progress::More(handshake)
             }
-            Stage::Shaking(handshake) => line.shake(handshake)?,
+            Stage::Shaking(handshake) => connection.advance(handshake)?,
         };
-        match shaken {
-            Shaken::More(handshake) => {
-                self.keep(number, Making { host, line, deadline, stage: Stage::Shaking(handshake) });
+        match progress {
+            Progress::More(handshake) => {
+                self.keep(number, Attempt { host, connection, deadline, stage: Stage::Shaking(handshake) });
             }
-            Shaken::Done(session, _) => {
-                line.keep_alive()?;
-                self.courses.entry(host).or_default().standing = Some(Standing { number, line, session });
+            Progress::Done(session, _) => {
+                connection.keep_alive()?;
+                self.hosts.entry(host).or_default().live = Some(LiveSession { number, connection, session });
                 self.succeed(host, None);
             }
         }
@@ -203,72 +204,72 @@ impl Refill {
     }
 
     /// A connection that is there is said to be of the session, and is ready. One that is not there yet is given back.
-    fn join(&mut self, host: u32, line: Line) -> Result<Option<Line>, ChannelError> {
-        let standing = self.courses.get_mut(&host).and_then(|course| course.standing.as_mut());
+    fn join(&mut self, host: u32, connection: Connection) -> Result<Option<Connection>, ChannelError> {
+        let live = self.hosts.get_mut(&host).and_then(|state| state.live.as_mut());
         // It would have gone with its session.
-        let Some(Standing { session, .. }) = standing else { return Ok(None) };
-        let (talk, join) = session.join();
-        match line.say(&join) {
-            Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(line)),
-            said => said?,
+        let Some(LiveSession { session, .. }) = live else { return Ok(None) };
+        let (records, join) = session.join();
+        match connection.send(&join) {
+            Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(connection)),
+            sent => sent?,
         }
-        self.succeed(host, Some(Ready { line, talk }));
+        self.succeed(host, Some(Ready { connection, records }));
         Ok(None)
     }
 
     /// Where the session of this connection is over, what belongs to it goes with it, unless it was taken before.
     fn check(&mut self, number: u64) {
-        for (host, course) in &mut self.courses {
-            let standing = course.standing.as_mut().filter(|standing| standing.number == number);
-            let Some(Err(error)) = standing.map(|standing| standing.line.stands()) else { continue };
-            (course.standing, course.coming) = (None, 0);
-            self.making.retain(|_, making| making.host != *host);
-            self.shared.peers[host].change(|stock| stock.ready.clear());
+        for (host, state) in &mut self.hosts {
+            let live = state.live.as_mut().filter(|live| live.number == number);
+            let Some(Err(error)) = live.map(|live| live.connection.check_silent()) else { continue };
+            (state.live, state.pending) = (None, 0);
+            self.attempts.retain(|_, attempt| attempt.host != *host);
+            self.shared.peers[host].change(|state| state.ready.clear());
             let host = *host;
             return self.fail(host, &error);
         }
     }
 
     fn succeed(&mut self, host: u32, ready: Option<Ready>) {
-        self.courses.entry(host).or_default().patience = None;
-        self.shared.peers[&host].change(|stock| {
-            stock.trouble = None;
-            stock.ready.extend(ready);
+        self.hosts.entry(host).or_default().backoff = None;
+        self.shared.peers[&host].change(|state| {
+            state.trouble = None;
+            state.ready.extend(ready);
         });
     }
 
     fn fail(&mut self, host: u32, error: &ChannelError) {
-        let (first, longest) = PATIENCE;
+        let (first, longest) = BACKOFF;
         let now = Instant::now();
-        let patience = &mut self.courses.entry(host).or_default().patience;
-        let wait = match patience {
+        let backoff = &mut self.hosts.entry(host).or_default().backoff;
+        let wait = match backoff {
             // Others that were begun at the same time say the same.
             Some((until, _)) if *until > now => None,
             Some((_, waited)) => Some((*waited * 2).min(longest)),
             None => Some(first),
         };
         if let Some(wait) = wait {
-            *patience = Some((now + wait, wait));
+            *backoff = Some((now + wait, wait));
         }
         let trouble = error.to_string();
-        self.shared.peers[&host].change(|stock| stock.trouble = Some(trouble));
+        self.shared.peers[&host].change(|state| state.trouble = Some(trouble));
     }
 
     fn expire(&mut self) {
         let now = Instant::now();
         let late: Vec<u64> =
-            self.making.iter().filter(|(_, making)| making.deadline <= now).map(|(number, _)| *number).collect();
+            self.attempts.iter().filter(|(_, attempt)| attempt.deadline <= now).map(|(number, _)| *number).collect();
         for number in late {
-            if let Some(making) = self.take(number) {
-                self.fail(making.host, &ChannelError::TimedOut);
+            if let Some(attempt) = self.take(number) {
+                self.fail(attempt.host, &ChannelError::TimedOut);
             }
         }
     }
 
     /// When something has to be done though nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        let making = self.making.values().map(|making| making.deadline);
-        let patience = self.courses.values().filter_map(|course| course.patience).map(|(until, _)| until);
-        making.chain(patience.filter(|until| *until > Instant::now())).min()
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline);
+        let backoff = self.hosts.values().filter_map(|state| state.backoff).map(|(until, _)| until);
+        attempts.chain(backoff.filter(|until| *until > Instant::now())).min()
     }
 }

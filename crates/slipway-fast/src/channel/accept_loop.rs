@@ -12,9 +12,9 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use super::guest::{Guest, Shown, Stranger};
-use super::line::Line;
-use super::{Asked, ChannelError, Hello, Key, Limits};
+use super::connection::Connection;
+use super::incoming::{Authentication, PeerSession, Unauthenticated};
+use super::{ChannelError, Hello, Key, Limits, OpenRequest};
 use crate::sync::timespec;
 
 const BELL: u64 = 0;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a stranger has at least, however many others there are.
 const GRACE: Duration = Duration::from_millis(100);
 
-pub(super) struct Hall<F> {
+pub(super) struct AcceptLoop<F> {
     poll: OwnedFd,
     listener: TcpListener,
     /// Nobody is accepted for now.
@@ -35,13 +35,13 @@ pub(super) struct Hall<F> {
     own: (Key, Hello),
     limits: Limits,
     ask: F,
-    breaches: Arc<AtomicU64>,
+    protocol_errors: Arc<AtomicU64>,
     /// The number of the next connection. Numbers are never used again.
     next: u64,
     /// Connections whose callers have not shown who they are, the oldest first.
-    strangers: VecDeque<(u64, Stranger)>,
+    unauthenticated: VecDeque<(u64, Unauthenticated)>,
     /// Those who have, by index of their hosts.
-    guests: BTreeMap<u32, Guest>,
+    peers: BTreeMap<u32, PeerSession>,
 }
 
 struct Pause {
@@ -50,21 +50,32 @@ struct Pause {
     full: bool,
 }
 
-impl<F: FnMut(Asked)> Hall<F> {
+impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
     pub(super) fn new(
         bell: &OwnedFd,
         listener: TcpListener,
         own: (Key, Hello),
         limits: Limits,
         ask: F,
-        breaches: Arc<AtomicU64>,
+        protocol_errors: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&poll, bell, BELL)?;
         watch(&poll, &listener, LISTENER)?;
-        let (strangers, guests) = (VecDeque::new(), BTreeMap::new());
-        Ok(Self { poll, listener, paused: None, own, limits, ask, breaches, next: FIRST, strangers, guests })
+        let (unauthenticated, peers) = (VecDeque::new(), BTreeMap::new());
+        Ok(Self {
+            poll,
+            listener,
+            paused: None,
+            own,
+            limits,
+            ask,
+            protocol_errors,
+            next: FIRST,
+            unauthenticated,
+            peers,
+        })
     }
 
     /// Serves until the bell is rung.
@@ -81,7 +92,7 @@ impl<F: FnMut(Asked)> Hall<F> {
                 match event.data.u64() {
                     BELL => return,
                     LISTENER => self.accept(),
-                    number => self.hear(number),
+                    number => self.handle(number),
                 }
             }
             self.expire();
@@ -90,15 +101,15 @@ impl<F: FnMut(Asked)> Hall<F> {
 
     /// When something has to be done though nobody does anything.
     fn deadline(&self) -> Option<Instant> {
-        let oldest = self.strangers.front().map(|(_, stranger)| stranger.since + self.limits.handshake);
+        let oldest = self.unauthenticated.front().map(|(_, entry)| entry.since + self.limits.handshake);
         oldest.into_iter().chain(self.paused.as_ref().map(|pause| pause.until)).min()
     }
 
     fn expire(&mut self) {
         let now = Instant::now();
         let limit = self.limits.handshake;
-        while self.strangers.front().is_some_and(|(_, stranger)| stranger.since + limit <= now) {
-            self.strangers.pop_front();
+        while self.unauthenticated.front().is_some_and(|(_, entry)| entry.since + limit <= now) {
+            self.unauthenticated.pop_front();
         }
         let full = self.is_full();
         if self.paused.as_ref().is_some_and(|pause| pause.until <= now || pause.full && !full) {
@@ -108,7 +119,7 @@ impl<F: FnMut(Asked)> Hall<F> {
     }
 
     fn is_full(&self) -> bool {
-        self.strangers.len() >= self.limits.strangers
+        self.unauthenticated.len() >= self.limits.unauthenticated
     }
 
     /// Leaves those who call in the kernel's queue, where they are not reported again and again.
@@ -120,75 +131,77 @@ impl<F: FnMut(Asked)> Hall<F> {
     fn accept(&mut self) {
         loop {
             if self.is_full()
-                && let Some((_, oldest)) = self.strangers.front()
+                && let Some((_, oldest)) = self.unauthenticated.front()
             {
                 let due = oldest.since + GRACE;
                 if due > Instant::now() {
                     return self.pause(due, true);
                 }
-                self.strangers.pop_front();
+                self.unauthenticated.pop_front();
             }
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 // A connection that cannot be served is closed.
-                Ok(socket) => drop(self.receive(Line::over(socket.into()))),
+                Ok(socket) => drop(self.add(Connection::new(socket.into()))),
                 // Somebody who hung up before being accepted, and other such errors of a connection (accept(2)).
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::NETUNREACH | Errno::HOSTUNREACH) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    self.strangers.pop_front();
+                    self.unauthenticated.pop_front();
                     return self.pause(Instant::now() + PAUSE, false);
                 }
             }
         }
     }
 
-    fn receive(&mut self, line: Line) -> io::Result<()> {
-        watch(&self.poll, &line, self.next)?;
-        self.strangers.push_back((self.next, Stranger::new(line)));
+    fn add(&mut self, connection: Connection) -> io::Result<()> {
+        watch(&self.poll, &connection, self.next)?;
+        self.unauthenticated.push_back((self.next, Unauthenticated::new(connection)));
         self.next += 1;
         Ok(())
     }
 
-    fn hear(&mut self, number: u64) {
-        let heard = match self.guests.iter().find(|(_, guest)| guest.has(number)) {
-            Some((&host, _)) => self.hear_guest(host, number),
-            None => self.hear_stranger(number),
+    fn handle(&mut self, number: u64) {
+        let handled = match self.peers.iter().find(|(_, peer)| peer.has(number)) {
+            Some((&host, _)) => self.handle_peer(host, number),
+            None => self.handle_unauthenticated(number),
         };
-        if let Err(error) = heard {
-            if matches!(error, ChannelError::Breach(_)) {
-                self.breaches.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = handled {
+            if matches!(error, ChannelError::Protocol(_)) {
+                self.protocol_errors.fetch_add(1, Ordering::Relaxed);
             }
-            self.guests.retain(|_, guest| guest.stays_without(number));
-            self.strangers.retain(|(other, _)| *other != number);
+            self.peers.retain(|_, peer| peer.stays_without(number));
+            self.unauthenticated.retain(|(other, _)| *other != number);
         }
     }
 
-    fn hear_stranger(&mut self, number: u64) -> Result<(), ChannelError> {
+    fn handle_unauthenticated(&mut self, number: u64) -> Result<(), ChannelError> {
         // One that was pushed out meanwhile is not there.
-        let Some(place) = self.strangers.iter().position(|(other, _)| *other == number) else { return Ok(()) };
-        let shown = self.strangers[place].1.hear(&self.own, &mut self.guests)?;
-        if matches!(shown, Shown::Nothing) {
+        let Some(place) = self.unauthenticated.iter().position(|(other, _)| *other == number) else { return Ok(()) };
+        let authentication = self.unauthenticated[place].1.receive(&self.own, &mut self.peers)?;
+        if matches!(authentication, Authentication::Pending) {
             return Ok(());
         }
-        let Some((_, Stranger { line, .. })) = self.strangers.remove(place) else { return Ok(()) };
-        match shown {
-            Shown::Nothing => {}
+        let Some((_, Unauthenticated { connection, .. })) = self.unauthenticated.remove(place) else { return Ok(()) };
+        match authentication {
+            Authentication::Pending => {}
             // Its host has no other by now: who has the lab's key is believed.
-            Shown::Router(session, host) => drop(self.guests.insert(host, Guest::new(number, line, session))),
-            Shown::Connection(talk, host) => {
-                if let Some(guest) = self.guests.get_mut(&host) {
-                    guest.keep(number, line, talk, self.limits.waiting);
+            Authentication::Router(session, host) => {
+                drop(self.peers.insert(host, PeerSession::new(number, connection, session)));
+            }
+            Authentication::Connection(records, host) => {
+                if let Some(peer) = self.peers.get_mut(&host) {
+                    peer.keep(number, connection, records, self.limits.waiting);
                 }
             }
         }
         Ok(())
     }
 
-    fn hear_guest(&mut self, host: u32, number: u64) -> Result<(), ChannelError> {
-        let Some(guest) = self.guests.get_mut(&host) else { return Ok(()) };
-        let Some((open, line, talk)) = guest.hear(number)? else { return Ok(()) };
-        epoll::delete(&self.poll, &line).map_err(io::Error::from)?;
-        (self.ask)(Asked { host, open, line, talk });
+    fn handle_peer(&mut self, host: u32, number: u64) -> Result<(), ChannelError> {
+        let Some(peer) = self.peers.get_mut(&host) else { return Ok(()) };
+        let Some((open, connection, records)) = peer.receive(number)? else { return Ok(()) };
+        epoll::delete(&self.poll, &connection).map_err(io::Error::from)?;
+        (self.ask)(OpenRequest { host, open, connection, records });
         Ok(())
     }
 }
