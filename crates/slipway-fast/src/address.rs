@@ -1,4 +1,4 @@
-//! Addresses as programs pass them: bytes of a `struct sockaddr`, of a length that they say.
+//! Addresses in the form that programs pass: the bytes of a `struct sockaddr`, with a length.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -12,14 +12,14 @@ const INET6_SHORTEST: usize = 24;
 /// `sizeof(struct sockaddr_in6)`.
 const INET6: usize = 28;
 
-/// What a program gave as an address.
+/// An address that a program passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// To an address of IP.
+    /// An IP address and port.
     Ip(SocketAddr),
-    /// `AF_UNSPEC`: the peer is to be forgotten.
+    /// `AF_UNSPEC`: the program dissolves the connection.
     Unspecified,
-    /// Of another family, or too short: the kernel's own business.
+    /// An address of another family, or too short: the kernel handles it.
     Other,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn write(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// As a socket of IPv6 shows an address, or one of IPv4: mapped (RFC 4291, 2.5.5.2) where the socket is of IPv6 and the
+/// The address as a socket of IPv6, or of IPv4, shows it: mapped (RFC 4291, 2.5.5.2) where the socket is of IPv6 and the
 /// address is not.
 #[must_use]
 pub(crate) fn shown(address: SocketAddr, ipv6: bool) -> SocketAddr {

@@ -1,4 +1,4 @@
-//! Where every virtual address of a lab lives.
+//! The node and interface of every virtual address of a lab.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ pub struct Interface {
     pub network: usize,
 }
 
-/// All of them.
+/// The interfaces of all virtual addresses.
 #[derive(Debug, Clone, Default)]
 pub struct AddressMap {
     by_address: HashMap<IpAddr, Interface>,
@@ -24,7 +24,7 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// Where an address lives.
+    /// The interface of an address.
     #[must_use]
     pub fn of(&self, ip: IpAddr) -> Option<Interface> {
         self.by_address.get(&ip).copied()
@@ -36,7 +36,7 @@ impl AddressMap {
         self.by_interface.get(&(node, network, ipv6)).copied()
     }
 
-    /// The same, where connections on these networks are of TCP within a host too.
+    /// This map, with exact networks: connections on these are of TCP within a host too.
     #[must_use]
     pub fn with_exact(self, networks: impl IntoIterator<Item = usize>) -> Self {
         Self { exact: networks.into_iter().collect(), ..self }
@@ -48,7 +48,7 @@ impl AddressMap {
         self.exact.contains(&network)
     }
 
-    /// The same, where these nodes have rules of their own on their networks, which a fast connection would pass by.
+    /// This map, with nodes that have rules of their own on their networks, which a fast connection would bypass.
     #[must_use]
     pub fn with_ruling(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         Self { ruling: nodes.into_iter().collect(), ..self }

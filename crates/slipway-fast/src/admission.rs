@@ -1,4 +1,4 @@
-//! Which connections may take the fast path, as the policy and conditions are now.
+//! The decision whether a connection may take the fast path, under the current policy and conditions.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::policy::{Decision, Policy, Terms};
 use crate::reason::Reason;
 use crate::sync::lock;
 
-/// The leave of a connection to take the fast path, as things stood at a moment.
+/// Permission for a connection to take the fast path, as of one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission {
     client: usize,
@@ -63,7 +63,7 @@ impl Rules {
     /// Whether a connection may take the fast path at all.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason why it may not.
     pub(crate) fn admits(&self, client: usize, server: Interface, port: u16) -> Result<Admission, Reason> {
         let state = self.changes.load(Ordering::SeqCst);
         let conditioned = lock(&self.conditioned);

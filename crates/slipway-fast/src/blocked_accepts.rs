@@ -1,11 +1,11 @@
 //! Calls that wait for their socket: `accept(2)` on a listener that blocks and has nobody in its queue.
 //!
-//! A blocked accept holds none of the program's files, or a listener that the program closes would stay open here: epoll drops a
-//! file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the call is tried again from the start.
+//! A blocked accept holds none of the program's files, or a listener that the program closes would stay open here. Epoll
+//! drops a file that nobody else has (`epoll(7)`, Q6). When the listener becomes readable, the router tries the call again
+//! from the start.
 //!
-//! And connections that wait for calls: a program that is known to wait in `accept(2)` will come for its next connection by
-//! itself. Where it does not come soon, because it polls after all or is busy, a wake-up socket announces it in the kernel's
-//! queue.
+//! This module also keeps connections that wait for calls. A program that usually waits in `accept(2)` comes for its next
+//! connection by itself. If it polls instead, or is busy, a wake-up socket announces the connection in the kernel's queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -36,22 +36,23 @@ const WAKEUP_ENDED: u64 = 1 << 62;
 const DATA_CAME: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
 
-/// How long a connection waits for a call; a wake-up may be that much later.
+/// Time that a connection waits for a call; it can delay a wake-up by as much.
 const READY_FOR: Duration = Duration::from_millis(10);
 
 /// Most connections that are kept for one listener; each takes the router a descriptor.
 const MOST_READY: usize = 32;
 
-/// So many listeners are remembered before it is looked which are over.
+/// Number of remembered listeners at which the router first looks for ended ones.
 const FEW: usize = 256;
 
-/// Most that waits for the thread of a node by [`BlockedAccepts::entrust`] and [`BlockedAccepts::close`], each with up to two descriptors.
+/// Most work that [`BlockedAccepts::entrust`] and [`BlockedAccepts::close`] leave to a node's thread, each with up to two
+/// descriptors.
 const MOST_ENTRUSTED: usize = 32;
 
-/// A connection that is kept for a program that will come for it.
+/// A connection that the router keeps for a program's next `accept(2)`.
 #[derive(Debug)]
 pub(crate) struct ReadyConnection {
-    /// Of the server.
+    /// Virtual address of the server.
     pub(crate) node: usize,
     /// Whether its listener is of IPv6.
     pub(crate) ipv6: bool,
@@ -61,7 +62,7 @@ pub(crate) struct ReadyConnection {
 }
 
 impl ReadyConnection {
-    /// From now on.
+    /// Start of the wait.
     #[must_use]
     pub(crate) fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
         Self { node, ipv6, connection, due: Instant::now() + READY_FOR }
@@ -74,14 +75,14 @@ pub(crate) struct Expected {
     pub(crate) node: usize,
     pub(crate) cached: CachedListener,
     pub(crate) socket: ListenerCopy,
-    /// How many its queue has room for.
+    /// Number of connections that its queue has room for.
     pub(crate) room: usize,
 }
 
 /// An event of a node's epoll instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// Somebody rang.
+    /// Another thread woke this one.
     Bell,
     /// The listener with this cookie is readable.
     Listener(u64),
@@ -91,7 +92,7 @@ pub(crate) enum Ready {
     Ended(u64),
 }
 
-/// Work that others have left to a node's thread.
+/// Work that other threads have left to a node's thread.
 #[derive(Debug)]
 pub(crate) struct Entrusted {
     /// Connections, each with the listener whose programs come for it.
@@ -100,12 +101,12 @@ pub(crate) struct Entrusted {
     pub(crate) requests: Vec<(OpenRequest, Share)>,
 }
 
-/// What becomes of a connection that is offered.
+/// The result of offering a connection.
 #[derive(Debug)]
 pub(crate) enum Offered {
-    /// It is this call's.
+    /// This call gets it.
     For(Arc<Tree>, Call, ReadyConnection),
-    /// It is kept.
+    /// The router keeps it for a later call.
     Kept,
     /// There is no room for it, or its program does not wait in `accept(2)`.
     Full(ReadyConnection),
@@ -119,49 +120,49 @@ struct BlockedAccept {
     deadline: Option<Instant>,
 }
 
-/// All of a node. It has a thread of its own: programs can hold theirs up, by a socket that closes slowly (`SO_LINGER`) or by leaving
-/// themselves no processor to take a descriptor on, and that holds up their node alone. So who is to be held up
-/// by no node leaves such things to it.
+/// All blocked accepts of a node, with a thread of their own. Programs can delay that thread, by a socket that closes
+/// slowly (`SO_LINGER`) or by using all processor time. The delay affects their node alone. So threads that no node may
+/// delay leave such work to it.
 #[derive(Debug)]
 pub(crate) struct BlockedAccepts {
     node: usize,
     journal: Arc<Journal>,
-    /// Of its programs' listeners, taken while they are elsewhere.
+    /// Copies of its programs' listeners.
     pub(crate) copies: Arc<ListenerCopies>,
-    /// Held while one thread accepts, which blocks where its program makes a listener anew meanwhile.
+    /// Held while a thread accepts. The accept blocks where a program makes its listener anew meanwhile.
     pub(crate) accepting: Mutex<()>,
     epoll: OwnedFd,
-    /// Rung when there is a deadline that was not there.
+    /// Wakes the thread when there is a new deadline (`eventfd(2)`).
     bell: OwnedFd,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the socket's cookie, which is never used again (`SO_COOKIE`), in the order in which they came.
+    /// Blocked calls, oldest first, by the socket's cookie, which is never used again (`SO_COOKIE`).
     blocked: HashMap<u64, VecDeque<BlockedAccept>>,
     /// Sockets that are in the epoll instance, or were until they were closed.
     watched: HashSet<u64>,
-    /// How many of these there may be before it is looked which are over.
+    /// Number of these at which the router first looks for ended ones.
     sweep_at: usize,
-    /// Those at which programs wait in `accept(2)`, and come soon.
+    /// Listeners at which programs wait in `accept(2)`, and come soon.
     waited_at: HashSet<u64>,
     /// Connections that wait for calls.
     ready: HashMap<u64, VecDeque<ReadyConnection>>,
     /// Connections for the node's thread to hand over.
     entrusted: Vec<(Expected, Connection)>,
-    /// Other hosts' questions for it to answer, each with its share.
+    /// Other hosts' requests for the node's thread to answer, each with its share.
     asked: Vec<(OpenRequest, Share)>,
-    /// Copies of programs' descriptors for it to close.
+    /// Copies of programs' descriptors for the node's thread to close.
     closing: Vec<ListenerCopy>,
-    /// Whether the thread looks after them from time to time, and how many there were since it did.
+    /// Whether the thread checks them from time to time, and their number when it last did.
     patrols: bool,
     since: usize,
 }
 
 impl State {
-    /// Forgets calls that wait no more, and listeners that nobody waits at, so that who makes listener after listener takes no more
-    /// memory than it has threads. Done when there are twice as many as the last time left.
+    /// Forgets calls that wait no more, and listeners at which nobody waits. So a program that makes many listeners takes
+    /// no more memory than it has threads. Runs when the number has doubled since the last run.
     fn sweep(&mut self) {
         if self.watched.len().max(self.waited_at.len()) < self.sweep_at.max(FEW) {
             return;
@@ -200,14 +201,14 @@ impl BlockedAccepts {
     fn watch(&self, socket: impl AsFd, data: u64, events: EventFlags) -> io::Result<()> {
         let data = EventData::new_u64(data);
         match epoll::add(&self.epoll, &socket, data, events) {
-            // An entry of the same number and file, whose descriptor was closed, or that fired.
+            // The instance has an entry of the same number and file, whose descriptor was closed, or that fired.
             Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, &socket, data, events)?),
             other => Ok(other?),
         }
     }
 
-    /// Blocks a call until this socket, whose cookie it is, is readable, for `patience` at most. If a connection is ready,
-    /// returns it instead. Look at the socket once more afterwards: what came before this may have been told already, to nobody.
+    /// Blocks a call until this socket, with this cookie, is readable, for `patience` at most. If a connection is ready,
+    /// returns it instead. Check the socket once more afterwards: nobody may have received an earlier event.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -251,13 +252,14 @@ impl BlockedAccepts {
         lock(&self.state).waited_at.contains(&cookie)
     }
 
-    /// Whether there is a call for a connection, or room to keep it, as [`offer`](Self::offer) will find if nobody else is quicker.
+    /// Whether there is a call for a connection, or room to keep it. [`offer`](Self::offer) finds the same unless another
+    /// thread is quicker.
     pub(crate) fn has_room(&self, cookie: u64, room: usize) -> bool {
         lock(&self.state).has_room(cookie, room)
     }
 
-    /// Offers a connection to the call that waits longest at the socket with this cookie, and to those that will come, of which
-    /// there are to be no more than `room`.
+    /// Offers a connection to the longest blocked call at the socket with this cookie, or keeps it for the next call. It
+    /// keeps no more than `room`.
     pub(crate) fn offer(&self, cookie: u64, ready: ReadyConnection, room: usize) -> Offered {
         let mut state = lock(&self.state);
         if let Some(BlockedAccept { tree, call, .. }) = state.blocked.get_mut(&cookie).and_then(VecDeque::pop_front) {
@@ -276,8 +278,8 @@ impl BlockedAccepts {
         Offered::Kept
     }
 
-    /// The listener at which programs wait in `accept(2)` for connections to this address. The node's thread closes a copy of
-    /// another one, so that none is taken while that has no time.
+    /// The listener at which programs wait in `accept(2)` for connections to this address. The node's thread closes a copy
+    /// of another listener. While that thread is busy, this takes no copy.
     pub(crate) fn expects(&self, cache: &ListenerCache, server: SocketAddr) -> Option<Expected> {
         if !self.has_time() {
             return None;
@@ -285,10 +287,10 @@ impl BlockedAccepts {
         self.expected(cache, server).map_err(|copy| copy.into_iter().for_each(|copy| self.close(copy))).ok()
     }
 
-    /// The same listener, where it is one still and has room.
+    /// The same listener, if it still listens and has room.
     ///
     /// # Errors
-    /// Where there is none, gives the copy that it took of a descriptor, if any, which can take long to close.
+    /// If there is no such listener, returns the copied descriptor, if any: closing that can take long.
     fn expected(&self, cache: &ListenerCache, server: SocketAddr) -> Result<Expected, Option<ListenerCopy>> {
         let node = self.node;
         let cached = cache.of(node, server).filter(|cached| self.is_waited_at(cached.cookie)).ok_or(None)?;
@@ -303,23 +305,23 @@ impl BlockedAccepts {
         }
     }
 
-    /// Whether the node's thread has time for more to be left to it.
+    /// Whether the node's thread can take more work.
     fn has_time(&self) -> bool {
         let state = lock(&self.state);
         state.entrusted.len() + state.closing.len() < MOST_ENTRUSTED
     }
 
-    /// Has the node's thread hand a connection over to who is expected to come for it.
+    /// Leaves it to the node's thread to hand a connection to the program that will come for it.
     pub(crate) fn entrust(&self, expected: Expected, connection: Connection) {
         self.leave(|state| state.entrusted.push((expected, connection)));
     }
 
-    /// Has the node's thread answer another host that asks for a server of the node. Shares bound how many wait for that.
+    /// Leaves it to the node's thread to answer another host's request. Shares bound how many wait for that.
     pub(crate) fn leave_request(&self, asked: OpenRequest, share: Share) {
         self.leave(|state| state.asked.push((asked, share)));
     }
 
-    /// Has the node's thread close a copy of a program's descriptor.
+    /// Leaves it to the node's thread to close a copy of a program's descriptor.
     pub(crate) fn close(&self, copy: ListenerCopy) {
         self.leave(|state| state.closing.push(copy));
     }
@@ -343,7 +345,7 @@ impl BlockedAccepts {
         self.watch(&wakeup_socket.socket, WAKEUP_ENDED | wakeup, EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
-    /// Some listeners of the node defer (`TCP_DEFER_ACCEPT`).
+    /// Notes that some listeners of the node defer (`TCP_DEFER_ACCEPT`).
     pub(crate) fn defer(&self) {
         self.journal.defer(self.node);
     }
@@ -359,14 +361,14 @@ impl BlockedAccepts {
         self.watch(end, DATA_CAME | wakeup, EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT)
     }
 
-    /// No longer.
+    /// Stops watching a connection for data.
     pub(crate) fn unwatch(&self, wakeup_socket: &WakeupSocket) {
-        // One that was never minded is as good.
+        // The connection may never have been watched.
         let _ = epoll::delete(&self.epoll, &wakeup_socket.socket);
     }
 
-    /// Waits until sockets are ready, somebody rings, or something is due. Returns the number of events; `None` where the epoll
-    /// instance fails.
+    /// Waits until sockets are ready, another thread wakes this one, or something is due. Returns the number of events;
+    /// `None` where the epoll instance fails.
     pub(crate) fn wait(&self, events: &mut [Event]) -> Option<usize> {
         let wait = self.patience().map(timespec);
         match epoll::wait(&self.epoll, events, wait.as_ref()) {
@@ -376,7 +378,7 @@ impl BlockedAccepts {
         }
     }
 
-    /// What an event of the epoll instance says.
+    /// Decodes an event of the epoll instance.
     pub(crate) fn read(event: &Event) -> Ready {
         match event.data.u64() {
             BELL => Ready::Bell,
@@ -386,7 +388,7 @@ impl BlockedAccepts {
         }
     }
 
-    /// Takes what others have left to the node's thread: connections to hand over, and other hosts' requests. Closes the copies of
+    /// Takes the work for the node's thread: connections to hand over, and other hosts' requests. Closes the copies of
     /// descriptors.
     pub(crate) fn take_entrusted(&self) -> Entrusted {
         let mut state = lock(&self.state);
@@ -397,7 +399,7 @@ impl BlockedAccepts {
         Entrusted { connections, requests }
     }
 
-    /// How long there is nothing to do, unless somebody rings.
+    /// Time until the next deadline.
     fn patience(&self) -> Option<Duration> {
         let state = lock(&self.state);
         let next = state.blocked.values().flatten().filter_map(|accept| accept.deadline).min();
@@ -406,7 +408,7 @@ impl BlockedAccepts {
         next.into_iter().chain(patrol).min()
     }
 
-    /// Drops what is kept for the node's programs.
+    /// Drops the connections that are kept for the node's programs.
     pub(crate) fn drop_all(&self) {
         lock(&self.state).ready.clear();
     }
@@ -467,7 +469,7 @@ impl BlockedAccepts {
     }
 }
 
-/// How many connections a listener's queue has room for; `None` where it is none.
+/// Number of connections that a listener's queue has room for; `None` where the socket does not listen.
 fn room(listening: &OwnedFd) -> Option<usize> {
     /// `TCP_LISTEN` (`include/net/tcp_states.h`).
     const LISTENS: u8 = 10;

@@ -1,4 +1,4 @@
-//! A map with room for so many entries. One more pushes out the entry that was put there first.
+//! A map of bounded size. An entry beyond the bound pushes out the oldest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -13,12 +13,12 @@ pub(crate) struct BoundedMap<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> BoundedMap<K, V> {
-    /// With room for so many.
+    /// A map with room for this many entries.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, all: HashMap::new(), order: BTreeMap::new(), came: 0 }
     }
 
-    /// Puts one there, in the place of the one with its key, or, where there are too many, of the oldest, which is given back.
+    /// Inserts an entry, and returns the one that it replaces: that with the same key, or the oldest of a full map.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.remove(key);
         self.came += 1;
@@ -58,7 +58,7 @@ impl<K: Copy + Eq + Hash, V> BoundedMap<K, V> {
         self.order.clear();
     }
 
-    /// Keeps those that `keeps` is true of.
+    /// Keeps the entries for which `keeps` is true.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&V) -> bool) {
         let Self { all, order, .. } = self;
         all.retain(|_, (came, value)| {

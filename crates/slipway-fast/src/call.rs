@@ -1,9 +1,9 @@
-//! The trapped calls, one file each, and what they have in common.
+//! The trapped calls, one file each, and their common parts.
 //!
-//! Each is carried out on a copy of its arguments and on a duplicate of its socket (`pidfd_getfd(2)`), and ends in one of four
-//! ways ([`Answer`]). A call goes on in the kernel only on sockets that the router did not hand out. That is no check that a
-//! program could slip past by changing its memory or descriptors in between: what it does with its own sockets it may do
-//! within its own node, and sockets that were handed out refuse by themselves (`SocketGuard`) what they must not do.
+//! The router carries a call out on a copy of its arguments and a duplicate of its socket (`pidfd_getfd(2)`). It ends in
+//! one of four ways ([`Answer`]). A call continues in the kernel only on sockets that the router did not hand out. A
+//! program may change its memory or descriptors meanwhile, but gains nothing. On its own sockets it may do the same within
+//! its node. Sockets that were handed out refuse forbidden calls by themselves (`SocketGuard`).
 
 mod accept;
 mod connect;
@@ -34,13 +34,13 @@ use crate::tree::Tree;
 /// How a call ends.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// With this result.
+    /// The router answers with this result.
     Result(Result<i64, Errno>),
-    /// In the kernel, as if it had not been trapped.
+    /// The call continues in the kernel, as if it had not been trapped.
     GoOn,
-    /// It has been answered, or its caller is gone.
+    /// The call has been answered, or its caller is gone.
     Done,
-    /// Later: it waits for its socket.
+    /// The call waits for its socket, and is answered later.
     Blocked,
 }
 
@@ -56,12 +56,12 @@ impl From<io::Error> for Answer {
     }
 }
 
-/// A call, who makes it, and who serves it.
+/// A trapped call, its caller, and the parts that serve it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trapped<'a> {
     /// The parts of the router that serves it.
     pub(crate) parts: &'a Arc<Parts>,
-    /// The programs that the caller is of.
+    /// The caller's tree of programs.
     pub(crate) tree: &'a Arc<Tree>,
     /// The blocked accepts of the caller's node.
     pub(crate) blocked_accepts: &'a Arc<BlockedAccepts>,
@@ -95,7 +95,7 @@ impl Trapped<'_> {
         }
     }
 
-    /// Serves and answers it, after those that its caller made before.
+    /// Serves and answers the call, after its caller's earlier calls.
     pub(crate) fn carry_out(&self) {
         let Call { number, tid, .. } = self.call;
         let _span = tracing::debug_span!("call", node = self.node(), tid, number).entered();
@@ -106,9 +106,9 @@ impl Trapped<'_> {
         });
     }
 
-    /// Gives the answer.
+    /// Sends the answer.
     pub(crate) fn answer(&self, answer: &Answer) {
-        // A caller that is gone needs none.
+        // A caller that is gone needs no answer.
         let _ = match answer {
             Answer::Result(result) => self.tree.listener.answer(self.call.id, *result),
             Answer::GoOn => self.tree.listener.go_on(self.call.id),
@@ -128,12 +128,12 @@ impl Trapped<'_> {
         self.tree.node
     }
 
-    /// What was found under the caller's number, once it is certain that the number was the caller's.
+    /// Returns `found`, once it is certain that the thread number was the caller's.
     fn confirmed<T>(&self, found: io::Result<T>) -> Result<T, Answer> {
         if self.tree.listener.is_waiting(self.call.id) { Ok(found?) } else { Err(Answer::Done) }
     }
 
-    /// Who makes the call, and the first argument's file: to be [`confirmed`](Self::confirmed).
+    /// The caller, and the first argument's file. The result must be [`confirmed`](Self::confirmed).
     fn found(&self) -> io::Result<(Arc<Caller>, OwnedFd)> {
         self.tree.found(self.call.tid, self.int(0))
     }
@@ -143,19 +143,19 @@ impl Trapped<'_> {
         self.confirmed(self.found().map(|(_, socket)| socket))
     }
 
-    /// Whether the caller has one of these capabilities, in the user namespace that it is in, which is its node's.
+    /// Whether the caller has one of these capabilities in its own user namespace, which is its node's.
     fn is_capable(&self, one_of: CapabilitySet) -> Result<bool, Answer> {
         let effective = self.confirmed(caps::effective(self.call.tid))?;
         Ok(effective.intersects(one_of))
     }
 
-    /// Finds out whether the caller heard what it was told last.
+    /// Finds out whether the caller received its last answer.
     fn settle_reply(&self) -> Result<(), Answer> {
         if !lock(&self.tree.replies).is_tracked(self.call.tid) {
             return Ok(());
         }
         let now = self.moment().ok();
-        // So that it was another call that was interrupted.
+        // If this call still waits, the counted interruptions are another call's.
         if !self.tree.listener.is_waiting(self.call.id) {
             return Err(Answer::Done);
         }
@@ -163,7 +163,8 @@ impl Trapped<'_> {
         Ok(())
     }
 
-    /// What the caller is told next is to be told again if it does not hear it. `None` where that cannot be known.
+    /// Marks the caller's next answer to be repeated if a signal keeps it from the caller. `None` where that cannot be
+    /// known.
     fn track_reply(&self, reply: Reply) -> Option<Claim> {
         self.parts.interruptions.as_ref()?;
         let now = self.moment().ok()?;
@@ -177,8 +178,8 @@ impl Trapped<'_> {
         Ok(Moment { interrupted, missed: self.tree.missed() })
     }
 
-    /// Who makes the call, the first argument's file, and the address that argument `index` points to, whose length is the argument
-    /// after it.
+    /// The caller, the first argument's file, and an address. Argument `index` points to the address, and the next argument
+    /// is its length.
     fn socket_and_address(&self, index: usize) -> Result<(Arc<Caller>, OwnedFd, Vec<u8>), Answer> {
         self.confirmed(self.found().and_then(|(caller, socket)| {
             let len = usize::try_from(self.int(index + 1)).ok().filter(|len| *len <= LONGEST).ok_or(Errno::INVAL)?;
@@ -186,20 +187,20 @@ impl Trapped<'_> {
         }))
     }
 
-    /// Reads what argument `index` points to.
+    /// Reads the memory that argument `index` points to.
     fn read(&self, index: usize, len: usize) -> Result<Vec<u8>, Answer> {
         self.confirmed(self.copied(index, len))
     }
 
-    /// The same, to be [`confirmed`](Self::confirmed).
+    /// Like [`read`](Self::read), but the result must be [`confirmed`](Self::confirmed).
     fn copied(&self, index: usize, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.call.read(self.call.args[index], &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Writes a value where the program has room for it and says how long it is (`move_addr_to_user`, `net/socket.c`): argument
-    /// `index` is the room, the next one points to its length, which becomes the value's.
+    /// Writes a value and its length into the program (`move_addr_to_user`, `net/socket.c`). Argument `index` points to the
+    /// room, and the next one to its length.
     fn write(&self, index: usize, value: &[u8], cut: bool) -> Result<(), Answer> {
         let [room, length] = [self.call.args[index], self.call.args[index + 1]];
         let memory = self.confirmed(self.call.memory())?;
@@ -213,7 +214,7 @@ impl Trapped<'_> {
         Ok(())
     }
 
-    /// How many bytes the program has room for, which argument `index` points to.
+    /// The program's room in bytes, which argument `index` points to.
     fn room(&self, index: usize) -> Result<usize, Answer> {
         length(&self.read(index, 4)?)
     }

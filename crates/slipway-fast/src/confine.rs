@@ -31,7 +31,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_pidfd_open, libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv,
 ];
 
-/// The same by the names that only x86 has for them.
+/// Calls that only x86 has names for.
 #[cfg(target_arch = "x86_64")]
 const OWN: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait, libc::SYS_readlink];
 #[cfg(target_arch = "aarch64")]
@@ -53,19 +53,19 @@ const OF_LISTENERS: (u32, u32) = (0xff00, 0x2100);
 /// All about interfaces (`include/uapi/linux/sockios.h`).
 const OF_SOCKETS: (u32, u32) = (0xff00, 0x8900);
 
-/// Confines the calling thread and those that come of it, for good, to what a router calls. One that makes another call ends its
-/// process, and says on standard error which it was. To be called before there are other threads, with `no_new_privs` set.
+/// Confines the calling thread and its later threads, for good, to a router's calls. Another call ends the process, which
+/// names the call on standard error. Call it before there are other threads, with `no_new_privs` set.
 ///
 /// # Errors
 /// As `seccomp(2)` and `sigaction(2)`.
 pub fn confine() -> io::Result<()> {
     let every = [CALLS, OWN].concat().into_iter().map(Permit::every);
     let permits: Vec<Permit> = every.chain(restricted(process::id())).collect();
-    // Its flags lie behind a pointer, which a filter cannot read; the C library falls back to clone.
+    // Refused because its flags lie behind a pointer, which a filter cannot read; the C library falls back to clone.
     Filter::permitting(&permits, &[libc::SYS_clone3]).attach_and_tell()
 }
 
-/// With some arguments, for the process of this number.
+/// Calls with certain arguments, for the process of this number.
 fn restricted(own: u32) -> Vec<Permit> {
     let whole = u32::MAX;
     let int = i32::cast_unsigned;
@@ -80,9 +80,9 @@ fn restricted(own: u32) -> Vec<Permit> {
         Permit::only(libc::SYS_mprotect, 2, int(libc::PROT_EXEC), &[0]),
         // Threads, and no processes.
         Permit::only(libc::SYS_clone, 0, thread, &[thread]),
-        // Of its own limits.
+        // Its own limits only.
         Permit::only(libc::SYS_prlimit64, 0, whole, &[0]),
-        // To its own threads: it aborts.
+        // Signals to its own threads: `abort(3)`.
         Permit::only(libc::SYS_tgkill, 0, whole, &[own]),
         // The names of its threads.
         Permit::only(libc::SYS_prctl, 0, whole, &[int(libc::PR_SET_NAME)]),

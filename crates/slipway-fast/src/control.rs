@@ -1,8 +1,8 @@
 //! The messages between a lab's anchor and a host's router: JSON over a socket pair that keeps messages whole, with descriptors
 //! beside them (`unix(7)`, `SCM_RIGHTS`).
 //!
-//! The anchor orders, the router reports. The anchor waits for the router where it asks for a status, or changes what is
-//! admitted. Each side refuses anything but one of these messages, of the right length, with the right number of descriptors.
+//! The anchor sends orders, and the router reports. The anchor waits for the router when it asks for a status, or changes
+//! what is admitted. Each side accepts only these messages, of the right length, with the right number of descriptors.
 
 mod ends;
 mod wire;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
 use crate::journal::Unaccepted;
 
-/// An order of the anchor's.
+/// An order from the anchor.
 #[derive(Debug)]
 pub enum Order<F = OwnedFd> {
-    /// Serve the programs of a node that this hears of.
+    /// Serve the programs of a node behind this listener.
     Listener {
         /// Index of the node in the lab.
         node: usize,
@@ -42,28 +42,30 @@ pub enum Order<F = OwnedFd> {
         node: usize,
         /// Whether they are of IPv6.
         ipv6: bool,
-        /// All that were asked for.
+        /// The sockets, all of one request.
         sockets: Vec<F>,
     },
-    /// The nodes whose links are under conditions from now on, and no others: what they connect stays on the container network.
-    /// Answered by [`Report::Heeded`].
+    /// The complete set of nodes whose links are under conditions. Their connections stay on the container network. The
+    /// router answers with [`Report::Heeded`].
     Conditions {
         /// Indices in the lab.
         nodes: Vec<usize>,
     },
-    /// The rules that hold from now on, as JSON, or a piece of that. The last is answered by [`Report::Heeded`].
+    /// The rules that hold from now on, as JSON, or a piece of that. The router answers the last piece with
+    /// [`Report::Heeded`].
     Policy {
         /// The piece.
         text: String,
         /// Whether another follows.
         more: bool,
     },
-    /// These nodes end without a word: what waits for their programs does not hear of it. Answered by [`Report::Heeded`].
+    /// These nodes end silently: clients that wait for their programs do not notice. The router answers with
+    /// [`Report::Heeded`].
     Silence {
         /// Indices in the lab.
         nodes: Vec<usize>,
     },
-    /// They start anew: what waited for them ends.
+    /// These nodes start anew: connections that waited for them end.
     Wake {
         /// Indices in the lab.
         nodes: Vec<usize>,
@@ -73,19 +75,19 @@ pub enum Order<F = OwnedFd> {
         /// Indices in the lab.
         nodes: Vec<usize>,
     },
-    /// Say how it is.
+    /// Report the status.
     Status,
 }
 
-/// A report of a router's.
+/// A report from a router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// It runs, and is confined.
+    /// The router runs, and is confined.
     Ready,
-    /// It ends, for this reason.
+    /// The router ends, for this reason.
     Failed(String),
-    /// It is as it was ordered. Where what is admitted has changed, nothing else is handed out any more, but for what is ended at
+    /// The order holds. If it changed what is admitted, the router hands out nothing else any more, except what it ends at
     /// once.
     Heeded,
     /// All wake-up sockets of a node and family are in use.
@@ -95,7 +97,7 @@ pub enum Report {
         /// Whether they are of IPv6.
         ipv6: bool,
     },
-    /// How it is: a JSON document, or a piece of it.
+    /// The status: a JSON document, or a piece of it.
     Status {
         /// The piece.
         text: String,
@@ -104,16 +106,16 @@ pub enum Report {
     },
 }
 
-/// No message of these.
+/// The error of bytes that are no such message.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// It is not written as any is.
+    /// The bytes are none of these messages.
     #[error("no message of this protocol: {0}")]
     Words(#[from] serde_json::Error),
-    /// Descriptors are missing, or there are some for which there is no use.
+    /// The message has too few descriptors, or too many.
     #[error("a message with {0} descriptors, which is not what it says")]
     Descriptors(usize),
-    /// Cut off, for it was longer than any may be, or this process may have no more descriptors.
+    /// The message was cut off: it is too long, or this process may have no more descriptors.
     #[error("a message that was cut off")]
     CutOff,
 }
@@ -143,7 +145,7 @@ impl Order {
     /// Reads an order.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the bytes are no such message.
     pub fn read(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Result<Self, Malformed> {
         let count = descriptors.len();
         let order = match serde_json::from_slice(bytes)? {
@@ -198,7 +200,7 @@ impl Report {
     /// Reads a report.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the bytes are no such message.
     pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         Ok(serde_json::from_slice(bytes)?)
     }

@@ -10,7 +10,7 @@ use crate::metadata::Path;
 use crate::reason::Reason;
 use crate::sync::lock;
 
-/// Counted since the router started.
+/// Counts since the router started.
 #[derive(Debug, Default)]
 pub struct Counts {
     pair: AtomicU64,
@@ -22,54 +22,55 @@ pub struct Counts {
     between: Mutex<BTreeMap<(usize, Option<usize>), Between>>,
 }
 
-/// Of so many pairs of nodes connections are counted for each; of any others, together.
+/// Pairs of nodes that have counts of their own; all other pairs share one.
 const PAIRS: usize = 1024;
 
 /// Connections from one node to another, by path and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
-    /// Index of the node that connected; `None` for all pairs that are not counted each for itself.
+    /// Index of the client's node; `None` for all pairs that share one count.
     pub client: Option<usize>,
-    /// Index of the node that it connected to; `None` where the address is none of a node on a fast network.
+    /// Index of the server's node; `None` where no node on a fast network has the address.
     pub server: Option<usize>,
     /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
-    /// Those that are of TCP.
+    /// Connections on the fast path that are of TCP.
     pub tcp: u64,
     /// Connections on the container network, by reason.
     pub native: BTreeMap<Reason, u64>,
 }
 
-/// The numbers at a moment.
+/// The counts at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
-    /// Those that are of TCP: to other hosts, or within this one where a rule holds them back or the network is exact. One between
-    /// two hosts is counted where its client is, so that all hosts' together are all there were.
+    /// Fast connections of TCP: to other hosts, or within this one where a rule limits them or the network is exact. A
+    /// connection between two hosts counts at its client's host, so that the sum over hosts is the number of connections.
     pub tcp: u64,
-    /// Connections that clients on other hosts made, which count them.
+    /// Connections that clients on other hosts made. Their hosts count them too.
     #[serde(default)]
     pub accepted: u64,
     /// Connections on the container network, by reason.
     pub native: BTreeMap<Reason, u64>,
-    /// Connections that were fast and were ended, because they may not be any more, by reason.
+    /// Fast connections that the lab ended, because they were no longer allowed, by reason.
     #[serde(default)]
     pub revoked: BTreeMap<Reason, u64>,
-    /// Connections that nobody listened for, or of which a rule allows no more.
+    /// Refused connections: nobody listened, or a rule allowed no more.
     pub refused: u64,
-    /// Connections that nodes of this host asked for, by who asked and for whom: of 1024 pairs of nodes each, the first that came.
+    /// Connections that nodes of this host requested, by client and server: the first 1024 pairs of nodes each, all others
+    /// together.
     #[serde(default)]
     pub between: Vec<Between>,
 }
 
 impl Counts {
-    /// A client on another host made a connection to here.
+    /// Counts a connection from a client on another host.
     pub fn accepted(&self) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection took the fast path.
+    /// Counts a connection on the fast path.
     fn taken(&self, path: Path) {
         let counter = match path {
             Path::Pair => &self.pair,
@@ -78,7 +79,7 @@ impl Counts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A program of node `client` has connected to one of `server`, on the fast path or, for a reason, not.
+    /// Counts a connection from node `client` to `server`, on the fast path or, for a reason, not.
     pub fn connected(&self, client: usize, server: Option<usize>, way: Result<Path, Reason>) {
         match way {
             Ok(path) => self.taken(path),
@@ -97,22 +98,22 @@ impl Counts {
         }
     }
 
-    /// A connection stayed on the container network.
+    /// Counts a connection that stayed on the container network.
     fn native(&self, reason: Reason) {
         add(&self.native, reason);
     }
 
-    /// A connection was ended, because it may not be any more.
+    /// Counts a connection that was ended, because it was no longer allowed.
     pub fn revoked(&self, reason: Reason) {
         add(&self.revoked, reason);
     }
 
-    /// Nobody listened.
+    /// Counts a connection for which nobody listened.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The numbers now.
+    /// The current counts.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! The options of sockets on which nobody has set any.
+//! The options of sockets on which no program has set any.
 //!
-//! To read them all takes a score of system calls, and nearly every socket has the same. Which a program has changed is known: it
-//! sets them by calls that the router hears of, and that leave a mark on the socket ([`Stored::Changed`]). What the others have
-//! depends on the node's settings alone (`net.ipv4.tcp_keepalive_time`, …), and is read anew from time to time.
+//! Reading all options takes a score of system calls, and nearly every socket has the same values. The router knows the
+//! sockets whose options a program changed: it traps those calls, and they mark the socket ([`Stored::Changed`]). All other
+//! values depend on the node's settings alone (`net.ipv4.tcp_keepalive_time`, …). The router reads them anew from time to
+//! time.
 //!
 //! [`Stored::Changed`]: crate::metadata::Stored::Changed
 
@@ -13,33 +14,33 @@ use std::time::{Duration, Instant};
 use crate::emulation::Options;
 use crate::sync::lock;
 
-/// How long what was read is believed.
+/// Time that a read value is used.
 const AGE: Duration = Duration::from_secs(1);
 
-/// Sockets that are alike while nobody sets anything.
+/// A kind of sockets, alike while no program sets an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// A program's, new.
+    /// A program's new socket.
     New {
-        /// Of which node.
+        /// Index of the node.
         node: usize,
-        /// Of IPv6.
+        /// Whether it is of IPv6.
         ipv6: bool,
     },
-    /// A program's, accepted.
+    /// A program's accepted socket.
     Accepted {
-        /// Of which node.
+        /// Index of the node.
         node: usize,
-        /// Of IPv6.
+        /// Whether it is of IPv6.
         ipv6: bool,
-        /// With addresses of IPv4, so that it is no socket of IPv6 alone.
+        /// Whether its addresses are of IPv4, so that it is no socket of IPv6 alone.
         mapped: bool,
     },
-    /// Between the routers of two hosts.
+    /// A connection between the routers of two hosts.
     Between,
 }
 
-/// What each kind has.
+/// The options of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Defaults(Mutex<HashMap<Kind, (Instant, Options)>>);
 

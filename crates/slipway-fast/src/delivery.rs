@@ -29,16 +29,16 @@ use crate::wakeup::{PATIENCE, WakeupSocket, WakeupSockets};
 /// How long the router waits for more wake-up sockets; usually they take a millisecond.
 const MORE_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Why nobody heard of a connection.
+/// The reason why a connection could not be announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnnounceError {
     /// Nobody listens.
     Refused,
     /// The listener's queue is full.
     Full,
-    /// As many wait already as is its nodes' share.
+    /// The two nodes have their share of waiting connections.
     Crowded,
-    /// The kernel lacked something.
+    /// The kernel lacked descriptors or memory.
     Failed,
 }
 
@@ -52,14 +52,14 @@ impl From<Errno> for AnnounceError {
     }
 }
 
-/// How a server hears of a connection.
+/// The way in which a server notices a connection.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most are for a call, and each is handed on at once")]
 #[must_use]
 pub(crate) enum Announced {
-    /// A call of its waits, and is still to be given it.
+    /// A blocked accept of the server gets it.
     For(Handoff),
-    /// It comes for it by itself.
+    /// The server comes for it by itself.
     Kept,
     /// A wake-up socket announces it.
     WokenUp,
@@ -95,18 +95,18 @@ pub(crate) struct Delivery {
     nodes: Arc<NodeTable>,
     /// Connections in hand, for the next router.
     pub(crate) journal: Arc<Journal>,
-    /// Which listener the kernel picks for an address.
+    /// The listener that the kernel picks for an address.
     pub(crate) listener_cache: ListenerCache,
     /// Connections whose wake-up no program has accepted yet.
     pub(crate) pending: PendingConnections,
-    /// Of the connections that the router may have in hand.
+    /// Shares of the connections that the router may have in hand.
     shares: Arc<Shares>,
     wakeup_sockets: WakeupSockets,
     more: More,
 }
 
 impl Delivery {
-    /// With no connections, and room for `most` of them.
+    /// No connections, and room for `most` of them.
     pub(crate) fn new(
         address_map: Arc<AddressMap>,
         furnisher: Arc<Furnisher>,
@@ -127,12 +127,12 @@ impl Delivery {
         self.listener_cache.forget(node);
     }
 
-    /// Adds wake-up sockets of one family, made in the node's namespace: all that come of a request.
+    /// Adds wake-up sockets of one family, made in the node's namespace: all of one request.
     pub(crate) fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.wakeup_sockets.add(node, ipv6, wakeup_sockets);
     }
 
-    /// Announces a connection to a server: to a call that waits, or will, or by a wake-up socket. The program may accept it
+    /// Announces a connection to a server: to a current or expected call, or by a wake-up socket. The program may accept it
     /// before this returns.
     pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, AnnounceError> {
         self.charge(node, &mut connection)?;
@@ -143,7 +143,7 @@ impl Delivery {
         self.announce_to(expected, node, connection)
     }
 
-    /// Charges a connection to its nodes, unless it is already.
+    /// Charges a connection to its nodes, unless it is charged already.
     fn charge(&self, node: usize, connection: &mut Connection) -> Result<(), AnnounceError> {
         if connection.share.is_none() {
             connection.share = Some(self.share(connection.client, node).ok_or(AnnounceError::Crowded)?);
@@ -151,12 +151,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// A share of what the router may have in hand, for a connection to a node; `None` where it has too many.
+    /// A share of the router's connections in hand, for a connection to a node; `None` where the node has too many.
     pub(crate) fn share(&self, client: SocketAddr, node: usize) -> Option<Share> {
         self.shares.take(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
-    /// The same, where it has been looked who waits for it.
+    /// Like [`announce`](Self::announce), after the caller has looked for blocked accepts.
     pub(crate) fn announce_to(
         &self,
         expected: Option<Expected>,
@@ -224,13 +224,13 @@ impl Delivery {
         let server = connection.server;
         let wakeup = self.pend(node, connection, wakeup_socket);
         let heard = wakeup_socket.wake(server, patience).map_err(AnnounceError::from).and_then(|()| {
-            // Whoever accepted it already had it rest, and it may be out for another by now.
+            // A program that accepted it already has released the socket, which may announce another connection by now.
             let watched = self.pending.with(wakeup, |pending| self.watch(wakeup, &pending.connection, wakeup_socket));
             watched.unwrap_or(Ok(())).map_err(|_| AnnounceError::Failed)
         });
         match heard.map_err(|error| (error, self.withdraw(wakeup))) {
             Err((error, Some(connection))) => Err((error, Box::new(connection))),
-            // One that was heard late was heard nevertheless.
+            // A late acceptance counts too.
             _ => Ok(wakeup),
         }
     }
@@ -248,7 +248,7 @@ impl Delivery {
         self.watch_data(wakeup, connection)
     }
 
-    /// Hears of what its client says, where a listener may wait for that.
+    /// Watches for the client's data, where a listener may wait for that.
     pub(crate) fn watch_data(&self, wakeup: Wakeup, connection: &Connection) -> io::Result<()> {
         match (&connection.end, self.nodes.blocked_accepts(wakeup.node)) {
             (ServerEnd::There(end), Some(blocked_accepts)) => blocked_accepts.watch_data(end, wakeup.number),
@@ -256,31 +256,31 @@ impl Delivery {
         }
     }
 
-    /// The client of the connection with this wake-up has sent data: the wake-up socket sends a byte.
+    /// Handles data from the client of the connection with this wake-up: the wake-up socket sends a byte.
     pub(crate) fn data_came(&self, wakeup: u64) {
         self.pending.send_byte(wakeup);
     }
 
-    /// A wake-up socket. Where all are in use, the router asks for more and waits: a program that connects hundreds of times
-    /// before anything is accepted has as many out at once.
+    /// Takes a wake-up socket. Where all are in use, the router requests more and waits: a program that connects hundreds
+    /// of times before its server accepts needs as many at once.
     fn wakeup_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         let until = Instant::now() + MORE_PATIENCE;
         loop {
-            // Others may be quicker to take those that come.
+            // Other threads may take the new ones first.
             match self.try_wakeup_socket(node, ipv6) {
-                // Those that were asked for now are for who comes next.
+                // The sockets requested now are for later threads.
                 None if Instant::now() < until && self.wakeup_sockets.wait(node, ipv6, until) => {}
                 taken => return taken,
             }
         }
     }
 
-    /// The same without waiting.
+    /// Takes a wake-up socket without waiting.
     fn try_wakeup_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         self.wakeup_sockets.take(node, ipv6, || (self.more.0)(node, ipv6))
     }
 
-    /// A socket that was made in the node, to be asked and not to be used.
+    /// A socket made in the node, for queries only.
     pub(crate) fn node_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         self.wakeup_sockets.look(node, ipv6)
     }
@@ -294,7 +294,7 @@ impl Delivery {
         self.wakeup_sockets.put(node, wakeup_socket);
     }
 
-    /// Has a connection wait until a program accepts its wake-up socket.
+    /// Keeps a connection until a program accepts its wake-up socket.
     pub(crate) fn pend(&self, node: usize, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
         self.record(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
@@ -303,7 +303,7 @@ impl Delivery {
         self.pending.add(node, pending)
     }
 
-    /// Writes a connection down for the next router, once its end is here.
+    /// Writes a connection into the recovery journal, once its end is here.
     pub(crate) fn record(&self, node: usize, connection: &mut Connection) {
         let Connection { entry: entry @ None, end: ServerEnd::There(end), path, flow, client, server, .. } = connection
         else {
@@ -313,7 +313,7 @@ impl Delivery {
         *entry = self.journal.enter(&unaccepted, end.as_fd());
     }
 
-    /// Takes a connection back; `None` where it has been accepted.
+    /// Takes a connection back; `None` where a program has accepted it.
     fn withdraw(&self, wakeup: Wakeup) -> Option<Connection> {
         let (connection, wakeup_socket) = self.pending.withdraw(wakeup)?.woken();
         self.release(wakeup.node, wakeup_socket);
@@ -324,7 +324,8 @@ impl Delivery {
         self.pending.take(node, from)
     }
 
-    /// A wake-up ended before a program accepted it: the listener is closed. The client sees its connection end.
+    /// Handles a wake-up that ended before a program accepted it: the listener is closed. The client sees its connection
+    /// end.
     pub(crate) fn wakeup_ended(&self, wakeup: u64) {
         if let Some(wakeup) = self.pending.find(wakeup)
             && !self.nodes.is_silent(wakeup.node)
@@ -333,7 +334,7 @@ impl Delivery {
         }
     }
 
-    /// Drops what waits for programs of a node that starts anew. The node gets other wake-up sockets.
+    /// Drops connections that wait for programs of a node that starts anew. The node gets other wake-up sockets.
     pub(crate) fn drop_all_of(&self, node: usize) {
         self.pending.drop_all_of(node);
         if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
@@ -341,15 +342,15 @@ impl Delivery {
         }
     }
 
-    /// A share for a connection that another router had in hand, whatever there is.
+    /// A share for a connection that another router had in hand, even beyond the bound.
     pub(crate) fn keep_share(&self, client: SocketAddr, node: usize) -> Share {
         self.shares.keep(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
-    /// Makes a connection what the listener would accept, and finds a call that waits for it, or keeps it for the next that will.
+    /// Gives a connection the listener's options, and hands it to a blocked accept, or keeps it for the next call.
     ///
     /// # Errors
-    /// Gives the connection back where a wake-up socket has to announce it.
+    /// Returns the connection where a wake-up socket has to announce it.
     fn hand_over(&self, expected: Expected, connection: Connection) -> Result<Announced, Connection> {
         let Expected { node, cached, socket, room } = expected;
         let Connection { end: ServerEnd::There(end), path: Some(path), .. } = &connection else {
@@ -379,8 +380,8 @@ impl Delivery {
     }
 }
 
-/// Whether it depends on packets what a listener hears of: on what its clients say first, which is remembered of its node, or on a
-/// filter.
+/// Whether a listener's wake-ups depend on packets: on its clients' first data, which the router remembers per node, or on
+/// a filter.
 pub(crate) fn goes_by_packets(blocked_accepts: &BlockedAccepts, listening: &OwnedFd) -> io::Result<bool> {
     let defers = sockopt::int(listening, DEFERS)? != 0;
     if defers {

@@ -1,9 +1,9 @@
 //! Socket-option emulation: the answers of a pair to `getsockopt(2)` and `setsockopt(2)` of TCP and IP (`tcp(7)`, `ip(7)`,
 //! `ipv6(7)`).
 //!
-//! Programs set options of TCP and read them back. Those that change how a connection of TCP works (`TCP_NODELAY`, the
-//! times of its keep-alive) have nothing to change where there is no network, and are only kept; what a pair of sockets
-//! cannot have at all is refused as by a kernel that was built without it.
+//! Programs set options of TCP and read them back. Some change how TCP works (`TCP_NODELAY`, keep-alive times). A pair has
+//! no network, so the router only stores them. It refuses options that a pair cannot have, as a kernel built without them
+//! does.
 
 mod table;
 
@@ -23,8 +23,8 @@ pub(crate) use self::table::{OF_SOCKETS, is_privileged};
 use crate::path::Path;
 use crate::timestamps;
 
-/// Those of TCP that programs set on nearly every connection. Where the kernel itself can take them ([`free`]) the router does not
-/// hear of it.
+/// TCP options that programs set on nearly every connection. Where the kernel itself can take them ([`free`]), they do not
+/// trap to the router.
 pub(crate) const FREE: [i32; 5] =
     [libc::TCP_NODELAY, libc::TCP_CORK, libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
 
@@ -33,13 +33,13 @@ pub(crate) const CONGESTION: Name = tcp(libc::TCP_CONGESTION);
 /// `TCP_CA_NAME_MAX` (`include/net/tcp.h`).
 pub(crate) const CONGESTION_BYTES: usize = 16;
 
-/// Changes nothing once there is a connection: it is checked, and forgotten. 0 is always right.
+/// An option that changes nothing on a connection: the router checks its value, and forgets it. 0 is always valid.
 const MAXSEG: Name = tcp(libc::TCP_MAXSEG);
 const SEGMENTS: std::ops::RangeInclusive<i32> = 88..=32767;
 /// Bytes of data in a segment on Ethernet: less 40 of headers and 12 of time stamps.
 const SEGMENT: i32 = ETHERNET - 52;
 
-/// [`FREE`], and where in what is written of [`Options`] each is, from `at` on.
+/// [`FREE`], and the offset of each in the written [`Options`], from `at` on.
 pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
     let positions = (at..).step_by(4).zip(NUMBERS).filter(|(_, option)| FREE.map(tcp).contains(&option.name));
     positions.map(|(at, option)| {
@@ -54,14 +54,14 @@ pub(crate) fn free(at: usize) -> impl Iterator<Item = FreeOption> {
 /// Kinds of options that a program has set on a socket of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
-    /// It set an option that programs set seldom.
+    /// The program set an option that programs set seldom.
     pub is_rare: bool,
-    /// It set one that cannot be read, and that a fast connection cannot keep.
+    /// The program set an option that cannot be read, and that a fast connection cannot keep.
     pub is_unseen: bool,
 }
 
 impl Change {
-    /// It may have set anything that can be read.
+    /// The program may have set any option that can be read.
     pub(crate) const UNKNOWN: Self = Self { is_rare: true, is_unseen: false };
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -77,14 +77,14 @@ impl Change {
     }
 }
 
-/// The kind of this option, which a program sets on a TCP socket of its own. `is_nothing`: it sets it to 0.
+/// The kind of this option, which a program sets on a TCP socket of its own. `is_nothing`: the value is 0.
 pub(crate) fn change(name: Name, is_nothing: bool) -> Change {
     let is_often_set = NUMBERS[..COMMON].iter().any(|option| option.name == name)
         || name.level == libc::SOL_SOCKET && (CARRIED.contains(&name.name) || HEARD.contains(&name.name));
     Change { is_rare: !is_often_set, is_unseen: !is_nothing && is_unseen(name) }
 }
 
-/// Whether a connection by this path loses this option, set to something.
+/// Whether a connection by this path loses this option, if its value is not 0.
 pub(crate) fn loses(name: Name, path: Path) -> bool {
     let is_stamps = name.level == libc::SOL_SOCKET && timestamps::NAMES.contains(&name.name);
     is_stamps && path == Path::Pair
@@ -93,7 +93,7 @@ pub(crate) fn loses(name: Name, path: Path) -> bool {
         || place(name).is_some_and(|at| !NUMBERS[at].availability.by(path))
 }
 
-/// Whether a connection by this path can keep what is set on a program's own socket of TCP, as far as that can be read.
+/// Whether a connection by this path can keep the options of a program's own TCP socket, as far as they can be read.
 pub(crate) fn keeps(socket: impl AsFd, path: Path) -> bool {
     let socket = socket.as_fd();
     let numbers = NUMBERS.iter().filter(|option| !option.availability.by(path));
@@ -138,9 +138,9 @@ impl Options {
         self.with(&socket, |at| at < COMMON).with_congestion_of(socket)
     }
 
-    /// Those of a listener, as a socket would have them that is accepted from it. The kernel notes on that socket how many
-    /// hops its client's packets had left (`tcp_v4_syn_recv_sock`). No packet loses a hop within a network, so that is the
-    /// number that clients begin with. `mapped`: the client's address is one of IPv4.
+    /// The options that a socket accepted from this listener has. The kernel notes on that socket how many hops its
+    /// client's packets had left (`tcp_v4_syn_recv_sock`). No packet loses a hop within a network, so that is the number
+    /// that clients begin with. `mapped`: the client's address is one of IPv4.
     #[must_use]
     pub(crate) fn as_accepted(mut self, ipv6: bool, mapped: bool) -> Self {
         let mut copy = |from, to| {
@@ -161,7 +161,7 @@ impl Options {
         let socket = socket.as_fd();
         let asked = self.numbers.iter_mut().zip(NUMBERS).enumerate().filter(|(at, _)| is_asked(*at));
         for (_, (value, option)) in asked {
-            // One that this kernel does not know stays at zero, and is nobody's.
+            // An option that this kernel does not know stays at zero.
             *value = sockopt::int(socket, option.name).unwrap_or_default();
         }
         self
@@ -172,8 +172,8 @@ impl Options {
         self
     }
 
-    /// Sets them on a socket of TCP, as far as they are not what it `has`, and it knows them: hosts may talk by another
-    /// version of IP than programs.
+    /// Sets these options on a TCP socket, where they differ from those it `has`, and where it knows them: hosts may use
+    /// another version of IP than programs.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
@@ -183,8 +183,8 @@ impl Options {
             self.numbers.iter().zip(&has.numbers).zip(NUMBERS).filter(|(_, option)| option.is_real)
         {
             let name = option.name;
-            // Whether it acknowledges at once changes by itself (`tcp(7)`), so what others have says nothing of this one: on a
-            // connection that routers have just talked over it would wait, and what comes next with it (RFC 896), 40 ms.
+            // Quick acknowledgement changes by itself (`tcp(7)`), so other sockets do not show it. On a connection that
+            // routers have just used, an acknowledgement would wait 40 ms, and the next message with it (RFC 896).
             if name == QUICKACK || wanted != has && sockopt::int(to, name).is_ok() {
                 sockopt::set(to, name, &wanted.to_ne_bytes())?;
             }
@@ -213,10 +213,10 @@ impl Options {
         options
     }
 
-    /// The value that `getsockopt(2)` gives. `state` looks at the connection.
+    /// The value that `getsockopt(2)` returns. `state` looks at the connection.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` for an option that there is not.
+    /// `ENOPROTOOPT` for an unknown option.
     pub(crate) fn get(&self, name: Name, state: impl FnOnce() -> State) -> Result<Vec<u8>, Errno> {
         if let Some(at) = place(name) {
             return Ok(self.numbers[at].to_ne_bytes().to_vec());
@@ -236,8 +236,8 @@ impl Options {
         }
     }
 
-    /// Sets an option on a connection by this path, as `setsockopt(2)` does. True where the kernel is to set it too, on
-    /// one of TCP.
+    /// Sets an option on a connection by this path, as `setsockopt(2)` does. True where the kernel must set it too, on a
+    /// TCP connection.
     ///
     /// # Errors
     /// A value that TCP refuses gives `EINVAL`. An unknown option, or one that such a connection cannot have, gives
@@ -288,19 +288,19 @@ fn place(name: Name) -> Option<usize> {
     NUMBERS.iter().position(|option| option.name == name)
 }
 
-/// The state of a connection, as far as a pair tells it (`include/net/tcp_states.h`).
+/// The state of a connection, as far as a pair shows it (`include/net/tcp_states.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
     /// `TCP_ESTABLISHED`.
     Established = 1,
-    /// `TCP_FIN_WAIT2`: its own direction is shut down.
+    /// `TCP_FIN_WAIT2`: this end's direction is shut down.
     FinWait = 5,
-    /// `TCP_CLOSE_WAIT`: its peer's is, or it has ended.
+    /// `TCP_CLOSE_WAIT`: the peer's direction is shut down, or the peer has ended.
     CloseWait = 8,
 }
 
-/// How long `struct tcp_info` is on this kernel, bytes. It has grown from time to time.
+/// Length of `struct tcp_info` on this kernel, bytes. It has grown from time to time.
 fn info_bytes() -> usize {
     /// Until Linux 6.7.
     const SHORTEST: usize = 240;
@@ -313,7 +313,7 @@ fn info_bytes() -> usize {
     *BYTES.get_or_init(|| asked().unwrap_or(SHORTEST).max(SHORTEST))
 }
 
-/// `struct tcp_info` (`include/uapi/linux/tcp.h`) of a connection that nothing ever happens to.
+/// `struct tcp_info` (`include/uapi/linux/tcp.h`) of an undisturbed connection.
 fn info(state: State) -> Vec<u8> {
     let mut bytes = vec![0; info_bytes()];
     let mut put = |at: usize, number: u32| bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());
@@ -332,14 +332,14 @@ fn info(state: State) -> Vec<u8> {
     bytes
 }
 
-/// Options of `SOL_SOCKET` that a program set before it connected, and that its new socket is to have.
+/// Options of `SOL_SOCKET` that pass from a program's socket to the new one at connect.
 const CARRIED: [i32; 4] = [libc::SO_REUSEADDR, libc::SO_KEEPALIVE, libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
 
-/// More of them, which are set so seldom that the router can hear of it whenever one is.
+/// Further such options, set so seldom that each call can trap to the router.
 pub(crate) const HEARD: [i32; 6] =
     [libc::SO_BROADCAST, libc::SO_TIMESTAMP, libc::SO_OOBINLINE, libc::SO_RCVLOWAT, libc::SO_LINGER, libc::SO_PRIORITY];
 
-/// Those that next to no program sets, with what a new socket has.
+/// Options that hardly any program sets, with a new socket's values.
 pub(crate) const SELDOM: [(i32, i32); 12] = [
     (libc::SO_NO_CHECK, 0),
     (libc::SO_TIMESTAMPNS, 0),
@@ -357,9 +357,10 @@ pub(crate) const SELDOM: [(i32, i32); 12] = [
 /// The pacing rate, whose value is longer than a word.
 const PACING: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
 
-/// Gives a new socket what was set on the one that it takes the place of, or on the listener that it is `accepted` from, which
-/// passes on all but `SO_PRIORITY` (`sk_clone`, `net/core/sock.c`). `changed`: whether one of [`HEARD`], or of [`SELDOM`], may have been set. Sizes of
-/// buffers pass only where the program set them (`SO_BUF_LOCK`): the defaults of the two kinds of sockets differ.
+/// Copies options to a new socket from the one that it replaces, or from the listener that it is `accepted` from. A
+/// listener passes on all but `SO_PRIORITY` (`sk_clone`, `net/core/sock.c`). `changed`: whether a program may have set one
+/// of [`HEARD`], or of [`SELDOM`]. Buffer sizes pass only where the program set them (`SO_BUF_LOCK`): the defaults of the
+/// two kinds of sockets differ.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
@@ -379,7 +380,7 @@ pub(crate) fn carry(from: impl AsFd, to: impl AsFd, accepted: bool, changed: Opt
     let socket = |name| Name { level: libc::SOL_SOCKET, name };
     if changed.is_some_and(|change| change.is_rare) {
         for (name, default) in SELDOM {
-            // Some are none of this kernel's.
+            // This kernel may lack some.
             let value = sockopt::int(from, socket(name)).unwrap_or(default);
             if value != default {
                 sockopt::set(to, socket(name), &value.to_ne_bytes())?;

@@ -1,11 +1,11 @@
 //! The ends of connections that rules count, each until its last descriptor is closed, wherever that is.
 //!
-//! No `close(2)` is trapped, and a list of all sockets takes as long as the host has sockets. Instead each end has a
-//! watch (`inotify(7)`). It tells of the close of the last descriptor, before that `close` returns, and keeps nothing
-//! open. So counting takes the same time however many connections there are, and the count cannot drift. The router
-//! asks the kernel's list (`sock_diag(7)`) where events are lost (`IN_Q_OVERFLOW`), and for ends that have no watch
-//! because all are used up. It asks as seldom as [`OFTEN`] says. Where the list does not answer, all stay counted: too
-//! many are refused rather than too few.
+//! `close(2)` does not trap, and a list of all sockets takes as long as the host has sockets. Instead each end has a watch
+//! (`inotify(7)`). The watch reports the close of the last descriptor, before that `close` returns, and keeps nothing open.
+//! So counting takes the same time however many connections there are, and the count cannot drift. The router asks the
+//! kernel's list (`sock_diag(7)`) where events are lost (`IN_Q_OVERFLOW`), and for ends without a watch because all are
+//! used up. It asks no more often than [`OFTEN`] says. Where the list does not answer, all ends stay counted: the router
+//! then refuses too many rather than too few.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -25,7 +25,7 @@ use crate::policy::Terms;
 use crate::shares::{Share, Shares, less};
 use crate::sync::lock;
 
-/// The kernel's list is asked no sooner again.
+/// Least time between two queries of the kernel's list.
 pub(crate) const OFTEN: Duration = Duration::from_millis(250);
 
 /// Most watches of a router: the machine's root has tens of thousands, and other programs need some.
@@ -35,28 +35,28 @@ const WATCHES: usize = 16 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct EndIdentity {
     pub(crate) role: Role,
-    /// Indices of nodes.
+    /// Indices of the nodes of client and server.
     pub(crate) client: usize,
     pub(crate) server: usize,
-    /// The server's.
+    /// The server's end.
     pub(crate) port: u16,
 }
 
-/// Those of one role that one rule counts together for one node.
+/// The ends of one role that one rule counts together for one node.
 type Key = (Role, Option<usize>, usize);
 
-/// How many ends there are, by what they share.
+/// The numbers of ends, by the limit that they share.
 #[derive(Debug, Default)]
 struct Census {
-    /// By the server's node.
+    /// Ends by the server's node.
     at_server: HashMap<Key, usize>,
-    /// Of these, those that nobody tells the end of.
+    /// The ends among these that have no watch.
     unwatched: HashMap<Key, usize>,
-    /// By the client's node.
+    /// Ends by the client's node.
     of_node: HashMap<Key, usize>,
-    /// Between two nodes.
+    /// Ends between two nodes.
     in_pair: HashMap<(Role, Option<usize>, usize, usize), usize>,
-    /// Of a rule by which rates are shared.
+    /// Ends of a rule by which rates are shared.
     sharing: usize,
 }
 
@@ -90,38 +90,38 @@ impl Census {
 struct CountedEnd {
     identity: EndIdentity,
     path: Path,
-    /// Under the policy as it is now; `None` where that denies it.
+    /// The terms under the current policy; `None` where that denies it.
     terms: Option<Terms>,
-    /// By which the kernel tells of its end, and its share of these.
+    /// The watch of the end, and its share of watches.
     watch: Option<(i32, Share)>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By cookie (`SO_COOKIE`), which is never used again.
+    /// Ends by cookie (`SO_COOKIE`), which is never used again.
     ends: HashMap<u64, CountedEnd>,
     /// Cookies by watch.
     watched: HashMap<i32, u64>,
     census: Census,
-    /// Places that are kept for ends that are being made.
+    /// Places reserved for ends that are being made.
     reserved: HashMap<Key, usize>,
-    /// How often any of these have changed.
+    /// The number of changes of these.
     changes: u64,
-    /// Some events were lost.
+    /// Whether the kernel lost events of watches.
     lost: bool,
     listed: Option<Instant>,
 }
 
-/// All of a host.
+/// All counted ends of a host.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    /// `None` where the machine has no more: then the kernel's list is asked.
+    /// `None` where the machine has no more; then the router asks the kernel's list.
     events: Option<OwnedFd>,
     watches: Arc<Shares>,
     state: Mutex<State>,
 }
 
-/// A place for one more end, kept until it is counted or this is dropped.
+/// A reserved place for one more end, until it is counted or this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     ends: &'a Ends,
@@ -143,13 +143,12 @@ impl Ends {
         Self { events, watches: Shares::new(WATCHES), state: Mutex::default() }
     }
 
-    /// How many are counted that nobody tells the end of: for these the kernel's list is asked.
+    /// The number of counted ends without a watch, for which the router asks the kernel's list.
     pub(crate) fn unwatched(&self) -> usize {
         lock(&self.state).census.unwatched.values().sum()
     }
 
-    /// A place for one more end beside those of its rule and server, of which there are to be no more than `most`; `None` where
-    /// there are.
+    /// Reserves a place for an end, unless its rule and server have `most` already.
     pub(crate) fn reserve(&self, identity: EndIdentity, rule: Option<usize>, most: u32) -> Option<Reservation<'_>> {
         let key = (identity.role, rule, identity.server);
         let mut state = self.settled();
@@ -157,7 +156,7 @@ impl Ends {
             let count = |counts: &HashMap<Key, usize>| counts.get(&key).copied().unwrap_or_default();
             count(&state.census.at_server) + count(&state.reserved) >= most as usize
         };
-        // Some of those that nobody tells of may have ended.
+        // Some ends without a watch may have ended.
         if is_full(&state) && (state.lost || state.census.unwatched.contains_key(&key)) {
             state.list();
         }
@@ -168,7 +167,7 @@ impl Ends {
         Some(Reservation { ends: self, key: Some(key) })
     }
 
-    /// Counts an end from now on. The place that was kept for it is free then.
+    /// Counts an end from now on, and frees its reserved place.
     pub(crate) fn count(
         &self,
         socket: impl AsFd,
@@ -187,7 +186,7 @@ impl Ends {
             state.ends.insert(cookie, end);
             state.changes += 1;
         }
-        // In the same moment, so that nobody finds both.
+        // Under the same lock, so that no thread finds both.
         if let Some(key) = reservation.as_mut().and_then(|reservation| reservation.key.take()) {
             less(&mut state.reserved, key);
         }
@@ -197,14 +196,14 @@ impl Ends {
 
     fn watch(&self, socket: impl AsFd, EndIdentity { client, server, .. }: EndIdentity) -> Option<(i32, Share)> {
         let share = self.watches.take(client, server)?;
-        // Of this thread: one of them has descriptors of its own.
+        // The descriptors of this thread: one thread has descriptors of its own.
         let name = format!("/proc/thread-self/fd/{}", socket.as_fd().as_raw_fd());
         let flags = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE | WatchFlags::ONESHOT;
         let watch = inotify::add_watch(self.events.as_ref()?, name, flags).ok()?;
         Some((watch, share))
     }
 
-    /// How fast an end may be. One that is not counted is alone.
+    /// The rate that an end may have. An end that is not counted shares with none.
     pub(crate) fn share(&self, EndIdentity { role, client, server, .. }: EndIdentity, terms: &Terms) -> Option<Rate> {
         let state = self.settled();
         let of = |count: Option<&usize>| count.map_or(1, |count| u32::try_from(*count).unwrap_or(u32::MAX));
@@ -213,7 +212,7 @@ impl Ends {
         terms.rates.share(in_pair, of_node)
     }
 
-    /// How often what is counted has changed, and whether any share a rate.
+    /// The number of changes, and whether any ends share a rate.
     pub(crate) fn look(&self) -> (u64, bool) {
         let mut state = self.settled();
         if state.lost || !state.census.unwatched.is_empty() {
@@ -222,7 +221,7 @@ impl Ends {
         (state.changes, state.census.sharing > 0)
     }
 
-    /// Counts all anew, under another policy.
+    /// Counts all ends anew, under another policy.
     pub(crate) fn judge(&self, terms: impl Fn(EndIdentity) -> Option<Terms>) {
         let mut state = lock(&self.state);
         let State { ends, census, changes, .. } = &mut *state;
@@ -234,7 +233,7 @@ impl Ends {
         *changes += 1;
     }
 
-    /// Without those that the kernel has told the end of.
+    /// Removes the ends whose close the kernel has reported.
     fn settled(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         let Some(events) = &self.events else { return state };
@@ -243,7 +242,7 @@ impl Ends {
         loop {
             match events_read.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => state.lost = true,
-                // It says so, and that it watches no more.
+                // The kernel reports the close, and the end of the watch.
                 Ok(event) => {
                     let cookie = state.watched.remove(&event.wd());
                     if let Some(cookie) = cookie {
@@ -269,7 +268,7 @@ impl State {
         }
     }
 
-    /// Asks the kernel which live, unless it was asked just before. Where it does not answer, all do.
+    /// Asks the kernel which ends live, unless it was asked just before. Where it does not answer, all do.
     fn list(&mut self) {
         if self.listed.is_some_and(|listed| listed.elapsed() < OFTEN) {
             return;

@@ -1,8 +1,8 @@
-//! Programs that put a socket into an epoll instance first and connect it then (Go, nginx).
+//! Support for programs that add a socket to an epoll instance before they connect it (Go, nginx).
 //!
-//! An instance knows a file together with the number that it had when it was added (`epoll(7)`). When connecting puts another
-//! file at that number, the entry goes with the old file, and has to be made again: by the same number, with the same events
-//! and data. Which instances a program has is looked up once, until it makes another.
+//! An instance identifies a file together with the descriptor at which it was added (`epoll(7)`). When a connect replaces
+//! the file at that descriptor, the entry goes with the old file. The router makes it again, with the same descriptor,
+//! events and data. It looks a program's instances up once, until the program makes another.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,28 +18,28 @@ use slipway_sys::process::descriptors_of_its_own;
 use crate::bounded::BoundedMap;
 use crate::walk;
 
-/// So many programs' instances are remembered, and so many threads that make one.
+/// Most programs whose instances the router remembers, and most threads that make one.
 const REMEMBERED: usize = 1024;
 
 /// An entry of an epoll instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The instance, as the program numbers it.
+    /// The instance's descriptor in the program.
     pub(crate) epoll: i32,
-    /// What it waits for.
+    /// The events that it waits for.
     pub(crate) events: u32,
-    /// What it is given when that happens.
+    /// The data that the program gets with an event.
     pub(crate) data: u64,
 }
 
-/// Which descriptors of a program are epoll instances.
+/// The descriptors of programs that are epoll instances.
 #[derive(Debug)]
 pub(crate) struct Epolls {
-    /// By who was looked at ([`Caller::identity`]).
+    /// Instances by program ([`Caller::identity`]).
     known: BoundedMap<u64, Vec<i32>>,
-    /// Threads that were let go on to make one, and may not have made it yet.
+    /// Threads that went on to make one, and may not have made it yet.
     makers: BTreeSet<i32>,
-    /// There were more than can be remembered, and one of them may not have made it yet: nothing is remembered any more.
+    /// There were too many threads to remember, and one may not have made its instance yet: nothing is remembered any more.
     too_many: bool,
 }
 
@@ -60,7 +60,7 @@ impl Epolls {
         number == libc::SYS_epoll_create1
     }
 
-    /// Looks them up again next time: this thread goes on to make one.
+    /// Looks the instances up again next time: this thread goes on to make one.
     pub(crate) fn forget(&mut self, maker: i32) {
         self.known.clear();
         if self.makers.len() >= REMEMBERED {
@@ -80,7 +80,7 @@ impl Epolls {
         let epolls = match caller.identity().map(|identity| (identity, self.known.get(identity).cloned())) {
             Some((_, Some(epolls))) => epolls,
             Some((identity, None)) => {
-                // Asked first: what is made from here on is forgotten again.
+                // Checked first: a thread that makes an instance from here on clears `known` again.
                 let all_made = self.all_made(tid);
                 let found = find(tid)?;
                 if all_made {
@@ -101,10 +101,10 @@ impl Epolls {
         Ok(entries)
     }
 
-    /// Whether all are made that were heard of. Who is let go on makes one when it is on a processor again, and others' calls are
-    /// served meanwhile.
+    /// Whether all announced instances are made. A thread makes its instance when it next runs; the router serves other
+    /// calls meanwhile.
     fn all_made(&mut self, caller: i32) -> bool {
-        // Who makes another call is done with that one.
+        // A thread that makes another call is done with that one.
         self.makers.remove(&caller);
         while let Some(&maker) = self.makers.first() {
             if may_be_making(maker) {
@@ -116,12 +116,12 @@ impl Epolls {
     }
 }
 
-/// Whether a thread may be in a call that makes an instance. The kernel does not say what one is in that runs, or is about to
-/// (`/proc/PID/syscall`, `proc_pid_syscall(5)`).
+/// Whether a thread may be in a call that makes an instance. The kernel does not name the call of a running or runnable
+/// thread (`/proc/PID/syscall`, `proc_pid_syscall(5)`).
 fn may_be_making(tid: i32) -> bool {
     match fs::read_to_string(format!("/proc/{tid}/syscall")) {
         Ok(call) => call.split(' ').next().and_then(|number| number.parse().ok()).is_none_or(Epolls::changes),
-        // It has ended.
+        // The thread has ended.
         Err(error) => !matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)),
     }
 }
@@ -142,8 +142,8 @@ fn entry(line: &str, number: i32, epoll: i32) -> Option<Entry> {
     (tfd == number).then_some(Entry { epoll, events, data })
 }
 
-/// Adds entries to programs' epoll instances. An entry holds the number that the file has for whoever adds it, so this is
-/// done by a thread with descriptors of its own, where any number is free.
+/// Adds entries to programs' epoll instances. An entry holds the file's descriptor in the process that adds it. So a thread
+/// with descriptors of its own does this, where any number is free.
 #[derive(Debug)]
 pub(crate) struct Registrar(SyncSender<(Task, SyncSender<io::Result<()>>)>);
 
@@ -158,17 +158,17 @@ impl Registrar {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// When the kernel has no thread left.
     pub(crate) fn start() -> io::Result<Self> {
         let (tasks, inbox) = sync_channel(1);
         thread::Builder::new().name("registrar".into()).spawn(move || register_all(&inbox))?;
         Ok(Self(tasks))
     }
 
-    /// Adds what is at this number of the caller's to its own instances.
+    /// Adds the file at this descriptor of the caller's to its own instances.
     ///
     /// # Errors
-    /// When the caller is gone or has closed it, or its number is beyond the router's own limit.
+    /// When the caller is gone or has closed the file, or the descriptor is beyond the router's own limit.
     pub(crate) fn register(&self, tid: i32, number: i32, entries: Vec<Entry>) -> io::Result<()> {
         let (answer, answers) = sync_channel(1);
         let gone = || io::Error::other("the thread that registers has ended");
@@ -178,14 +178,15 @@ impl Registrar {
 }
 
 fn register_all(inbox: &Receiver<(Task, SyncSender<io::Result<()>>)>) {
-    // What was inherited is closed, or connections would never end. The channel is memory, and needs none of it.
+    // The thread closes inherited descriptors, or connections would never end. The channel is memory, and needs none of
+    // them.
     let alone = descriptors_of_its_own();
     for (task, answer) in inbox {
         let done = match &alone {
             Ok(()) => register(&task),
             Err(error) => Err(io::Error::other(error.to_string())),
         };
-        // Whoever asked may have been answered by its caller's death.
+        // The caller's death may have ended the call already.
         let _ = answer.send(done);
     }
 }
@@ -195,7 +196,7 @@ fn register(task: &Task) -> io::Result<()> {
     for entry in &task.entries {
         let file = clear_of(caller.descriptor(task.number)?, task.number)?;
         let instance = clear_of(caller.descriptor(entry.epoll)?, task.number)?;
-        // The lowest number that is free, from the program's on: that one, since all of this thread's are below or above.
+        // The lowest free number from the program's on. That number is free, since this thread's own are below or above.
         let placed = rustix::io::fcntl_dupfd_cloexec(&file, task.number)?;
         if placed.as_raw_fd() != task.number {
             return Err(io::Error::other("the descriptor's number is taken"));
@@ -206,7 +207,7 @@ fn register(task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-/// The same file at another number than this.
+/// The same file at another descriptor than this.
 fn clear_of(file: OwnedFd, number: i32) -> io::Result<OwnedFd> {
     if file.as_raw_fd() == number { Ok(rustix::io::fcntl_dupfd_cloexec(&file, number + 1)?) } else { Ok(file) }
 }
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
     use crate::filter::{Leave, filter};
 
-    /// Others connect between the answer to who makes one and its making.
+    /// Other threads connect between the answer to a thread and its new instance.
     #[test]
     fn one_that_is_made_after_others_were_looked_up_is_found() {
         let (socket, _other) = UnixStream::pair().expect("a pair");
@@ -244,7 +245,7 @@ mod tests {
             assert!(matches!(found[..], [Entry { epoll, data: 7, .. }] if epoll == made.as_raw_fd()), "{found:?}");
             caller.identity().is_none() || !epolls.known.is_empty()
         };
-        // Who made it may be ending still.
+        // The thread that made it may still be ending.
         while !look() {
             thread::yield_now();
         }

@@ -1,6 +1,6 @@
 //! The calls of a node's programs that trap to the router.
 //!
-//! Reading, writing, waiting and closing are never among them: an established connection costs nothing.
+//! Reading, writing, waiting and closing never trap: an established connection costs nothing.
 
 use std::os::fd::BorrowedFd;
 
@@ -23,21 +23,22 @@ const SOCKETS: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
-    // A socket of a pair could have a name of unix sockets, for which the kernel has no hook.
+    // A pair's socket could otherwise get a name of Unix sockets, for which the kernel has no hook.
     libc::SYS_bind,
     libc::SYS_listen,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
 ];
 
-/// Noted and carried out by the kernel, so that the router knows where a replaced socket may be registered.
+/// Calls that the router notes and the kernel carries out, so that the router knows where a replaced socket may be
+/// registered.
 const EPOLLS: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_create,
     libc::SYS_epoll_create1,
 ];
 
-/// Calls about a socket's options, which are heard of now and then.
+/// Calls about a socket's options, some of which trap.
 const OPTION_CALLS: &[c_long] = &[libc::SYS_getsockopt, libc::SYS_setsockopt];
 
 /// Levels of socket options that a pair of Unix sockets, or a connection of the host's own network, would answer in another way.
@@ -62,12 +63,11 @@ const ASKED: &[i32] = &[
     libc::SO_NETNS_COOKIE,
 ];
 
-/// Those that a rule may hold: of interest only when they are set, as those are that pass from a program's socket to the one that
-/// it is given.
+/// Options that a rule may limit. They trap only when they are set, as do those that pass from a program's socket to its
+/// replacement.
 const SET: &[i32] = &[libc::SO_MAX_PACING_RATE, libc::SO_PRIORITY];
 
-/// Of interest only when they are set, too: a filter of a program's own sees packets as they are, which are the host's where the
-/// socket is.
+/// Packet filters, which trap only when they are set too: a program's own filter would see the host's packets.
 pub(crate) const FILTERS: [i32; 2] = [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF];
 
 /// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
@@ -83,7 +83,7 @@ const SIXTEEN: u32 = !0xf;
 
 /// Calls that send, with the position of their flags.
 const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
-/// Connects in passing. Programs do without it where the kernel cannot (`tcp(7)`).
+/// A flag that connects while sending. Programs do without it where the kernel cannot (`tcp(7)`).
 const FASTOPEN: u32 = 0x2000_0000;
 
 /// The calls that a lab's filter leaves to the kernel.
@@ -125,10 +125,10 @@ pub fn filter(leave: Leave) -> Filter {
     Filter::trap(&traps)
 }
 
-/// Guards what a router of the control group `group` hands out. Options of the levels that a pair answers in another way, and
-/// those that give away what a socket is, nobody sets but the router, which hears of them: so a program that slips a call past
-/// it, by putting such a socket in another's place meanwhile, gets nothing. With `metadata`, the most frequent options of TCP go
-/// to the kernel, or into the metadata, without the router ([`Leave::options`]).
+/// Guards the sockets that a router of the control group `group` hands out. Only the router may set options that a pair
+/// answers differently, or that give away the kind of socket. So a program that slips such a socket into another's place,
+/// past the router, gains nothing. With `metadata`, the most frequent options of TCP go to the kernel, or into the
+/// metadata, without the router ([`Leave::options`]).
 ///
 /// # Errors
 /// As [`SocketGuard::attach`].
@@ -139,11 +139,11 @@ pub fn guard(group: BorrowedFd<'_>, metadata: Option<&SocketStorage>) -> Result<
     SocketGuard::attach(group, GuardedOptions { levels: LEVELS, names, free })
 }
 
-/// Counts how often threads are interrupted while they wait for answers about sockets, so that what they did not hear can be told
-/// again: for all routers of a lab.
+/// Counts interruptions of threads that wait for answers about sockets, for all routers of a lab. Routers then repeat
+/// answers that did not arrive.
 ///
 /// # Errors
-/// Why they cannot be counted, on one line; as [`Interruptions::count`].
+/// The reason why they cannot be counted, on one line; as [`Interruptions::count`].
 pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
     let this = Caller::open(rustix::thread::gettid().as_raw_nonzero().get()).map_err(|error| error.to_string())?;
     if !this.keeps_its_number() {
@@ -153,7 +153,7 @@ pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
     // None that the kernel interrupts by itself where it is not heard of.
     let counted = [SOCKETS, OPTION_CALLS].concat();
     let counting = Interruptions::count(&counted, &counts).map_err(|error| {
-        // What the verifier says follows.
+        // The verifier's output follows.
         error.to_string().lines().next().unwrap_or_default().to_owned()
     })?;
     Ok((counts, counting))

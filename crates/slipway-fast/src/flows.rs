@@ -1,4 +1,4 @@
-//! Connections of the fast path that live, seen from outside: no router and no program is asked.
+//! Live connections of the fast path, seen from outside, without help of routers or programs.
 //!
 //! The kernel lists TCP connections (`sock_diag(7)`), each with its metadata and its figures, whoever has its descriptors. Of
 //! pairs of unix sockets the kernel lists neither, so they are looked for among the descriptors of nodes' programs ([`walk`]).
@@ -36,15 +36,15 @@ pub struct Flow {
 /// The kernel's figures of a connection. Sent and received are by its client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
-    /// Bytes sent, and acknowledged. Of TCP alone, as the next three; some hundred are the routers' own.
+    /// Bytes sent, and acknowledged. TCP alone has this and the next three; some hundred bytes are the routers' own.
     pub sent: Option<u64>,
     /// Bytes received.
     pub received: Option<u64>,
     /// Round trip, smoothed, microseconds.
     pub rtt_us: Option<u32>,
-    /// Of late, bytes a second from this end (`tcpi_delivery_rate`).
+    /// Recent rate from this end, bytes a second (`tcpi_delivery_rate`).
     pub rate: Option<u64>,
-    /// Bytes that were sent and have not been read, both ways. Of pairs alone.
+    /// Bytes sent and not yet read, both ways. Pairs alone have this.
     pub unread: Option<u64>,
 }
 
@@ -99,8 +99,7 @@ impl Scope<'_> {
         Ok(stored.into_iter().filter_map(|(socket, bytes)| Some((socket, SocketMetadata::read(&bytes)?))).collect())
     }
 
-    /// Shows the ends of pairs that programs of these nodes have and that have not ended, each once, and none that is among
-    /// `seen`.
+    /// Shows each live end of a pair that programs of these nodes have, once, except those among `seen`.
     pub(crate) fn pairs(
         &self,
         seen: &mut BTreeSet<u64>,
@@ -126,7 +125,7 @@ pub fn look(scope: Scope<'_>) -> io::Result<BTreeMap<u64, Flow>> {
         figures.unread = Some(figures.unread.unwrap_or_default() + unread);
     })?;
     for (socket, metadata) in scope.tcp()? {
-        // The client's end knows best; of some connections both are here.
+        // The client's end has the better figures; of some connections both ends are here.
         if metadata.role == Role::Client || !flows.contains_key(&metadata.number()) {
             flows.insert(metadata.number(), Flow::measured(&metadata, &socket));
         }

@@ -1,4 +1,4 @@
-//! Making a new socket what a program's own was, or would have been.
+//! Gives a new socket the options of a program's own socket or listener.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use crate::limits::Limiter;
 use crate::metadata::{Change, MetadataStore, Path, SocketMetadata, Stored};
 use crate::timestamps;
 
-/// A socket that a new one is to be like.
+/// The socket whose options a new one gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Like<'a> {
     pub(crate) socket: &'a OwnedFd,
@@ -33,7 +33,7 @@ pub(crate) enum Kin {
 }
 
 impl<'a> Like<'a> {
-    /// A program's own, by what is written on it.
+    /// A program's own socket, with its storage.
     pub(crate) fn own(socket: &'a OwnedFd, ipv6: bool, stored: &Stored) -> Self {
         Self { socket, ipv6, kin: Kin::Own, changed: changed(stored) }
     }
@@ -48,10 +48,10 @@ pub(crate) fn changed(stored: &Stored) -> Option<Change> {
     }
 }
 
-/// Makes new sockets what programs' own were.
+/// Gives new sockets the options of programs' own.
 #[derive(Debug)]
 pub(crate) struct Furnisher {
-    /// The options of sockets on which nobody has set any.
+    /// The options of sockets on which no program has set any.
     defaults: Defaults,
     limiter: Arc<Limiter>,
     metadata: Arc<MetadataStore>,
@@ -62,7 +62,7 @@ impl Furnisher {
         Self { defaults: Defaults::default(), limiter, metadata }
     }
 
-    /// Gives a new socket the options of another, and writes on it what it is.
+    /// Gives a new socket the options of another, and writes its metadata.
     pub(crate) fn furnish(
         &self,
         node: usize,
@@ -91,7 +91,7 @@ impl Furnisher {
             timestamps::carry(socket, new, changed.is_some())?;
         }
         self.metadata.put(new, &stored)?;
-        // It has what it is to be like: a rule's priority comes after.
+        // The other options are set: a rule's priority comes after.
         self.limiter.hold(new, &stored)
     }
 }

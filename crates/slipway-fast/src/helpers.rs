@@ -1,7 +1,7 @@
-//! Threads that help a tree's own: where calls wait while that serves another, one of them serves too.
+//! Threads that help a tree's own thread: while that serves a call, a helper serves another that waits.
 //!
-//! A router has so many that all processors serve, and they sleep while no calls wait. Who takes a call, and who waits for one,
-//! has its turn: the kernel wakes all who wait at once.
+//! A router has enough helpers for all processors. They sleep while no calls wait. Threads take turns to take calls and to
+//! wait, because the kernel wakes all that wait at once.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -15,15 +15,15 @@ use crate::blocked_accepts::BlockedAccepts;
 use crate::sync::{STACK_BYTES, lock, whole};
 use crate::tree::Tree;
 
-/// More are no use: what they share is held too often.
+/// Most helpers: more contend for the shared locks too often.
 const MOST: usize = 7;
 
-/// So many calls are served before another tree has its turn.
+/// Calls that a helper serves before another tree has its turn.
 const AT_A_TIME: usize = 64;
-/// And for so long.
+/// Longest time for one tree's turn.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// All of a router.
+/// All helpers of a router.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     wanted: Mutex<VecDeque<(Arc<Tree>, Arc<BlockedAccepts>)>>,
@@ -31,7 +31,7 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
-    /// Starts them.
+    /// Starts the helpers.
     pub(crate) fn start(
         self: &Arc<Self>,
         serve: impl Fn(&Arc<Tree>, &Arc<BlockedAccepts>, Call) + Clone + Send + 'static,
@@ -45,7 +45,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// Calls one to a tree of programs whose calls wait.
+    /// Wakes a helper for a tree of programs whose calls wait.
     pub(crate) fn call(&self, tree: &Arc<Tree>, blocked_accepts: &Arc<BlockedAccepts>) {
         if tree.wants_help() {
             lock(&self.wanted).push_back((Arc::clone(tree), Arc::clone(blocked_accepts)));

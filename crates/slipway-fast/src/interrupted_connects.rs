@@ -1,5 +1,5 @@
-//! Connections made for calls that a signal interrupted before they could be told. The program calls again when its handler is
-//! done (`signal(7)`, `SA_RESTART`), and has made one connection, not two.
+//! Connections whose `connect` a signal interrupted before the answer. The program calls again after its handler
+//! (`signal(7)`, `SA_RESTART`), and then has one connection, not two.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,16 +18,17 @@ const KILL: u64 = 1 << (libc::SIGKILL - 1);
 #[derive(Debug)]
 struct InterruptedConnect {
     caller: Arc<Caller>,
-    /// Of the socket that was to be connected (`SO_COOKIE`).
+    /// Cookie of the socket to connect (`SO_COOKIE`).
     cookie: u64,
     server: SocketAddr,
     ours: OwnedFd,
 }
 
-/// Most of a tree of programs, each with two descriptors; of more the oldest ends. Its program connects anew.
+/// Most such connections of a tree of programs, each with two descriptors. One more ends the oldest, whose program connects
+/// anew.
 const MOST: usize = 32;
 
-/// All of a tree of programs, by the thread that is to call again.
+/// All such connections of a tree of programs, by thread.
 #[derive(Debug)]
 pub(crate) struct InterruptedConnects(BoundedMap<i32, InterruptedConnect>);
 
@@ -38,7 +39,7 @@ impl Default for InterruptedConnects {
 }
 
 impl InterruptedConnects {
-    /// Keeps a connection for the thread `tid`, to connect `socket` with. One that is being killed does not call again.
+    /// Keeps a connection for the thread `tid`, which connects `socket` again. A thread that is being killed does not.
     pub(crate) fn keep(&mut self, tid: i32, caller: Arc<Caller>, socket: impl AsFd, server: SocketAddr, ours: OwnedFd) {
         if let Ok(cookie) = socket_cookie(socket)
             && !is_killed(tid)
@@ -51,10 +52,10 @@ impl InterruptedConnects {
         drop(self.0.insert(tid, interrupted));
     }
 
-    /// What was kept for this call, now that it is made again. What a thread leaves behind that has ended, or connects something
-    /// else, ends.
+    /// Takes the connection kept for this call, now that the program calls again. Connections of threads that ended, or
+    /// connect another socket, end.
     pub(crate) fn take(&mut self, tid: i32, socket: impl AsFd, server: SocketAddr) -> Option<OwnedFd> {
-        // As ever.
+        // Nearly always there is none.
         if self.0.is_empty() {
             return None;
         }
@@ -67,7 +68,7 @@ impl InterruptedConnects {
     }
 }
 
-/// Whether a thread has `SIGKILL` before it (`proc_pid_status(5)`), or is gone.
+/// Whether `SIGKILL` is pending for a thread (`proc_pid_status(5)`), or the thread is gone.
 fn is_killed(tid: i32) -> bool {
     let pending = process::status(tid, "SigPnd").ok();
     pending.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).is_none_or(|mask| mask & KILL != 0)

@@ -6,10 +6,11 @@
 //! anchor takes them from the keeper by their numbers, and hands them to the next router
 //! ([`Order::Unaccepted`](crate::control::Order::Unaccepted)).
 //!
-//! An `accept` is answered in two steps: the kernel has the caller take the descriptor, then the router tells its number. (In one,
-//! `SECCOMP_ADDFD_FLAG_SEND`, the kernel counts the call as answered before the caller has taken anything, and a router that is
-//! killed between leaves it with number 0: `seccomp_notify_addfd`, `kernel/seccomp.c`.) A router that is killed between the two
-//! leaves a program with a descriptor that it does not know of, and the next one tells it.
+//! The router answers an `accept` in two steps: the kernel has the caller take the descriptor, then the router returns its
+//! number. (`SECCOMP_ADDFD_FLAG_SEND` does both in one step. But the kernel counts the call as answered before the caller
+//! has taken anything. A router that is killed between leaves it with number 0: `seccomp_notify_addfd`,
+//! `kernel/seccomp.c`.) A router that is killed between the two steps leaves a program with an unknown descriptor. The next
+//! router returns its number.
 
 use std::collections::HashMap;
 use std::io;
@@ -36,10 +37,10 @@ const BITS: usize = u64::BITS as usize;
 /// Most entries, of which each node has its share. A connection without an entry ends with its router.
 const ENTRIES: usize = 4096;
 
-/// Nodes of which it is written whether some of their listeners defer, a bit each, behind the entries: more than any lab has.
+/// Nodes with a bit behind the entries, which says whether some of their listeners defer: more than any lab has.
 const NODES: usize = 65536;
 
-// Where things are in an entry. The stage is written last.
+// Offsets in an entry. The stage is written last.
 const STAGE: usize = 0;
 const NODE: usize = 1;
 const PATH: usize = 2;
@@ -58,7 +59,7 @@ const WAITING: u64 = 1;
 const HANDED_OFF: u64 = 2;
 const REPORTED: u64 = 3;
 
-/// Marks what is not there: no number of a descriptor or path is as great.
+/// Marks an absent value: no descriptor or path has this number.
 const NONE: u64 = u64::MAX;
 
 /// A connection that a router had in hand when it ended: the server's end.
@@ -208,7 +209,7 @@ impl Journal {
         }
     }
 
-    /// Whether some listeners of a node defer, as far as this router or one before it has heard.
+    /// Whether some listeners of a node defer, as far as this router or an earlier one knows.
     pub fn defers(&self, node: usize) -> bool {
         self.deferring(node).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }

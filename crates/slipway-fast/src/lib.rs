@@ -11,17 +11,17 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | values | [`address`], [`address_map`], [`path`], [`reason`], [`timestamps`], [`bounded`], [`sync`] |
-//! | sockets | [`emulation`]: TCP's options on a pair; [`metadata`]: what is stored on a socket; [`policy`]; [`filter`]: the trapped calls |
-//! | looking at programs | [`walk`], [`flows`], [`revoke`](mod@revoke), [`epolls`], [`replaced_sockets`] |
+//! | values | `address`, [`address_map`], `path`, [`reason`], `timestamps`, `bounded`, `sync` |
+//! | sockets | `emulation`: TCP's options on a pair; [`metadata`]: what is stored on a socket; [`policy`]; [`filter`]: the trapped calls |
+//! | looking at programs | [`walk`], [`flows`], [`revoke`](mod@revoke), `epolls`, `replaced_sockets` |
 //! | between routers and anchor | [`channel`], [`peers`], [`control`], [`status`], [`counts`], [`journal`] |
-//! | state of one tree or node | [`reply_tracker`], [`interrupted_connects`], [`tree`], [`listener_copies`], [`listener_cache`], [`wakeup`], [`pending`], [`blocked_accepts`], [`node_table`] |
-//! | parts of a router | [`admission`], [`ends`], [`limits`], [`furnish`], [`delivery`], [`unsupported_options`], [`pairs`], [`loopback`], [`numbers`] |
-//! | calls | [`parts`], then [`call`]: a file for each trapped call |
-//! | threads | [`helpers`], [`router`] |
+//! | state of one tree or node | `reply_tracker`, `interrupted_connects`, `tree`, `listener_copies`, `listener_cache`, [`wakeup`], `pending`, `blocked_accepts`, `node_table` |
+//! | parts of a router | `admission`, `ends`, `limits`, `furnish`, `delivery`, [`unsupported_options`], [`pairs`], `loopback`, `numbers` |
+//! | calls | `parts`, then `call`: a file for each trapped call |
+//! | threads | `helpers`, [`router`] |
 //! | the process | [`setup`], [`confine`], [`run`] |
 //!
-//! Each part has a state and locks of its own, and none knows the router. A call gets the [`parts`], its tree of programs, and its
+//! Each part has a state and locks of its own, and none knows the router. A call gets the `parts`, its tree of programs, and its
 //! node's blocked accepts.
 
 mod address;

@@ -1,10 +1,9 @@
-//! What rules hold back: rates, alone and shared, priorities, and how many connections there are at once.
+//! The limits of rules: rates, alone and shared, priorities, and numbers of connections at once.
 //!
-//! An end's rate is its `SO_MAX_PACING_RATE` (socket(7)), which its program cannot raise ([`crate::filter`]). Where connections
-//! share a rate, each has an even part, which changes when one is made and when one ends ([`crate::ends`]). The router
-//! sets parts anew four times a second while some share. An end's addresses and the policy decide which rule it is
-//! under. So another policy counts the same, and so does another router, which finds the ends among programs'
-//! descriptors ([`walk`]).
+//! An end's rate is its `SO_MAX_PACING_RATE` (socket(7)), which its program cannot raise ([`crate::filter`]). Connections
+//! that share a rate have even parts, which change when one is made or ends ([`crate::ends`]). The router sets parts anew
+//! four times a second while some share. An end's addresses and the policy decide its rule. So another policy counts the
+//! same. Another router does too: it finds the ends among programs' descriptors ([`walk`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -32,17 +31,17 @@ use crate::walk;
 const MAX_PACING_RATE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
 const PRIORITY: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_PRIORITY };
 
-/// The leave to make one more connection: a place where a rule counts them.
+/// Permission to make one more connection: a place where a rule counts them.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot<'a>(Option<Reservation<'a>>);
 
-/// Holds connections back: what the threads of a router share for that.
+/// Applies limits to connections: the state that a router's threads share for that.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     pub(crate) ends: Ends,
-    /// Whether somebody may share a rate, or is to be held anew.
+    /// Whether connections may share a rate, or must be limited anew.
     shared: Mutex<bool>,
-    /// Whether some are to be held anew, which failed before.
+    /// Whether an attempt to limit some anew has failed.
     unheld: AtomicBool,
     changed: Condvar,
     address_map: Arc<AddressMap>,
@@ -69,7 +68,7 @@ impl Limiter {
         self.changed.notify_all();
     }
 
-    /// Keeps shared rates even, for ever. Nothing is done while nobody shares one.
+    /// Keeps shared rates even, for ever. It does nothing while no connections share one.
     pub(crate) fn run(&self) {
         let mut before = 0;
         loop {
@@ -77,7 +76,7 @@ impl Limiter {
             while !*shared {
                 shared = whole(self.changed.wait(shared));
             }
-            // Who comes from here on says so again.
+            // Later changes set the flag again.
             *shared = false;
             drop(shared);
             let unheld = self.unheld.swap(false, Ordering::Acquire);
@@ -111,7 +110,7 @@ impl Limiter {
         Some((identity, self.terms(identity)?))
     }
 
-    /// Counts a new end from now on, where its rule counts any. It takes the place that was kept for it.
+    /// Counts a new end from now on, where its rule counts any. The end takes its reserved place.
     pub(crate) fn count(
         &self,
         end: impl AsFd,
@@ -122,7 +121,7 @@ impl Limiter {
         self.terms(identity).map_or(Ok(()), |terms| self.count_end(end, identity, terms, path, slot.0))
     }
 
-    /// The same of one that lives already.
+    /// Counts an end that lives already.
     pub(crate) fn count_on(&self, end: impl AsFd, identity: EndIdentity, path: Path) -> io::Result<()> {
         self.count(end, identity, path, ConnectionSlot(None))
     }
@@ -144,23 +143,23 @@ impl Limiter {
         Ok(())
     }
 
-    /// The turn to make one more connection to a server's node on this host; `None` where a rule allows no more.
+    /// Permission for one more connection to a server's node on this host; `None` where a rule allows no more.
     pub(crate) fn slot(&self, new: EndIdentity, terms: &Terms) -> Option<ConnectionSlot<'_>> {
         let Some(most) = terms.connections else { return Some(ConnectionSlot(None)) };
         self.ends.reserve(new, terms.rule, most).map(|reservation| ConnectionSlot(Some(reservation)))
     }
 
-    /// How fast this end may be now.
+    /// The rate that this end may have now.
     fn rate(&self, identity: EndIdentity, terms: &Terms) -> Option<Rate> {
         if terms.shares() { self.ends.share(identity, terms) } else { terms.rates.share(1, 1) }
     }
 
-    /// Counts what lives by another policy.
+    /// Counts live ends by another policy.
     pub(crate) fn count_anew(&self) {
         self.ends.judge(|identity| self.terms(identity).filter(|terms| terms.connections.is_some() || terms.shares()));
     }
 
-    /// Holds a new end, which has all its other options, to what its rule says.
+    /// Applies its rule's limits to a new end, which has all its other options.
     pub(crate) fn hold(&self, end: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
         if !self.rules.policy().limits() {
             return Ok(());
@@ -176,7 +175,7 @@ impl Limiter {
         prioritize(&end, &terms)
     }
 
-    /// Holds an end to what its rule says by now. A socket without metadata is not handed out yet.
+    /// Applies its rule's current limits to an end. A socket without metadata is not handed out yet.
     pub(crate) fn hold_again(&self, end: impl AsFd, path: Path) {
         let hold = || {
             let Some(metadata) = self.metadata.of(&end)? else { return Ok(()) };
@@ -199,14 +198,14 @@ impl Limiter {
                 self.hold_again(end, path);
                 return None;
             }
-            // What cannot be held back as it is has to be made anew.
+            // A connection that cannot be limited as it is has to be made anew.
             Ok(_) => Reason::Policy,
             Err(reason) => reason,
         };
         cut(end, path).is_ok().then_some(reason)
     }
 
-    /// Whether a program may set this to its end: a rate no greater than its own, a priority no higher.
+    /// Whether a program may set this option to its end: a rate no greater than its own, a priority no higher.
     pub(crate) fn may_set(&self, metadata: &SocketMetadata, name: i32, value: u64) -> bool {
         let Some((identity, terms)) = self.terms_of(metadata) else { return false };
         match name {
@@ -217,12 +216,12 @@ impl Limiter {
         }
     }
 
-    /// Brings an end's priority back to what its rule says, after something else has set it.
+    /// Restores an end's priority to its rule's, after another option changed it.
     pub(crate) fn keep_priority(&self, end: impl AsFd, metadata: &SocketMetadata) -> io::Result<()> {
         self.terms_of(metadata).map_or(Ok(()), |(_, terms)| prioritize(end, &terms))
     }
 
-    /// Gives those who share rates their parts.
+    /// Gives connections that share rates their parts.
     fn repace(&self) -> io::Result<()> {
         self.each_held(
             |_| true,
@@ -233,8 +232,8 @@ impl Limiter {
         )
     }
 
-    /// Finds the ends that programs of some nodes have, counts those that are to be counted, and holds all to what their rules
-    /// say now. Where programs cannot be looked at, that is done as soon as they can.
+    /// Finds the ends that programs of some nodes have, counts them where rules do, and applies the current limits. Where
+    /// programs cannot be looked at, it tries again as soon as it can.
     pub(crate) fn hold_anew(&self, of: impl Fn(usize) -> bool) {
         if self.try_to_hold_anew(of).is_err() {
             self.unheld.store(true, Ordering::Release);
@@ -245,7 +244,7 @@ impl Limiter {
     fn try_to_hold_anew(&self, of: impl Fn(usize) -> bool) -> io::Result<()> {
         let mut found = Vec::new();
         self.each_held(of, |held, identity, terms| {
-            // All are counted before any has its part.
+            // This counts all ends before it sets any part.
             let counted = self.count_end(&held.socket, identity, terms, held.metadata.path, None);
             end_unheld(&held.socket, held.metadata.path, &counted);
             found.push(held);
@@ -270,31 +269,31 @@ impl Limiter {
     }
 }
 
-/// Ends a connection that cannot be held to its rule: it may not go on as it was.
+/// Ends a connection that cannot be limited by its rule: it may not go on as it was.
 fn end_unheld(end: impl AsFd, path: Path, held: &io::Result<()>) {
     if held.is_err() {
-        // One that has ended is as good.
+        // The connection may have ended already.
         let _ = cut(end, path);
     }
 }
 
-/// Has an end send so fast at most. The kernel counts what segments hold, without their headers.
+/// Limits the rate of an end. The kernel counts the content of segments, without their headers.
 fn pace(end: impl AsFd, Rate(bits): Rate) -> io::Result<()> {
-    // All ones is no limit (`sk_max_pacing_rate`).
+    // All ones means no limit (`sk_max_pacing_rate`).
     let bytes = if bits == u64::MAX { bits } else { (bits / 8).max(1) };
     sockopt::set(&end, MAX_PACING_RATE, &bytes.to_ne_bytes())?;
     if bits == u64::MAX { Ok(()) } else { keep_up(end) }
 }
 
-/// Has an end send as fast as it may. BBR goes by the rate at which data arrives (`net/ipv4/tcp_bbr.c`), and on paths as short as
-/// those between hosts holds back a sender that is paced already, further each time: of 1 Gbit/s half was left.
+/// Replaces BBR at a paced end. BBR goes by the rate at which data arrives (`net/ipv4/tcp_bbr.c`). On paths as short as
+/// those between hosts, it slows a paced sender further each time: of 1 Gbit/s half was left.
 fn keep_up(end: impl AsFd) -> io::Result<()> {
     let mut name = [0; CONGESTION_BYTES];
     let len = sockopt::get(&end, CONGESTION, &mut name)?;
     if !name[..len].starts_with(b"bbr") {
         return Ok(());
     }
-    // Only reno is there in every kernel.
+    // Only reno is in every kernel.
     sockopt::set(&end, CONGESTION, b"cubic").or_else(|_| sockopt::set(&end, CONGESTION, b"reno"))
 }
 

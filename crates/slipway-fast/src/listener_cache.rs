@@ -1,10 +1,10 @@
-//! The listener cache: which listener the kernel picks for an address, as wake-up sockets have shown.
+//! The listener cache: the listener that the kernel picks for an address, as wake-up sockets have shown.
 //!
-//! A program that waits in `accept(2)`, and not in `poll(2)`, needs no wake-up socket to notice a connection, where it is certain
-//! that the kernel would have picked the same listener. A wake-up shows that. It holds until a program of the node makes another
-//! listener, which the router hears of (`listen(2)`) and forgets all of the node; whether the listener itself is one still, and
-//! has room, is asked for each connection. Whatever else may come between (the node's own firewall) is tried by a wake-up socket
-//! once a second.
+//! A program that waits in `accept(2)`, not in `poll(2)`, notices a connection without a wake-up socket. But the router
+//! must be certain that the kernel would have picked the same listener. A wake-up shows that. It holds until a program of
+//! the node makes another listener: the router traps `listen(2)`, and forgets all of the node. For each connection, the
+//! router checks that the listener still listens and has room. Once a second it uses a wake-up socket all the same, to test
+//! other obstacles (the node's own firewall).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,36 +15,36 @@ use crate::bounded::BoundedMap;
 use crate::sync::lock;
 use crate::tree::Tree;
 
-/// How long what was learned is believed.
+/// Time that an entry is used.
 const AGE: Duration = Duration::from_secs(1);
 
-/// Most addresses of a node; of more the oldest is asked anew.
+/// Most addresses of a node; one more pushes out the oldest.
 const MOST: usize = 1024;
 
-/// A listener, and who accepts from it.
+/// A listener, and the programs that accept from it.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedListener {
-    /// What to know it by (`SO_COOKIE`); no other socket will have it.
+    /// The listener's cookie (`SO_COOKIE`), which no other socket will have.
     pub(crate) cookie: u64,
     /// Whether it is of IPv6.
     pub(crate) ipv6: bool,
-    /// Programs that have it.
+    /// The tree of programs that has it.
     pub(crate) tree: Weak<Tree>,
-    /// A thread of theirs.
+    /// A thread of these programs.
     pub(crate) tid: i32,
-    /// By which number.
+    /// The listener's descriptor there.
     pub(crate) number: i32,
 }
 
-/// What was learned.
+/// An entry of the cache.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By node and address.
+    /// Entries by node and address.
     known: HashMap<usize, BoundedMap<SocketAddr, (CachedListener, Instant)>>,
-    /// How often what is known of a node was forgotten.
+    /// The number of times that a node was forgotten.
     forgotten: HashMap<usize, u64>,
 }
 
@@ -54,10 +54,10 @@ impl ListenerCache {
         lock(&self.0).forgotten.get(&node).copied().unwrap_or_default()
     }
 
-    /// A wake-up at this address, connected after the moment `since`, came to this listener.
+    /// Notes that a wake-up at this address, connected after the moment `since`, came to this listener.
     pub(crate) fn learn(&self, node: usize, at: SocketAddr, cached: CachedListener, since: u64) {
         let mut state = lock(&self.0);
-        // With another listener since then it would perhaps have gone elsewhere.
+        // Another listener made since then could have got the wake-up.
         if state.forgotten.get(&node).copied().unwrap_or_default() == since {
             let known = state.known.entry(node).or_insert_with(|| BoundedMap::new(MOST));
             known.insert(at, (cached, Instant::now()));
@@ -76,7 +76,7 @@ impl ListenerCache {
         None
     }
 
-    /// Forgets a node's: there is another listener, or the node has ended.
+    /// Forgets a node's entries: there is another listener, or the node has ended.
     pub(crate) fn forget(&self, node: usize) {
         let mut state = lock(&self.0);
         *state.forgotten.entry(node).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Copies of programs' listeners. While there is one, a listener that its program has closed is open, and keeps its port.
+//! Copies of programs' listeners. A copy keeps a listener open, and its port in use, after its program has closed it.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::sync::{lock, whole};
 
-/// All of a node, by the order in which they were taken.
+/// All copies of a node, in the order in which they were taken.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerCopies {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ struct State {
     permitted: BTreeSet<u64>,
 }
 
-/// Somebody takes a copy, or has it.
+/// A permit: its holder takes a copy, or has it.
 #[derive(Debug)]
 pub(crate) struct CopyPermit {
     copies: Arc<ListenerCopies>,
@@ -31,13 +31,13 @@ pub(crate) struct CopyPermit {
 /// A copy of a program's listener.
 #[derive(Debug)]
 pub(crate) struct ListenerCopy {
-    // Closed first.
+    // Dropped first.
     socket: OwnedFd,
     _held: CopyPermit,
 }
 
 impl ListenerCopies {
-    /// Before a copy is taken.
+    /// Announces that the caller takes a copy.
     pub(crate) fn permit(self: &Arc<Self>) -> CopyPermit {
         let mut state = lock(&self.state);
         state.taken += 1;
@@ -47,7 +47,8 @@ impl ListenerCopies {
         CopyPermit { copies: Arc::clone(self), number }
     }
 
-    /// Waits until all are closed that somebody took before this, but no longer than so. What is closed already nobody copies.
+    /// Waits, up to a limit, until all copies are closed that were announced before this. Nobody copies a listener that is
+    /// closed already.
     pub(crate) fn settle(&self, patience: Duration) {
         let state = lock(&self.state);
         let last = state.taken;

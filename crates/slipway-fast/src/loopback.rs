@@ -1,5 +1,4 @@
-//! Connections of TCP within a host, over its own loopback: for what has to be held to a rate, and where nothing may differ from
-//! TCP.
+//! TCP connections within a host, over its own loopback: for connections with a rate, and for exact networks.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,11 +10,11 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen, socket_with,
 };
 
-/// Loopback answers at once, unless a stranger's connections fill the queue.
+/// Longest wait. Loopback answers at once, unless other connections fill the queue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Both ends of a new connection, the first of which has connected. Its listener is gone, and was at an address that `number`
-/// chooses, so that connections which have ended leave its port free (`TIME_WAIT`).
+/// Both ends of a new connection; the first has connected. Its listener is gone. `number` chooses the listener's address,
+/// so that ended connections leave its port free (`TIME_WAIT`).
 ///
 /// # Errors
 /// As `socket(2)`, `bind(2)` and `connect(2)`; no loopback in this network namespace is one.
@@ -23,7 +22,7 @@ pub(crate) fn pair(number: u64) -> io::Result<(OwnedFd, OwnedFd)> {
     let stream = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let [low, middle, high, ..] = number.to_le_bytes();
     let listener = stream()?;
-    // Neither the first nor the last address of 127.0.0.0/8, which are the network's and everybody's.
+    // Skips the first and the last address of 127.0.0.0/8, the network's and the broadcast address.
     bind(&listener, &SocketAddr::from((Ipv4Addr::new(127, high.clamp(1, 254), middle, low), 0)))?;
     listen(&listener, 1)?;
     let client = stream()?;
@@ -32,7 +31,7 @@ pub(crate) fn pair(number: u64) -> io::Result<(OwnedFd, OwnedFd)> {
     set_socket_timeout(&client, Timeout::Send, None)?;
     let own = getsockname(&client)?;
     loop {
-        // Others of the host could connect too, and are sent away.
+        // Other processes of the host could connect too; this closes their connections.
         let (server, peer) = acceptfrom_with(&listener, SocketFlags::CLOEXEC)?;
         if peer == Some(own.clone()) {
             return Ok((client, server));

@@ -20,9 +20,9 @@ pub const BYTES: usize = OPTIONS + Options::BYTES;
 /// Offset of the options in the metadata, bytes.
 pub(crate) const OPTIONS: usize = 48;
 
-/// The first byte, so that storage that is all zero is no metadata.
+/// The first byte of metadata, so that zeroed storage is no metadata.
 const VERSION: u8 = 1;
-/// The first byte on a socket of the program's own that is no more as it was made.
+/// The first byte on a program's own socket whose options have changed.
 const CHANGED: u8 = 2;
 
 /// Marks a connection's number at the server's end where its client is on another host, whose router numbered it.
@@ -43,20 +43,20 @@ pub(crate) fn remote(number: u64) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, for the length of a call")]
 pub enum Stored {
-    /// Nothing: it is a program's own, and its options below the level of sockets are a new one's, or its listener's.
+    /// The socket is a program's own. Its options below the level of sockets are those of a new one, or of its listener.
     Nothing,
-    /// It is a program's own, which has set such an option, or may have.
+    /// The socket is a program's own, which has set such an option, or may have.
     Changed(Change),
-    /// It was handed out.
+    /// The router handed the socket out.
     Metadata(SocketMetadata),
 }
 
-/// The end of a connection that a socket is.
+/// The end of a connection: client's or server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The one that connected.
+    /// The end that connected.
     Client,
-    /// The one that was accepted.
+    /// The end that was accepted.
     Server,
 }
 
@@ -67,7 +67,7 @@ pub struct SocketMetadata {
     pub path: Path,
     /// The end of the connection.
     pub role: Role,
-    /// Both ends of a connection have this number, but for a mark at the server's where they are on two hosts.
+    /// The connection's number, the same at both ends, but for a mark at the server's if they are on two hosts.
     pub flow: u64,
     /// The answer to `getsockname(2)`, in the form of the program's socket (mapped, where that is of IPv6).
     pub local: SocketAddr,
@@ -144,7 +144,7 @@ impl MetadataStore {
         Self(storage)
     }
 
-    /// What is written on a socket.
+    /// The content of a socket's storage.
     ///
     /// # Errors
     /// `ENOTSOCK` where it is no socket.
@@ -171,7 +171,7 @@ impl MetadataStore {
         })
     }
 
-    /// Writes on a program's own socket what has changed about it, besides what is `stored` there.
+    /// Adds a change to the storage of a program's own socket, which holds `stored`.
     ///
     /// # Errors
     /// As [`put`](Self::put).

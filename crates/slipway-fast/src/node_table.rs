@@ -16,7 +16,7 @@ pub(crate) struct NodeTable {
     blocked_accepts: Mutex<HashMap<usize, Arc<BlockedAccepts>>>,
     /// The inode of each node's PID namespace.
     namespaces: Mutex<HashMap<usize, u64>>,
-    /// Nodes that have ended without a word.
+    /// Nodes that have ended silently.
     silent: Mutex<HashSet<usize>>,
 }
 
@@ -68,7 +68,7 @@ impl NodeTable {
         walk::processes(&chosen)
     }
 
-    /// Whether the peers of this node are not to notice that it has ended.
+    /// Whether peers must not notice that this node has ended.
     pub(crate) fn is_silent(&self, node: usize) -> bool {
         lock(&self.silent).contains(&node)
     }

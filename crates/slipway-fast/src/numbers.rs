@@ -8,7 +8,7 @@ use crate::metadata::first_number;
 /// The range of clients' ports, which the kernel uses too (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 32768..61000;
 
-/// Both counters.
+/// The counters of connections and ports.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     first_flow: u64,
@@ -39,7 +39,7 @@ impl Numbers {
         self.flows.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether this router gave this number out, and not one before it.
+    /// Whether this router gave this number out, not an earlier one.
     pub(crate) fn made(&self, flow: u64) -> bool {
         (self.first_flow..self.flows.load(Ordering::Relaxed)).contains(&flow)
     }

@@ -14,19 +14,20 @@ use crate::sync::lock;
 
 const PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: SO_PASSRIGHTS };
 
-/// Beyond `net.core.wmem_max` (`socket(7)`).
+/// An option that sets buffers beyond `net.core.wmem_max` (`socket(7)`).
 const SO_SNDBUFFORCE: Name = Name { level: libc::SOL_SOCKET, name: libc::SO_SNDBUFFORCE };
 
-/// Of an end of a pair, bytes; the kernel doubles it. A writer and a reader on two processors that wait in `select`, as those of
-/// iperf3 do, pass 34 Gbit/s on instead of the 17 with the usual 208 KiB; on one, 72 instead of 46. More is little more.
+/// Buffer of an end of a pair, bytes; the kernel doubles it. iperf3's writer and reader, which wait in `select`, reach 34
+/// Gbit/s on two processors instead of 17 with the usual 208 KiB. On one, they reach 72 instead of 46. A larger buffer
+/// gains little.
 const SEND_BUFFER: i32 = 300 * 1024;
 
-/// Those made after so many within a second have the usual buffers: many that are all full are more than a processor's cache holds,
-/// and then 512 pass 35 Gbit/s on together instead of 46. Each node that connects has an even part, whatever others do.
+/// Pairs a second that get these buffers; later ones have the usual. Many full buffers exceed a processor's cache: 512
+/// pairs then reach 35 Gbit/s together instead of 46. Each node that connects has an even part of this number.
 const FEW: u32 = 64;
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Whether this kernel has what a pair needs to be fit for nodes: that no descriptors pass through it, from Linux 6.16 on.
+/// Whether this kernel can stop pairs from passing descriptors, which nodes need: from Linux 6.16 on.
 #[must_use]
 pub fn are_supported() -> bool {
     let end = socket(AddressFamily::UNIX, SocketType::STREAM, None);
@@ -37,12 +38,12 @@ pub fn are_supported() -> bool {
 #[derive(Debug)]
 pub(crate) struct Pairs(Mutex<Rush>);
 
-/// How many were made since when.
+/// The number of pairs made, and since when.
 #[derive(Debug)]
 struct Rush {
     since: Instant,
     all: u32,
-    /// By the node that connects.
+    /// Counts by the node that connects.
     made: HashMap<usize, u32>,
 }
 
@@ -53,8 +54,8 @@ impl Default for Pairs {
 }
 
 impl Pairs {
-    /// Both ends of a new pair, fit for nodes: no descriptors pass through it, and where there are few at once each end holds what a
-    /// program writes at a time and as much again.
+    /// Both ends of a new pair, which passes no descriptors. While there are few at once, each end holds twice the data
+    /// that a program writes at a time.
     ///
     /// # Errors
     /// As `socketpair(2)`; `ENOPROTOOPT` before Linux 6.16.
@@ -63,8 +64,8 @@ impl Pairs {
         let is_roomy = self.are_few(node);
         for end in [&one, &other] {
             sockopt::set(end, PASSRIGHTS, &0_i32.to_ne_bytes())?;
-            // A pair says that it can be written to when three quarters of it are empty (`unix_writable`, `net/unix/af_unix.c`). With
-            // the usual size the reader waits by then, and each of the two for the other in turn.
+            // A pair is writable when three quarters of its buffer are empty (`unix_writable`, `net/unix/af_unix.c`). With
+            // the usual size the reader waits by then, and each of the two waits for the other in turn.
             if is_roomy {
                 sockopt::set(end, SO_SNDBUFFORCE, &SEND_BUFFER.to_ne_bytes())?;
             }
@@ -72,7 +73,7 @@ impl Pairs {
         Ok((one, other))
     }
 
-    /// Counts one more. When pairs end the router does not hear, so that it is how fast they come that tells of many.
+    /// Counts a new pair. The router does not learn when pairs end, so their rate shows how many there are.
     fn are_few(&self, node: usize) -> bool {
         let mut rush = lock(&self.0);
         if rush.since.elapsed() >= AT_ONCE {

@@ -11,33 +11,33 @@ use crate::status::Peer;
 /// Connections kept ready for each other host.
 pub const WARM: usize = 16;
 
-/// How long another router may take. It answers at once; what takes longer is the network, and then the overlay, which asks
-/// again and again, is the better place to wait.
+/// Longest wait for another router. It answers at once; a longer delay is the network's. Then the overlay, which
+/// retransmits, is the better place to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The routers of other hosts.
 #[derive(Debug)]
 pub struct Peers(Option<Pool>);
 
-/// What becomes of a connection that a program asks for.
+/// The result of a program's request.
 #[derive(Debug)]
 pub enum Outcome {
     /// The client's end of the connection.
     Accepted(OwnedFd),
-    /// As the overlay would refuse it.
+    /// The router refuses with the overlay's error.
     Refused,
     /// The container network carries it.
     Native(Reason),
 }
 
 impl Peers {
-    /// Those that the pool keeps connections to; none in a lab of one host.
+    /// The routers to which the pool keeps connections; none in a lab of one host.
     #[must_use]
     pub fn new(pool: Option<Pool>) -> Self {
         Self(pool)
     }
 
-    /// Asks the router of a host for a server of its.
+    /// Requests one of its servers from the router of a host.
     #[must_use]
     pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr) -> Outcome {
         let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Outcome::Native(Reason::NoRouter) };
@@ -54,7 +54,7 @@ impl Peers {
         }
     }
 
-    /// How it stands with each.
+    /// The state of the connections to each.
     #[must_use]
     pub fn status(&self) -> Vec<Peer> {
         self.0.as_ref().map(Pool::status).unwrap_or_default()

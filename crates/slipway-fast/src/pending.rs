@@ -28,7 +28,7 @@ pub(crate) struct Connection {
     pub(crate) client: SocketAddr,
     /// The address that the client connected to.
     pub(crate) server: SocketAddr,
-    /// The descriptor by which its program has it already, where a signal interrupted the call before the answer.
+    /// The descriptor at which its program has it already, where a signal interrupted the call before the answer.
     pub(crate) number: Option<i32>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Wakeup {
 pub(crate) struct Pending {
     /// The connection.
     pub(crate) connection: Connection,
-    /// When it was announced ([`ListenerCache::now`](crate::listener_cache::ListenerCache::now)).
+    /// The time of the announcement ([`ListenerCache::now`](crate::listener_cache::ListenerCache::now)).
     pub(crate) since: u64,
     /// The wake-up socket that announces it.
     pub(crate) wakeup_socket: Arc<WakeupSocket>,
@@ -66,9 +66,9 @@ impl Pending {
 /// The server's end of a connection that waits.
 #[derive(Debug)]
 pub(crate) enum ServerEnd {
-    /// The other host's router is being told.
+    /// The end is elsewhere: the other host's router is being answered.
     Awaited,
-    /// It is here.
+    /// The end is here.
     There(OwnedFd),
     /// The other host's router has gone away meanwhile.
     Gone,
@@ -77,7 +77,7 @@ pub(crate) enum ServerEnd {
 /// The server's node, and the address of the wake-up socket.
 type Key = (usize, SocketAddr);
 
-/// All of a host, by the server's node and the address of the wake-up socket.
+/// All waiting connections of a host, by the server's node and the address of the wake-up socket.
 #[derive(Debug, Default)]
 pub(crate) struct PendingConnections {
     state: Mutex<State>,
@@ -124,7 +124,7 @@ impl PendingConnections {
         state.remove(key)
     }
 
-    /// Does something about one that nobody has taken yet; `None` where somebody has.
+    /// Calls a function on a connection that no program has taken yet; `None` where one has.
     pub(crate) fn with<T>(&self, wakeup: Wakeup, act: impl FnOnce(&mut Pending) -> T) -> Option<T> {
         let mut state = lock(&self.state);
         let found = state.all.get_mut(&(wakeup.node, wakeup.from)).filter(|(number, _)| *number == wakeup.number);
@@ -168,7 +168,7 @@ impl PendingConnections {
         }
     }
 
-    /// How many wait.
+    /// The number of connections that wait.
     pub(crate) fn count(&self) -> usize {
         lock(&self.state).all.len()
     }

@@ -1,8 +1,8 @@
-//! Who may talk to whom over the fast path: the lab's rules, ready to be asked when a connection is set up.
+//! The policy of the fast path: the lab's rules, in a form for fast decisions when a connection is set up.
 //!
-//! The first rule that fits client, server and port decides everything about a connection; one that no rule is about is
-//! made, and is held back by nothing. That is enough to say what Kubernetes' `NetworkPolicy` says: what is allowed to come
-//! in to some nodes, and behind it that nothing else is.
+//! The first rule that fits client, server and port decides everything about a connection. The policy allows a connection
+//! without a rule, and does not limit it. This expresses Kubernetes' `NetworkPolicy`: rules that allow connections to some
+//! nodes, and after them a rule that denies the rest.
 //!
 //! ```
 //! use slipway_fast::policy::{Decision, Policy};
@@ -25,8 +25,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A policy is a value. To change it, put another in its place, and cut those connections about which
-//! [`decide`](Policy::decide) says something else than it said when they were made.
+//! A policy is a value. To change it, replace it, and end the connections for which [`decide`](Policy::decide) gives
+//! another answer than when they were made.
 
 use std::ops::RangeInclusive;
 
@@ -35,38 +35,38 @@ use slipway_lab::policy::{Rule, Verdict};
 
 use crate::metadata::Path;
 
-/// The lab's rules. Asking takes no memory, and time by their number.
+/// The lab's rules. A decision takes no memory, and time in proportion to their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Compiled>,
     limits: bool,
 }
 
-/// What becomes of a connection.
+/// The decision about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It is made, on these terms.
+    /// The connection is allowed, on these terms.
     Allow(Terms),
-    /// It is refused, by the rule of this number.
+    /// The rule of this number denies the connection.
     Deny(usize),
 }
 
-/// What holds for a connection that is made.
+/// The terms of an allowed connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Number of the rule that decided, by which [`connections`](Self::connections) and shared rates are counted. `None`: no
     /// rule is about it.
     pub rule: Option<usize>,
-    /// How fast each end may send.
+    /// The rate of each end.
     pub rates: Rates,
-    /// Of its packets, 0 to 7 (`SO_PRIORITY`).
+    /// Priority of its packets, 0 to 7 (`SO_PRIORITY`).
     pub priority: Option<u8>,
     /// Most connections at once that the server's node has under the rule.
     pub connections: Option<u32>,
 }
 
 impl Terms {
-    /// Whether nothing holds the connection back: it was only allowed.
+    /// Whether the terms limit nothing: the connection was only allowed.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.rates.is_empty() && self.priority.is_none() && self.connections.is_none()
@@ -78,8 +78,8 @@ impl Terms {
         self.rates.pair.is_some() || self.rates.node.is_some()
     }
 
-    /// Whether a connection over this path can be held to them. What sends later, or before others, has packets, which a pair of
-    /// unix sockets has not.
+    /// Whether a connection over this path can keep these terms. Rates and priorities are about packets, which a pair has
+    /// not.
     #[must_use]
     pub fn hold(&self, path: Path) -> bool {
         path == Path::Tcp || (self.rates.is_empty() && self.priority.is_none())
@@ -90,9 +90,9 @@ impl Terms {
 struct Compiled {
     from: Nodes,
     to: Nodes,
-    /// None at all: every port.
+    /// Ports of the rule. An empty list means every port.
     ports: Vec<RangeInclusive<u16>>,
-    /// `None`: denied.
+    /// Terms of the rule. `None`: it denies.
     terms: Option<(Rates, Option<u8>, Option<u32>)>,
 }
 
@@ -104,7 +104,7 @@ enum Nodes {
 }
 
 impl Policy {
-    /// Of a lab's rules (`Lab::policy`), for its number of nodes.
+    /// The policy of a lab's rules (`Lab::policy`), for its number of nodes.
     #[must_use]
     pub fn new(rules: &[Rule], nodes: usize) -> Self {
         let compiled = |rule: &Rule| Compiled {
@@ -117,7 +117,7 @@ impl Policy {
         Self { rules: rules.iter().map(compiled).collect(), limits }
     }
 
-    /// What becomes of a connection of a program of node `client` to `port` of node `server` (indices into `Lab::nodes`).
+    /// Decides about a connection of a program of node `client` to `port` of node `server` (indices into `Lab::nodes`).
     #[must_use]
     pub fn decide(&self, client: usize, server: usize, port: u16) -> Decision {
         match self.rules.iter().enumerate().find(|(_, rule)| rule.fits(client, server, port)) {

@@ -1,32 +1,33 @@
-//! Why a connection is not on the fast path.
+//! The reasons why a connection is not on the fast path.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call was left to the container network. Each is counted, and shown by `slipway fast status`.
+/// The reason why the router left a call to the container network. The router counts each, and `slipway fast status` shows
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// The socket is one of UDP: by these names are looked up.
+    /// The socket is one of UDP, as for looking names up.
     Udp,
     /// The socket is not one of TCP or UDP (MPTCP, raw).
     NotTcp,
     /// The address is none of a node on a fast network: loopback, the node's own, or outside.
     NotANode,
-    /// The other node is on another host, and no connection to its router could be had.
+    /// The other node is on another host, and the router has no connection to its router.
     NoRouter,
     /// The pair is under conditions, which the fast path does not keep.
     Conditions,
     /// A node of the two has `capabilities`: its own packet filters and routes hold for its connections.
     Capabilities,
-    /// Policy says so; what it says holds on the container network too.
+    /// The policy denies it, on the container network too.
     Policy,
     /// The listener's queue is full, or it did not answer in time.
     Backlog,
     /// The socket is asynchronous (`O_ASYNC`): signals of the old file would be lost.
     Asynchronous,
-    /// The socket has a filter of its own for packets, of which there would be none, or the host's.
+    /// The socket has a packet filter of its own, which would see no packets, or the host's.
     Filtered,
     /// The two nodes have their share of the connections that may wait to be accepted.
     Crowded,
@@ -37,7 +38,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [Self; 13] = [
         Self::Udp,
         Self::NotTcp,
@@ -54,7 +55,7 @@ impl Reason {
         Self::Exhausted,
     ];
 
-    /// As it is written in records and metrics.
+    /// The word in records and metrics.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ impl Reason {
         }
     }
 
-    /// For people.
+    /// The text for people.
     #[must_use]
     pub fn account(self) -> &'static str {
         match self {

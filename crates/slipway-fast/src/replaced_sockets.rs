@@ -1,4 +1,4 @@
-//! A program's own socket, once another has taken its place: does somebody have it still, by another number?
+//! Finds out whether a program still has a replaced socket, at another descriptor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use crate::walk;
 
-/// Tells of one socket after another whether anybody has it.
+/// Checks one socket after another.
 #[derive(Debug)]
 pub(crate) struct ReplacedSockets {
     epoll: OwnedFd,
@@ -17,7 +17,7 @@ pub(crate) struct ReplacedSockets {
 }
 
 impl ReplacedSockets {
-    /// With nothing asked yet.
+    /// A checker that has checked no socket yet.
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
@@ -25,9 +25,9 @@ impl ReplacedSockets {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, asked: 0 })
     }
 
-    /// Whether anybody but the router has this socket, which is not connected. Epoll drops a file that nobody has (`epoll(7)`,
-    /// Q6), and reports one that is not connected as hung up. The entry of one that somebody has is told of this once, and
-    /// stays silent until it is dropped too.
+    /// Whether another process has this socket, which is not connected. Epoll drops a file that nobody has (`epoll(7)`,
+    /// Q6), and reports an unconnected one as hung up. It reports a socket that somebody has once, and the entry stays
+    /// silent until epoll drops it too.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -41,7 +41,7 @@ impl ReplacedSockets {
             if events[..count].iter().any(|event| event.data.u64() == self.asked) {
                 return Ok(true);
             }
-            // Those of older ones, that were connected when they were asked about and are not any more.
+            // Events of earlier sockets, which were connected when they were checked and are not any more.
             if count < events.len() {
                 return Ok(false);
             }
@@ -49,7 +49,7 @@ impl ReplacedSockets {
     }
 }
 
-/// The numbers by which a program knows the socket with this inode.
+/// The descriptors at which a program has the socket with this inode.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

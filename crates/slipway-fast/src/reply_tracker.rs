@@ -1,14 +1,16 @@
 //! The reply tracker: the last answers to threads, until it is certain that they received them.
 //!
-//! A caller that a signal has woken goes on without an answer that comes before it holds the filter's lock
-//! (`seccomp_do_user_notification`, `kernel/seccomp.c`), and the kernel does not say so: it makes its call again, or fails with
-//! `EINTR`, and has a connection that it does not know of. But its interruptions are counted ([`ThreadCounts`]). Those
-//! from that answer to its next call that is served are of the call that was answered, unless they are of calls in between: that
-//! were taken and are gone, or went before they were taken, which leaves a gap in the calls' numbers. Whose calls those were is
-//! not known: where several threads of a tree are interrupted at once, it can be that one is not told again.
+//! A caller that a signal has woken ignores an answer that comes before it holds the filter's lock
+//! (`seccomp_do_user_notification`, `kernel/seccomp.c`). The kernel does not report this. The caller calls again, or fails
+//! with `EINTR`, and has a connection that it does not know of. But the kernel counts its interruptions ([`ThreadCounts`]).
+//! Interruptions between that answer and the thread's next served call belong to the answered call, or to calls in between.
+//! Such calls were taken and are gone, or went before they were taken, which leaves a gap in the calls' numbers. The gap
+//! does not show whose calls those were. So if several threads of a tree are interrupted at once, one may miss its repeated
+//! answer.
 //!
-//! Threads go by their numbers here, and counts by themselves: where another thread than the first execs a program, it takes the first
-//! one's number and keeps its own count. What it inherits and accepts at once then, it could be given twice.
+//! The tracker knows threads by their numbers, but counts belong to the threads themselves. Where another thread than the
+//! first execs a program, it takes the first one's number and keeps its own count. The tracker could then give it twice
+//! what it inherits and accepts at once.
 //!
 //! [`ThreadCounts`]: slipway_sys::bpf::ThreadCounts
 
@@ -25,9 +27,9 @@ const REMEMBERED: usize = 1024;
 /// The content of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It is connected, by a socket with this inode.
+    /// The program is connected, by a socket with this inode.
     Connected(u64),
-    /// It has accepted.
+    /// The program has accepted a connection.
     Accepted(AcceptedSocket),
 }
 
@@ -36,9 +38,9 @@ pub(crate) enum Reply {
 pub(crate) struct AcceptedSocket {
     /// The descriptor's number in the program.
     pub(crate) number: i32,
-    /// Of its socket.
+    /// The inode of its socket.
     pub(crate) inode: u64,
-    /// The number that the program had accepted at.
+    /// The descriptor at which the program accepted.
     pub(crate) listener: i32,
     /// As [`Connection::path`](crate::pending::Connection::path).
     pub(crate) path: Option<Path>,
@@ -46,11 +48,11 @@ pub(crate) struct AcceptedSocket {
     pub(crate) flow: u64,
     /// The client's address, in the form of the program's socket.
     pub(crate) client: SocketAddr,
-    /// The same.
+    /// The server's address, in the same form.
     pub(crate) server: SocketAddr,
 }
 
-/// Who takes this does something about what was not heard: who said it and knows already, or who serves the call that is made again.
+/// A right to repeat an answer, for one taker: the thread that answered, or the one that serves the repeated call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claim(Arc<AtomicBool>);
 
@@ -61,7 +63,7 @@ impl Claim {
     }
 }
 
-/// All of a tree of programs, by thread.
+/// All tracked answers of a tree of programs, by thread.
 #[derive(Debug)]
 pub(crate) struct ReplyTracker {
     /// Answers that may have arrived, until the thread's next call is served.
@@ -82,7 +84,7 @@ struct Last {
     reply: Reply,
     claim: Claim,
     since: Moment,
-    /// How many of the thread's calls have been taken since.
+    /// The number of the thread's calls that have been taken since.
     taken: u64,
 }
 
@@ -96,35 +98,35 @@ struct LostReplies {
 /// A moment in a thread's life.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
-    /// How often it had been interrupted.
+    /// The number of its interruptions.
     pub(crate) interrupted: u64,
-    /// How many calls of the tree had gone before they were taken.
+    /// The number of the tree's calls that went before they were taken.
     pub(crate) missed: u64,
 }
 
 impl ReplyTracker {
-    /// A call of a thread's is taken.
+    /// Notes that a call of a thread is taken.
     pub(crate) fn taken(&mut self, tid: i32) {
         if let Some(last) = self.last.get_mut(tid) {
             last.taken += 1;
         }
     }
 
-    /// Whether it is still open if a thread received its last answer.
+    /// Whether it is still open whether a thread received its last answer.
     pub(crate) fn is_tracked(&self, tid: i32) -> bool {
         self.last.contains(tid)
     }
 
-    /// A call of a thread's is served, that waits at this moment, if it is known: finds out whether the thread heard what it was told
-    /// last.
+    /// Finds out whether a thread received its last answer, now that its next call is served. `now` is the moment, if
+    /// known, at which that call waits.
     pub(crate) fn settle(&mut self, tid: i32, now: Option<Moment>) {
         let Some((Last { reply, claim, since, taken }, now)) = self.last.remove(tid).zip(now) else { return };
-        // The last of those that were taken is this one.
+        // The last call that was taken is this one.
         let gone = taken.saturating_sub(1);
         let others = match reply {
-            // To be told so twice does no harm.
+            // A repeated answer that a socket is connected does no harm.
             Reply::Connected(_) => gone,
-            // To be given a connection twice does.
+            // A repeated connection does harm.
             Reply::Accepted(_) => gone + (now.missed - since.missed),
         };
         if now.interrupted.saturating_sub(since.interrupted) > others && claim.take() {
@@ -137,12 +139,12 @@ impl ReplyTracker {
         }
     }
 
-    /// A connection that a thread accepted and does not know of, for its next call to accept.
+    /// The connection that a thread accepted and does not know of, for its next call to accept.
     pub(crate) fn take_accepted(&mut self, tid: i32) -> Option<AcceptedSocket> {
         self.lost.get_mut(tid)?.accepted.take()
     }
 
-    /// Whether a thread did not hear that this socket is connected, for its next call to connect it.
+    /// Whether a thread missed the answer that this socket is connected, for its next call to connect it.
     pub(crate) fn take_connected(&mut self, tid: i32, inode: u64) -> bool {
         self.lost.get_mut(tid).and_then(|lost| lost.connected.take_if(|its| *its == inode)).is_some()
     }
@@ -161,22 +163,22 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a call of the thread's.
+    /// The fate of a thread's call in a test.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Fate {
-        /// It is answered, and the thread hears it.
+        /// The call is answered, and the thread receives the answer.
         Heard,
-        /// It is answered, and interrupted.
+        /// The call is answered, and interrupted.
         Lost,
-        /// It is served, and interrupted before it is answered.
+        /// The call is served, and interrupted before it is answered.
         InterruptedConnects,
-        /// The same before it is served.
+        /// The call is interrupted before it is served.
         Gone,
-        /// The same before it is taken.
+        /// The call is interrupted before it is taken.
         Missed,
     }
 
-    /// Whose call, whether it is to accept, and what becomes of it.
+    /// The thread, whether its call accepts, and the fate of the call.
     fn call() -> impl Strategy<Value = (bool, bool, Fate)> {
         let fates = vec![Fate::Heard, Fate::Lost, Fate::InterruptedConnects, Fate::Gone, Fate::Missed];
         (prop::bool::weighted(0.9), any::<bool>(), prop::sample::select(fates))

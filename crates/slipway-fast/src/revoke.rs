@@ -1,20 +1,19 @@
-//! Connections that live, ended from outside, because they may not be any more.
+//! Ends live connections from outside, because they are no longer allowed.
 //!
 //! # Nothing slips through
-//! First the routers learn what is forbidden from now on, then what lives is ended. A connection that was admitted before, and whose
-//! client's end is being handed out meanwhile, is looked at once more by its router afterwards (`Router::confirm`). So what is
-//! not found here is either new, and was asked, or on its way, and will be. The server's end, handed out or waiting to be
-//! accepted, ends with the client's.
+//! First the routers learn the new rules, then live connections end. A router checks a connection again whose client's end
+//! it hands out meanwhile (`Router::confirm`). So each connection that this does not find is new and already decided by the
+//! new rules, or its router will check it. The server's end, handed out or waiting, ends with the client's.
 //!
-//! Programs may hide ends of pairs while they are looked for, by passing them about. So it is looked again until nothing new is
-//! found; the kernel's own list (`unix_diag`) tells whether there are pairs then that nobody was seen to have ([`Revoked`]).
-//! Ends of TCP cannot hide: the kernel lists them whoever has them.
+//! Programs may hide ends of pairs during the search, by passing them about. So the search repeats until it finds nothing
+//! new. The kernel's own list (`unix_diag`) then shows whether there are pairs that no program was seen to have
+//! ([`Revoked`]). TCP's ends cannot hide: the kernel lists them whoever has them.
 //!
 //! # What programs see
-//! Of TCP what a reset looks like: `ECONNRESET`, or `ECONNABORTED` at the end that was cut. Of a pair an end in both directions:
-//! what has arrived can be read, then reading gives 0, and writing fails with `EPIPE`. There is no way to have a pair of unix
-//! sockets say `ECONNRESET` from outside: it does so only when an end is closed that has not read all, and these descriptors
-//! are the programs'.
+//! A TCP connection looks reset: `ECONNRESET`, or `ECONNABORTED` at the end that was cut. A pair ends in both directions:
+//! programs can read data that has arrived, then reading gives 0, and writing fails with `EPIPE`. Nothing outside can make
+//! a pair of Unix sockets report `ECONNRESET`. It does so only when an end closes before it has read all, and the ends are
+//! the programs'.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,28 +28,28 @@ use crate::flows::{Flow, Scope};
 use crate::metadata::Path;
 use crate::reason::Reason;
 
-/// How often it is looked again while there is more.
+/// Most repetitions of the search while it finds more.
 const PASSES: usize = 8;
 
 /// The connections that were ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Revoked {
-    /// The connections' numbers, and why each was.
+    /// The connections' numbers, each with its reason.
     pub flows: BTreeMap<u64, Reason>,
-    /// Pairs that live and that no program was seen to have: their ends were moved about all the time, or are in messages that
-    /// nobody has received. To be looked for again.
+    /// Live pairs that no program was seen to have: programs moved their ends all the time, or they are in messages that
+    /// nobody has received. Look for them again.
     pub hidden: usize,
 }
 
-/// Ends all connections of a host that `why` gives a reason for. The scope's nodes are all that the host has, or others' pairs
-/// look hidden.
+/// Ends all connections of a host for which `why` gives a reason. The scope must hold all nodes of the host, or other
+/// nodes' pairs look hidden.
 ///
 /// # Errors
 /// When `/proc` cannot be read, or the kernel does not list sockets; takes root's capabilities.
 pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Result<Revoked> {
     let mut revoked = Revoked::default();
     let mut seen = BTreeSet::new();
-    // Where some cannot be looked at, all others are ended nevertheless.
+    // If some programs cannot be looked at, this ends all others nevertheless.
     let mut looked = Ok(());
     for _ in 0..PASSES {
         let before = seen.len();
@@ -69,7 +68,7 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
     for (socket, metadata) in scope.tcp()? {
         let flow = Flow::of(&metadata);
         let destroy = || with_net(scope.net, || destroy_tcp(socket.local, socket.remote, socket.cookie));
-        // One that has ended by now is as good.
+        // The connection may have ended by now.
         if let Some(reason) = why(&flow)
             && destroy()?.is_ok()
         {
@@ -81,13 +80,13 @@ pub fn revoke(scope: Scope<'_>, why: impl Fn(&Flow) -> Option<Reason>) -> io::Re
     Ok(revoked)
 }
 
-/// Ends a connection, of which this is an end, made in the caller's network namespace.
+/// Ends a connection by one of its ends, made in the caller's network namespace.
 ///
 /// # Errors
 /// `ENOENT` or `ENOTCONN` where it has ended.
 pub(crate) fn cut(end: impl AsFd, path: Path) -> io::Result<()> {
     match path {
-        // One end is shut as the other (`unix_shutdown`, `net/unix/af_unix.c`).
+        // To shut one end down shuts the other (`unix_shutdown`, `net/unix/af_unix.c`).
         Path::Pair => Ok(shutdown(end, Shutdown::Both)?),
         Path::Tcp => {
             let of_ip = |address: rustix::net::SocketAddrAny| address.try_into().map_err(io::Error::from);
@@ -98,12 +97,12 @@ pub(crate) fn cut(end: impl AsFd, path: Path) -> io::Result<()> {
     }
 }
 
-/// Pairs of the host that live, of which neither end is among `seen`.
+/// Live pairs of the host of which neither end is among `seen`.
 fn hidden(scope: Scope<'_>, seen: &BTreeSet<u64>) -> io::Result<usize> {
     let all = with_net(scope.net, unix_sockets)??;
     let is_hidden = |inode: u32| !seen.contains(&u64::from(inode));
     let connected = all.iter().filter(|socket| socket.state == 1 && !socket.named && !socket.shut);
     let pairs = connected.filter_map(|socket| Some((socket.inode, socket.peer_inode?)));
-    // Each is listed at both ends.
+    // The kernel lists each at both ends.
     Ok(pairs.filter(|&(end, other)| end < other && is_hidden(end) && is_hidden(other)).count())
 }

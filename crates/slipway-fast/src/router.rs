@@ -223,7 +223,7 @@ impl Router {
         }
     }
 
-    /// Goes on with a connection that the router before this one had in hand. `end` is the server's end; `wakeup_socket`
+    /// Takes over a connection that the router before this one had in hand. `end` is the server's end; `wakeup_socket`
     /// announces the connection.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl Router {
             let identity = EndIdentity { role: Role::Server, client: at.node, server: node, port: server.port() };
             self.parts.limiter.count_on(&end, identity, path)?;
         }
-        // It had its share before.
+        // The connection had its share before.
         let share = Some(self.parts.delivery.keep_share(client, node));
         let end = ServerEnd::There(end);
         let connection = Connection { share, entry: None, end, path, flow, client, server, number: None };

@@ -1,4 +1,4 @@
-//! A router's life: what it begins with, what it is told, what it says of itself.
+//! The life of a router: its start, the anchor's orders, and its reports.
 
 use std::io;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::wakeup::WakeupSocket;
 /// Serves until the anchor ends.
 ///
 /// # Errors
-/// When the kernel lacks what it needs, or the anchor says what is no order.
+/// When the kernel lacks descriptors, threads or memory, or the anchor sends no valid order.
 pub fn run(setup: RouterSetup) -> io::Result<()> {
     // A thread that ends would leave the programs that it serves waiting for ever; the anchor replaces a router as a whole.
     let told = panic::take_hook();
@@ -29,7 +29,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
     }));
     let RouterSetup { host, address_map, persistent, key: key_file, hello, accepts_at, peers, policy, control } = setup;
     let control = Arc::new(control);
-    // Here, and not where the router was made: the process that keeps its descriptors is a copy of it from before.
+    // This is done here, not where the router was made: the keeper process is a copy from before.
     let key = key_file.read()?;
     drop(key_file);
     let pool = if peers.is_empty() { None } else { Some(Pool::start(key.clone(), hello, peers, WARM)?) };
@@ -55,7 +55,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
     Ok(())
 }
 
-/// `rules` is what has come of a policy so far.
+/// `rules` holds the pieces of a policy so far.
 #[tracing::instrument(level = "debug", skip_all, fields(?order))]
 fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut String) -> io::Result<()> {
     match order {

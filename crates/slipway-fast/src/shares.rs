@@ -1,16 +1,16 @@
-//! Shares of what all nodes of a host have together: so many of something, of which no node can take what others need.
+//! Shares of a resource that all nodes of a host use, so that no node can take what others need.
 //!
-//! A connection is charged to the two nodes that it is between. It is let in while its two nodes have fewer of them, together with
-//! what its server's node has from anybody, than are free. So one pair of nodes has a third at most, and several that
-//! want everything have even parts. One more node always finds a part left. A node that asks for more is refused; what
-//! the others have is never taken from them.
+//! A connection counts for its two nodes. The router admits it while its two nodes' connections, together with all to its
+//! server's node, are fewer than the free ones. So one pair of nodes has a third at most, and several greedy pairs have
+//! even parts. A further node always finds a part left. The router refuses a node that asks for more, and never takes from
+//! the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::sync::lock;
 
-/// So many of something.
+/// A bounded number of things, shared by nodes.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
@@ -20,13 +20,13 @@ pub(crate) struct Shares {
 #[derive(Debug, Default)]
 struct Usage {
     all: usize,
-    /// By the server's node.
+    /// Shares by the server's node.
     of_server: HashMap<usize, usize>,
-    /// By the client's node and the server's.
+    /// Shares by the client's node and the server's.
     of_pair: HashMap<(usize, usize), usize>,
 }
 
-/// One of them, until this is dropped. Connections are moved about, so it is small.
+/// One share, until this is dropped. It is small, because connections are moved about.
 #[derive(Debug)]
 pub(crate) struct Share(Box<(Arc<Shares>, usize, usize)>);
 
@@ -35,7 +35,7 @@ impl Shares {
         Arc::new(Self { most, usage: Mutex::default() })
     }
 
-    /// One more for a connection between these nodes; `None` where they have their share.
+    /// Takes a share for a connection between these nodes; `None` where they have their part.
     pub(crate) fn take(self: &Arc<Self>, client: usize, server: usize) -> Option<Share> {
         let usage = lock(&self.usage);
         let free = self.most.saturating_sub(usage.all);
@@ -46,7 +46,7 @@ impl Shares {
         has_room.then(|| self.keep(client, server))
     }
 
-    /// One more, whatever there is: what lives already is only counted.
+    /// Takes a share, even beyond the bound: a connection that lives is only counted.
     pub(crate) fn keep(self: &Arc<Self>, client: usize, server: usize) -> Share {
         let mut usage = lock(&self.usage);
         usage.all += 1;
@@ -73,7 +73,7 @@ impl Drop for Share {
     }
 }
 
-/// One less, and no entry for none: nodes come and go.
+/// Counts one less, and drops an entry of zero: nodes come and go.
 pub(crate) fn less<K: Copy + std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;

@@ -17,17 +17,17 @@ pub struct Status {
     /// router asks the kernel's list of sockets instead, four times a second at most.
     #[serde(default)]
     pub listed: usize,
-    /// How it stands with routers of other hosts.
+    /// The state of the connections to routers of other hosts.
     pub peers: Vec<Peer>,
 }
 
-/// How it stands with another router.
+/// The state of the connections to another router.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// Index of its host.
     pub host: u32,
     /// Connections that are ready.
     pub ready: usize,
-    /// Why there are not as many as there should be, where that is known.
+    /// The reason why there are too few, where that is known.
     pub trouble: Option<String>,
 }

@@ -1,24 +1,25 @@
 //! Time stamps of packets that were sent (`SO_TIMESTAMPING`, `Documentation/networking/timestamping.rst`).
 //!
-//! The kernel gives each with the packet, headers and all, which between hosts are the hosts', unless a socket is to have time stamps
-//! alone. A message can ask for its own (`cmsg(3)`), where nobody hears of it; so sockets are told before they are handed out.
+//! The kernel returns each with the packet and its headers, which between hosts are the hosts', unless a socket asks for
+//! time stamps alone. A message can ask for its own (`cmsg(3)`) without a trapped call. So the router sets the option
+//! before it hands sockets out.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use slipway_sys::sockopt::{self, Name};
 
-/// The option, and as it is where time is longer than words are (`SO_TIMESTAMPING_NEW`).
+/// The option, and its form where time is longer than words (`SO_TIMESTAMPING_NEW`).
 pub(crate) const NAMES: [i32; 2] = [libc::SO_TIMESTAMPING, 65];
 
-/// `SO_TIMESTAMP_NEW` and `SO_TIMESTAMPNS_NEW`: time stamps of what is received.
+/// `SO_TIMESTAMP_NEW` and `SO_TIMESTAMPNS_NEW`: time stamps of received data.
 pub(crate) const TIMESTAMP_WIDE: i32 = 63;
 pub(crate) const TIMESTAMPNS_WIDE: i32 = 64;
 
 /// `SOF_TIMESTAMPING_OPT_TSONLY` (`include/uapi/linux/net_tstamp.h`).
 const ALONE: u32 = 1 << 11;
 
-/// Sets the option of this name as a program asks for, but for packets.
+/// Sets the option of this name as a program asks, but without packets.
 ///
 /// # Errors
 /// As `setsockopt(2)`.
@@ -36,7 +37,7 @@ pub(crate) fn is_on(socket: impl AsFd) -> bool {
     sockopt::int(socket, Name { level: libc::SOL_SOCKET, name }).is_ok_and(|asked| asked.cast_unsigned() & !ALONE != 0)
 }
 
-/// Gives a new socket what was asked of the one that it takes the place of; `changed`: whether something may have been.
+/// Gives a new socket the option of the one that it replaces; `changed`: whether a program may have set it.
 ///
 /// # Errors
 /// As [`set`].
@@ -46,7 +47,7 @@ pub(crate) fn carry(from: impl AsFd, to: impl AsFd, changed: bool) -> io::Result
         return set(to, name, &0_u32.to_ne_bytes());
     }
     let number = |name| sockopt::int(&from, Name { level: libc::SOL_SOCKET, name });
-    // Which of the two is set last decides for all kinds of time stamps how long their words are (`SOCK_TSTAMP_NEW`).
+    // The one that is set last decides the word length of all time stamps (`SOCK_TSTAMP_NEW`).
     let is_wide = [wide, TIMESTAMP_WIDE, TIMESTAMPNS_WIDE].into_iter().any(|name| number(name).is_ok_and(|on| on != 0));
     set(to, if is_wide { wide } else { name }, &number(name)?.to_ne_bytes())
 }

@@ -1,4 +1,4 @@
-//! A tree of programs, all under one filter, and what is remembered of them.
+//! A tree of programs, all under one filter, and the router's state of them.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,43 +16,43 @@ use crate::replaced_sockets::ReplacedSockets;
 use crate::reply_tracker::ReplyTracker;
 use crate::sync::{lock, whole};
 
-/// So many threads are remembered, with a descriptor for each; of more the oldest is forgotten.
+/// Most remembered threads, each with a descriptor; one more pushes out the oldest.
 const REMEMBERED: usize = 64;
 
-/// Programs of a node that one listener hears.
+/// The programs of a node behind one listener.
 #[derive(Debug)]
 pub(crate) struct Tree {
     /// The node.
     pub(crate) node: usize,
-    /// Its own number, which every router knows it by.
+    /// The number of the tree, the same for every router.
     pub(crate) number: u64,
-    /// Where their calls come from, and are answered.
+    /// The listener that receives and answers their calls.
     pub(crate) listener: Listener,
     /// Their epoll instances.
     pub(crate) epolls: Mutex<Epolls>,
-    /// Their calls that were interrupted.
+    /// Connections of their interrupted calls.
     pub(crate) interrupted: Mutex<InterruptedConnects>,
     /// Their sockets that were replaced.
     pub(crate) replaced_sockets: Mutex<ReplacedSockets>,
-    /// Held while what is written on a socket of theirs is read and then written anew.
+    /// Held while the router reads and rewrites the storage of a socket of theirs.
     pub(crate) writing: Mutex<()>,
     callers: Mutex<BoundedMap<i32, Arc<Caller>>>,
-    /// What their threads were told.
+    /// The answers to their threads.
     pub(crate) replies: Mutex<ReplyTracker>,
-    /// Of waiting for a call, and of taking one: the number of the one that was taken last.
+    /// Turns to wait for a call, and to take one: the number of the last taken call.
     turn: Mutex<Option<u64>>,
-    /// How many were gone before they were taken.
+    /// The number of calls that were gone before they were taken.
     missed: AtomicU64,
-    /// Whether somebody helps, or is to.
+    /// Whether a helper serves too, or has been called.
     is_helped: AtomicBool,
     /// Threads whose calls are being served.
     served: Mutex<HashSet<i32>>,
-    /// One is served no more.
+    /// Notified when a call has been served.
     done: Condvar,
 }
 
 impl Tree {
-    /// Of which nothing is known yet.
+    /// A tree without state yet.
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
@@ -79,7 +79,7 @@ impl Tree {
         })
     }
 
-    /// Waits for a call, as [`Listener::receive`]; and whether there are more.
+    /// Waits for a call, as [`Listener::receive`]; and returns whether there are more.
     ///
     /// # Errors
     /// As [`Listener::receive`].
@@ -89,7 +89,7 @@ impl Tree {
         Ok(call.map(|call| (self.taken(&mut last, call), self.listener.is_called())))
     }
 
-    /// A call that waits, where nobody else is to take it.
+    /// A call that waits, unless another thread is to take it.
     pub(crate) fn another(&self) -> Option<Call> {
         let mut last = self.turn.try_lock().ok()?;
         let call = self.listener.try_receive().ok()?;
@@ -105,13 +105,13 @@ impl Tree {
         call
     }
 
-    /// How many calls so far were interrupted before somebody took them.
+    /// The number of calls so far that were interrupted before a thread took them.
     pub(crate) fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
     }
 
-    /// Does what is to be done for a call of this thread, when what was begun for an earlier one has been done: a call that a signal
-    /// interrupts is made again while it is still served.
+    /// Runs a function for a call of this thread, after the work for its earlier calls. A program repeats an interrupted call
+    /// while the router still serves it.
     pub(crate) fn in_turn(&self, tid: i32, serve: impl FnOnce()) {
         let mut served = lock(&self.served);
         while !served.insert(tid) {
@@ -140,7 +140,7 @@ impl Tree {
         let remembered = lock(&self.callers).get(tid).cloned();
         if let Some(caller) = remembered {
             match caller.descriptor(number) {
-                // It has ended, and the number may be another's.
+                // The thread has ended, and the number may be another's.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
                 found => return found.map(|socket| (caller, socket)),
             }
@@ -150,7 +150,7 @@ impl Tree {
         Ok((caller, socket))
     }
 
-    /// The thread of this number, that makes a call.
+    /// The thread of this number, which makes a call.
     ///
     /// # Errors
     /// As [`Caller::open`].
@@ -165,7 +165,7 @@ impl Tree {
             return Ok(caller);
         }
         let oldest = lock(&self.callers).insert(tid, Arc::clone(&caller));
-        // Closed with nothing held.
+        // Closed without a lock held.
         drop(oldest);
         Ok(caller)
     }

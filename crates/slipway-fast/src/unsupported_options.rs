@@ -1,5 +1,5 @@
-//! Options that fast connections cannot keep, and listeners that have some: connections to their ports are left to the
-//! container network.
+//! Options that fast connections cannot keep, and listeners that have some. The router leaves connections to their ports to
+//! the container network.
 //!
 //! The router looks at a client's own socket when it connects. Of a server's, it hears `listen(2)` and each option that
 //! is set afterwards. A replaced router does not know options that the router before it heard of. It sees them at the
@@ -14,13 +14,13 @@ use crate::metadata::{Change, Path, Stored};
 use crate::sync::lock;
 use slipway_sys::sockopt::Name;
 
-/// Ports of one node that are remembered. A node with more is left alone as a whole.
+/// Most remembered ports of one node. The router leaves a node with more alone as a whole.
 const PORTS: usize = 256;
 
-/// In the place of a port: all of the node.
+/// Stands for all ports of a node.
 const ALL: u16 = 0;
 
-/// Which connections can keep what is set on a socket.
+/// The paths that can keep a socket's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathSupport {
     pair: bool,
@@ -30,7 +30,7 @@ pub struct PathSupport {
 impl PathSupport {
     const EVERY: Self = Self { pair: true, tcp: true };
 
-    /// Of a program's own socket of TCP, on which this is written.
+    /// The paths for a program's own TCP socket, by its storage.
     #[must_use]
     pub fn of(socket: impl AsFd, stored: &Stored) -> Self {
         match stored {
@@ -40,7 +40,7 @@ impl PathSupport {
         }
     }
 
-    /// Of one on which this option is set; `is_nothing`: to 0.
+    /// The paths for a socket on which this option is set; `is_nothing`: to 0.
     pub(crate) fn after(name: Name, is_nothing: bool) -> Self {
         Self::by(|path| is_nothing || !loses(name, path))
     }
@@ -49,7 +49,7 @@ impl PathSupport {
         Self { pair: is_kept(Path::Pair), tcp: is_kept(Path::Tcp) }
     }
 
-    /// Whether a connection by this path can.
+    /// Whether a connection by this path can keep them.
     #[must_use]
     pub fn is_by(self, path: Path) -> bool {
         match path {
@@ -58,7 +58,7 @@ impl PathSupport {
         }
     }
 
-    /// Whether every connection can keep all that is set.
+    /// Whether every connection can keep all options.
     #[must_use]
     pub fn is_full(self) -> bool {
         self == Self::EVERY
@@ -74,7 +74,7 @@ impl PathSupport {
 pub(crate) struct UnsupportedOptions(Mutex<HashMap<usize, HashMap<u16, PathSupport>>>);
 
 impl UnsupportedOptions {
-    /// A program of the node listens at this port, by a socket whose options are kept so.
+    /// Notes that a program of the node listens at this port, by a socket with this support.
     pub(crate) fn listens(&self, node: usize, port: impl FnOnce() -> Option<u16>, support: PathSupport) {
         let mut nodes = lock(&self.0);
         if support.is_full() {
@@ -91,14 +91,14 @@ impl UnsupportedOptions {
         ports.insert(port, before.and(support));
     }
 
-    /// Whether a connection by this path to this port of the node keeps what its listener has set, as far as is known.
+    /// Whether a connection by this path to this port of the node keeps its listener's options, as far as is known.
     pub(crate) fn is_supported(&self, node: usize, port: u16, path: Path) -> bool {
         let nodes = lock(&self.0);
         let Some(ports) = nodes.get(&node) else { return true };
         [port, ALL].iter().all(|port| ports.get(port).is_none_or(|support| support.is_by(path)))
     }
 
-    /// Forgets a node's: it has ended.
+    /// Forgets the ports of a node that has ended.
     pub(crate) fn forget(&self, node: usize) {
         lock(&self.0).remove(&node);
     }

@@ -1,9 +1,10 @@
 //! Wake-up sockets: how a listener notices a connection that no packet announces.
 //!
-//! A program's listening socket stays the one that it made. To have it become readable, wake who waits, and count in its queue as
-//! any connection does, the router makes one: from a socket of the same node, over its loopback, to the very address that is
-//! asked for. The kernel picks the listener (`SO_REUSEPORT`, wildcard addresses) and refuses where there is none. When the
-//! program accepts, the router recognises the wake-up socket by its address, which no other socket of the node can have.
+//! A program's listening socket stays the one that it made. To make it readable, the router connects a wake-up socket to
+//! the client's very target address, from a socket of the same node over its loopback. This wakes programs that wait, and
+//! counts in the listener's queue as any connection does. The kernel picks the listener (`SO_REUSEPORT`, wildcard
+//! addresses) and refuses where there is none. When the program accepts, the router recognises the wake-up socket by its
+//! address, which no other socket of the node can have.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -23,16 +24,16 @@ use crate::sync::{lock, timespec, whole};
 /// Ports of wake-up sockets, above the range of ephemeral ports (`ip_local_port_range`).
 const PORTS: std::ops::Range<u16> = 61000..65535;
 
-/// How long a listener whose queue is full may take to make room.
+/// Longest wait for room in a listener's full queue.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
-/// When others are asked for in place of those that did not come.
+/// Time after which the router requests others in place of missing ones.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A socket within a node, bound for good to an address of its own. It connects again and again.
 #[derive(Debug)]
 pub struct WakeupSocket {
-    /// Made in the node's network namespace.
+    /// A socket made in the node's network namespace.
     pub socket: OwnedFd,
     /// The address that it is bound to.
     pub address: SocketAddr,
@@ -45,7 +46,7 @@ impl WakeupSocket {
     /// `EADDRINUSE` where no port is left.
     pub fn new(socket: OwnedFd, ip: IpAddr) -> io::Result<Self> {
         fcntl_setfl(&socket, OFlags::NONBLOCK)?;
-        // Or two could have the same port (`socket(7)`).
+        // Otherwise two sockets could have the same port (`socket(7)`).
         set_socket_reuseaddr(&socket, false)?;
         // A port that is asked for by number stays with the socket when it disconnects (SOCK_BINDPORT_LOCK).
         for port in PORTS {
@@ -73,8 +74,8 @@ impl WakeupSocket {
         Ok(Self { socket, address })
     }
 
-    /// Connects to a listener of the node, whose queue has so long to make room. The kernel has carried a segment over loopback
-    /// when it is sent, or soon after.
+    /// Connects to a listener of the node, and waits this long for room in its queue. The kernel has carried a segment over
+    /// loopback when it is sent, or soon after.
     ///
     /// # Errors
     /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` where its queue is full.
@@ -96,13 +97,14 @@ impl WakeupSocket {
         }
     }
 
-    /// Says something, which nobody reads: a listener that defers (`TCP_DEFER_ACCEPT`) has heard nothing before.
+    /// Sends a byte that nobody reads: a listener that defers (`TCP_DEFER_ACCEPT`) has not noticed the connection before.
     pub fn send_byte(&self) {
-        // One that has ended meanwhile has nothing to say.
+        // The wake-up may have ended meanwhile.
         let _ = rustix::net::send(&self.socket, b"?", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Ends the wake-up, whether a program has accepted it or not. Both ends are reset: nothing waits for late packets.
+    /// Ends the wake-up, whether a program has accepted it or not. The kernel resets both ends: nothing waits for late
+    /// packets.
     pub fn release(&self) {
         // It cannot fail on a socket of TCP (`tcp_disconnect`).
         let _ = rustix::net::connect_unspec(&self.socket);
@@ -113,15 +115,15 @@ impl WakeupSocket {
 #[derive(Debug)]
 pub struct WakeupSockets {
     stocks: Mutex<Stocks>,
-    /// Some came while somebody waited.
+    /// Notified when sockets came while a thread waited.
     came: Condvar,
-    /// How many rest at most when others come, of all nodes: each is a descriptor.
+    /// Most resting sockets of all nodes when others come: each is a descriptor.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct Stocks {
-    /// By node, and whether they are of IPv6.
+    /// Sockets by node, and whether they are of IPv6.
     stocks: HashMap<(usize, bool), Stock>,
     /// Threads that wait for one.
     waiting: usize,
@@ -129,19 +131,19 @@ struct Stocks {
 
 #[derive(Debug, Default)]
 struct Stock {
-    /// The one that rested longest is the first.
+    /// Resting sockets. The one that rested longest is the first.
     ready: VecDeque<Arc<WakeupSocket>>,
     requested: Request,
 }
 
-/// Whether more have been asked for and are still to come. They come many at a time, so that who asked again before all of them are
-/// there would have many times as many as it needs.
+/// Whether more have been requested and are still to come. They come many at a time. A thread that requested again before
+/// all are there would get many times as many as it needs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Request {
     #[default]
     No,
     Yes,
-    /// They did not come in time. Nobody waits for them any more; from then on others are asked for.
+    /// The requested sockets did not come in time. No thread waits for them any more; from then on threads request others.
     InVain(Instant),
 }
 
@@ -152,13 +154,13 @@ impl Request {
 }
 
 impl WakeupSockets {
-    /// None, with room for so many.
+    /// No sockets, with room for this many.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { stocks: Mutex::default(), came: Condvar::new(), most }
     }
 
-    /// Adds what was asked for: all that come of it, if any.
+    /// Adds the sockets of a request: all that come of it, if any.
     pub fn add(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.change(|stocks| {
             let stock = stocks.stock(node, ipv6);
@@ -168,7 +170,7 @@ impl WakeupSockets {
         });
     }
 
-    /// Brings one back.
+    /// Puts a socket back.
     pub fn put(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
         self.change(|stocks| stocks.stock(node, wakeup_socket.address.is_ipv6()).ready.push_back(wakeup_socket));
     }
@@ -181,8 +183,8 @@ impl WakeupSockets {
         }
     }
 
-    /// Takes one of this family. Where all are out, `None`, and `ask` asks for more, unless those are still to come that were asked for
-    /// before.
+    /// Takes a socket of this family. If all are in use, returns `None`, and `ask` requests more, unless earlier requested
+    /// ones are still to come.
     pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<WakeupSocket>> {
         let mut stocks = lock(&self.stocks);
         let stock = stocks.stock(node, ipv6);
@@ -199,7 +201,7 @@ impl WakeupSockets {
         None
     }
 
-    /// Waits for those that were asked for. False where they do not come until then; from there on nobody is held up, until they do.
+    /// Waits for requested sockets. False where they do not come until then; after that no thread waits, until they do.
     pub fn wait(&self, node: usize, ipv6: bool, until: Instant) -> bool {
         let mut stocks = lock(&self.stocks);
         stocks.waiting += 1;
@@ -217,12 +219,12 @@ impl WakeupSockets {
         !matches!(stock.requested, Request::InVain(_))
     }
 
-    /// One of this family that rests, and stays here: to ask it what only a socket of the node knows.
+    /// A resting socket of this family, which stays here, for queries that only a socket of the node answers.
     pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         lock(&self.stocks).stocks.get(&(node, ipv6))?.ready.front().cloned()
     }
 
-    /// Drops those of a node that has ended.
+    /// Drops the sockets of a node that has ended.
     pub fn forget(&self, node: usize) {
         lock(&self.stocks).stocks.retain(|(of, _), _| *of != node);
     }
@@ -233,7 +235,7 @@ impl Stocks {
         self.stocks.entry((node, ipv6)).or_default()
     }
 
-    /// Drops those that are too many, where most are.
+    /// Drops surplus sockets, where most are.
     fn trim(&mut self, most: usize) {
         let count: usize = self.stocks.values().map(|stock| stock.ready.len()).sum();
         for _ in most..count {

@@ -1,14 +1,14 @@
 //! A walk over descriptors: which sockets the programs of nodes have, and copies of those (`pidfd_getfd(2)`).
 //!
-//! A node's processes are those in its PID namespace. No program in a node can make another within it: a default container's
-//! profile refuses that. Threads may have left their process's table of descriptors (`CLONE_FILES`, `unshare(2)`), so every
-//! table is looked at once.
+//! A node's processes are those in its PID namespace. No program in a node can make another namespace within it: a default
+//! container's profile refuses that. Threads may have left their process's table of descriptors (`CLONE_FILES`,
+//! `unshare(2)`), so the walk looks at every table once.
 //!
 //! # What can be missed
-//! In a node that is frozen: only what is in no table at all, but in a message that nobody has received yet (`SCM_RIGHTS`,
-//! `unix(7)`). In one that runs, moreover what is made, moved to another number, or passed to another process while the walk
-//! is under way. So whoever must have all walks until a walk finds nothing new, and asks the kernel's own lists (`sock_diag(7)`)
-//! about the rest.
+//! In a frozen node, the walk misses only a socket that is in no table, but in a message that nobody has received yet
+//! (`SCM_RIGHTS`, `unix(7)`). In a running node, it also misses sockets that are made, moved to another number, or passed
+//! to another process during the walk. So a caller that needs all sockets repeats the walk until it finds nothing new, and
+//! asks the kernel's own lists (`sock_diag(7)`) about the rest.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use slipway_sys::notify::{Caller, shares_descriptors};
 
 use crate::metadata::{MetadataStore, SocketMetadata};
 
-/// The descriptors of a thread: each one's number, and what it is of, as `/proc` names it (`socket:[77]`).
+/// The descriptors of a thread: each number, and the file's name in `/proc` (`socket:[77]`).
 ///
 /// # Errors
 /// When `/proc` cannot be read, or the thread is gone.
@@ -33,7 +33,7 @@ pub fn descriptors(tid: i32) -> io::Result<Vec<(i32, OsString)>> {
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match fs::read_link(entry.path()) {
             Ok(name) => named.push((number, name.into_os_string())),
-            // One that is closed meanwhile is one less.
+            // A descriptor that is closed meanwhile is left out.
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
@@ -41,7 +41,7 @@ pub fn descriptors(tid: i32) -> io::Result<Vec<(i32, OsString)>> {
     Ok(named)
 }
 
-/// The inode of what is named so, where it is a socket.
+/// The inode in such a name, where the file is a socket.
 #[must_use]
 pub fn socket_inode(name: &OsStr) -> Option<u64> {
     let digits = name.as_bytes().strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
@@ -67,7 +67,7 @@ pub fn processes(namespaces: &BTreeSet<u64>) -> io::Result<Vec<i32>> {
         match namespace(process) {
             Ok(its) if namespaces.contains(&its) => found.push(process),
             Ok(_) => {}
-            // No process of a node can keep this from who may trace them all.
+            // No process of a node can hide this from root.
             Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(error),
         }
@@ -80,13 +80,13 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// A thread for each table of descriptors that a process has: almost always one.
+/// One thread for each table of descriptors that a process has: almost always one.
 fn tables(process: i32) -> io::Result<Vec<i32>> {
     let threads = fs::read_dir(format!("/proc/{process}/task"))?;
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let mut tables = Vec::new();
     for thread in threads {
-        // One that cannot be compared has a table of its own, until it is known to be gone.
+        // A thread that cannot be compared has a table of its own, until it is known to be gone.
         if !tables.iter().any(|&other| shares_descriptors(other, thread).unwrap_or(false)) {
             tables.push(thread);
         }
@@ -98,17 +98,17 @@ fn tables(process: i32) -> io::Result<Vec<i32>> {
 #[derive(Debug)]
 pub struct ProcessSocket<'a> {
     caller: &'a Caller,
-    /// By which it has it.
+    /// The socket's descriptor in the process.
     pub number: i32,
     /// The socket's own number.
     pub inode: u64,
 }
 
 impl ProcessSocket<'_> {
-    /// A copy; `None` where it has been closed meanwhile, or another is at its number by now.
+    /// A copy of the socket; `None` where it has been closed meanwhile, or another is at its descriptor by now.
     ///
     /// # Errors
-    /// When it is there and cannot be copied, as where no descriptor is left (`EMFILE`).
+    /// When the socket is there and cannot be copied, as where no descriptor is left (`EMFILE`).
     pub fn copy(&self) -> io::Result<Option<OwnedFd>> {
         let copy = match self.caller.descriptor(self.number) {
             Err(error) if is_gone(&error) || error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
@@ -122,7 +122,7 @@ impl ProcessSocket<'_> {
 /// Shows every socket of a process, once for each number that it has there. A process that is gone has none.
 ///
 /// # Errors
-/// When a process that is there cannot be looked at. All tables that can be are shown before that.
+/// When a live process cannot be looked at. It shows all readable tables before that.
 pub fn sockets(process: i32, mut each: impl FnMut(&ProcessSocket<'_>)) -> io::Result<()> {
     let tables = match tables(process) {
         Err(error) if is_gone(&error) => return Ok(()),
@@ -148,16 +148,16 @@ pub fn sockets(process: i32, mut each: impl FnMut(&ProcessSocket<'_>)) -> io::Re
 /// A socket that a router handed out, and that a program has.
 #[derive(Debug)]
 pub struct HandedOutSocket {
-    /// Its own number.
+    /// The socket's own number.
     pub inode: u64,
-    /// A copy.
+    /// A copy of the socket.
     pub socket: OwnedFd,
-    /// What is written on it.
+    /// The metadata on it.
     pub metadata: SocketMetadata,
 }
 
-/// Shows the sockets that were handed out to these processes, each once, and none that is among `seen`; all sockets that were
-/// looked at are put there.
+/// Shows the sockets that were handed out to these processes, each once, except those among `seen`. It adds all sockets
+/// that it looked at to `seen`.
 ///
 /// # Errors
 /// When some of them cannot be looked at. All others are shown before that.

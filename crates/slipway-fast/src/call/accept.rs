@@ -31,19 +31,19 @@ pub(super) const PROTOCOL: Name = Name { level: libc::SOL_SOCKET, name: libc::SO
 struct Listening {
     socket: OwnedFd,
     protocol: i32,
-    /// Where the call waits: what to know the listener by (`SO_COOKIE`).
+    /// The listener's cookie, where the call waits (`SO_COOKIE`).
     cookie: Option<u64>,
 }
 
 pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
     if let Some(accepted) = lost_accept(call) {
-        // That the same number is another listener now takes a program that knows what it does.
+        // Only a program that does so on purpose has another listener at this descriptor by now.
         return hand_off_or_requeue(call, accepted);
     }
     let socket = call.socket()?;
     wishes(call)?;
     let protocol = sockopt::int(&socket, PROTOCOL)?;
-    // A socket that does not listen is refused by the kernel in its own words. One that was handed out never does.
+    // The kernel refuses a socket that does not listen, with its own error. A handed-out socket never listens.
     if !is_ours(protocol) || !socket_acceptconn(&socket)? {
         return Ok(Answer::GoOn);
     }
@@ -55,7 +55,7 @@ pub(super) fn accept(call: &Trapped<'_>) -> Result<Answer, Answer> {
         (None, None) => return Err(Errno::AGAIN.into()),
         (accepted, _) => accepted,
     };
-    // Before the program goes on: a listener that it closes next must be closed then.
+    // This happens before the program goes on: a listener that it closes next must be closed then.
     drop(listening);
     let Some(accepted) = accepted else { return Ok(Answer::Blocked) };
     hand_off_or_requeue(call, accepted)
@@ -73,7 +73,7 @@ fn hand_off_or_requeue(call: &Trapped<'_>, accepted: Accepted) -> Result<Answer,
     })
 }
 
-/// A connection that the thread was given before, and does not know of. One that it accepted elsewhere goes back there.
+/// A connection that the thread got before, and does not know of. A connection of another listener goes back there.
 fn lost_accept(call: &Trapped<'_>) -> Option<Accepted> {
     let AcceptedSocket { number, inode, listener, path, flow, client, server } =
         lock(&call.tree.replies).take_accepted(call.call.tid)?;
@@ -98,12 +98,12 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
     if let Some(ready) = blocked_accepts.block(call.tree, call.call, cookie, &listening.socket, patience)? {
         return Ok(Accepted::of(ready.connection, ready.ipv6));
     }
-    // What came in between was told to nobody.
+    // Nobody received an event for connections that came in between.
     if !is_readable(&listening.socket)? || !blocked_accepts.take_back(call.tree, call.call, cookie) {
         return Ok(None);
     }
     match next(call, listening)? {
-        // Another acceptor was quicker.
+        // Another thread accepted it first.
         None => Ok(blocked_accepts
             .block(call.tree, call.call, cookie, &listening.socket, patience)?
             .and_then(|ready| Accepted::of(ready.connection, ready.ipv6))),
@@ -111,7 +111,7 @@ fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option
     }
 }
 
-/// Accepts the first that there is; `None` where there is none.
+/// Accepts the first connection; `None` where there is none.
 fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, Answer> {
     let parts = call.parts;
     loop {
@@ -129,7 +129,7 @@ fn next(call: &Trapped<'_>, listening: &Listening) -> Result<Option<Accepted>, A
         let since = pending.since;
         let (connection, wakeup_socket) = pending.woken();
         let made = inherit(call, listening, &accepted, ipv6, &connection, since);
-        // Only now, so that the listener's queue counts it for as long as it is in it.
+        // Released only now: the listener's queue counts the connection for as long as it holds it.
         parts.delivery.release(call.node(), wakeup_socket);
         if let Some(accepted) = made.ok().and_then(|()| Accepted::of(connection, ipv6)) {
             return Ok(Some(accepted));
@@ -160,7 +160,7 @@ fn inherit(
     if let Some(cookie) = listening.cookie
         && is_tcp
         && call.blocked_accepts.is_waited_at(cookie)
-        // Of those that share an address the kernel picks another each time.
+        // The kernel picks another each time among listeners that share an address.
         && !socket_reuseport(&listening.socket)?
         && !by_packets
     {
@@ -174,7 +174,7 @@ fn inherit(
 
 /// Accepts without waiting, whether the listener blocks or not: it is the program's file, whose flags are the program's.
 fn first(call: &Trapped<'_>, listening: &OwnedFd) -> Result<Option<(OwnedFd, SocketAddrAny)>, Answer> {
-    // Nobody else takes what this has seen: all who accept under the filter come here.
+    // No other thread takes the connection that this has seen: all who accept under the filter come here.
     let _turn = lock(&call.blocked_accepts.accepting);
     if !is_readable(listening)? {
         return Ok(None);

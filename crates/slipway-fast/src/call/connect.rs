@@ -1,4 +1,4 @@
-//! `connect(2)`: where a connection takes the fast path, or stays on the container network.
+//! `connect(2)`: decides whether a connection takes the fast path, or stays on the container network.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ pub(super) fn connect(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let server = match address {
         Address::Ip(server) => server,
         Address::Unspecified => {
-            // An accepted one can be made a client so, and has what its listener had.
+            // An accepted socket can become a client by this, and has its listener's options.
             call.parts.metadata.mark_changed(&socket, &stored, Change::UNKNOWN)?;
             return Ok(Answer::GoOn);
         }
@@ -82,7 +82,7 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, addres
         return Err(Errno::OPNOTSUPP.into());
     }
     let is_lost = lock(&call.tree.replies).take_connected(call.call.tid, fstat(socket)?.st_ino);
-    // What a router before this one was about to say may never have been heard: its program calls again.
+    // An earlier router's answer may not have arrived: then its program calls again.
     if metadata.reported && !is_lost && (metadata.role == Role::Server || call.parts.numbers.made(metadata.flow)) {
         return Err(Errno::ISCONN.into());
     }
@@ -90,17 +90,17 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, addres
     connected(call, socket)
 }
 
-/// Tells the program that it is connected, and remembers that it may not have heard it.
+/// Tells the program that it is connected, and remembers that a signal may lose the answer.
 fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
     call.track_reply(Reply::Connected(fstat(end)?.st_ino));
-    // One that a signal interrupts now calls again, and has not been told.
+    // A program that a signal interrupts now calls again, without having received the answer.
     if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
         set_reported(call, end, false)?;
     }
     Ok(Answer::Done)
 }
 
-/// Writes on a client's end whether its program has been told of it.
+/// Writes on a client's end whether its program has received the answer.
 fn set_reported(call: &Trapped<'_>, end: &OwnedFd, reported: bool) -> io::Result<()> {
     let _turn = lock(&call.tree.writing);
     match call.parts.metadata.of(end)? {
@@ -109,8 +109,8 @@ fn set_reported(call: &Trapped<'_>, end: &OwnedFd, reported: bool) -> io::Result
     }
 }
 
-/// Whether a connection may take the fast path; otherwise why not, where that is worth counting: what the kernel refuses
-/// anyway is not.
+/// Whether a connection may take the fast path, or the reason why not. Calls that the kernel refuses anyway are not
+/// counted.
 fn wanted(call: &Trapped<'_>, socket: OwnedFd, stored: Stored, asked: SocketAddr) -> Result<Wanted, Option<Reason>> {
     let server = canonical(asked);
     let option = |name| sockopt::int(&socket, Name { level: libc::SOL_SOCKET, name }).map_err(|_| None);
@@ -173,24 +173,24 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
         None => beyond(call, &wanted).map(|outcome| (outcome, None)),
     };
     let Ok((outcome, handoff)) = connected else {
-        // No descriptor, no memory: the program's own socket is there already.
+        // Descriptors or memory lack; the program's own socket is there already.
         return Ok(native(call, wanted.server, Reason::Exhausted));
     };
     match outcome {
         Outcome::Accepted(ours) => {
             let answer = hand_out(call, caller, wanted, ours, path).unwrap_or_else(|answer| answer);
             let Some(handoff) = handoff else { return Ok(answer) };
-            // The server is woken when its client has what it writes to.
+            // The router wakes the server once its client has the other end.
             call.answer(&answer);
             complete(parts, handoff);
             Ok(Answer::Done)
         }
-        // The container network would drop what asks for it, and say nothing.
+        // The container network would drop the connection's SYN, without an answer.
         Outcome::Refused if !wanted.admission.terms.is_free() => {
             parts.counts.refused();
             Err(Errno::CONNREFUSED.into())
         }
-        // The kernel says so itself, in all the ways that there are to ask it, when the container network refuses too.
+        // The container network refuses too. Then the kernel reports it itself, in every way that a program can ask.
         Outcome::Refused => {
             parts.counts.refused();
             Ok(Answer::GoOn)
@@ -199,7 +199,7 @@ fn take(call: &Trapped<'_>, caller: &Arc<Caller>, wanted: Wanted) -> Result<Answ
     }
 }
 
-/// Gives the client its end.
+/// Puts the client's end into the program.
 fn hand_out(
     call: &Trapped<'_>,
     caller: &Arc<Caller>,
@@ -209,7 +209,7 @@ fn hand_out(
 ) -> Result<Answer, Answer> {
     let parts = call.parts;
     let replaced = replace(call, caller, wanted.socket, &ours);
-    // Even where that failed half-way, some of the program's numbers may be of it by now.
+    // Even where that failed half-way, some of the program's descriptors may be of it by now.
     parts.confirm(&wanted.admission, &ours, path);
     if !replaced? {
         let own = caller.descriptor(call.int(0))?;
@@ -223,7 +223,8 @@ fn hand_out(
     connected(call, &ours)
 }
 
-/// A server on this host: both ends are made here, and its own is announced, or is still to be given to who waits for it.
+/// A connection to a server on this host. The router makes both ends here, and announces the server's, or gives it to a
+/// blocked accept.
 fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcome, Option<Handoff>)> {
     let parts = call.parts;
     let [client, server] = [wanted.client, wanted.server];
@@ -251,7 +252,7 @@ fn beside(call: &Trapped<'_>, wanted: &Wanted, path: Path) -> io::Result<(Outcom
     })
 }
 
-/// A server on another host: a connection to its router, which becomes the program's.
+/// A connection to a server on another host: a connection to its router becomes the program's.
 fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Outcome> {
     let parts = call.parts;
     let flow = parts.numbers.next_flow();
@@ -262,10 +263,10 @@ fn beyond(call: &Trapped<'_>, wanted: &Wanted) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Makes a new socket what the program's own was.
+/// Gives a new socket the options and flags of the program's own.
 fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: u64) -> io::Result<()> {
     let Wanted { socket, stored, nonblocking, ipv6, client, server, .. } = wanted;
-    // New ones block.
+    // New sockets block.
     if *nonblocking {
         fcntl_setfl(ours, OFlags::NONBLOCK)?;
     }
@@ -275,14 +276,14 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
     call.parts.furnisher.furnish(call.node(), Like::own(socket, *ipv6, stored), ours, metadata)
 }
 
-/// Puts the connected socket into the program, where its own was: at its numbers, in its epoll instances. False where a signal
+/// Puts the connected socket into the program, at its own socket's descriptors and epoll entries. False where a signal
 /// interrupted the call first.
 fn replace(call: &Trapped<'_>, caller: &Caller, own: OwnedFd, ours: &OwnedFd) -> Result<bool, Answer> {
     let Descriptor { close_on_exec, inode } = caller.describe(call.int(0))?;
     if !replace_at(call, caller, call.int(0), close_on_exec, ours)? {
         return Ok(false);
     }
-    // Copies that were made before it was connected. Those of other processes are out of reach.
+    // Copies of the socket from before it was connected. Those of other processes are out of reach.
     if lock(&call.tree.replaced_sockets).others_have(own)? {
         for number in replaced_sockets::numbers(call.call.tid, inode)? {
             replace_at(call, caller, number, caller.describe(number)?.close_on_exec, ours)?;

@@ -1,5 +1,6 @@
-//! Putting an accepted connection into its program: it is given, and then told the number. What comes between the two, a signal or
-//! the router's end, leaves it with a descriptor that it does not know of; it is told when it calls again, or by the next router.
+//! The handoff of an accepted connection: the router puts it into its program, and then answers with the descriptor. A
+//! signal or the router's end in between leaves the program with an unknown descriptor. The program learns of it when it
+//! calls again, or from the next router.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ pub(super) struct Accepted {
     pub(super) path: Option<Path>,
     /// As [`Connection::flow`].
     pub(super) flow: u64,
-    /// In the form of the program's socket.
+    /// The address in the form of the program's socket.
     pub(super) client: SocketAddr,
     pub(super) server: SocketAddr,
     /// As [`Connection::number`].
@@ -50,8 +51,8 @@ impl Accepted {
         Some(Self { share, entry, end, path, flow, client, server, number })
     }
 
-    /// To be accepted anew, and written down anew as one that waits: its program had no descriptor for it, or has not been told of the
-    /// one that it has, this `number`.
+    /// Makes this a connection to accept anew, and to write down anew as one that waits. Its program had no descriptor for
+    /// it, or does not know of its descriptor `number`.
     pub(super) fn anew(self, number: Option<i32>) -> Connection {
         let Self { share, entry: _, end, path, flow, client, server, number: _ } = self;
         let [client, server] = [client, server].map(canonical);
@@ -59,7 +60,7 @@ impl Accepted {
     }
 }
 
-/// What the program asked of the new descriptor.
+/// Flags that the program asked for on the new descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wishes {
     nonblocking: bool,
@@ -74,18 +75,18 @@ pub(super) fn wishes(call: &Trapped<'_>) -> Result<Wishes, Answer> {
     Ok(Wishes { nonblocking: flags & libc::SOCK_NONBLOCK != 0, close_on_exec: flags & libc::SOCK_CLOEXEC != 0 })
 }
 
-/// The program does not know of it, so that it is still to be accepted.
+/// The program does not know of the connection, which is still to be accepted.
 pub(super) struct NotHandedOff {
-    /// What becomes of the call.
+    /// The result of the call.
     pub(super) answer: Answer,
-    /// By which the program has it all the same.
+    /// The descriptor at which the program has it all the same.
     pub(super) number: Option<i32>,
 }
 
-/// Puts a connection into the program, unless it has it already, by this `number`, and tells it.
+/// Puts a connection into the program and answers the call. The program may have it already, at this `number`.
 pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer, NotHandedOff> {
     let Accepted { entry, end, client, number, .. } = accepted;
-    // Where it has it, it keeps it.
+    // A program that has the connection keeps it.
     let not_handed_off = |answer| NotHandedOff { answer, number: *number };
     let wishes = match wishes(call) {
         Ok(wishes) => wishes,
@@ -110,7 +111,7 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
             Ok(number) => number,
             Err(error) => {
                 return match Errno::from_io_error(&error) {
-                    // Interrupted, it asks again; killed, its listener may be another's too.
+                    // An interrupted program calls again. If it was killed, its listener may be another program's too.
                     Some(Errno::NOENT) => Err(not_handed_off(Answer::Done)),
                     Some(Errno::MFILE) => Err(not_handed_off(Errno::MFILE.into())),
                     _ => Ok(error.into()),
@@ -123,7 +124,7 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
     }
     let claim = reply(call, accepted, number).and_then(|reply| call.track_reply(reply));
     match listener.answer(call.call.id, Ok(number.into())) {
-        // It is told by a later call.
+        // A later call gets the answer.
         Err(_) if claim.is_none_or(|claim| claim.take()) => {
             Err(NotHandedOff { answer: Answer::Done, number: Some(number) })
         }
@@ -137,34 +138,34 @@ fn reply(call: &Trapped<'_>, accepted: &Accepted, number: i32) -> Option<Reply> 
     Some(Reply::Accepted(AcceptedSocket { number, inode, listener: call.int(0), path, flow, client, server }))
 }
 
-/// Whether the caller has this socket by this number.
+/// Whether the caller has this socket at this descriptor.
 fn has(call: &Trapped<'_>, number: i32, socket: &OwnedFd) -> io::Result<bool> {
     Ok(fstat(call.tree.found(call.call.tid, number)?.1)?.st_ino == fstat(socket)?.st_ino)
 }
 
-/// Goes on with what the router before this one was giving to programs of a tree. What they have by now, and do not know of,
-/// they are told.
+/// Continues the handoffs of the earlier router to the programs of a tree. It tells the programs of connections that they
+/// have and do not know of.
 pub(crate) fn finish(parts: &Arc<Parts>, tree: &Tree, unaccepted: Vec<(HandoffCall, Connection)>) {
     for (HandoffCall { call, tid, reported, .. }, mut connection) in unaccepted {
         let ServerEnd::There(end) = &connection.end else { continue };
         let numbers = fstat(end).map_err(Into::into).and_then(|stat| replaced_sockets::numbers(tid, stat.st_ino));
-        // What it had not taken by then it does not take any more.
+        // The earlier router takes nothing more by now.
         connection.number = numbers.ok().and_then(|numbers| numbers.first().copied());
-        // Asked only now, so that it was its table that was looked at.
+        // Checked only now: if the call still waits, the searched descriptor table was its caller's.
         let waits = tree.listener.is_waiting(call);
         let answered = match connection.number {
             Some(number) if waits => tree.listener.answer(call, Ok(number.into())).is_ok(),
             _ => !waits && reported,
         };
         if !answered {
-            // The call is made again, and finds it.
+            // The program calls again, and finds it.
             redeliver(parts, tree.node, connection);
         }
     }
 }
 
-/// Hands a connection over to a call that waits for it. Where its call is gone, it is announced anew; where nobody hears of it
-/// any more, its client sees it end.
+/// Hands a connection over to a blocked accept. If that call is gone, the router announces the connection anew. If nobody
+/// can accept it, its client sees it end.
 pub(crate) fn complete(parts: &Arc<Parts>, handoff: Handoff) {
     let mut handoff = handoff;
     loop {
@@ -185,8 +186,8 @@ pub(crate) fn complete(parts: &Arc<Parts>, handoff: Handoff) {
     }
 }
 
-/// Tells a server of a connection whose client has it already, the first time or again. Where nobody listens, or the queue is full,
-/// the client sees it end.
+/// Announces a connection, the first time or again, whose client has its end already. If nobody listens, or the queue is
+/// full, the client sees it end.
 pub(crate) fn redeliver(parts: &Arc<Parts>, node: usize, connection: Connection) {
     if let Ok(Announced::For(handoff)) = parts.delivery.announce(node, connection) {
         complete(parts, handoff);

@@ -1,5 +1,5 @@
-//! `ioctl(2)` about network interfaces (`netdevice(7)`): a socket answers for the namespace that it was made in, which for one
-//! that was handed out is not the node's.
+//! `ioctl(2)` about network interfaces (`netdevice(7)`). A socket answers for the namespace that it was made in. For a
+//! handed-out socket that is not the node's.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -11,7 +11,7 @@ use super::{Answer, Trapped};
 pub(super) fn ioctl(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let file = call.socket()?;
     let metadata = match call.parts.metadata.of(&file) {
-        // Devices take requests of these numbers too, and are none of ours.
+        // Devices use these request numbers too, and are not ours.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTSOCK) => return Ok(Answer::GoOn),
         other => other?,
     };
@@ -19,7 +19,7 @@ pub(super) fn ioctl(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let known = request == SIOCGIFCONF || interfaces::is_question(request);
     match metadata {
         None if !known => Ok(Answer::GoOn),
-        // On a copy too, where another socket cannot take its place meanwhile.
+        // The call runs on a copy, which the program cannot replace meanwhile.
         None => answer(call, file.as_fd(), request),
         Some(_) if !known => Err(Errno::NOTTY.into()),
         Some(metadata) => {
@@ -37,7 +37,7 @@ fn answer(call: &Trapped<'_>, socket: BorrowedFd<'_>, request: u32) -> Result<An
         let (length, room) =
             (asked.first_chunk().copied().unwrap_or_default(), asked.last_chunk().copied().unwrap_or_default());
         let room = u64::from_ne_bytes(room);
-        // A program without room asks how much it takes.
+        // A program without room asks for the size.
         let most = if room == 0 { usize::MAX } else { usize::try_from(i32::from_ne_bytes(length)).unwrap_or_default() };
         let list = interfaces::list(socket, most)?;
         let memory = call.confirmed(call.call.memory())?;

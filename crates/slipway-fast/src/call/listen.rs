@@ -14,16 +14,16 @@ use super::{Answer, Trapped};
 use crate::metadata::Stored;
 use crate::unsupported_options::PathSupport;
 
-/// How long copies of listeners can take to be closed; usually it is less than a millisecond.
+/// Longest time to close copies of listeners; usually it is less than a millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) fn bind(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let socket = call.socket()?;
-    // As TCP says of a socket that has a name. One of a pair could be given one of unix sockets.
+    // TCP answers so for a socket that has a name. A pair's socket could otherwise get a name of Unix sockets.
     if call.parts.metadata.of(&socket)?.is_some() {
         return Err(Errno::INVAL.into());
     }
-    // It may be the address of a listener that the program has closed.
+    // The address may be that of a listener that the program has closed.
     if is_ours(sockopt::int(&socket, PROTOCOL)?) {
         call.blocked_accepts.copies.settle(PATIENCE);
     }
@@ -41,12 +41,12 @@ pub(super) fn listen(call: &Trapped<'_>) -> Result<Answer, Answer> {
     if matches!(stored, Stored::Metadata(_)) {
         return Err(Errno::INVAL.into());
     }
-    // Credentials are the listener's who makes it one (`unix(7)`).
+    // A listener's credentials are those of the caller of `listen(2)` (`unix(7)`).
     if socket_domain(&socket)? == AddressFamily::UNIX {
         return Ok(Answer::GoOn);
     }
     rustix::net::listen(&socket, call.int(1))?;
-    // The kernel may give it what another had.
+    // The kernel may give this listener what another had.
     call.parts.delivery.listener_cache.forget(call.node());
     call.parts.unsupported.listens(call.node(), || port(&socket), PathSupport::of(&socket, &stored));
     Ok(Answer::Result(Ok(0)))

@@ -22,7 +22,7 @@ use crate::sync::lock;
 use crate::timestamps;
 use crate::unsupported_options::PathSupport;
 
-/// The longest value of an option of TCP, bytes (`struct tcp_info`), and more than is read from a program.
+/// Longest value of a TCP option, bytes (`struct tcp_info`). The router reads no longer values from a program.
 const LONGEST: usize = 512;
 
 /// Options of `SOL_SOCKET` that can only be read.
@@ -37,7 +37,7 @@ const READ_ONLY: [i32; 8] = [
     libc::SO_NETNS_COOKIE,
 ];
 
-/// Those that only Unix sockets have (`sk_may_scm_recv`, Linux 6.16).
+/// Options that only Unix sockets have (`sk_may_scm_recv`, Linux 6.16).
 const OF_UNIX: [i32; 4] = [libc::SO_PASSCRED, libc::SO_PASSSEC, libc::SO_PASSPIDFD, SO_PASSRIGHTS];
 
 pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
@@ -57,8 +57,8 @@ pub(super) fn get(call: &Trapped<'_>) -> Result<Answer, Answer> {
     Ok(Answer::Result(Ok(0)))
 }
 
-/// Of a program's own socket. What would give away more than a number of the host's is answered on the copy, in whose place the
-/// program cannot put another; the rest the kernel answers as it is due to the caller.
+/// Reads an option of a program's own socket. If the answer would give away more than a number of the host's, the router
+/// reads the copy, which the program cannot replace. The kernel answers the rest, with the caller's rights.
 fn on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>) -> Result<Answer, Answer> {
     let name = asked(call);
     match (name.level, name.name) {
@@ -108,10 +108,10 @@ pub(super) fn set(call: &Trapped<'_>) -> Result<Answer, Answer> {
     Ok(Answer::Result(Ok(0)))
 }
 
-/// On a program's own socket: the kernel sets it, and it is remembered that something is.
+/// Sets an option on a program's own socket: the kernel sets it, and the router marks the socket.
 fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Stored) -> Result<Answer, Answer> {
     let len = usize::try_from(call.int(4)).unwrap_or_default().min(LONGEST);
-    // Some take back first thing what they may set; what cannot be read is taken for something.
+    // Some programs first reset an option that they may set later. A value that cannot be read counts as set.
     let is_nothing = || call.read(3, len).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0));
     let could_be_lost = [Path::Pair, Path::Tcp].iter().any(|path| loses(name, *path));
     let is_nothing = (could_be_lost || name == DEFERS) && is_nothing();
@@ -125,7 +125,7 @@ fn set_on_own(call: &Trapped<'_>, socket: BorrowedFd<'_>, name: Name, own: &Stor
     Ok(Answer::GoOn)
 }
 
-/// An option of `SOL_SOCKET` of a connection.
+/// Sets or reads an option of `SOL_SOCKET` of a connection.
 fn set_of_socket(
     call: &Trapped<'_>,
     socket: BorrowedFd<'_>,
@@ -144,7 +144,7 @@ fn set_of_socket(
         other if timestamps::NAMES.contains(&other) => timestamps::set(socket, other, bytes)?,
         // As on any socket. The program's capabilities decide which values it may set, not the router's.
         name if HEARD.contains(&name) || SELDOM.iter().any(|(seldom, _)| *seldom == name) => return Ok(Answer::GoOn),
-        // To no interface, as it is.
+        // Binds to no interface, which it already does.
         libc::SO_BINDTODEVICE | libc::SO_BINDTOIFINDEX if bytes.iter().all(|byte| *byte == 0) => {}
         _ if READ_ONLY.contains(&name.name) => return Err(Errno::NOPROTOOPT.into()),
         _ if OF_UNIX.contains(&name.name) => return Err(Errno::OPNOTSUPP.into()),
@@ -171,7 +171,8 @@ fn value(metadata: &SocketMetadata, socket: BorrowedFd<'_>, name: Name) -> Resul
             libc::SO_PROTOCOL => int(libc::IPPROTO_TCP),
             libc::SO_PEERNAME => Ok(write(metadata.peer)),
             libc::SO_PEERGROUPS | libc::SO_PEERPIDFD => Err(Errno::NODATA.into()),
-            // As of a socket that has no credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no group.
+            // The answer of a socket without credentials (`cred_to_ucred`, `net/core/sock.c`): no process, nobody, no
+            // group.
             libc::SO_PEERCRED => Ok([0_i32, -1, -1].iter().flat_map(|id| id.to_ne_bytes()).collect()),
             libc::SO_BINDTODEVICE => Ok(Vec::new()),
             libc::SO_NETNS_COOKIE => Ok(vec![0; 8]),
@@ -189,7 +190,7 @@ fn value(metadata: &SocketMetadata, socket: BorrowedFd<'_>, name: Name) -> Resul
             Ok(bytes)
         }
         _ if belongs(name.level, metadata.local) => Ok(metadata.options.get(name, || state(socket))?),
-        // As the kernel says it (`ip_getsockopt`), other than of what is set.
+        // The kernel answers so (`ip_getsockopt`), differently from what is set.
         _ => Err(Errno::OPNOTSUPP.into()),
     }
 }
@@ -206,7 +207,7 @@ fn state(socket: BorrowedFd<'_>) -> State {
     if end[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP) {
         return State::CloseWait;
     }
-    // To send no bytes only asks whether the direction is open.
+    // Sending no bytes only checks whether the direction is open.
     match send(socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
         Err(Errno::PIPE) => State::FinWait,
         _ => State::Established,

@@ -1,4 +1,4 @@
-//! The connections of callers, until each sends a request.
+//! The acceptor's event loop: it holds callers' connections until each sends a request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,32 +21,32 @@ const BELL: u64 = 0;
 const LISTENER: u64 = 1;
 const FIRST: u64 = 2;
 
-/// How long nobody is accepted after the kernel had no descriptor or memory for it.
+/// Pause of `accept(2)` after the kernel had no descriptor or memory.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a stranger has at least, however many others there are.
+/// Least time that an unauthenticated connection has, however many others there are.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct AcceptLoop<F> {
     poll: OwnedFd,
     listener: TcpListener,
-    /// Nobody is accepted for now.
+    /// The end of a pause, during which the loop accepts no connection.
     paused: Option<Pause>,
-    /// The lab's key, and who this is.
+    /// The lab's key, and this router's identity.
     own: (Key, Hello),
     limits: Limits,
     ask: F,
     protocol_errors: Arc<AtomicU64>,
     /// The number of the next connection. Numbers are never used again.
     next: u64,
-    /// Connections whose callers have not shown who they are, the oldest first.
+    /// Connections whose callers have not authenticated themselves, the oldest first.
     unauthenticated: VecDeque<(u64, Unauthenticated)>,
-    /// Those who have, by index of their hosts.
+    /// Sessions of authenticated routers, by index of their hosts.
     peers: BTreeMap<u32, PeerSession>,
 }
 
 struct Pause {
     until: Instant,
-    /// It ends earlier if a stranger goes or becomes known.
+    /// The pause ends earlier if an unauthenticated connection closes or is authenticated.
     full: bool,
 }
 
@@ -78,7 +78,7 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
         })
     }
 
-    /// Serves until the bell is rung.
+    /// Serves until the acceptor is dropped.
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -99,7 +99,7 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
         }
     }
 
-    /// When something has to be done though nobody does anything.
+    /// The time when the next limit or pause ends.
     fn deadline(&self) -> Option<Instant> {
         let oldest = self.unauthenticated.front().map(|(_, entry)| entry.since + self.limits.handshake);
         oldest.into_iter().chain(self.paused.as_ref().map(|pause| pause.until)).min()
@@ -122,7 +122,7 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
         self.unauthenticated.len() >= self.limits.unauthenticated
     }
 
-    /// Leaves those who call in the kernel's queue, where they are not reported again and again.
+    /// Stops accepting. Callers wait in the kernel's queue, and epoll no longer reports them.
     fn pause(&mut self, until: Instant, full: bool) {
         let _ = epoll::delete(&self.poll, &self.listener);
         self.paused = Some(Pause { until, full });
@@ -140,9 +140,9 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
                 self.unauthenticated.pop_front();
             }
             match accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                // A connection that cannot be served is closed.
+                // A connection that the loop cannot watch is closed.
                 Ok(socket) => drop(self.add(Connection::new(socket.into()))),
-                // Somebody who hung up before being accepted, and other such errors of a connection (accept(2)).
+                // The caller hung up before this accepted it, or its connection had another such error (accept(2)).
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::NETUNREACH | Errno::HOSTUNREACH) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
@@ -175,7 +175,7 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
     }
 
     fn handle_unauthenticated(&mut self, number: u64) -> Result<(), ChannelError> {
-        // One that was pushed out meanwhile is not there.
+        // The connection may have been pushed out meanwhile.
         let Some(place) = self.unauthenticated.iter().position(|(other, _)| *other == number) else { return Ok(()) };
         let authentication = self.unauthenticated[place].1.receive(&self.own, &mut self.peers)?;
         if matches!(authentication, Authentication::Pending) {
@@ -184,7 +184,7 @@ impl<F: FnMut(OpenRequest)> AcceptLoop<F> {
         let Some((_, Unauthenticated { connection, .. })) = self.unauthenticated.remove(place) else { return Ok(()) };
         match authentication {
             Authentication::Pending => {}
-            // Its host has no other by now: who has the lab's key is believed.
+            // This session replaces an earlier one of its host: the loop believes a router that has the lab's key.
             Authentication::Router(session, host) => {
                 drop(self.peers.insert(host, PeerSession::new(number, connection, session)));
             }

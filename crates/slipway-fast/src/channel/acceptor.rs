@@ -1,4 +1,4 @@
-//! The side that is called: connections of other hosts' routers, each waiting to be asked for a server.
+//! The answerer's side: connections from other hosts' routers, each of which waits for a request.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,7 +11,8 @@ use super::accept_loop::AcceptLoop;
 use super::{Hello, Key, Limits, OpenRequest};
 use crate::sync::{bell, ring};
 
-/// Accepts connections of other routers in a thread of its own, which ends with it. It costs nothing while nobody calls.
+/// Accepts connections of other routers, in a thread that ends when this is dropped. The thread uses no processor time
+/// while nobody calls.
 #[derive(Debug)]
 pub struct Acceptor {
     bell: Arc<OwnedFd>,
@@ -20,8 +21,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Begins. `ask` is called in the acceptor's thread with each question, and may take it elsewhere to answer it later;
-    /// what keeps it long keeps those after it.
+    /// Starts the thread. It calls `ask` with each request; `ask` may pass the request on, to answer it later. A slow `ask`
+    /// delays the requests after it.
     ///
     /// # Errors
     /// When the kernel has no descriptors or no thread for it.
@@ -38,14 +39,14 @@ impl Acceptor {
         let accept_loop = AcceptLoop::new(&bell, listener, (key, us), limits, ask, protocol_errors.clone())?;
         let rung = bell.clone();
         let thread = std::thread::Builder::new().name("acceptor".into()).spawn(move || {
-            // Kept open here too, for the epoll instance refers to it.
+            // Keeps the descriptor open for the epoll instance, which refers to it.
             let _rung = rung;
             accept_loop.run();
         })?;
         Ok(Self { bell, protocol_errors, thread: Some(thread) })
     }
 
-    /// How many connections were closed because of a [`ProtocolError`](super::ProtocolError).
+    /// The number of connections that were closed because of a [`ProtocolError`](super::ProtocolError).
     #[must_use]
     pub fn protocol_errors(&self) -> u64 {
         self.protocol_errors.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! The bodies of messages. Every kind has one length, and every meaning one spelling: what is read and written again is the same
-//! bytes.
+//! The bodies of messages. Every kind has one length, and every value one encoding: to read a body and write it again gives
+//! the same bytes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,13 +14,13 @@ const ADDRESS: usize = 1 + 16 + 2;
 
 /// A kind of message.
 pub trait Body: Sized {
-    /// Its length, bytes.
+    /// Length of the body, bytes.
     const LENGTH: usize;
 
-    /// Writes it into `into`, which is [`LENGTH`](Self::LENGTH) long.
+    /// Writes the body into `into`, which is [`LENGTH`](Self::LENGTH) bytes long.
     fn write(&self, into: &mut [u8]);
 
-    /// Reads it. `None` for what [`write`](Self::write) does not write, any other length included.
+    /// Reads a body. `None` for bytes that [`write`](Self::write) does not write, any other length included.
     fn read(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -35,24 +35,24 @@ pub struct Hello {
     pub version: u16,
 }
 
-/// A further connection of a session: the first message on it, and all of its greeting.
+/// Adds a further connection to a session: the first message on it, and all of its greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Join {
     /// The session's name.
     pub session: Name,
 }
 
-/// The name of a session: the beginning of the nonce that its answerer drew. It is no secret.
+/// The name of a session: the first bytes of the nonce that its answerer drew. It is no secret.
 pub type Name = [u8; 8];
 
 /// A client asks for a server on the other host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open {
-    /// The caller's number for the connection, said again in the verdict.
+    /// The caller's number for the connection, repeated in the reply.
     pub flow: u64,
     /// The address that the client connects to: a node's. Scope and flow label are not carried.
     pub server: SocketAddr,
-    /// The client's address: of a node of the caller's host. The answerer believes a router that has the lab's key.
+    /// The address of the client, on a node of the caller's host. The answerer believes a router that has the lab's key.
     pub client: SocketAddr,
 }
 
@@ -70,7 +70,7 @@ pub struct OpenReply {
 pub enum OpenAnswer {
     /// The stream belongs to the programs from the next byte on.
     Accepted,
-    /// It does not, and the connection is closed.
+    /// The server's router refuses, and closes the connection.
     Refused(Refusal),
 }
 
@@ -81,13 +81,13 @@ pub enum Refusal {
     NobodyListens,
     /// A rule of the lab's policy.
     Policy,
-    /// Whoever listens has not accepted those before, and has no room for more.
+    /// The listener's queue is full.
     Backlog,
-    /// As many connections as a rule allows are there already.
+    /// A rule allows no more connections at once.
     Limit,
     /// No node of the host has the address.
     NoSuchNode,
-    /// What listens is not what the fast path can serve; the container network can.
+    /// The fast path cannot serve this listener; the container network can.
     NotServed,
     /// The router has no descriptors or memory for it.
     Resources,
@@ -98,7 +98,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, in the order of their numbers in a message (from 1).
+    /// All refusals, in the order of their numbers in a message (from 1).
     pub const ALL: [Self; 9] = [
         Self::NobodyListens,
         Self::Policy,
@@ -129,7 +129,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Hello {
-    /// Of this version.
+    /// The identity of a router of this version.
     #[must_use]
     pub fn new(lab: u64, host: u32) -> Self {
         Self { lab, host, version: VERSION }

@@ -1,10 +1,10 @@
-//! A TCP connection between routers, until it is the programs'. Nothing beyond what is due is read.
+//! A TCP connection between routers, until programs get it. It reads nothing beyond the message that is due.
 //!
-//! Its options are those that every connection has at first, so that nothing is to be set back when a program waits for it. It need
-//! not wait: each call says so (`MSG_DONTWAIT`). And messages leave at once without `TCP_NODELAY`: each answers the one before, so
-//! none is on its way that Nagle's algorithm (RFC 896) could wait for. The one that does not, a question, comes behind its
-//! connection's first message, which the kernel acknowledges at once (`tcp_event_data_recv`, `net/ipv4/tcp_input.c`): only on a
-//! connection that has just been made it waits for the rest of a round trip.
+//! The connection keeps a new socket's options, so nothing has to be set back while a program waits for it. Calls do not
+//! block because each passes `MSG_DONTWAIT`. Messages leave at once without `TCP_NODELAY`: each answers the one before, so
+//! Nagle's algorithm (RFC 896) has nothing to wait for. A request is the exception. It follows its connection's first
+//! message, which the kernel acknowledges at once (`tcp_event_data_recv`, `net/ipv4/tcp_input.c`). So it waits only on a
+//! new connection, for the rest of a round trip.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -22,29 +22,29 @@ use super::session::LONGEST;
 use super::{ChannelError, Hello, Message, ProtocolError, Session};
 use crate::sync::timespec;
 
-/// Whatever says that the other side did something: spoke, closed its half, or is gone.
+/// Events that show activity of the other side: it sent data, closed its half, or is gone.
 pub(super) const ACTIVITY: PollFlags =
     PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::HUP).union(PollFlags::ERR);
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// The message that is due, as far as it came.
+    /// The received part of the message that is due.
     received: [u8; LONGEST],
     length: usize,
 }
 
-/// What came of a step of a handshake.
+/// The result of a step of a handshake.
 pub(super) enum Progress {
-    /// It goes on.
+    /// The handshake goes on.
     More(Handshake),
-    /// It is done: this is the other side.
+    /// The handshake is done. `Hello` is the other side's.
     Done(Session, Hello),
 }
 
 impl Connection {
-    /// Begins to connect; the connection is there, or has failed, when it can be written to. What is said then fails as
-    /// connecting did.
+    /// Begins to connect. Once the socket is writable, the connection is there or has failed. A send then fails with the
+    /// error of `connect(2)`.
     pub(super) fn connect(to: SocketAddr) -> io::Result<Self> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -58,12 +58,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Over a connection that is there.
+    /// A connection over this stream.
     pub(super) fn new(stream: TcpStream) -> Self {
         Self { stream, received: [0; LONGEST], length: 0 }
     }
 
-    /// Sends a message. There is always room: only what was not read yet is on its way, two messages at most.
+    /// Sends a message. There is always room: at most two messages are unread at a time.
     pub(super) fn send(&self, message: &Message) -> Result<(), ChannelError> {
         match send(&self.stream, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) if sent == message.len() => Ok(()),
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// The next message, which is `wanted` bytes long; `None` while it is not all there.
+    /// Receives the next message, which is `wanted` bytes long. `None` while a part is missing.
     pub(super) fn receive(&mut self, wanted: usize) -> Result<Option<&[u8]>, ChannelError> {
         while self.length < wanted {
             match recv(&self.stream, &mut self.received[self.length..wanted], RecvFlags::DONTWAIT) {
@@ -87,14 +87,14 @@ impl Connection {
         Ok(Some(&self.received[..wanted]))
     }
 
-    /// Goes on with a handshake, if the other side's message is there.
+    /// Advances a handshake, if the other side's message is there.
     pub(super) fn advance(&mut self, handshake: Handshake) -> Result<Progress, ChannelError> {
         let Some(message) = self.receive(handshake.wants())? else { return Ok(Progress::More(handshake)) };
         let next = handshake.take(message)?;
         self.answer(next)
     }
 
-    /// Says what comes next in a handshake.
+    /// Sends the next message of a handshake.
     pub(super) fn answer(&self, next: Next) -> Result<Progress, ChannelError> {
         match next {
             Next::More(handshake, message) => {
@@ -108,13 +108,13 @@ impl Connection {
         }
     }
 
-    /// Whether the other side neither spoke out of turn nor went.
+    /// Whether the other side is there, and has sent nothing out of turn.
     pub(super) fn is_silent(&self) -> bool {
         let mut this = [PollFd::new(&self.stream, ACTIVITY)];
         matches!(poll(&mut this, Some(&Timespec::default())), Ok(0))
     }
 
-    /// Waits for the other side to do something. False: it did not, until `deadline`.
+    /// Waits until `deadline` for activity of the other side. False where there was none.
     pub(super) fn wait(&self, deadline: Instant) -> io::Result<bool> {
         loop {
             let mut this = [PollFd::new(&self.stream, ACTIVITY)];
@@ -126,13 +126,13 @@ impl Connection {
         }
     }
 
-    /// Whether a connection stands on which nothing more is to be said.
+    /// Checks that the other side has neither closed the connection nor sent anything.
     pub(super) fn check_silent(&mut self) -> Result<(), ChannelError> {
         self.receive(1)?.map_or(Ok(()), |_| Err(ProtocolError::OutOfOrder.into()))
     }
 
-    /// Has the kernel see whether the other side is there, which is not said by what carries nothing: for half a minute at
-    /// most it is not known that it cannot be reached.
+    /// Turns TCP keep-alive on, because an idle connection does not show that its peer is gone. The kernel notices an
+    /// unreachable peer within half a minute.
     pub(super) fn keep_alive(&self) -> io::Result<()> {
         sockopt::set_tcp_keepidle(&self.stream, Duration::from_secs(15))?;
         sockopt::set_tcp_keepintvl(&self.stream, Duration::from_secs(5))?;
@@ -152,7 +152,7 @@ impl AsFd for Connection {
     }
 }
 
-/// A reset is how a peer that was killed says that it is gone.
+/// Maps an error of a socket. A reset shows that the peer was killed.
 fn lost(error: Errno) -> ChannelError {
     match error {
         Errno::CONNRESET | Errno::PIPE => ChannelError::Gone,

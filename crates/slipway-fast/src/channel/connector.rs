@@ -1,4 +1,4 @@
-//! The thread of a pool: makes connections, all at once and without waiting for any, and hears when a session ends.
+//! The thread of a pool. It makes connections, many at once and without blocking, and notices when a session ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,11 +19,11 @@ use crate::sync::timespec;
 
 const BELL: u64 = 0;
 
-/// How long a connection may take to be made, TCP's part and, for a session, the handshake.
+/// Longest time to make a connection: TCP's part and, for a session, the handshake.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long it is left alone after one failed; twice as long after each further failure, up to the second.
+/// Shortest and longest pause after a failed attempt. Each further failure doubles the pause.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// Most connections to one host that are being made at once, well below what its router's queue holds.
+/// Most attempts for one host at once, well below the room in its router's queue.
 const AT_ONCE: usize = 16;
 
 pub(super) struct Connector {
@@ -31,27 +31,27 @@ pub(super) struct Connector {
     poll: OwnedFd,
     key: Key,
     us: Hello,
-    /// What the next connection is called here. Numbers are never used again.
+    /// The number of the next connection. Numbers are never used again.
     next: u64,
     /// Connections that are being made.
     attempts: HashMap<u64, Attempt>,
     hosts: BTreeMap<u32, HostState>,
 }
 
-/// How it goes with one host.
+/// The state of the connections to one host.
 #[derive(Default)]
 struct HostState {
-    /// What further connections belong to. Without one, it is what is being made, and nothing else.
+    /// The session that further connections join. Without one, the connector first makes a session, and nothing else.
     live: Option<LiveSession>,
-    /// Connections are made until there are as many as wanted. Begins when half or more are gone.
+    /// Whether the connector adds connections until there are as many as wanted. It begins when half or more are gone.
     filling: bool,
-    /// The last attempt failed: when to try again, and how long is waited for that.
+    /// After a failure, the time of the next attempt, and the length of the pause before it.
     backoff: Option<(Instant, Duration)>,
     /// Connections that are being made.
     pending: usize,
 }
 
-/// A session, and the connection that it was begun on. Nothing more is said on that, and it ends with the other router.
+/// A session and its first connection, which carries nothing more, and ends with the other router.
 struct LiveSession {
     number: u64,
     connection: Connection,
@@ -66,11 +66,11 @@ struct Attempt {
 }
 
 enum Stage {
-    /// For a session: to be said once it is connected.
+    /// For a session: the greeting goes out once TCP is connected.
     Calling(Handshake, Message),
-    /// For a session.
+    /// For a session: the handshake goes on.
     Shaking(Handshake),
-    /// For the stock.
+    /// For a further connection of a session.
     Joining,
 }
 
@@ -85,7 +85,7 @@ impl Connector {
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(64);
         while !self.shared.ending.load(Ordering::Acquire) {
-            // Nobody tells when those are taken again that were ready at once.
+            // No event tells when callers take connections that were ready at once.
             let due = if self.fill() { Some(Instant::now()) } else { self.deadline() };
             events.clear();
             let timeout = due.map(|at| timespec(at.saturating_duration_since(Instant::now())));
@@ -103,7 +103,7 @@ impl Connector {
         }
     }
 
-    /// Begins what connections are missing. Whether any was ready at once.
+    /// Begins to make the missing connections. True where any was ready at once.
     fn fill(&mut self) -> bool {
         let mut at_once = false;
         let shared = self.shared.clone();
@@ -112,7 +112,7 @@ impl Connector {
             let Some(state) = self.hosts.get_mut(host) else { continue };
             let ready = peer.lock().ready.len();
             state.filling = ready <= shared.wanted / 2 || state.filling && ready < shared.wanted;
-            // After a failure one shows whether it is worth it.
+            // After a failure, one attempt shows whether more are worth it.
             let most = match state.backoff {
                 Some((until, _)) if until > now => 0,
                 Some(_) => 1,
@@ -136,11 +136,11 @@ impl Connector {
         at_once
     }
 
-    /// Begins one. Whether it is ready.
+    /// Begins to make a connection. True where it is ready at once.
     fn begin(&mut self, host: u32, address: SocketAddr) -> Result<bool, ChannelError> {
         let connection = Connection::connect(address)?;
         let (connection, stage) = if self.hosts[&host].live.is_some() {
-            // Where the hosts are of one machine, it is connected by now.
+            // Between hosts on one machine, TCP is connected by now.
             let Some(connection) = self.join(host, connection)? else { return Ok(true) };
             (connection, Stage::Joining)
         } else {
@@ -177,7 +177,7 @@ impl Connector {
         let Attempt { host, mut connection, deadline, stage } = attempt;
         let progress = match stage {
             Stage::Joining => {
-                // Whether it is alive is asked when it is taken.
+                // The pool checks that it is alive when a caller takes it.
                 epoll::delete(&self.poll, &connection).map_err(io::Error::from)?;
                 return self.join(host, connection).map(drop);
             }
@@ -203,10 +203,10 @@ impl Connector {
         Ok(())
     }
 
-    /// A connection that is there is said to be of the session, and is ready. One that is not there yet is given back.
+    /// Joins a connection to the session, which makes it ready. Returns it where TCP is not connected yet.
     fn join(&mut self, host: u32, connection: Connection) -> Result<Option<Connection>, ChannelError> {
         let live = self.hosts.get_mut(&host).and_then(|state| state.live.as_mut());
-        // It would have gone with its session.
+        // Without a session, the connection is of no use.
         let Some(LiveSession { session, .. }) = live else { return Ok(None) };
         let (records, join) = session.join();
         match connection.send(&join) {
@@ -217,7 +217,7 @@ impl Connector {
         Ok(None)
     }
 
-    /// Where the session of this connection is over, what belongs to it goes with it, unless it was taken before.
+    /// If this is a session's first connection and has ended, drops the session and its connections that no caller took.
     fn check(&mut self, number: u64) {
         for (host, state) in &mut self.hosts {
             let live = state.live.as_mut().filter(|live| live.number == number);
@@ -243,7 +243,7 @@ impl Connector {
         let now = Instant::now();
         let backoff = &mut self.hosts.entry(host).or_default().backoff;
         let wait = match backoff {
-            // Others that were begun at the same time say the same.
+            // Attempts that began at the same time fail alike.
             Some((until, _)) if *until > now => None,
             Some((_, waited)) => Some((*waited * 2).min(longest)),
             None => Some(first),
@@ -266,7 +266,7 @@ impl Connector {
         }
     }
 
-    /// When something has to be done though nothing happens.
+    /// The time when the next attempt ends or is due.
     fn deadline(&self) -> Option<Instant> {
         let attempts = self.attempts.values().map(|attempt| attempt.deadline);
         let backoff = self.hosts.values().filter_map(|state| state.backoff).map(|(until, _)| until);

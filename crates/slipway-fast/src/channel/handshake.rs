@@ -1,5 +1,5 @@
-//! How two routers show each other that they are of the same lab, and begin a session. No I/O: what came in goes to
-//! [`Handshake::take`], and what it gives back is to be sent.
+//! The handshake of two routers: each proves that it is of the lab, and they begin a session. It does no I/O: the caller
+//! passes received bytes to [`Handshake::take`], and sends the bytes that it returns.
 
 use hmac::Mac;
 
@@ -8,12 +8,12 @@ use super::body::{Hello, Join, Name, VERSION};
 use super::key::{HmacSha256, Key, Nonce, WIDTH};
 use super::session::{Message, RecordLayer, Session, length_of};
 
-/// Bytes of the first message on a connection, whether it begins a session or [`Join`]s one: they are read before it is known
-/// which.
+/// Bytes of the first message on a connection, whether it begins a session or [`Join`]s one. The answerer reads it before
+/// it knows which.
 pub(super) const FIRST: usize = length_of::<Join>();
 const ANSWER: usize = WIDTH + WIDTH;
 
-/// How a caller begins a session: what this is, and which version of it.
+/// The first bytes of a caller's greeting: the protocol's name and version.
 const MAGIC: [u8; FIRST - WIDTH] = *b"slipway, between routers, 2";
 
 /// A handshake, between two messages.
@@ -25,34 +25,34 @@ pub struct Handshake {
 
 #[derive(Debug)]
 enum Stage {
-    /// Caller, has greeted.
+    /// The caller has sent its greeting.
     Greeted { key: Key, nonce: Nonce, host: u32 },
-    /// Caller, has said who it is.
+    /// The caller has sent its `Hello`.
     Introduced { session: Session, records: RecordLayer, host: u32 },
-    /// Answerer, before anything.
+    /// The answerer has sent nothing yet.
     Listening { key: Key, nonce: Nonce },
-    /// Answerer, has shown that it has the key.
+    /// The answerer has proved that it has the key.
     Answered { session: Session, records: RecordLayer },
 }
 
-/// What comes after a message.
+/// The step that follows a message.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this and hear more.
+    /// Send this message, and receive another.
     More(Handshake, Message),
-    /// Send this, if there is any, and it is done: this is the other side.
+    /// Send this message, if any; then the handshake is done. `Hello` is the other side's.
     Done(Session, Hello, Option<Message>),
 }
 
 impl Handshake {
-    /// Calls the router of the host with index `host`. The message comes first.
+    /// Begins a handshake with the router of the host with index `host`. Send the message first.
     #[must_use]
     pub fn call(key: Key, us: Hello, host: u32, nonce: Nonce) -> (Self, Message) {
         let greeting = Message::of(&[&MAGIC, &nonce.0]);
         (Self { us, stage: Stage::Greeted { key, nonce, host } }, greeting)
     }
 
-    /// Answers whoever calls. `nonce` must be new for each.
+    /// Answers a caller. `nonce` must be new for each.
     #[must_use]
     pub fn answer(key: Key, us: Hello, nonce: Nonce) -> Self {
         Self { us, stage: Stage::Listening { key, nonce } }
@@ -68,10 +68,10 @@ impl Handshake {
         }
     }
 
-    /// Goes on with the other side's message, all of it and no more.
+    /// Takes the other side's next message, all of it and no more.
     ///
     /// # Errors
-    /// For anything else; the connection is to be closed.
+    /// When it is any other message. Then close the connection.
     pub fn take(self, message: &[u8]) -> Result<Next, ProtocolError> {
         if message.len() != self.wants() {
             return Err(ProtocolError::Length);
@@ -112,7 +112,7 @@ impl Handshake {
     }
 }
 
-/// A session, and its connection on which the handshake goes on. The answerer will have to find it by its name, and gives it.
+/// A session, and the record layer of its first connection. The session's name comes from the answerer's nonce.
 fn begin(answerer: &Nonce, sending: HmacSha256, receiving: HmacSha256) -> (Session, RecordLayer) {
     let mut name = Name::default();
     name.copy_from_slice(&answerer.0[..size_of::<Name>()]);
@@ -121,7 +121,7 @@ fn begin(answerer: &Nonce, sending: HmacSha256, receiving: HmacSha256) -> (Sessi
     (session, records)
 }
 
-/// The other side, provided that it is another host of the same lab.
+/// Checks that the other side is another host of the same lab.
 fn identify(us: Hello, them: Hello) -> Result<Hello, ProtocolError> {
     let fits = them.version == VERSION && them.lab == us.lab && them.host != us.host;
     if fits { Ok(them) } else { Err(ProtocolError::WrongPeer) }

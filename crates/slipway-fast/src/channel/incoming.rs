@@ -1,4 +1,4 @@
-//! A caller: a stranger at first, then the router of another host.
+//! An incoming connection: unauthenticated at first, then of the session of another host's router.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,21 +8,21 @@ use super::handshake::{FIRST, Handshake};
 use super::session::{length_of, session_of};
 use super::{ChannelError, Hello, Key, Nonce, Open, ProtocolError, RecordLayer, Session};
 
-/// A connection whose caller has not shown yet that it is of the lab.
+/// A connection whose caller has not authenticated itself yet.
 pub(super) struct Unauthenticated {
     pub(super) connection: Connection,
     pub(super) since: Instant,
-    /// It began a session.
+    /// The handshake, once the caller has begun one.
     handshake: Option<Handshake>,
 }
 
-/// The proof that a stranger has given.
+/// The result of a step of authentication.
 pub(super) enum Authentication {
-    /// Nothing yet.
+    /// The caller has not finished yet.
     Pending,
-    /// It is the router of this host, and began a session.
+    /// The caller is the router of this host, and began a session.
     Router(Session, u32),
-    /// It belongs to the session of this host's router.
+    /// The connection belongs to the session of this host's router.
     Connection(RecordLayer, u32),
 }
 
@@ -31,7 +31,7 @@ impl Unauthenticated {
         Self { connection, since: Instant::now(), handshake: None }
     }
 
-    /// Goes on if it said something. `own` is the lab's key and who this is.
+    /// Reads what has arrived, and continues. `own` is the lab's key and this router's identity.
     pub(super) fn receive(
         &mut self,
         own: &(Key, Hello),
@@ -60,12 +60,12 @@ impl Unauthenticated {
     }
 }
 
-/// Another host's router, for as long as the connection is there that it began its session on.
+/// The session of another host's router. It lasts as long as its first connection.
 pub(super) struct PeerSession {
     number: u64,
     first: Connection,
     session: Session,
-    /// Further connections, which have not asked yet. In the order of their numbers, which is that of their age.
+    /// Further connections, which have sent no request yet, in the order of their numbers, which is that of their age.
     waiting: BTreeMap<u64, (Connection, RecordLayer)>,
 }
 
@@ -74,7 +74,7 @@ impl PeerSession {
         Self { number, first, session, waiting: BTreeMap::new() }
     }
 
-    /// Lets a connection of its session wait, and sends the oldest away if `most` wait already.
+    /// Keeps a connection of the session, and closes the oldest if `most` wait already.
     pub(super) fn keep(&mut self, number: u64, connection: Connection, records: RecordLayer, most: usize) {
         if self.waiting.len() >= most {
             self.waiting.pop_first();
@@ -86,7 +86,7 @@ impl PeerSession {
         self.number == number || self.waiting.contains_key(&number)
     }
 
-    /// What it asks for on a connection, once it does, and the connection.
+    /// The request that arrived on a connection, and the connection. `None` while the request is incomplete.
     pub(super) fn receive(&mut self, number: u64) -> Result<Option<(Open, Connection, RecordLayer)>, ChannelError> {
         if number == self.number {
             return self.first.check_silent().map(|()| None);
@@ -97,7 +97,7 @@ impl PeerSession {
         Ok(self.waiting.remove(&number).map(|(connection, records)| (open, connection, records)))
     }
 
-    /// Whether its session goes on without a connection, which is closed.
+    /// Whether the session goes on without this connection, which is closed.
     pub(super) fn stays_without(&mut self, number: u64) -> bool {
         self.waiting.remove(&number);
         self.number != number

@@ -1,4 +1,4 @@
-//! The lab's key, and what is made of it for one session.
+//! The lab's key, and the keys that a session derives from it.
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(super) type HmacSha256 = Hmac<Sha256>;
 /// Bytes of a key, a nonce and a MAC.
 pub(super) const WIDTH: usize = 32;
 
-/// What all routers of a lab, and no others, have in common. Wiped when dropped; not shown by `Debug`.
+/// The secret of a lab's routers. Wiped when dropped; `Debug` does not show it.
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; WIDTH]>);
 
@@ -27,12 +27,12 @@ pub struct Key(Zeroizing<[u8; WIDTH]>);
 #[derive(Debug)]
 pub struct KeyFile(File);
 
-/// A number used once: drawn afresh by each side of each handshake.
+/// A number used once. Each side draws one for each handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub(super) [u8; WIDTH]);
 
 impl Key {
-    /// A new one, drawn from the kernel (`getrandom(2)`).
+    /// Draws a new key from the kernel (`getrandom(2)`).
     ///
     /// # Errors
     /// As `getrandom(2)`.
@@ -42,7 +42,7 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// The one in `bytes`, which are wiped.
+    /// Takes the key from `bytes`, and wipes them.
     #[must_use]
     pub fn take(bytes: &mut [u8; WIDTH]) -> Self {
         let key = Self(Zeroizing::new(*bytes));
@@ -50,14 +50,14 @@ impl Key {
         key
     }
 
-    /// Its bytes, to be handed to a router.
+    /// The key's bytes, for a router.
     #[must_use]
     pub fn bytes(&self) -> &[u8; WIDTH] {
         &self.0
     }
 
-    /// HKDF-Expand (RFC 5869, section 2.3), first block, not finished yet. The key is uniformly random, so that it needs
-    /// no HKDF-Extract (section 3.3).
+    /// HKDF-Expand (RFC 5869, section 2.3): its first block, not finished yet. The key is uniformly random, so it needs no
+    /// HKDF-Extract (section 3.3).
     fn expand(&self, purpose: &[u8], nonces: (&Nonce, &Nonce)) -> HmacSha256 {
         keyed(&self.0[..])
             .chain_update(b"slipway router ")
@@ -67,12 +67,12 @@ impl Key {
             .chain_update([1])
     }
 
-    /// What the answerer shows: that it has the key, and that it had it after the caller drew its nonce.
+    /// The answerer's proof that it has the key, and had it after the caller drew its nonce.
     pub(super) fn proof(&self, nonces: (&Nonce, &Nonce)) -> HmacSha256 {
         self.expand(b"proof  ", nonces)
     }
 
-    /// The keys of what the caller says and of what the answerer says.
+    /// The keys of the two directions: from the caller, and from the answerer.
     pub(super) fn directions(&self, nonces: (&Nonce, &Nonce)) -> (HmacSha256, HmacSha256) {
         let direction = |purpose: &[u8]| {
             let mut key = self.expand(purpose, nonces).finalize().into_bytes();
@@ -85,7 +85,7 @@ impl Key {
 }
 
 impl KeyFile {
-    /// One with a new key, which is wiped from this process's memory.
+    /// Makes a file with a new key, and wipes the key from this process's memory.
     ///
     /// # Errors
     /// As `getrandom(2)` and `memfd_create(2)`.
@@ -97,7 +97,7 @@ impl KeyFile {
         Ok(Self(file))
     }
 
-    /// The key in it: for a router.
+    /// Reads the key, for a router.
     ///
     /// # Errors
     /// As `pread(2)`.
@@ -129,7 +129,7 @@ impl fmt::Debug for Key {
 }
 
 impl Nonce {
-    /// A new one, drawn from the kernel.
+    /// Draws a new nonce from the kernel.
     ///
     /// # Errors
     /// As `getrandom(2)`.
@@ -139,7 +139,7 @@ impl Nonce {
         Ok(Self(nonce))
     }
 
-    /// These bytes: for tests, which must be repeatable.
+    /// A nonce of these bytes, for tests, which must be repeatable.
     #[must_use]
     pub fn fixed(bytes: [u8; WIDTH]) -> Self {
         Self(bytes)
@@ -156,7 +156,7 @@ fn keyed(key: &[u8]) -> HmacSha256 {
     HmacSha256::new_from_slice(key).expect("HMAC takes keys of every length")
 }
 
-/// At most 256 bytes are filled whole or not at all (`getrandom(2)`).
+/// Fills `bytes` with random data. The kernel fills at most 256 bytes whole or not at all (`getrandom(2)`).
 fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let wanted = bytes.len();
     match getrandom(bytes, GetRandomFlags::empty())? {

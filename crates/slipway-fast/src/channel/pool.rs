@@ -1,4 +1,4 @@
-//! The side that calls: connections to other hosts' routers, made before they are needed.
+//! The caller's side: connections to other hosts' routers, made before programs need them.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -16,12 +16,12 @@ use super::{ChannelError, Hello, Key, Open, OpenAnswer, OpenReply, ProtocolError
 use crate::status;
 use crate::sync::{bell, ring, whole};
 
-/// Most connections that are kept ready for one host: half of what its acceptor lets wait by default
-/// ([`Limits::waiting`](super::Limits::waiting)), so that it never sends one away for another.
+/// Most ready connections for one host: half of what its acceptor lets wait by default
+/// ([`Limits::waiting`](super::Limits::waiting)). So the acceptor never closes one for another.
 const MOST: usize = 128;
 
-/// Keeps connections to other routers ready, in a thread of its own, which ends with it. It costs nothing while none is
-/// taken and no session ends.
+/// Keeps connections to other routers ready, in a thread that ends when this is dropped. The thread uses no processor time
+/// while no caller takes one and no session ends.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -29,8 +29,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Begins to keep `wanted` connections (1 to 128) ready for each of `peers`: index of its host, and where its
-    /// router accepts.
+    /// Starts the thread. It keeps `wanted` connections (1 to 128) ready for each of `peers`: the index of its host, and
+    /// the address of its router's acceptor.
     ///
     /// # Errors
     /// When the kernel has no descriptors or no thread for it.
@@ -52,18 +52,18 @@ impl Pool {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Asks the router of `host` for a server, on a connection that is ready, or becomes so within `limit`.
+    /// Requests a server from the router of `host`, on a connection that is ready, or becomes so within `limit`.
     ///
     /// # Errors
-    /// `NotReady` when none is or becomes ready, at once where the last attempt to make one failed; `Gone` when the other
-    /// router goes.
+    /// `NotReady` when no connection becomes ready, at once where the last attempt to make one failed. `Gone` when the
+    /// other router closes the connection.
     pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<PendingOpen, ChannelError> {
         let Ready { connection, mut records } = self.take(host, Instant::now() + limit)?;
         connection.send(&records.seal(open))?;
         Ok(PendingOpen { flow: open.flow, connection, records })
     }
 
-    /// [`ask`](Self::ask)s, and waits for the verdict, all within `limit`.
+    /// [`ask`](Self::ask)s, and waits for the reply, all within `limit`.
     ///
     /// # Errors
     /// As [`ask`](Self::ask) and [`PendingOpen::wait`].
@@ -72,7 +72,7 @@ impl Pool {
         self.ask(host, open, limit)?.wait(deadline)
     }
 
-    /// How it stands with each of the others, in the order of hosts.
+    /// The state of the connections to each other router, in the order of hosts.
     #[must_use]
     pub fn status(&self) -> Vec<status::Peer> {
         let status = |(host, peer): (&u32, &Peer)| {
@@ -88,7 +88,7 @@ impl Pool {
         let mut state = peer.lock();
         loop {
             while let Some(ready) = state.ready.pop() {
-                // Once, when half are gone, so that they are made many at a time; the thread looks again after each.
+                // Wakes the thread once, when half are gone, so that it makes many at a time. It looks again after each.
                 if state.ready.len() == self.shared.wanted / 2 {
                     ring(&self.shared.bell);
                 }
@@ -120,7 +120,7 @@ impl Drop for Pool {
     }
 }
 
-/// A question on its way. Readable as soon as there is something to hear; dropped, it is taken back.
+/// A request on its way. Its descriptor becomes readable when there is something to receive. To drop it takes it back.
 #[derive(Debug)]
 pub struct PendingOpen {
     flow: u64,
@@ -128,20 +128,20 @@ pub struct PendingOpen {
     records: RecordLayer,
 }
 
-/// What [`PendingOpen::poll`] heard.
+/// The result of [`PendingOpen::poll`].
 #[derive(Debug)]
 pub enum OpenProgress {
     /// The other side accepts: the stream for the client's program. Nothing of it has been read.
     Accepted(TcpStream),
-    /// Nothing yet.
+    /// The reply is not complete yet.
     Pending(PendingOpen),
 }
 
 impl PendingOpen {
-    /// Whether the verdict is there. Does not wait.
+    /// Reads the reply, if it is there. Does not wait.
     ///
     /// # Errors
-    /// `Refused`, or whatever ended the connection.
+    /// `Refused`, or the error that ended the connection.
     pub fn poll(mut self) -> Result<OpenProgress, ChannelError> {
         let Some(message) = self.connection.receive(length_of::<OpenReply>())? else {
             return Ok(OpenProgress::Pending(self));
@@ -156,7 +156,7 @@ impl PendingOpen {
         }
     }
 
-    /// Waits for the verdict.
+    /// Waits for the reply.
     ///
     /// # Errors
     /// As [`poll`](Self::poll), and `TimedOut`.

@@ -1,4 +1,4 @@
-//! The connections that are ready for each other router, which a pool's callers and its thread share.
+//! The connections that are ready for each other router. A pool's callers and its thread share them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(super) struct Shared {
     pub(super) peers: BTreeMap<u32, Peer>,
     /// Connections kept ready for each peer.
     pub(super) wanted: usize,
-    /// Rung when the thread is to look again.
+    /// Wakes the thread to look again (`eventfd(2)`).
     pub(super) bell: OwnedFd,
     pub(super) ending: AtomicBool,
 }
@@ -26,17 +26,17 @@ pub(super) struct Shared {
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) state: Mutex<PeerState>,
-    /// The stock changed.
+    /// Notified when the state changes.
     pub(super) changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct PeerState {
-    /// The newest last, which is taken first.
+    /// Connections that are ready. The newest is last, and is taken first.
     pub(super) ready: Vec<Ready>,
     /// Why the last attempt failed. `None` again once one succeeds.
     pub(super) trouble: Option<String>,
-    /// How many wait for a change: to wake nobody is a system call too.
+    /// The number of callers that wait for a change: a notification without a waiter still costs a system call.
     pub(super) waiters: usize,
 }
 
@@ -52,7 +52,7 @@ impl Peer {
         lock(&self.state)
     }
 
-    /// Changes the stock and tells those who wait.
+    /// Changes the state, and notifies waiting callers.
     pub(super) fn change(&self, change: impl FnOnce(&mut PeerState)) {
         let mut state = self.lock();
         change(&mut state);

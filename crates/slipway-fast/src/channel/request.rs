@@ -1,4 +1,4 @@
-//! A request of another router, and how many of them wait.
+//! A request of another router, and limits on how many wait.
 
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,36 +10,38 @@ use super::{ChannelError, Open, OpenAnswer, OpenReply, RecordLayer, Refusal};
 /// The limits of what callers may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How many connections there are at once whose callers have not shown that they are of the lab, at least one. One more
-    /// makes the oldest go once that had 100 ms for it, and is not accepted before.
+    /// Most connections at once whose callers have not authenticated themselves, at least one. A further one pushes out the
+    /// oldest, once the oldest had 100 ms. Until then it is not accepted.
     pub unauthenticated: usize,
-    /// How long each of these has while there are not too many.
+    /// Time that each of these has while there are not too many.
     pub handshake: Duration,
-    /// How many connections of one session wait, at least one. One more makes the oldest go: the caller's pool is greater.
+    /// Most waiting connections of one session, at least one. A further one pushes out the oldest: the caller's pool is
+    /// greater.
     pub waiting: usize,
 }
 
 impl Default for Limits {
-    /// 128 for 5 s: a handshake takes two round trips and a further connection none, so that no router of the lab is pushed out,
-    /// and a flood of strangers costs 128 descriptors and passes at 1280 a second. 256 that wait.
+    /// 128 unauthenticated connections for 5 s, and 256 that wait. A handshake takes two round trips and a further
+    /// connection none, so no router of the lab is pushed out. A flood of strangers costs 128 descriptors, and passes at
+    /// 1280 a second.
     fn default() -> Self {
         Self { unauthenticated: 128, handshake: Duration::from_secs(5), waiting: 256 }
     }
 }
 
-/// Another router asks for a server, and waits. Dropped without an answer, it closes the connection.
+/// A request of another router for a server. To drop it without an answer closes the connection.
 #[derive(Debug)]
 pub struct OpenRequest {
     /// Index of the router's host.
     pub host: u32,
-    /// For what.
+    /// The server and the client.
     pub open: Open,
     pub(super) connection: Connection,
     pub(super) records: RecordLayer,
 }
 
 impl OpenRequest {
-    /// Says yes, and gives the stream for the server's program. Nothing of it has been read.
+    /// Accepts, and gives the stream for the server's program. Nothing of it has been read.
     ///
     /// # Errors
     /// When the caller is gone.
@@ -47,7 +49,8 @@ impl OpenRequest {
         self.accept_after(|_| ()).map(|(stream, ())| stream)
     }
 
-    /// The same, after something has been done about the stream. What came of that is dropped before the stream is closed.
+    /// Like [`accept`](Self::accept), but calls `act` on the stream first. On failure, the result of `act` is dropped
+    /// before the stream closes.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -57,7 +60,7 @@ impl OpenRequest {
         Ok((self.connection.release(), came))
     }
 
-    /// Says no.
+    /// Refuses the connection.
     ///
     /// # Errors
     /// When the caller is gone.
@@ -71,7 +74,7 @@ impl OpenRequest {
     }
 }
 
-/// Readable, or hung up, as soon as the caller gives up.
+/// The descriptor becomes readable, or hangs up, as soon as the caller gives up.
 impl AsFd for OpenRequest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()

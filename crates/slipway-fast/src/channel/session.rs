@@ -1,4 +1,4 @@
-//! Messages: sealed by their sender, opened in turn by their receiver.
+//! Messages: their sender seals them, and their receiver opens them in order.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ const HEADER: usize = 2 + 8 + 8;
 /// Bytes of the longest message, handshake included.
 pub const LONGEST: usize = HEADER + LONGEST_BODY + WIDTH;
 
-/// Bytes to be sent as they are.
+/// The bytes of a message, ready to send.
 #[derive(Clone, Copy)]
 pub struct Message {
     bytes: [u8; LONGEST],
@@ -54,26 +54,27 @@ pub(super) const fn length_of<B: Body>() -> usize {
     HEADER + B::LENGTH + WIDTH
 }
 
-/// The session that the first message on a connection names, if it is a [`Join`] as far as that can be told without its key.
+/// The session that a connection's first message names, if the message looks like a [`Join`]. Its MAC is not checked yet.
 pub(super) fn session_of(first: &[u8]) -> Option<Name> {
     let body = first.get(HEADER..HEADER + Join::LENGTH)?;
     Join::read(body).map(|join| join.session)
 }
 
-/// What one side knows of a handshake that was done: the keys of what it says and of what it hears.
+/// The keys of one side after a handshake, one for each direction.
 struct Keys {
     sending: HmacSha256,
     receiving: HmacSha256,
 }
 
-/// One side of what a handshake began: connections that are known to be the other router's by their first message. Its caller
-/// has each [`join`](Self::join), and its answerer [`admit`](Self::admit)s each once. No I/O: bytes go in and come out.
+/// One side of a session, which a handshake began. Each connection's first message shows that it belongs to the session.
+/// The caller [`join`](Self::join)s each, and the answerer [`admit`](Self::admit)s each once. It does no I/O: bytes go in
+/// and come out.
 pub struct Session {
     name: Name,
     keys: Arc<Keys>,
-    /// Of the next connection that the caller makes.
+    /// The number of the next connection that the caller makes.
     next: u64,
-    /// Those that the answerer knows.
+    /// The numbers of connections that the answerer has admitted.
     known: Window,
 }
 
@@ -88,12 +89,12 @@ impl Session {
         self.name
     }
 
-    /// The connection with a number: 0 is the one that the handshake is done on.
+    /// The record layer of the connection with this number: 0 is the one that carried the handshake.
     pub(super) fn records(&self, number: u64) -> RecordLayer {
         RecordLayer { keys: self.keys.clone(), number, sent: 0, received: 0 }
     }
 
-    /// A further connection, and what is to be said on it first.
+    /// The record layer of a further connection, and the first message to send on it.
     #[must_use]
     pub fn join(&mut self) -> (RecordLayer, Message) {
         let mut records = self.records(self.next);
@@ -102,10 +103,10 @@ impl Session {
         (records, join)
     }
 
-    /// The connection that this is the first message of.
+    /// The record layer of the connection whose first message this is.
     ///
     /// # Errors
-    /// For whatever is not its caller's greeting of a connection that was not there before.
+    /// When the message is not the caller's greeting of a new connection.
     pub fn admit(&mut self, join: &[u8]) -> Result<RecordLayer, ProtocolError> {
         let number = join.get(2..).and_then(<[u8]>::first_chunk).ok_or(ProtocolError::Length)?;
         let mut records = self.records(u64::from_be_bytes(*number));
@@ -123,18 +124,18 @@ impl fmt::Debug for Session {
     }
 }
 
-/// One side of one connection of a session.
+/// The record layer of one side of a connection: it seals and opens messages.
 pub struct RecordLayer {
     keys: Arc<Keys>,
-    /// The connection's.
+    /// The connection's number in the session.
     number: u64,
-    /// Messages.
+    /// Messages sent and received so far.
     sent: u64,
     received: u64,
 }
 
 impl RecordLayer {
-    /// The next message to the other side.
+    /// Seals the next message to the other side.
     #[must_use]
     pub fn seal<B: Body>(&mut self, body: &B) -> Message {
         let mut room = [0; LONGEST_BODY];
@@ -146,10 +147,10 @@ impl RecordLayer {
         Message::of(&[&header, room, &mac])
     }
 
-    /// The next message of the other side. Its MAC is looked at before anything else but its length, in constant time.
+    /// Opens the next message of the other side. It checks the length first, then the MAC in constant time, then the rest.
     ///
     /// # Errors
-    /// For whatever is not that message, whole and alone. Nothing is to be opened after that.
+    /// When this is not that message, whole and alone. Open no message after an error.
     pub fn open<B: Body>(&mut self, message: &[u8]) -> Result<B, ProtocolError> {
         if message.len() != length_of::<B>() {
             return Err(ProtocolError::Length);

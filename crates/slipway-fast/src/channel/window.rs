@@ -1,18 +1,18 @@
-//! Numbers that are used once each, although they come in any order.
+//! A set of numbers that each appear once, in any order.
 
 use std::collections::VecDeque;
 
-/// Numbers in a word.
+/// Numbers that one word of the bitmap holds.
 const BITS: u64 = u64::BITS as u64;
-/// Connections speak as soon as they have a number, so that one that is far behind was lost on its way and said again. At
-/// 10,000 connections a second, these are the last 0.4 s, and TCP says it again after 0.2.
+/// Words of the bitmap. A connection sends its number at once, so a number far behind was lost and sent again. At 10,000
+/// connections a second, the window covers the last 0.4 s; TCP retransmits after 0.2.
 const WORDS: usize = 64;
 
-/// As the anti-replay window of ESP (RFC 4303, section 3.4.3), kept as RFC 6479 does: it moves by whole words. It is exact for
-/// the words that it has; what is before them it takes for used. Zero is used from the beginning.
+/// An anti-replay window as that of ESP (RFC 4303, section 3.4.3), kept as in RFC 6479: it moves by whole words. It is
+/// exact for the words that it holds, and takes earlier numbers for used. Zero is used from the beginning.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Which word is the first one here, with the highest number.
+    /// The index of the first word here, which holds the highest number.
     last: u64,
     words: VecDeque<u64>,
 }
@@ -24,8 +24,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Whether a number is new, which it is not after that. Only to be asked about what its sender is known to have said: a high
-    /// number makes all far below it old.
+    /// Whether a number is new; from then on it is used. Ask only about authenticated numbers: a high one makes all far
+    /// below it old.
     pub(super) fn admit(&mut self, number: u64) -> bool {
         let word = number / BITS;
         if word > self.last {
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// From each number to the next: near by, around the window's end, anywhere.
+    /// Steps from each number to the next: near by, around the window's end, anywhere.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let edge = BITS * WORDS as u64;
         let step = prop_oneof![
@@ -77,7 +77,7 @@ mod tests {
                 let admitted = window.admit(number);
                 highest = highest.max(number);
                 let kept = highest / BITS - number / BITS < WORDS as u64;
-                // As many as promised are kept, and no more.
+                // The window keeps as many as promised, and no more.
                 prop_assert!(kept || highest - number > BITS * (WORDS as u64 - 1));
                 prop_assert_eq!(admitted, kept && used.insert(number), "{} after {}", number, highest);
                 prop_assert!(window.words.len() <= WORDS);

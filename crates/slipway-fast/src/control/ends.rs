@@ -1,4 +1,4 @@
-//! The two ends of the connection: the anchor orders, the router reports.
+//! The two ends of the connection: the anchor sends orders, and the router reports.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::sync::timespec;
 const PIECE: usize = 16 * 1024;
 /// Longest status, bytes.
 const WHOLE: usize = 64 << 20;
-/// A router answers in microseconds; one that does not for so long is stuck.
+/// Longest wait for an answer. A router answers in microseconds; after this time it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Both ends of a new connection.
@@ -32,7 +32,7 @@ pub fn pair() -> io::Result<(AnchorEnd, RouterEnd)> {
     Ok((AnchorEnd { socket: ours, router: None }, RouterEnd(theirs)))
 }
 
-/// The anchor's end. Nothing here takes longer than a router that works needs: then it is an error, `WouldBlock`.
+/// The anchor's end. A call that takes longer than a working router needs fails with `WouldBlock`.
 #[derive(Debug)]
 pub struct AnchorEnd {
     socket: OwnedFd,
@@ -40,14 +40,14 @@ pub struct AnchorEnd {
 }
 
 impl AnchorEnd {
-    /// From now on this process, by its pidfd, is the router: it is gone when that has ended, even if another process has its end
+    /// Sets the router's process, by its pidfd. The router is gone when that has ended, even if another process has its end
     /// open.
     #[must_use]
     pub fn of(self, router: OwnedFd) -> Self {
         Self { router: Some(router), ..self }
     }
 
-    /// Gives an order. Copies of descriptors go over.
+    /// Sends an order, with copies of its descriptors.
     ///
     /// # Errors
     /// As `sendmsg(2)`; `EPIPE` where the router is gone.
@@ -55,7 +55,7 @@ impl AnchorEnd {
         send(&self.socket, &serde_json::to_vec(&order.words())?, &order.descriptors())
     }
 
-    /// Gives an order that changes what is admitted, and waits until it holds. What is reported meanwhile is given to `other`.
+    /// Sends an order that changes what is admitted, and waits until it holds. It passes other reports to `other`.
     ///
     /// # Errors
     /// As [`order`](Self::order) and [`hear`](Self::hear); `BrokenPipe` where the router is gone.
@@ -69,10 +69,10 @@ impl AnchorEnd {
         }
     }
 
-    /// Puts these rules in the place of those that there were, as [`have_heeded`](Self::have_heeded).
+    /// Replaces the rules, as [`have_heeded`](Self::have_heeded).
     ///
     /// # Errors
-    /// As there.
+    /// As [`have_heeded`](Self::have_heeded).
     pub fn set_policy(&self, rules: &[Rule], mut other: impl FnMut(Report)) -> io::Result<()> {
         let whole = serde_json::to_string(rules)?;
         let mut text = whole.as_str();
@@ -95,7 +95,7 @@ impl AnchorEnd {
         if let Some(router) = &self.router {
             let mut waiting = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(router, PollFlags::IN)];
             retry_on_intr(|| poll(&mut waiting, Some(&timespec(PATIENCE))))?;
-            // What it said before it ended comes first.
+            // Messages from before its end come first.
             if waiting[0].revents().is_empty() {
                 return if waiting[1].revents().is_empty() { Err(Errno::AGAIN.into()) } else { Ok(None) };
             }
@@ -103,7 +103,7 @@ impl AnchorEnd {
         Ok(receive(&self.socket)?.map(|(bytes, _)| Report::read(&bytes)).transpose()?)
     }
 
-    /// Asks for the status, and waits for it: a JSON document. What is reported meanwhile is given to `other`.
+    /// Requests the status, a JSON document, and waits for it. It passes other reports to `other`.
     ///
     /// # Errors
     /// As [`order`](Self::order) and [`hear`](Self::hear); `BrokenPipe` where the router is gone.
@@ -131,7 +131,7 @@ impl AsFd for AnchorEnd {
     }
 }
 
-/// The router's end. Several threads may report, while one hears orders.
+/// The router's end. Several threads may report, while one receives orders.
 #[derive(Debug)]
 pub struct RouterEnd(OwnedFd);
 
@@ -169,7 +169,7 @@ impl RouterEnd {
 }
 
 impl From<OwnedFd> for RouterEnd {
-    /// Takes over an end that came from elsewhere: what is on it is checked as it comes.
+    /// Takes over an end from another process. It checks each message as it comes.
     fn from(socket: OwnedFd) -> Self {
         Self(socket)
     }

@@ -1,4 +1,4 @@
-//! Messages whole, with their descriptors.
+//! Sends and receives whole messages with their descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -35,14 +35,14 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], with: &[BorrowedFd<'_>]) -> i
     }
 }
 
-/// A message whole. `None` where the other side is gone.
+/// Receives a whole message. `None` where the other side is gone.
 pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            // That the other side ended without having read all is told first, and once; what it said last comes after
+            // The kernel first reports, once, that the other side ended without reading all. Its last message comes after
             // (`__skb_try_recv_datagram`, `net/core/datagram.c`).
             Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?,

@@ -1,48 +1,48 @@
-//! Which options there are below and beside the level of sockets, what each may be, and which connections can keep what a program sets.
+//! The options other than those of `SOL_SOCKET`: their values, and the connections that can keep them.
 //!
-//! By the kernel's own rules (`do_tcp_setsockopt`, `do_ip_setsockopt`, `do_ipv6_setsockopt`, `sk_setsockopt`).
-//! `crates/slipway/tests/sockets/sweep.c` holds every one against a socket of the container network.
+//! The rules are the kernel's own (`do_tcp_setsockopt`, `do_ip_setsockopt`, `do_ipv6_setsockopt`, `sk_setsockopt`).
+//! `crates/slipway/tests/sockets/sweep.c` holds every option against a socket of the container network.
 
 use rustix::io::Errno;
 use slipway_sys::sockopt::Name;
 
 use crate::path::Path;
 
-/// An option that is a number, which the metadata keeps.
+/// An option with a numeric value, which the metadata keeps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NumberOption {
-    /// Which.
+    /// Level and number of the option.
     pub(super) name: Name,
     /// Values that a program may set.
     pub(super) rule: Rule,
-    /// Which connections can have another number than 0.
+    /// Connections that can have another number than 0.
     pub(super) availability: Availability,
-    /// Whether a connection of the hosts' own network gets it too. Otherwise it would say or do something about packets that are not
-    /// the program's, or nothing at all.
+    /// Whether the router also sets it on a connection of the hosts' network. Other options would affect packets that are
+    /// not the program's, or nothing.
     pub(super) is_real: bool,
 }
 
 /// Values that a program may set an option to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// From the least to the most.
+    /// Least and greatest value.
     Within(i32, i32),
-    /// Anything: what is not 0 is 1.
+    /// Any value: all but 0 become 1.
     Switch,
-    /// The same as `Within`, and it stays as it is.
+    /// Like `Within`, but the value stays as it is.
     Forgotten(i32, i32),
-    /// Nothing.
+    /// No value.
     Never(Errno),
 }
 
-/// Which connections can have an option on.
+/// The connections that can have an option set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// All: it changes nothing that a program could see there, or it is only a number.
+    /// All: the option changes nothing that a program could see there, or is only a number.
     Always,
-    /// Those of TCP: it is kept by the kernel.
+    /// TCP connections: the kernel keeps it.
     ByTcp,
-    /// None: it is about packets.
+    /// None: the option is about packets.
     Never,
 }
 
@@ -52,7 +52,7 @@ impl Availability {
     }
 }
 
-/// An option that is no number of the socket's.
+/// An option whose answers are fixed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fixed {
     pub(super) name: Name,
@@ -70,7 +70,8 @@ pub(super) enum Shown {
     Refused(Errno),
 }
 
-/// Of [`NUMBERS`], the first so many are set often enough to be read for every socket on which any was set.
+/// Number of leading entries of [`NUMBERS`] that programs set often. The router reads these for every socket with a set
+/// option.
 pub(super) const COMMON: usize = 20;
 
 #[rustfmt::skip]
@@ -111,7 +112,7 @@ pub(super) const NUMBERS: [NumberOption; 83] = [
     // Options of sockets (`SOL_SOCKET`).
     NumberOption { availability: Availability::ByTcp, ..real(socket(libc::SO_ZEROCOPY), Rule::Within(0, 1)) },
     emulated(socket(SO_TXREHASH), Rule::Within(-1, 1)),
-    // They are about packets of the hosts' network, which is not the program's to say.
+    // These are about packets of the hosts' network, which a program may not control.
     emulated(socket(libc::SO_MARK), Rule::Within(i32::MIN, i32::MAX)),
     emulated(socket(libc::SO_DONTROUTE), Rule::Switch),
     // Options of IP. Control messages of datagrams never come with a stream (`tcp_recvmsg`).
@@ -167,7 +168,7 @@ pub(super) const NUMBERS: [NumberOption; 83] = [
     NumberOption { availability: Availability::Never, ..emulated(ipv6(libc::IPV6_MINHOPCOUNT), Rule::Within(0, 255)) },
 ];
 
-/// Of a connection of TCP as the kernel makes them within a node, as far as that is known.
+/// Fixed answers of a TCP connection within a node, as far as they are known.
 #[rustfmt::skip]
 pub(super) const FIXED: [Fixed; 31] = [
     fixed(ip(libc::IP_HDRINCL), Shown::Number(0), Err(Errno::NOPROTOOPT)),
@@ -203,7 +204,7 @@ pub(super) const FIXED: [Fixed; 31] = [
     fixed(tcp(TCP_MD5SIG_EXT), Shown::Refused(Errno::NOPROTOOPT), Err(Errno::INVAL)),
 ];
 
-/// Bytes that the kernel is to send with each packet. No connection can keep any.
+/// Options whose bytes the kernel sends with each packet. No connection can keep any.
 pub(super) const LISTS: [Name; 5] = [
     ip(libc::IP_OPTIONS),
     ipv6(libc::IPV6_HOPOPTS),
@@ -212,7 +213,8 @@ pub(super) const LISTS: [Name; 5] = [
     ipv6(libc::IPV6_DSTOPTS),
 ];
 
-/// Of [`FIXED`], and of neither table, what changes a connection and cannot be read, or is read as if it had not been set.
+/// Options of [`FIXED`], and of neither table, that change a connection and cannot be read, or read as if they had not been
+/// set.
 #[rustfmt::skip]
 const UNSEEN: [Name; 14] = [
     tcp(libc::TCP_MD5SIG), tcp(TCP_MD5SIG_EXT), tcp(libc::TCP_REPAIR), tcp(libc::TCP_REPAIR_QUEUE), tcp(libc::TCP_QUEUE_SEQ),
@@ -220,21 +222,20 @@ const UNSEEN: [Name; 14] = [
     ipv6(libc::IPV6_ADDRFORM), ipv6(6),
 ];
 
-/// Options that take `CAP_NET_RAW` or `CAP_NET_ADMIN` to set, and whether any program may turn them off.
+/// Options that need `CAP_NET_RAW` or `CAP_NET_ADMIN`, and whether any program may turn them off.
 const PRIVILEGED: [(Name, bool); 3] =
     [(socket(libc::SO_MARK), false), (ip(libc::IP_TRANSPARENT), true), (ipv6(libc::IPV6_TRANSPARENT), true)];
 
-/// Whether a program needs a capability to set this option to this.
+/// Whether a program needs a capability to set this option to this value.
 pub(crate) fn is_privileged(name: Name, value: &[u8]) -> bool {
     let is_nothing = value.iter().all(|byte| *byte == 0);
     PRIVILEGED.iter().any(|(of, may_clear)| *of == name && !(*may_clear && is_nothing))
 }
 
-/// Groups of multicast, which are none of a stream's: the numbers of IP, and of IPv6.
+/// Options of multicast groups, which a stream has not: the numbers of IP, and of IPv6.
 const GROUPS: [std::ops::RangeInclusive<i32>; 4] = [35..=48, 20..=21, 27..=28, 42..=48];
 
-/// Whether nobody can know what becomes of a connection once a program has set this, because it cannot be read, or because these tables
-/// do not have it.
+/// Whether the effect of this option on a connection is unknown, because it cannot be read, or is not in these tables.
 pub(super) fn is_unseen(name: Name) -> bool {
     let is_known = NUMBERS.iter().any(|option| option.name == name)
         || FIXED.iter().any(|fixed| fixed.name == name)
@@ -249,16 +250,16 @@ pub(super) fn is_unseen(name: Name) -> bool {
     name.level != libc::SOL_SOCKET && (UNSEEN.contains(&name) || !is_known && !is_group)
 }
 
-/// How many hops packets have, for one receiver and for many.
+/// Hop limits of packets, for one receiver and for many.
 pub(super) const TTL: Name = ip(libc::IP_TTL);
 pub(super) const MULTICAST_TTL: Name = ip(libc::IP_MULTICAST_TTL);
 pub(super) const HOPS: Name = ipv6(libc::IPV6_UNICAST_HOPS);
 pub(super) const MULTICAST_HOPS: Name = ipv6(libc::IPV6_MULTICAST_HOPS);
 
-/// Ethernet's, bytes.
+/// Ethernet's MTU, bytes.
 pub(super) const ETHERNET: i32 = 1500;
 
-// Those that the C library's headers lack (`include/uapi/linux/`).
+// Options that the C library's headers lack (`include/uapi/linux/`).
 const TCP_MD5SIG_EXT: i32 = 32;
 const TCP_FASTOPEN_KEY: i32 = 33;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;

@@ -41,7 +41,7 @@ fn serve(router: &Arc<Router>, blocked_accepts: &Arc<BlockedAccepts>, cookie: u6
 
 fn do_entrusted(router: &Arc<Router>, node: usize, blocked_accepts: &BlockedAccepts) {
     let entrusted = blocked_accepts.take_entrusted();
-    // All together have as long as one: the node's other programs wait meanwhile.
+    // All together have the time of one: the node's other programs wait meanwhile.
     let until = Instant::now() + PATIENCE;
     for request in entrusted.requests {
         router.answer_late(request, until);

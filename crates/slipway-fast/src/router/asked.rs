@@ -18,12 +18,12 @@ use crate::reason::Reason;
 use crate::shares::Share;
 
 impl Router {
-    /// The router of another host asks for a server of this one. Called in the one thread that hears them all, which no program is
-    /// to hold up.
+    /// Handles a request of another host's router for a server of this one. The one thread that receives all requests calls
+    /// this, and no program may delay it.
     ///
-    /// Where a server waits in `accept(2)`, its node's thread hands the connection over: a program takes a descriptor when it
-    /// likes, and a copy of its own, by which its listener is looked at here, can be long in closing (`SO_LINGER`). That costs no
-    /// more: a wake-up socket would wake the same thread. And the client does not wait for it, having heard yes.
+    /// If a server waits in `accept(2)`, its node's thread hands the connection over. A program takes a descriptor when it
+    /// likes, and the copy by which the router looks at its listener can close slowly (`SO_LINGER`). That costs no more: a
+    /// wake-up socket would wake the same thread. And the client does not wait for it, because it has its answer.
     ///
     /// For a server that polls, this thread connects a wake-up socket, if that needs no waiting. The node's thread waits for room
     /// in a full queue, and for more wake-up sockets.
@@ -31,7 +31,7 @@ impl Router {
         self.ask(asked, None);
     }
 
-    /// The same of a connection that was left to its node's thread, with its share, which waits until then at most.
+    /// Handles a connection that was left to its node's thread, with its share, and waits until then at most.
     pub(crate) fn answer_late(self: &Arc<Self>, (asked, share): (OpenRequest, Share), until: Instant) {
         self.ask(asked, Some((share, until)));
     }
@@ -55,7 +55,7 @@ impl Router {
         }
         let connection = |entry, end| Connection { share, entry, end, path, flow, client, server, number: None };
         if let Some((blocked_accepts, expected)) = self.awaited(node, server) {
-            // The yes comes first on the connection, then what its server says.
+            // The reply comes first on the connection, then the server's data.
             return match self.say_yes(asked, &unaccepted, identity, slot) {
                 Some((entry, end)) => blocked_accepts.entrust(expected, connection(entry, ServerEnd::There(end))),
                 None => blocked_accepts.close(expected.socket),
@@ -78,22 +78,23 @@ impl Router {
                         .entry
                         .iter()
                         .for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
-                    // Where the kernel lacks something, a listener that defers hears of it later.
+                    // Where the kernel lacks memory, a listener that defers notices later.
                     let _ = self.parts.delivery.watch_data(wakeup, connection);
                 });
             }
         }
     }
 
-    /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and who hands them over.
+    /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and the node's blocked
+    /// accepts.
     fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<BlockedAccepts>, Expected)> {
         let blocked_accepts = self.nodes.blocked_accepts(node)?;
         let expected = blocked_accepts.expects(&self.parts.delivery.listener_cache, server)?;
         Some((blocked_accepts, expected))
     }
 
-    /// Whether a connection may be made that another router asks for: what its server's end counts as, and the turn to be held until
-    /// it is counted.
+    /// Whether another router's connection is allowed: its terms at the server's end, and the permission to hold until it
+    /// is counted.
     fn may_ask(&self, open: &Open) -> Result<(EndIdentity, ConnectionSlot<'_>), Refusal> {
         let at = self
             .parts
@@ -102,7 +103,7 @@ impl Router {
             .filter(|at| at.host == self.parts.host)
             .ok_or(Refusal::NoSuchNode)?;
         let client = self.parts.address_map.of(open.client.ip()).ok_or(Refusal::NoSuchNode)?;
-        // Both sides see to it: what one of them does not know yet, the other may.
+        // Both routers check this: one may not know yet what the other knows.
         let port = open.server.port();
         let admission = self.parts.rules.admits(client.node, at, port).map_err(|reason| match reason {
             Reason::Policy => Refusal::Policy,
@@ -113,8 +114,8 @@ impl Router {
         Ok((identity, slot))
     }
 
-    /// Says yes, and counts the server's end. It is written down before that: what a client has been told of outlives this router. A
-    /// client that was not told, because the router ended in between, leaves its server a connection that ends.
+    /// Accepts, and counts the server's end. It writes the connection down first: an accepted connection outlives this
+    /// router. If the router ends before it answers the client, the server gets a connection that ends.
     fn say_yes(
         &self,
         asked: OpenRequest,
@@ -129,7 +130,7 @@ impl Router {
     }
 }
 
-/// Why another router is told no.
+/// The refusal for another router.
 fn refusal(error: AnnounceError) -> Refusal {
     match error {
         AnnounceError::Refused => Refusal::NobodyListens,
