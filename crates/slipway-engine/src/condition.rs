@@ -15,6 +15,7 @@ mod account;
 mod change;
 mod choose;
 mod devices;
+mod error;
 mod gate;
 mod inside;
 mod interface;
@@ -27,7 +28,8 @@ mod probe;
 mod report;
 mod seed;
 
-pub use choose::Mechanism;
+pub use choose::{Mechanism, Unable};
+pub use error::LinkError;
 pub(crate) use inside::Seat;
 pub use inside::Shape;
 pub(crate) use links::{Around, Links};

@@ -223,7 +223,7 @@ impl From<UpError> for Failure {
             UpError::Image(error) => error.into(),
             UpError::Refused(_) => Self::usage(&error),
             UpError::Matrix(error) => Self::usage(error),
-            UpError::Conditions(account) => Self::new(Exit::Unable, &account),
+            UpError::Conditions(error) => Self::new(Exit::Unable, &error),
             // As a shell says that a signal ended a program.
             UpError::Interrupted(signal) => Self::new(Exit::Program(128 + signal as u8), &error),
             error => Self::new(Exit::Failed, &error),

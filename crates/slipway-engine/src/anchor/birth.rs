@@ -25,7 +25,7 @@ use slipway_sys::process::ProcessId;
 use super::logs::Logs;
 use super::{Blueprint, room};
 use crate::cgroup::LabGroups;
-use crate::condition::{Around, LinkReport, Links, Place, Seat};
+use crate::condition::{Around, LinkError, LinkReport, Links, Place, Seat};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
 use crate::fast::{Event, FastReport, Near, Routers};
@@ -383,7 +383,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), String>,
+        act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), LinkError>,
     ) -> Result<u64, String> {
         let Self { slots, fabric, .. } = self;
         let (slots, fabric, lab) = (&*slots, &*fabric, &blueprint.lab);
@@ -396,7 +396,7 @@ impl Nodes {
             Some(Seat { net: net_of(slots, node)?, name, outside: false })
         };
         let around = Around { alone, lab, lock: blueprint.lock.file().as_fd(), seat: &seat };
-        let outcome = act(&mut self.links, &around);
+        let outcome = act(&mut self.links, &around).map_err(|error| error.to_string());
         // What failed half-way may have altered some.
         let altered = self.links.altered();
         let ended = self.with_routers(alone, blueprint, |routers, near| routers.alter(near, altered));

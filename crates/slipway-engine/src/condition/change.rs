@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Direction, LinkAction};
 
+use super::error::LinkError;
 use super::gate::{GROUPS, Side};
 use super::links::{Around, Links};
 use super::live::{Live, Place};
@@ -23,12 +24,12 @@ struct Asked {
 
 impl Links {
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
-    pub(crate) fn check(&self, lab: &Lab) -> Result<(), String> {
+    pub(crate) fn check(&self, lab: &Lab) -> Result<(), LinkError> {
         self.plans(lab, every_place(lab, 0..lab.nodes.len())).map(drop)
     }
 
     /// Makes the links of nodes as they are asked to be.
-    pub(crate) fn establish(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), String> {
+    pub(crate) fn establish(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), LinkError> {
         let plans = self.plans(around.lab, every_place(around.lab, nodes.iter().copied()))?;
         self.refresh(around, plans)
     }
@@ -40,7 +41,7 @@ impl Links {
         around: &Around<'_>,
         number: Option<usize>,
         action: LinkAction,
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let places = about(around.lab, &action);
         self.check_action(around.lab, &action, &places)?;
         let asked = self.asked(around.lab, places, |live| match number {
@@ -52,19 +53,19 @@ impl Links {
 
     /// Has interfaces of nodes pass nothing, silently, and without a change of what is asked of them; or ends that. Nodes on
     /// driver `host` have none of their own.
-    pub(crate) fn still(&mut self, around: &Around<'_>, nodes: &[usize], still: bool) -> Result<(), String> {
+    pub(crate) fn still(&mut self, around: &Around<'_>, nodes: &[usize], still: bool) -> Result<(), LinkError> {
         let asked = self.asked_still(around.lab, nodes, still)?;
         self.enact(around, asked)
     }
 
     /// Puts in place what [`still`](Self::still) will need of these nodes. Until then packets pass as they do now, and
     /// fast connections stay. It stays until [`settle`](Self::settle).
-    pub(crate) fn prepare_still(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), String> {
+    pub(crate) fn prepare_still(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), LinkError> {
         let asked = self.asked_still(around.lab, nodes, true)?;
         self.all_ready(around, asked)
     }
 
-    fn asked_still(&self, lab: &Lab, nodes: &[usize], still: bool) -> Result<Asked, String> {
+    fn asked_still(&self, lab: &Lab, nodes: &[usize], still: bool) -> Result<Asked, LinkError> {
         self.asked(lab, every_place(lab, nodes.iter().copied()), |live| {
             for &node in nodes {
                 let _ = if still { live.still.insert(node) } else { live.still.remove(&node) };
@@ -80,7 +81,7 @@ impl Links {
 
     /// Has dead nodes answer and pass nothing any more, where what they sent before may still wait in their links: that goes on
     /// to its peers. Gives these nodes; the others' links may be taken away at once.
-    pub(crate) fn bury(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<BTreeSet<usize>, String> {
+    pub(crate) fn bury(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<BTreeSet<usize>, LinkError> {
         if self.wire_state == WireState::Dead {
             // Nothing waits, and a death is no reason to start another wire.
             return Ok(BTreeSet::new());
@@ -112,7 +113,7 @@ impl Links {
 
     /// Puts in place what an action will need, so that little is left to do when its time comes. Until then it lets pass
     /// what passes now, but its nodes count as altered already. It stays until [`settle`](Self::settle).
-    pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), String> {
+    pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), LinkError> {
         let places = about(around.lab, &action);
         self.check_action(around.lab, &action, &places)?;
         let asked = self.asked(around.lab, places, |live| live.change(action))?;
@@ -120,19 +121,19 @@ impl Links {
         self.all_ready(around, asked)
     }
 
-    fn all_ready(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), String> {
+    fn all_ready(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), LinkError> {
         if self.wire_state == WireState::Dead {
             // The next change sees to that.
             return Ok(());
         }
         asked.plans.into_iter().try_for_each(|(place, plan)| {
             let prepared = self.make_ready(around, place, &plan);
-            prepared.map_err(|error| format!("prepare {}: {error}", around.lab.port_name(place)))
+            prepared.map_err(LinkError::at("prepare", around.lab, place))
         })
     }
 
     /// Takes away what was prepared and is not needed.
-    pub(crate) fn settle(&mut self, around: &Around<'_>) -> Result<(), String> {
+    pub(crate) fn settle(&mut self, around: &Around<'_>) -> Result<(), LinkError> {
         self.coming.clear();
         let places = std::mem::take(&mut self.ready);
         let plans = self.plans(around.lab, places)?;
@@ -140,29 +141,22 @@ impl Links {
     }
 
     /// Whether an action is about what there is, and its conditions can hold together with those that hold already.
-    fn check_action(&self, lab: &Lab, action: &LinkAction, places: &BTreeSet<Place>) -> Result<(), String> {
+    fn check_action(&self, lab: &Lab, action: &LinkAction, places: &BTreeSet<Place>) -> Result<(), LinkError> {
         let exists = |&(node, slot): &Place| lab.nodes.get(node).is_some_and(|node| slot < node.interfaces.len());
         let nodes = action.nodes();
         if nodes.iter().any(|&node| node >= lab.nodes.len()) || !places.iter().all(exists) {
-            return Err("find an interface of that number: the lab has none".to_owned());
+            return Err(LinkError::UnknownInterface);
         }
         if let Some(&node) = nodes.iter().find(|&&node| !has_interfaces(lab, node)) {
-            let name = &lab.nodes[node].name;
-            return Err(format!(
-                "change links of {name}: on driver host it has none of its own\nHint: choose another driver"
-            ));
+            return Err(LinkError::HostDriver(lab.nodes[node].name.clone()));
         }
         if let LinkAction::Partition { groups } = action {
             if groups.len() > GROUPS {
-                return Err(format!(
-                    "part the nodes: {} groups are too many\nHint: at most {GROUPS} are possible",
-                    groups.len()
-                ));
+                return Err(LinkError::TooManyGroups(groups.len()));
             }
             let mut seen = BTreeSet::new();
             if let Some(&twice) = groups.iter().flatten().find(|&node| !seen.insert(node)) {
-                let name = &lab.nodes[twice].name;
-                return Err(format!("part the nodes: {name} is in two groups\nHint: name each node once"));
+                return Err(LinkError::InTwoGroups(lab.nodes[twice].name.clone()));
             }
         }
         let (direction, change) = match action {
@@ -174,15 +168,14 @@ impl Links {
             let base = &lab.nodes[place.0].interfaces[place.1].conditions;
             let base = if direction == Direction::Egress { &base.egress } else { &base.ingress };
             let now = self.live.conditions(base, place, direction);
-            change.checked(&now).map_err(|problem| {
-                format!("set conditions of {}: {}\nHint: {}", lab.port_name(place), problem.message, problem.help)
-            })?;
+            let checked = change.checked(&now);
+            checked.map_err(|source| LinkError::Contradiction { interface: lab.port_name(place), source })?;
         }
         Ok(())
     }
 
     /// Ends an overlay. One that there is not is fine.
-    pub(crate) fn lift(&mut self, around: &Around<'_>, number: usize) -> Result<(), String> {
+    pub(crate) fn lift(&mut self, around: &Around<'_>, number: usize) -> Result<(), LinkError> {
         let Some(action) = self.live.overlay(number) else { return Ok(()) };
         let places = about(around.lab, action);
         let asked = self.asked(around.lab, places, |live| live.lift(number))?;
@@ -190,7 +183,7 @@ impl Links {
     }
 
     /// Makes all links what the lab file says.
-    pub(crate) fn restore(&mut self, around: &Around<'_>) -> Result<(), String> {
+    pub(crate) fn restore(&mut self, around: &Around<'_>) -> Result<(), LinkError> {
         self.ready.clear();
         self.coming.clear();
         let places = self.interfaces.keys().copied().collect();
@@ -199,12 +192,16 @@ impl Links {
     }
 
     /// What there is to do at `places`, and wherever partitions change, once `change` is made. What cannot be is refused.
-    fn asked(&self, lab: &Lab, mut places: BTreeSet<Place>, change: impl FnOnce(&mut Live)) -> Result<Asked, String> {
+    fn asked(
+        &self,
+        lab: &Lab,
+        mut places: BTreeSet<Place>,
+        change: impl FnOnce(&mut Live),
+    ) -> Result<Asked, LinkError> {
         let mut live = self.live.clone();
         change(&mut live);
-        let lanes = arrange(&self.lanes, live.partitions()).ok_or_else(|| {
-            format!("part the nodes: {} partitions hold already\nHint: `slipway join` ends them", self.lanes.len())
-        })?;
+        let lanes = arrange(&self.lanes, live.partitions());
+        let lanes = lanes.ok_or_else(|| LinkError::TooManyPartitions(self.lanes.len()))?;
         // Most changes are of no partition.
         let nodes = if lanes == self.lanes { 0 } else { lab.nodes.len() };
         let moved: Vec<(usize, Side)> = (0..nodes)
@@ -213,12 +210,12 @@ impl Links {
             .collect();
         places.extend(every_place(lab, moved.iter().map(|&(node, _)| node)));
         let planned = |place| Ok((place, self.plan(lab, &live, &lanes, place)?));
-        let plans = places.into_iter().map(planned).collect::<Result<_, String>>()?;
+        let plans = places.into_iter().map(planned).collect::<Result<_, LinkError>>()?;
         Ok(Asked { live, lanes, moved, plans })
     }
 
     /// Makes it so, or leaves all as it was: what is believed of links is what the kernel took.
-    fn enact(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), String> {
+    fn enact(&mut self, around: &Around<'_>, asked: Asked) -> Result<(), LinkError> {
         let Asked { live, lanes, moved, plans } = asked;
         let places: Vec<Place> = plans.iter().map(|&(place, _)| place).collect();
         let before = (std::mem::replace(&mut self.live, live), std::mem::replace(&mut self.lanes, lanes));
@@ -228,33 +225,36 @@ impl Links {
         let undone = self.plans(around.lab, places).and_then(|plans| self.put(around, &moved, plans));
         Err(match undone {
             Ok(()) => failure,
-            Err(undo) => format!(
-                "{failure}\nand to put back what was: {undo}\nHint: these links are not what `slipway inspect` says; `slipway restore` makes them anew"
-            ),
+            Err(undo) => LinkError::Undo { failure: Box::new(failure), undo: Box::new(undo) },
         })
     }
 
     /// Brings the kernel in step with these groups of nodes and these plans. All are tried; the first failure is told.
-    fn put(&mut self, around: &Around<'_>, sides: &[(usize, Side)], plans: Vec<(Place, Plan)>) -> Result<(), String> {
+    fn put(
+        &mut self,
+        around: &Around<'_>,
+        sides: &[(usize, Side)],
+        plans: Vec<(Place, Plan)>,
+    ) -> Result<(), LinkError> {
         let mut outcome = Ok(());
         for &(node, side) in sides {
             let networks = around.lab.nodes[node].interfaces.iter().map(|interface| interface.network);
             for address in networks.flat_map(|network| addresses(around.lab, node, network)) {
                 let set = self.gates(around.lab)?.set_side(address, side);
-                outcome = outcome.and(set.map_err(|error| format!("part the nodes: {error}")));
+                outcome = outcome.and(set.map_err(LinkError::system("part the nodes")));
             }
             // One that may take any address is known by what its port keeps it to.
             let of = &around.lab.nodes[node];
             for interface in of.interfaces.iter().filter(|_| of.rules_its_network()) {
                 let set = self.gates(around.lab)?.set_side_behind(interface.mac, side);
-                outcome = outcome.and(set.map_err(|error| format!("part the nodes: {error}")));
+                outcome = outcome.and(set.map_err(LinkError::system("part the nodes")));
             }
         }
         outcome.and(self.refresh(around, plans))
     }
 
     /// Brings the kernel in step with these plans. All are tried; the first failure is told.
-    fn refresh(&mut self, around: &Around<'_>, mut plans: Vec<(Place, Plan)>) -> Result<(), String> {
+    fn refresh(&mut self, around: &Around<'_>, mut plans: Vec<(Place, Plan)>) -> Result<(), LinkError> {
         if self.wire_state == WireState::Dead {
             // A new wire knows nothing of the ports of the old one.
             let silent = self.interfaces.iter().filter(|(_, interface)| interface.plan.takes_wire());
@@ -265,8 +265,7 @@ impl Links {
         let mut outcome = Ok(());
         for (place, plan) in plans {
             let made = self.make(around, place, plan);
-            let of = |error: String| format!("set conditions of {}: {error}", around.lab.port_name(place));
-            outcome = outcome.and(made.map_err(of));
+            outcome = outcome.and(made.map_err(LinkError::at("set conditions of", around.lab, place)));
         }
         outcome
     }

@@ -65,7 +65,7 @@ pub(super) const NATIVE: Choice = Choice { mechanism: Mechanism::Native, why: "n
 
 /// Why nothing can serve. Fits "failed to …", with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unable {
+pub enum Unable {
     /// What was asked for by name is not there.
     #[error("use {mechanism} for {direction}: {missing}")]
     Missing {

@@ -14,6 +14,7 @@ use slipway_sys::ns::with_net;
 use slipway_sys::tap::Tap;
 use slipway_wire::default_limit;
 
+use super::error::LinkError;
 use super::gate::{physical, return_program};
 
 /// Frames that may wait for the wire to read them. At 10 Gb/s of full packets it may so be away for 5 ms.
@@ -144,7 +145,7 @@ impl<'a> Entrance<'a> {
     }
 
     /// Whether there is nothing to be entered: a node may delete an interface of its own, and then nothing passes it.
-    pub(super) fn is_gone(&self) -> Result<bool, String> {
+    pub(super) fn is_gone(&self) -> Result<bool, LinkError> {
         if !self.seat.outside || self.inside.is_some() {
             return Ok(false);
         }
@@ -154,23 +155,24 @@ impl<'a> Entrance<'a> {
             Err(NetlinkError::Refused(all)) if all.iter().all(|one| one.error.raw_os_error() == Some(libc::ENODEV)) => {
                 Ok(true)
             }
-            found => found.map(|_| false).map_err(|error| error.to_string()),
+            found => Ok(found.map(|_| false)?),
         }
     }
 
     /// The interface from within.
-    pub(super) fn enter(&mut self) -> Result<&mut Inside<'a>, String> {
-        if self.inside.is_none() {
-            self.inside = Some(Inside::enter(&self.seat)?);
-        }
-        self.inside.as_mut().ok_or_else(|| "enter its network namespace".to_owned())
+    pub(super) fn enter(&mut self) -> Result<&mut Inside<'a>, LinkError> {
+        let inside = match self.inside.take() {
+            Some(entered) => entered,
+            None => Inside::enter(&self.seat)?,
+        };
+        Ok(self.inside.insert(inside))
     }
 }
 
 impl Seat<'_> {
-    fn open(&self) -> Result<Netlink, String> {
+    fn open(&self) -> Result<Netlink, LinkError> {
         let opened = with_net(self.net, Netlink::open).and_then(|socket| socket);
-        opened.map_err(|error| format!("enter its network namespace: {error}"))
+        opened.map_err(LinkError::system("enter its network namespace"))
     }
 }
 
@@ -186,9 +188,9 @@ pub(super) struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    fn enter(seat: &Seat<'a>) -> Result<Self, String> {
+    fn enter(seat: &Seat<'a>) -> Result<Self, LinkError> {
         let mut netlink = seat.open()?;
-        let link = netlink.link(&seat.name).map_err(|error| error.to_string())?;
+        let link = netlink.link(&seat.name)?;
         // The names of ports leave no room behind them, and there are others' beside.
         let name = if seat.outside { format!("w{}", link.index) } else { seat.name.clone() };
         Ok(Self { net: seat.net, netlink, name, index: link.index, outside: seat.outside, mtu: link.mtu })
@@ -196,12 +198,12 @@ impl<'a> Inside<'a> {
 
     /// Makes places for programs. The kernel drops what is queued on the interface meanwhile (`qdisc_graft`,
     /// `net/sched/sch_api.c`). At the host's end they came with the port.
-    pub(super) fn hook(&mut self) -> Result<(), String> {
+    pub(super) fn hook(&mut self) -> Result<(), LinkError> {
         if self.outside { Ok(()) } else { self.run(&[Request::AddClsact(self.index)]) }
     }
 
     /// Runs programs there, on what it sends and receives.
-    pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), String> {
+    pub(super) fn attach(&mut self, egress: &Program, ingress: &Program) -> Result<(), LinkError> {
         // At the host's end they are behind what keeps the node to its address and to the policy.
         let (out, into) = (netlink::Direction::Egress, netlink::Direction::Ingress);
         let (out, into, order) = if self.outside { (into, out, OUTSIDE) } else { (out, into, 1) };
@@ -211,20 +213,20 @@ impl<'a> Inside<'a> {
     }
 
     /// Takes the places away, and the programs in them.
-    pub(super) fn unhook(&mut self) -> Result<(), String> {
+    pub(super) fn unhook(&mut self) -> Result<(), LinkError> {
         self.run(&[Request::DeleteClsact(self.index)])
     }
 
     /// Makes the tap by which packets of a direction go to the wire and come back. Gives its interface index too.
-    pub(super) fn make_tap(&mut self, direction: Direction) -> Result<(Tap, u32), String> {
+    pub(super) fn make_tap(&mut self, direction: Direction) -> Result<(Tap, u32), LinkError> {
         let name = match direction {
             Direction::Egress => format!("{}-out", self.name),
             Direction::Ingress => format!("{}-in", self.name),
         };
         let made = with_net(self.net, || Tap::create(&name)).and_then(|tap| tap);
-        let tap = made.map_err(|error| format!("make {name}: {error}"))?;
-        let index = self.netlink.link(&name).map_err(|error| error.to_string())?.index;
-        let back = return_program(self.index, physical(direction, self.outside)).map_err(|error| error.to_string())?;
+        let tap = made.map_err(LinkError::system(format!("make {name}")))?;
+        let index = self.netlink.link(&name)?.index;
+        let back = return_program(self.index, physical(direction, self.outside))?;
         self.run(&[
             Request::SetLink(SetLink {
                 index,
@@ -243,15 +245,15 @@ impl<'a> Inside<'a> {
     /// Makes a detour for what the device receives, so that it can be queued: a pair of devices, through which packets go before
     /// the interface has them. Gives the interface index of its beginning. (An `ifb` takes only packets that `act_mirred`
     /// has marked as redirected: `ifb_xmit`, drivers/net/ifb.c.)
-    pub(super) fn make_detour(&mut self) -> Result<u32, String> {
+    pub(super) fn make_detour(&mut self) -> Result<u32, LinkError> {
         let [name, end] = [format!("{}-shape", self.name), format!("{}-back", self.name)];
         let mtu = Some(self.mtu);
         let link = NewLink { name: name.clone(), mtu, ..NewLink::default() };
         let peer = Peer { name: end.clone(), mtu, ..Peer::default() };
         self.run(&[Request::AddVeth(Veth { link, peer })])?;
-        let mut index = |name: &str| self.netlink.link(name).map(|link| link.index).map_err(|error| error.to_string());
+        let mut index = |name: &str| self.netlink.link(name).map(|link| link.index);
         let (begin, end) = (index(&name)?, index(&end)?);
-        let back = return_program(self.index, Direction::Ingress).map_err(|error| error.to_string())?;
+        let back = return_program(self.index, Direction::Ingress)?;
         let silent = |index| SetLink { index, addr_gen_mode: Some(AddrGenMode::None), ..SetLink::default() };
         let up = |index| SetLink { index, up: Some(true), ..SetLink::default() };
         self.run(&[
@@ -266,7 +268,7 @@ impl<'a> Inside<'a> {
     }
 
     /// Takes a detour away, and what is queued on it.
-    pub(super) fn remove_detour(&mut self, begin: u32) -> Result<(), String> {
+    pub(super) fn remove_detour(&mut self, begin: u32) -> Result<(), LinkError> {
         self.run(&[Request::DeleteLink(begin)])
     }
 
@@ -276,7 +278,7 @@ impl<'a> Inside<'a> {
         detour: Option<u32>,
         from: Option<&Shape>,
         to: Option<&Shape>,
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let index = detour.unwrap_or(self.index);
         let mut requests = Vec::new();
         if from.is_some_and(|from| to.is_none_or(|to| !to.is_same_kind(from))) {
@@ -292,8 +294,8 @@ impl<'a> Inside<'a> {
         let _ = self.run(&[Request::DeleteQdisc { index, parent: Handle::ROOT }]);
     }
 
-    fn run(&mut self, requests: &[Request<'_>]) -> Result<(), String> {
-        self.netlink.run(requests).map_err(|error| error.to_string())
+    fn run(&mut self, requests: &[Request<'_>]) -> Result<(), LinkError> {
+        Ok(self.netlink.run(requests)?)
     }
 }
 

@@ -9,6 +9,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
 use slipway_wire::Wire;
 
+use super::error::LinkError;
 use super::gate::Gates;
 use super::inside::Seat;
 use super::interface::Interface;
@@ -74,14 +75,14 @@ impl Links {
         true
     }
 
-    pub(super) fn plan(&self, lab: &Lab, live: &Live, lanes: &Lanes, place: Place) -> Result<Plan, String> {
+    pub(super) fn plan(&self, lab: &Lab, live: &Live, lanes: &Lanes, place: Place) -> Result<Plan, LinkError> {
         let Self { matrices, means, .. } = self;
         let basis = Basis { lab, matrices, live, lanes, means };
-        plan(basis, place).map_err(|unable| format!("set conditions of {}: {unable}", lab.port_name(place)))
+        plan(basis, place).map_err(|source| LinkError::Unable { interface: lab.port_name(place), source })
     }
 
     /// An interface as it is to be now.
-    pub(super) fn plan_now(&self, lab: &Lab, place: Place) -> Result<Plan, String> {
+    pub(super) fn plan_now(&self, lab: &Lab, place: Place) -> Result<Plan, LinkError> {
         self.plan(lab, &self.live, &self.lanes, place)
     }
 
@@ -90,7 +91,7 @@ impl Links {
         &self,
         lab: &Lab,
         places: impl IntoIterator<Item = Place>,
-    ) -> Result<Vec<(Place, Plan)>, String> {
+    ) -> Result<Vec<(Place, Plan)>, LinkError> {
         places.into_iter().map(|place| Ok((place, self.plan_now(lab, place)?))).collect()
     }
 }

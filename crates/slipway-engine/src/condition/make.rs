@@ -1,10 +1,13 @@
 //! The kernel, kept in step with what is asked of a lab's links.
 
+use std::io;
+
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction;
 use slipway_wire::{Peer, Spec, Wire};
 
 use super::choose::{Mechanism, loses_all};
+use super::error::LinkError;
 use super::gate::{Entry, Gates, Side, physical};
 use super::inside::{Entrance, Shape};
 use super::interface::{Interface, Made, port};
@@ -18,7 +21,7 @@ impl Links {
     /// Makes an interface what it is to be: what is needed and no more. First what packets are to pass through is made, then
     /// they are sent there, in one step, and then what they no longer pass is taken away.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %around.lab.nodes[place.0].name, interface = %around.lab.nodes[place.0].interfaces[place.1].name), err(level = "debug"))]
-    pub(super) fn make(&mut self, around: &Around<'_>, place: Place, plan: Plan) -> Result<(), String> {
+    pub(super) fn make(&mut self, around: &Around<'_>, place: Place, plan: Plan) -> Result<(), LinkError> {
         if plan.is_nothing() && !self.interfaces.contains_key(&place) {
             return Ok(());
         }
@@ -37,7 +40,7 @@ impl Links {
     }
 
     /// Puts at an interface what `plan` will need. What it is to be now is as before.
-    pub(super) fn make_ready(&mut self, around: &Around<'_>, place: Place, plan: &Plan) -> Result<(), String> {
+    pub(super) fn make_ready(&mut self, around: &Around<'_>, place: Place, plan: &Plan) -> Result<(), LinkError> {
         let now = self.plan_now(around.lab, place)?;
         self.at(around, place, now, |links, interface, entrance| {
             for (direction, way) in BOTH.into_iter().zip(&plan.ways) {
@@ -63,8 +66,8 @@ impl Links {
         around: &Around<'_>,
         place: Place,
         plan: Plan,
-        work: impl FnOnce(&mut Self, &mut Interface, &mut Entrance<'_>) -> Result<(), String>,
-    ) -> Result<(), String> {
+        work: impl FnOnce(&mut Self, &mut Interface, &mut Entrance<'_>) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
         let Some(seat) = (around.seat)(place) else { return Ok(()) };
         let mut entrance = Entrance::new(seat);
         if entrance.is_gone()? {
@@ -73,7 +76,8 @@ impl Links {
         let mut interface = if let Some(interface) = self.interfaces.remove(&place) {
             Interface { plan, ..interface }
         } else {
-            let number = u32::try_from(self.interfaces.len()).map_err(|error| error.to_string())?;
+            let number = u32::try_from(self.interfaces.len()).map_err(io::Error::other);
+            let number = number.map_err(LinkError::system("number the interface"))?;
             let mtu = entrance.enter()?.mtu;
             Interface { hook: plan.outside, plan, number, mtu, gate: false, ways: Default::default() }
         };
@@ -89,7 +93,7 @@ impl Links {
         place: Place,
         interface: &mut Interface,
         entrance: &mut Entrance<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let Interface { plan, number, mtu, ways, hook, .. } = interface;
         for ((direction, way), made) in BOTH.into_iter().zip(&plan.ways).zip(ways.iter_mut()) {
             let shape = match way.choice.mechanism {
@@ -125,7 +129,7 @@ impl Links {
     }
 
     /// Writes down for its gates what they are to decide by. True where nothing passes from now on that the device sends.
-    fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<bool, String> {
+    fn set_entries(&mut self, lab: &Lab, interface: &mut Interface) -> Result<bool, LinkError> {
         let queued = queued(&interface.plan);
         let was_cut = interface.ways[queued].entry.cut;
         let Interface { plan, number, ways, .. } = interface;
@@ -149,14 +153,19 @@ impl Links {
             };
             if entry != made.entry {
                 let set = self.gates(lab)?.set(port(*number, direction), entry);
-                set.map_err(|error| format!("write to its gate: {error}"))?;
+                set.map_err(LinkError::system("write to its gate"))?;
                 made.entry = entry;
             }
         }
         Ok(!was_cut && ways[queued].entry.cut)
     }
 
-    fn attach_gate(&mut self, lab: &Lab, interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
+    fn attach_gate(
+        &mut self,
+        lab: &Lab,
+        interface: &mut Interface,
+        entrance: &mut Entrance<'_>,
+    ) -> Result<(), LinkError> {
         if interface.gate {
             return Ok(());
         }
@@ -164,8 +173,7 @@ impl Links {
         let outside = interface.plan.outside;
         let load = |direction| gates.program(port(interface.number, direction), direction, outside);
         let [egress, ingress] = BOTH.map(load);
-        let says = |error: slipway_sys::bpf::LoadError| error.to_string();
-        let (egress, ingress) = (egress.map_err(says)?, ingress.map_err(says)?);
+        let (egress, ingress) = (egress?, ingress?);
         if !interface.hook {
             entrance.enter()?.hook()?;
             interface.hook = true;
@@ -183,36 +191,41 @@ impl Links {
         spec: Spec,
         made: &mut Made,
         entrance: &mut Entrance<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), LinkError> {
         let wire = self.wire(around)?;
         if made.tap.is_none() {
             let (tap, index) = entrance.enter()?.make_tap(spec.direction)?;
-            wire.attach(port, &tap, &spec).map_err(|error| error.to_string())?;
+            wire.attach(port, &tap, &spec)?;
             (made.tap, made.spec) = (Some(index), Some(spec));
         } else if made.spec.as_ref() != Some(&spec) {
-            wire.set(port, &spec).map_err(|error| error.to_string())?;
+            wire.set(port, &spec)?;
             made.spec = Some(spec);
         }
         Ok(())
     }
 
     /// The lab's wire, started if it does not run.
-    fn wire(&mut self, around: &Around<'_>) -> Result<&mut Wire, String> {
-        if self.wire.is_none() {
-            self.wire = Some(Wire::start(around.alone, Some(around.lock)).map_err(|error| error.to_string())?);
+    fn wire(&mut self, around: &Around<'_>) -> Result<&mut Wire, LinkError> {
+        let wire = if let Some(running) = self.wire.take() {
+            running
+        } else {
+            let started = Wire::start(around.alone, Some(around.lock))?;
             self.wire_state = WireState::Running;
-        }
-        self.wire.as_mut().ok_or_else(|| "start the wire".to_owned())
+            started
+        };
+        Ok(self.wire.insert(wire))
     }
 
     /// The lab's gates, made if there are none.
-    pub(super) fn gates(&mut self, lab: &Lab) -> Result<&Gates, String> {
-        if self.gates.is_none() {
+    pub(super) fn gates(&mut self, lab: &Lab) -> Result<&Gates, LinkError> {
+        let gates = if let Some(made) = self.gates.take() {
+            made
+        } else {
             let interfaces: usize = lab.nodes.iter().map(|node| node.interfaces.len()).sum();
             let gates = Gates::new(2 * interfaces, 3 * interfaces);
-            self.gates = Some(gates.map_err(|error| format!("make the maps of the lab's gates: {error}"))?);
-        }
-        self.gates.as_ref().ok_or_else(|| "make the lab's gates".to_owned())
+            gates.map_err(LinkError::system("make the maps of the lab's gates"))?
+        };
+        Ok(self.gates.insert(gates))
     }
 }
 
@@ -222,7 +235,7 @@ fn queued(plan: &Plan) -> usize {
 }
 
 /// Drops what the kernel has queued of what the device sends: it is past the gate already.
-fn purge(interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), String> {
+fn purge(interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), LinkError> {
     let Made { shape: Some(shape), unsure, .. } = &mut interface.ways[queued(&interface.plan)] else { return Ok(()) };
     *unsure = true;
     entrance.enter()?.bare(None);
@@ -232,7 +245,7 @@ fn purge(interface: &mut Interface, entrance: &mut Entrance<'_>) -> Result<(), S
 }
 
 /// Takes away what packets no longer pass.
-fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: bool) -> Result<(), String> {
+fn clear(interface: &mut Interface, entrance: &mut Entrance<'_>, takes_gate: bool) -> Result<(), LinkError> {
     let Interface { plan, hook, gate, ways, .. } = interface;
     for (way, made) in plan.ways.iter().zip(ways.iter_mut()) {
         let shaped = matches!(way.choice.mechanism, Mechanism::Tbf | Mechanism::Netem);

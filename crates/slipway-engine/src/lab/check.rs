@@ -49,7 +49,7 @@ pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
         return Err(UpError::Refused(remarks.0));
     }
     let links = Links::new(read_matrices(lab)?);
-    links.check(lab).map_err(UpError::Conditions)?;
+    links.check(lab)?;
     Ok(links)
 }
 

@@ -9,7 +9,7 @@ use slipway_sys::cgroup::CgroupError;
 
 use super::LabError;
 use super::down::DownError;
-use crate::condition::MatrixError;
+use crate::condition::{LinkError, MatrixError};
 use crate::state::StateError;
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
@@ -25,8 +25,8 @@ pub enum UpError {
     #[error(transparent)]
     Matrix(#[from] MatrixError),
     /// This machine cannot make the conditions that the lab asks for.
-    #[error("{0}")]
-    Conditions(String),
+    #[error(transparent)]
+    Conditions(#[from] LinkError),
     /// An image cannot be had.
     #[error(transparent)]
     Image(#[from] ImageError),
