@@ -5,6 +5,7 @@
 //! anchor keeps a copy of each listener for as long as a program runs under it, so that calls wait, and fail not, while a
 //! router that died is replaced; the new one gets them all.
 
+mod error;
 mod explain;
 mod flows;
 pub mod metrics;
@@ -12,8 +13,7 @@ mod process;
 mod routers;
 mod setup;
 
-use std::io;
-
+pub use error::FastError;
 pub use explain::{Socket, SocketRoute};
 pub use flows::Connection;
 use serde::{Deserialize, Serialize};
@@ -62,9 +62,4 @@ pub struct RouterReport {
     pub listeners: usize,
     /// What it says of itself; `None` where it did not answer.
     pub status: Option<Status>,
-}
-
-fn says(what: &str) -> impl FnOnce(io::Error) -> String {
-    let what = what.to_owned();
-    move |error| format!("{what}: {error}")
 }

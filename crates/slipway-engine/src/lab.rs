@@ -65,6 +65,9 @@ pub enum LabError {
     /// The anchor answered that it could not.
     #[error(transparent)]
     Answered(#[from] protocol::Error),
+    /// Connections or sockets of the fast path could not be looked at.
+    #[error(transparent)]
+    Fast(#[from] crate::fast::FastError),
     /// The machine gave the lab no control groups.
     #[error(
         "freeze, thaw or limit node `{0}`: it has no control group, since none may be made here\nHint: run as root outside of a user namespace, or have a control group delegated"

@@ -110,10 +110,7 @@ impl Nodes {
         let launcher = Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?;
         // After that has kept the limit of programs.
         room::take(lab).map_err(|error| format!("open as many files as the lab needs: {error}"))?;
-        let group = |name: &str| {
-            let made = groups.as_ref().map(|groups| groups.of_process(name)).transpose();
-            made.map_err(|error| error.to_string())
-        };
+        let group = |name: &str| groups.as_ref().map(|groups| groups.of_process(name)).transpose();
         let near = Near {
             alone,
             lab,
@@ -123,7 +120,7 @@ impl Nodes {
             init: &|_| None,
             halt: &|_| Ok(()),
         };
-        let routers = Routers::start(&near, &blueprint.dir, &group)?;
+        let routers = Routers::start(&near, &blueprint.dir, &group).map_err(|error| error.to_string())?;
         let state = State { networks: fabric.mechanisms().to_vec(), routers: routers.states(), ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
@@ -399,7 +396,9 @@ impl Nodes {
         let outcome = act(&mut self.links, &around).map_err(|error| error.to_string());
         // What failed half-way may have altered some.
         let altered = self.links.altered();
-        let ended = self.with_routers(alone, blueprint, |routers, near| routers.alter(near, altered));
+        let ended = self
+            .with_routers(alone, blueprint, |routers, near| routers.alter(near, altered))
+            .map_err(|error| error.to_string());
         outcome.and(ended)
     }
 
@@ -415,6 +414,7 @@ impl Nodes {
         self.policy = rules;
         let rules = self.policy.clone();
         self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))
+            .map_err(|error| error.to_string())
     }
 
     /// The namespaces and devices of the lab's networks and conditions.
@@ -445,6 +445,7 @@ impl Nodes {
         listener: OwnedFd,
     ) -> Result<(), String> {
         self.with_routers(alone, blueprint, |routers, near| routers.hear(near, node, listener))
+            .map_err(|error| error.to_string())
     }
 
     /// How the fast path is.
@@ -454,7 +455,7 @@ impl Nodes {
 
     /// What is written on sockets of the fast path.
     pub(super) fn notes(&self) -> Result<OwnedFd, String> {
-        self.routers.notes()
+        self.routers.notes().map_err(|error| error.to_string())
     }
 
     fn with_routers<T>(
@@ -470,7 +471,7 @@ impl Nodes {
         let halt = |node: usize| {
             let group = groups.as_ref().map(|groups| groups.node(node, &lab.nodes[node].name)).transpose();
             let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
-            group.and_then(|group| group.as_ref().map_or(Ok(()), halt)).map_err(|error| error.to_string())
+            group.and_then(|group| group.as_ref().map_or(Ok(()), halt))
         };
         act(routers, &Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &halt })
     }

@@ -15,7 +15,8 @@ use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
-use super::{FastReport, says, setup};
+use super::error::{FastError, says};
+use super::{FastReport, setup};
 use crate::state::NodeState;
 
 /// A TCP socket as its program sees it, and what it really is.
@@ -56,14 +57,10 @@ pub(crate) fn explain(
     pid: i32,
     metadata: OwnedFd,
     report: &FastReport,
-) -> Result<(usize, Vec<Socket>), String> {
+) -> Result<(usize, Vec<Socket>), FastError> {
     let doing = format!("look at process {pid}");
-    let node = node_of(states, pid).map_err(says(&doing))?.ok_or_else(|| {
-        format!(
-            "{doing}: it is in no node of lab {}\nHint: `slipway inspect {} NODE --json` lists a node's",
-            lab.name, lab.name
-        )
-    })?;
+    let node = node_of(states, pid).map_err(says(&doing))?;
+    let node = node.ok_or_else(|| FastError::NoNode { pid, lab: lab.name.clone() })?;
     let metadata = SocketStorage::try_from(metadata).map(MetadataStore::new).map_err(says(&doing))?;
     let counted: Vec<Reason> = report
         .routers

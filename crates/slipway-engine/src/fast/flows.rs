@@ -11,7 +11,8 @@ use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
-use super::{RouterState, says, setup};
+use super::error::{FastError, says};
+use super::{RouterState, setup};
 use crate::state::NodeState;
 
 /// A connection that lives.
@@ -40,15 +41,14 @@ pub(crate) fn flows(
     states: &[NodeState],
     routers: &[RouterState],
     metadata: OwnedFd,
-) -> Result<Vec<Connection>, String> {
+) -> Result<Vec<Connection>, FastError> {
     let doing = "look for connections of the fast path";
     let metadata = SocketStorage::try_from(metadata).map(MetadataStore::new).map_err(says(doing))?;
     let address_map = setup::address_map(lab);
     let mut all: BTreeMap<u64, Flow> = BTreeMap::new();
     for router in routers {
         let Some(pid) = router.pid else {
-            let host = &lab.hosts[router.host].name;
-            return Err(format!("{doing}: the router of {host} is being replaced\nHint: try again"));
+            return Err(FastError::Replaced(lab.hosts[router.host].name.clone()));
         };
         let net = File::open(format!("/proc/{pid}/ns/net")).map_err(says(doing))?;
         let here = states.iter().zip(&lab.nodes).filter(|(_, node)| node.host == router.host);

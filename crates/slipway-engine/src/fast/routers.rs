@@ -18,14 +18,15 @@ use slipway_fast::policy::Policy;
 use slipway_fast::walk;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
-use slipway_sys::cgroup::Group;
+use slipway_sys::cgroup::{CgroupError, Group};
 use slipway_sys::clone::SingleThread;
 
 use self::muted::MutedSocket;
 use self::revoke::Again;
 use self::seat::Seat;
+use super::error::{FastError, says};
 use super::setup::{Shared, hosts};
-use super::{FastReport, RouterState, says};
+use super::{FastReport, RouterState};
 use crate::state::LabDir;
 
 /// What an anchor holds of its lab's fast path: nothing, where no network is fast.
@@ -73,7 +74,7 @@ pub(crate) struct Near<'a> {
     /// The first process of a node; `None` for one that does not run.
     pub(crate) init: &'a dyn Fn(usize) -> Option<i32>,
     /// Stops a node's programs for a moment.
-    pub(crate) halt: &'a dyn Fn(usize) -> Result<(), String>,
+    pub(crate) halt: &'a dyn Fn(usize) -> Result<(), CgroupError>,
 }
 
 impl Near<'_> {
@@ -99,8 +100,8 @@ impl Routers {
     pub(crate) fn start(
         near: &Near<'_>,
         dir: &LabDir,
-        group: &dyn Fn(&str) -> Result<Option<Group>, String>,
-    ) -> Result<Self, String> {
+        group: &dyn Fn(&str) -> Result<Option<Group>, CgroupError>,
+    ) -> Result<Self, FastError> {
         let lab = near.lab;
         let hosts = hosts(lab);
         if hosts.is_empty() {
@@ -126,8 +127,7 @@ impl Routers {
             let group = group(&format!("_router.{}", host + 1))?;
             let guard = group.as_ref().and_then(Group::clone_target);
             let notes = is_paired.then(|| fast.shared.metadata.storage());
-            let guard = guard.map(|folder| filter::guard(folder, notes)).transpose();
-            let guard = guard.map_err(|error| format!("guard sockets of the fast path: {error}"))?;
+            let guard = guard.map(|folder| filter::guard(folder, notes)).transpose()?;
             if guard.is_none() {
                 fast.note(
                     lab,
@@ -142,7 +142,7 @@ impl Routers {
                 fast.note(lab, host, &format!("{lost}: {why}"));
             }
             fast.seats.insert(host, Seat { group, _guard: guard, free_options, told_again, ..Seat::default() });
-            fast.fill(near, host).map_err(says(&format!("start the router of {}", lab.hosts[host].name)))?;
+            fast.fill(near, host).map_err(says(format!("start the router of {}", lab.hosts[host].name)))?;
         }
         Ok(Self { fast: Some(fast) })
     }
@@ -212,11 +212,10 @@ impl Routers {
 
     /// Has calls of a node's programs heard by its host's router, now or, where that is being replaced, by the next.
     #[tracing::instrument(level = "debug", skip_all, fields(node), err(level = "debug"))]
-    pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), String> {
-        let model = near.lab.nodes.get(node).ok_or_else(|| format!("find node number {node}: the lab has none"))?;
+    pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), FastError> {
+        let model = near.lab.nodes.get(node).ok_or(FastError::UnknownNode(node))?;
         let fast = self.fast.as_mut().filter(|fast| fast.seats.contains_key(&model.host));
-        let fast =
-            fast.ok_or_else(|| format!("have a router hear programs of {}: it is on no fast network", model.name))?;
+        let fast = fast.ok_or_else(|| FastError::NoRouter(model.name.clone()))?;
         fast.trees += 1;
         fast.held.push(HeldListener { node, tree: fast.trees, listener });
         let at = fast.held.len() - 1;
@@ -230,7 +229,7 @@ impl Routers {
     ///
     /// # Errors
     /// When some may not have been ended.
-    pub(crate) fn alter(&mut self, near: &Near<'_>, altered: BTreeSet<usize>) -> Result<u64, String> {
+    pub(crate) fn alter(&mut self, near: &Near<'_>, altered: BTreeSet<usize>) -> Result<u64, FastError> {
         let Some(fast) = self.fast.as_mut().filter(|fast| fast.altered != altered) else { return Ok(0) };
         let grows = !altered.is_subset(&fast.altered);
         fast.altered = altered;
@@ -244,7 +243,7 @@ impl Routers {
     ///
     /// # Errors
     /// When some may not have been ended.
-    pub(crate) fn set_policy(&mut self, near: &Near<'_>, rules: &[Rule]) -> Result<u64, String> {
+    pub(crate) fn set_policy(&mut self, near: &Near<'_>, rules: &[Rule]) -> Result<u64, FastError> {
         let Some(fast) = &mut self.fast else { return Ok(0) };
         fast.shared.policy = Policy::new(rules, near.lab.nodes.len());
         fast.have_all_heed(near, |process, aside| process.set_policy(rules, aside));
@@ -287,8 +286,8 @@ impl Routers {
     }
 
     /// What is written on sockets that routers handed out.
-    pub(crate) fn notes(&self) -> Result<OwnedFd, String> {
-        let fast = self.fast.as_ref().ok_or("look at sockets of the fast path: no network of the lab is fast")?;
+    pub(crate) fn notes(&self) -> Result<OwnedFd, FastError> {
+        let fast = self.fast.as_ref().ok_or(FastError::NoNetwork)?;
         fast.shared.metadata_file().map_err(says("look at sockets of the fast path"))
     }
 

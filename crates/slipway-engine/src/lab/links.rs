@@ -50,7 +50,7 @@ impl Running {
     /// When it is in none of the lab's nodes, or no network is fast.
     pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
-        fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?).map_err(LabError::Refused)
+        Ok(fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?)?)
     }
 
     /// The node that a process is in, if any.
@@ -65,7 +65,7 @@ impl Running {
     /// When no network is fast, or a router is being replaced.
     pub fn flows(&self) -> Result<Vec<Connection>, LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
-        fast::flows(&self.lab, &self.state.nodes, &self.state.routers, notes).map_err(LabError::Refused)
+        Ok(fast::flows(&self.lab, &self.state.nodes, &self.state.routers, notes)?)
     }
 
     /// How links are now.

@@ -9,6 +9,7 @@ use slipway_fast::reason::Reason;
 use slipway_fast::revoke::revoke;
 
 use super::{Fast, Near};
+use crate::fast::error::{FastError, says};
 
 /// Before hidden connections are looked for again: the first time, and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -22,7 +23,7 @@ pub(super) struct Again {
 
 impl Fast {
     /// Ends what lives and may not, on all hosts, and gives how many connections these were.
-    pub(super) fn revoke(&mut self, near: &Near<'_>) -> Result<u64, String> {
+    pub(super) fn revoke(&mut self, near: &Near<'_>) -> Result<u64, FastError> {
         let hosts: Vec<usize> = self.seats.keys().copied().collect();
         let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
         for host in hosts {
@@ -38,9 +39,9 @@ impl Fast {
                     }
                 }
                 Err(error) => {
-                    let what = format!("end fast connections on {}: {error}", near.lab.hosts[host].name);
-                    self.note(near.lab, host, &format!("failed to {what}"));
-                    outcome = Err(what);
+                    let error = says(format!("end fast connections on {}", near.lab.hosts[host].name))(error);
+                    self.note(near.lab, host, &format!("failed to {error}"));
+                    outcome = Err(error);
                 }
             }
         }
