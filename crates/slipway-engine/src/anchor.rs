@@ -9,6 +9,7 @@
 
 mod birth;
 mod build;
+mod error;
 mod logs;
 pub(crate) mod room;
 mod serve;
@@ -25,6 +26,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::{close_inherited, detach};
 
+use self::error::AnchorError;
 use crate::condition::Links;
 use crate::protocol::{Server, State};
 use crate::state::{LabDir, LabLock};
@@ -64,10 +66,10 @@ pub(crate) enum Report {
 pub(crate) struct Reporter(io::PipeWriter);
 
 impl Reporter {
-    pub(crate) fn say(&mut self, report: &Report) -> Result<(), String> {
+    pub(crate) fn say(&mut self, report: &Report) -> Result<(), AnchorError> {
         let mut line = serde_json::to_vec(report).expect("a report is plain data");
         line.push(b'\n');
-        self.0.write_all(&line).map_err(|_| "report to `slipway up`: it is gone".to_owned())
+        self.0.write_all(&line).map_err(|_| AnchorError::NoCaller)
     }
 }
 
@@ -89,20 +91,20 @@ pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader
 
 fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> ! {
     let span = tracing::info_span!("anchor", lab = %blueprint.lab.name).entered();
-    let outcome = settle(&blueprint.dir).map_err(|error| format!("settle the lab's anchor: {error}")).and_then(|()| {
+    let outcome = settle(&blueprint.dir).map_err(AnchorError::system("settle the lab's anchor")).and_then(|()| {
         let mut running = build::build(alone, blueprint, &mut reporter)?;
         let mut server =
-            Server::open(&blueprint.dir.control()).map_err(|error| format!("open the control socket: {error}"))?;
+            Server::open(&blueprint.dir.control()).map_err(AnchorError::system("open the control socket"))?;
         reporter.say(&Report::Up)?;
-        serve::serve(alone, blueprint, &mut running, &mut server).map_err(|error| format!("wait: {error}"))
+        serve::serve(alone, blueprint, &mut running, &mut server).map_err(AnchorError::system("wait"))
     });
     drop(span);
     match outcome {
         Ok(()) => std::process::exit(0),
-        Err(account) => {
-            tracing::error!("{account}");
+        Err(error) => {
+            tracing::error!("{error}");
             // A pipe that is gone is one reason to be here.
-            let _ = reporter.say(&Report::Failed(account));
+            let _ = reporter.say(&Report::Failed(error.to_string()));
             std::process::exit(1)
         }
     }
@@ -129,7 +131,7 @@ fn settle(dir: &LabDir) -> io::Result<()> {
 }
 
 impl Blueprint {
-    fn write(&self, state: &State) -> Result<(), String> {
-        self.dir.write_state(state).map_err(|error| error.to_string())
+    fn write(&self, state: &State) -> Result<(), AnchorError> {
+        Ok(self.dir.write_state(state)?)
     }
 }

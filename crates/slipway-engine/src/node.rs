@@ -1,6 +1,6 @@
 //! A node from the inside: its root file system and its init.
 
-mod error;
+pub(crate) mod error;
 pub(crate) mod init;
 pub(crate) mod link;
 mod pieces;

@@ -4,7 +4,7 @@ mod death;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,13 +22,14 @@ use slipway_sys::clone::{Bare, Parting, SingleThread, clone_bare};
 use slipway_sys::init;
 use slipway_sys::process::ProcessId;
 
+use super::error::{AnchorError, NodeError};
 use super::logs::Logs;
 use super::{Blueprint, room};
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, LinkError, LinkReport, Links, Place, Seat};
 use crate::disk;
 use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
-use crate::fast::{Event, FastReport, Near, Routers};
+use crate::fast::{Event, FastError, FastReport, Near, Routers};
 use crate::network::graph::Graph;
 use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
 use crate::node::init::{Birth, Net, live, most_processes};
@@ -102,14 +103,14 @@ impl Drop for Taken {
 impl Nodes {
     /// Makes what nodes share: networks, control groups, the profile that confines them.
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
-    pub(super) fn prepare(alone: SingleThread, blueprint: &Blueprint, state: State) -> Result<Self, String> {
+    pub(super) fn prepare(alone: SingleThread, blueprint: &Blueprint, state: State) -> Result<Self, AnchorError> {
         let lab = &blueprint.lab;
-        let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch).map_err(|error| error.to_string())?;
-        let fabric = Fabric::build(lab, blueprint.dir.path()).map_err(|error| error.to_string())?;
-        let groups = LabGroups::make(lab, &blueprint.dir, &disks).map_err(|error| error.to_string())?;
-        let launcher = Launcher::new().map_err(|error| format!("prepare to start programs: {error}"))?;
+        let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch)?;
+        let fabric = Fabric::build(lab, blueprint.dir.path())?;
+        let groups = LabGroups::make(lab, &blueprint.dir, &disks)?;
+        let launcher = Launcher::new().map_err(AnchorError::system("prepare to start programs"))?;
         // After that has kept the limit of programs.
-        room::take(lab).map_err(|error| format!("open as many files as the lab needs: {error}"))?;
+        room::take(lab).map_err(AnchorError::system("open as many files as the lab needs"))?;
         let group = |name: &str| groups.as_ref().map(|groups| groups.of_process(name)).transpose();
         let near = Near {
             alone,
@@ -120,15 +121,14 @@ impl Nodes {
             init: &|_| None,
             halt: &|_| Ok(()),
         };
-        let routers = Routers::start(&near, &blueprint.dir, &group).map_err(|error| error.to_string())?;
+        let routers = Routers::start(&near, &blueprint.dir, &group)?;
         let state = State { networks: fabric.mechanisms().to_vec(), routers: routers.states(), ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
-            anchor: anchor.map_err(|error| format!("open the anchor's own process: {error}"))?,
-            processes: most_processes().map_err(|error| format!("look how many processes there may be: {error}"))?,
+            anchor: anchor.map_err(io::Error::from).map_err(AnchorError::system("open the anchor's own process"))?,
+            processes: most_processes().map_err(AnchorError::system("look how many processes there may be"))?,
             users: user::own(lab),
-            init: init::Program::new(Step::Ready as u8)
-                .map_err(|error| format!("make the program of inits: {error}"))?,
+            init: init::Program::new(Step::Ready as u8).map_err(AnchorError::system("make the program of inits"))?,
             fabric,
             groups,
             launcher,
@@ -147,8 +147,8 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         which: &[usize],
-        mut ready: impl FnMut(usize) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut ready: impl FnMut(usize) -> Result<(), AnchorError>,
+    ) -> Result<(), AnchorError> {
         let outcome = self.bear(alone, blueprint, which, &mut ready);
         if outcome.is_err() {
             self.kill(alone, blueprint, which);
@@ -162,8 +162,8 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         which: &[usize],
-        ready: &mut dyn FnMut(usize) -> Result<(), String>,
-    ) -> Result<(), String> {
+        ready: &mut dyn FnMut(usize) -> Result<(), AnchorError>,
+    ) -> Result<(), AnchorError> {
         let mut linked = Vec::new();
         let mut done = 0;
         for window in which.chunks(WINDOW).chain([&[][..]]) {
@@ -177,7 +177,7 @@ impl Nodes {
             self.link(blueprint, &unborn)?;
             // Those before, who were busy meanwhile.
             for Unborn { index, link, .. } in std::mem::replace(&mut linked, unborn) {
-                link.expect(Step::Ready).map_err(|account| of_node(blueprint, index, &account))?;
+                link.expect(Step::Ready).map_err(|error| of_node(blueprint, index, error.into()))?;
                 self.state.nodes[index].status = NodeStatus::Running;
                 done += 1;
                 ready(done)?;
@@ -187,23 +187,22 @@ impl Nodes {
         self.links.wake(which);
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
         self.routers.wake(which);
-        self.fabric.open(&blueprint.lab).map_err(|error| error.to_string())?;
+        self.fabric.open(&blueprint.lab)?;
         // Not before all nodes are there: a command may talk to any of them.
         which.iter().try_for_each(|&index| self.start_programs(alone, blueprint, index))
     }
 
     /// Starts the node's ssh server and its own command, where it has them.
-    fn start_programs(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+    fn start_programs(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
         let node = &blueprint.lab.nodes[index];
-        let says =
-            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+        let says = |what: &'static str| move |error| of_node(blueprint, index, NodeError::system(what)(error));
         if node.sshd {
             let exit = self
                 .start_program(alone, blueprint, index, &ssh::setup())?
                 .wait()
                 .map_err(says("wait for its setup"))?;
             if exit.code() != 0 {
-                return Err(of_node(blueprint, index, "prepare its ssh server: its /etc/ssh cannot be written"));
+                return Err(of_node(blueprint, index, NodeError::Ssh));
             }
             self.start_program(alone, blueprint, index, &ssh::server(node))?;
         }
@@ -223,11 +222,10 @@ impl Nodes {
         blueprint: &Blueprint,
         index: usize,
         program: &Program,
-    ) -> Result<Child, String> {
+    ) -> Result<Child, AnchorError> {
         let node = &blueprint.lab.nodes[index];
-        let says =
-            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
-        let init = self.state.nodes[index].init.ok_or_else(|| of_node(blueprint, index, "it does not run"))?;
+        let says = |what: &'static str| move |error| of_node(blueprint, index, NodeError::system(what)(error));
+        let init = self.state.nodes[index].init.ok_or_else(|| of_node(blueprint, index, NodeError::NotRunning))?;
         let log = self.logs.open(index, &node.name).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
@@ -243,13 +241,12 @@ impl Nodes {
         let mut hear = |listener| routers.hear(&near, index, listener).map_err(std::io::Error::other);
         let started =
             launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener), &mut |_| Ok(()));
-        started.map_err(|error| error.to_string())
+        Ok(started?)
     }
 
     #[tracing::instrument(level = "debug", skip_all, fields(node = %blueprint.lab.nodes[index].name), err(level = "debug"))]
-    fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, String> {
-        let says =
-            |what: &'static str| move |error: std::io::Error| of_node(blueprint, index, &format!("{what}: {error}"));
+    fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, AnchorError> {
+        let says = |what: &'static str| move |error| of_node(blueprint, index, NodeError::system(what)(error));
         let node = &blueprint.lab.nodes[index];
         let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
         let group = self.group(blueprint, index)?;
@@ -301,46 +298,46 @@ impl Nodes {
     }
 
     /// Has a node whose programs may change its network get a new one: nobody knows what they left of the one before.
-    fn renew_network(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), String> {
+    fn renew_network(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
         let slot = &mut self.slots[index];
         slot.net = None;
         if std::mem::replace(&mut slot.linked, false) {
-            self.fabric.detach(&blueprint.lab, index).map_err(|error| error.to_string())?;
+            self.fabric.detach(&blueprint.lab, index)?;
             self.links.renew(index);
         }
         Ok(())
     }
 
     /// The node's control group, made if it is not there; a node that starts again has the limits that it had.
-    fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, String> {
+    fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, AnchorError> {
         let name = &blueprint.lab.nodes[index].name;
         let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose();
-        let group = group.map_err(|error| of_node(blueprint, index, &error.to_string()))?;
+        let group = group.map_err(|error| of_node(blueprint, index, error.into()))?;
         // One that was frozen when it ended would be born frozen.
         match group.as_ref().filter(|_| self.state.ready).map(Group::thaw) {
-            Some(Err(error)) => Err(of_node(blueprint, index, &error.to_string())),
+            Some(Err(error)) => Err(of_node(blueprint, index, error.into())),
             _ => Ok(group),
         }
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = unborn.len()), err(level = "debug"))]
-    fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), String> {
+    fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), AnchorError> {
         let mut fresh = Vec::new();
         for Unborn { index, link, .. } in unborn {
-            link.expect(Step::Namespaced).map_err(|account| of_node(blueprint, *index, &account))?;
+            link.expect(Step::Namespaced).map_err(|error| of_node(blueprint, *index, error.into()))?;
             let slot = &mut self.slots[*index];
             if slot.net.is_none() {
                 let pid = self.state.nodes[*index].init.map_or(0, |init| init.pid);
                 let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
                 let net = File::open(&path).map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => of_node(blueprint, *index, &link.last_word()),
-                    _ => of_node(blueprint, *index, &format!("open {}: {error}", path.display())),
+                    ErrorKind::NotFound => of_node(blueprint, *index, link.last_word().into()),
+                    _ => of_node(blueprint, *index, NodeError::system(format!("open {}", path.display()))(error)),
                 })?;
                 slot.net = Some(out_of_the_way(net.into()));
             }
             if std::mem::replace(&mut slot.linked, true) {
-                self.fabric.set_carrier(&blueprint.lab, *index, true).map_err(|error| error.to_string())?;
+                self.fabric.set_carrier(&blueprint.lab, *index, true)?;
             } else {
                 fresh.push(*index);
             }
@@ -349,9 +346,9 @@ impl Nodes {
             .iter()
             .filter_map(|&node| self.slots[node].net.as_ref().map(|net| NodeNet { node, netns: net.as_fd() }))
             .collect();
-        self.fabric.attach(&blueprint.lab, &nets).map_err(|error| error.to_string())?;
+        self.fabric.attach(&blueprint.lab, &nets)?;
         for Unborn { index, link, .. } in unborn {
-            link.say(Step::Linked).map_err(|_| of_node(blueprint, *index, &link.last_word()))?;
+            link.say(Step::Linked).map_err(|_| of_node(blueprint, *index, link.last_word().into()))?;
         }
         Ok(())
     }
@@ -362,7 +359,7 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         which: &[usize],
-    ) -> Result<(), String> {
+    ) -> Result<(), AnchorError> {
         let which: Vec<usize> =
             which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
@@ -381,7 +378,7 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         act: impl FnOnce(&mut Links, &Around<'_>) -> Result<(), LinkError>,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, AnchorError> {
         let Self { slots, fabric, .. } = self;
         let (slots, fabric, lab) = (&*slots, &*fabric, &blueprint.lab);
         let seat = |(node, slot): Place| {
@@ -393,13 +390,12 @@ impl Nodes {
             Some(Seat { net: net_of(slots, node)?, name, outside: false })
         };
         let around = Around { alone, lab, lock: blueprint.lock.file().as_fd(), seat: &seat };
-        let outcome = act(&mut self.links, &around).map_err(|error| error.to_string());
+        let outcome = act(&mut self.links, &around);
         // What failed half-way may have altered some.
         let altered = self.links.altered();
-        let ended = self
-            .with_routers(alone, blueprint, |routers, near| routers.alter(near, altered))
-            .map_err(|error| error.to_string());
-        outcome.and(ended)
+        let ended = self.with_routers(alone, blueprint, |routers, near| routers.alter(near, altered));
+        outcome?;
+        Ok(ended?)
     }
 
     /// Puts rules in the place of those that there were, and gives how many fast connections ended with it.
@@ -408,13 +404,12 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         rules: Vec<Rule>,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, AnchorError> {
         // Beneath first: what a router forbids goes there.
-        self.fabric.set_policy(&blueprint.lab, &rules).map_err(|error| error.to_string())?;
+        self.fabric.set_policy(&blueprint.lab, &rules)?;
         self.policy = rules;
         let rules = self.policy.clone();
-        self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))
-            .map_err(|error| error.to_string())
+        Ok(self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))?)
     }
 
     /// The namespaces and devices of the lab's networks and conditions.
@@ -443,9 +438,8 @@ impl Nodes {
         blueprint: &Blueprint,
         node: usize,
         listener: OwnedFd,
-    ) -> Result<(), String> {
+    ) -> Result<(), FastError> {
         self.with_routers(alone, blueprint, |routers, near| routers.hear(near, node, listener))
-            .map_err(|error| error.to_string())
     }
 
     /// How the fast path is.
@@ -454,8 +448,8 @@ impl Nodes {
     }
 
     /// What is written on sockets of the fast path.
-    pub(super) fn notes(&self) -> Result<OwnedFd, String> {
-        self.routers.notes().map_err(|error| error.to_string())
+    pub(super) fn notes(&self) -> Result<OwnedFd, FastError> {
+        self.routers.notes()
     }
 
     fn with_routers<T>(
@@ -588,6 +582,6 @@ fn net_of(slots: &[Slot], node: usize) -> Option<BorrowedFd<'_>> {
     slots.get(node)?.net.as_ref().map(AsFd::as_fd)
 }
 
-fn of_node(blueprint: &Blueprint, index: usize, account: &str) -> String {
-    format!("start node {}: {account}", blueprint.lab.nodes[index].name)
+fn of_node(blueprint: &Blueprint, index: usize, source: NodeError) -> AnchorError {
+    AnchorError::Start { node: blueprint.lab.nodes[index].name.clone(), source }
 }

@@ -15,6 +15,7 @@ use slipway_sys::mount::{attach, detached, make_private, mount_fs, set_flags};
 use slipway_sys::process::ProcessId;
 
 use super::birth::Nodes;
+use super::error::AnchorError;
 use super::{Blueprint, Report, Reporter};
 use crate::exec::ssh;
 use crate::node::rootfs::{hide_machine, lies_on_the_machine};
@@ -23,10 +24,10 @@ use crate::state::{LabDir, NodeState, NodeStatus};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
 #[tracing::instrument(level = "info", skip_all, fields(lab = %blueprint.lab.name), err(level = "debug"))]
-pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut Reporter) -> Result<Nodes, String> {
+pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut Reporter) -> Result<Nodes, AnchorError> {
     let Blueprint { lab, dir, .. } = blueprint;
     let state = State {
-        anchor: ProcessId::of(getpid()).map_err(|error| format!("name the anchor: {error}"))?,
+        anchor: ProcessId::of(getpid()).map_err(AnchorError::system("name the anchor"))?,
         ready: false,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None }; lab.nodes.len()],
@@ -37,7 +38,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     blueprint.write(&state)?;
     own_mounts(dir, &blueprint.agent)?;
     if blueprint.images.iter().any(lies_on_the_machine) {
-        hide_machine(dir).map_err(|error| error.to_string())?;
+        hide_machine(dir)?;
     }
     shared_files(lab, dir)?;
     ssh::prepare(lab, dir)?;
@@ -52,10 +53,10 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
 /// A mount namespace of the lab's own, with what no other process of the machine sees: the tmpfs that nodes write to,
 /// and the agent's program where nodes find it.
 #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
-fn own_mounts(dir: &LabDir, program: &Path) -> Result<(), String> {
-    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("make the lab's mount namespace: {error}"))?;
+fn own_mounts(dir: &LabDir, program: &Path) -> Result<(), AnchorError> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(AnchorError::MountNamespace)?;
     let agent = dir.join("node/agent");
-    fs::write(&agent, "").map_err(|error| format!("make the launch agent's place: {error}"))?;
+    fs::write(&agent, "").map_err(AnchorError::system("make the launch agent's place"))?;
     let mount = || {
         make_private()?;
         mount_fs("tmpfs", &dir.join("rw"), MountFlags::NODEV, "mode=700")?;
@@ -63,15 +64,15 @@ fn own_mounts(dir: &LabDir, program: &Path) -> Result<(), String> {
         // Root in a node must not be able to change this machine's program, its mode least of all.
         set_flags(&agent, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV)
     };
-    mount().map_err(|error| error.to_string())
+    Ok(mount()?)
 }
 
 #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
-fn shared_files(lab: &Lab, dir: &LabDir) -> Result<(), String> {
+fn shared_files(lab: &Lab, dir: &LabDir) -> Result<(), AnchorError> {
     let resolv = "# Nodes find each other in /etc/hosts. Nothing outside the lab answers here.\n";
     for (name, text) in [("hosts", hosts(lab).as_str()), ("resolv.conf", resolv)] {
         let path = dir.join("etc").join(name);
-        fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
+        fs::write(&path, text).map_err(AnchorError::system(format!("write {}", path.display())))?;
     }
     Ok(())
 }

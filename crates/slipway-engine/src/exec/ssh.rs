@@ -46,16 +46,28 @@ Host *
 /// Where a node has them, in its root.
 pub(crate) const SETTINGS: &str = "etc/ssh/ssh_config.d/00-slipway.conf";
 
+/// The lab's keys or settings could not be made. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SshError {
+    #[error("{doing} for the lab's ssh: {source}")]
+    File { doing: &'static str, source: io::Error },
+    /// The program's own account.
+    #[error("make a key with ssh-keygen: {0}")]
+    Keygen(String),
+    #[error("make a key for nodes with `sshd: true`: ssh-keygen: {0}\nHint: apt-get install openssh-client")]
+    NoKeygen(io::Error),
+}
+
 /// Makes the lab's keys and settings, where a node asks for a server.
 ///
 /// # Errors
 /// When there is no `ssh-keygen` on this machine, or the folder cannot be written.
-pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), String> {
+pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), SshError> {
     if !lab.nodes.iter().any(|node| node.sshd) {
         return Ok(());
     }
     let folder = dir.join(FOLDER);
-    let says = |what: &'static str| move |error: io::Error| format!("{what} for the lab's ssh: {error}");
+    let says = |doing: &'static str| move |source| SshError::File { doing, source };
     fs::DirBuilder::new().mode(0o755).create(&folder).map_err(says("make a folder"))?;
     for key in ["host", "id"] {
         make_key(&folder.join(key))?;
@@ -74,15 +86,13 @@ pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), String> {
     Ok(())
 }
 
-fn make_key(path: &Path) -> Result<(), String> {
+fn make_key(path: &Path) -> Result<(), SshError> {
     let output =
         Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "slipway", "-f"]).arg(path).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("make a key with ssh-keygen: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(format!(
-            "make a key for nodes with `sshd: true`: ssh-keygen: {error}\nHint: apt-get install openssh-client"
-        )),
+        Ok(output) => Err(SshError::Keygen(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        Err(error) => Err(SshError::NoKeygen(error)),
     }
 }
 

@@ -133,7 +133,7 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
 
     nix::unistd::sethostname(&birth.root.node.name).map_err(says("set the host name"))?;
     birth.root.enter(proc.as_fd()).map_err(|error| error.to_string())?;
-    link.expect(Step::Linked)?;
+    link.expect(Step::Linked).map_err(|error| error.to_string())?;
     (birth.configure)()?;
     if let Some(user) = of_its_own {
         // Programs find it here (`exec`), and the capabilities that they get are over no more than it owns.

@@ -16,6 +16,20 @@ pub(crate) enum Step {
     Ready = 3,
 }
 
+/// The reason that an init did not take its next step. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InitError {
+    #[error("listen to the node's init: {0}")]
+    Listen(io::Error),
+    /// The init's own account.
+    #[error("{0}")]
+    Said(String),
+    #[error(
+        "start its init: it ended without a word\nHint: look for it in the kernel's log (dmesg); was it out of memory?"
+    )]
+    Silent,
+}
+
 /// Longest account of a failure; the rest is cut.
 const LONGEST: usize = 4096;
 const FAILED: u8 = 0xff;
@@ -48,25 +62,25 @@ impl Link {
     }
 
     /// Why an init that is gone is gone.
-    pub(crate) fn last_word(&self) -> String {
-        self.expect(Step::Ready).err().unwrap_or_default()
+    pub(crate) fn last_word(&self) -> InitError {
+        self.expect(Step::Ready).err().unwrap_or(InitError::Silent)
     }
 
     /// Waits for `step`. Anything else is an error: the other side's account, or its silence.
-    pub(crate) fn expect(&self, step: Step) -> Result<(), String> {
+    pub(crate) fn expect(&self, step: Step) -> Result<(), InitError> {
         let mut buffer = [0u8; LONGEST + 1];
         let (length, _) = loop {
             match recv(&self.0, &mut buffer, RecvFlags::empty()) {
                 // That the other side ended without having read all is told first, and once; what it said last comes after
                 // (`__skb_try_recv_datagram`, `net/core/datagram.c`).
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
-                other => break other.map_err(|error| format!("listen to the node's init: {error}"))?,
+                other => break other.map_err(|error| InitError::Listen(error.into()))?,
             }
         };
         match buffer.get(..length) {
-            Some([FAILED, account @ ..]) => Err(String::from_utf8_lossy(account).into_owned()),
+            Some([FAILED, account @ ..]) => Err(InitError::Said(String::from_utf8_lossy(account).into_owned())),
             Some([said]) if *said == step as u8 => Ok(()),
-            _ => Err("start its init: it ended without a word\nHint: look for it in the kernel's log (dmesg); was it out of memory?".to_owned()),
+            _ => Err(InitError::Silent),
         }
     }
 }

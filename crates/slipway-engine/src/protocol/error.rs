@@ -60,8 +60,8 @@ impl Error {
     }
 
     /// Makes errors with this code.
-    pub(crate) fn of(code: Code) -> impl Fn(String) -> Self {
-        move |account| Self::new(code, account)
+    pub(crate) fn of<E: std::error::Error>(code: Code) -> impl Fn(E) -> Self {
+        move |error| Self::new(code, error.to_string())
     }
 }
 

@@ -8,7 +8,7 @@ use slipway_sys::clone::SingleThread;
 use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{destroy_tcp, tcp_sockets};
 
-use super::{Blueprint, Nodes, net_of};
+use super::{AnchorError, Blueprint, Nodes, net_of};
 use crate::state::NodeStatus;
 
 /// How much peers hear of a node's end. Afterwards they hear nothing, whichever it was.
@@ -39,7 +39,7 @@ impl Nodes {
         alone: SingleThread,
         blueprint: &Blueprint,
         which: &[usize],
-    ) -> Result<(), String> {
+    ) -> Result<(), AnchorError> {
         let which: Vec<usize> =
             which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
         let silenced = self.bury(alone, blueprint, &which);
@@ -49,7 +49,12 @@ impl Nodes {
     }
 
     /// Has nothing come from the links of `which` any more, but what waits in them.
-    pub(super) fn bury(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+    pub(super) fn bury(
+        &mut self,
+        alone: SingleThread,
+        blueprint: &Blueprint,
+        which: &[usize],
+    ) -> Result<(), AnchorError> {
         let mut buried = BTreeSet::new();
         let done = self.with_links(alone, blueprint, |links, around| {
             buried = links.bury(around, which)?;
@@ -60,11 +65,8 @@ impl Nodes {
         done.map(drop).and(self.silence(blueprint, &others))
     }
 
-    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
-        let mut nodes = which.iter();
-        nodes
-            .try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))
-            .map_err(|error| error.to_string())
+    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
+        Ok(which.iter().try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))?)
     }
 
     /// Ends every process in `which`, in this manner, and then whatever their kernels would answer or forward.
@@ -74,16 +76,13 @@ impl Nodes {
         blueprint: &Blueprint,
         which: &[usize],
         death: Death,
-    ) -> Result<(), String> {
+    ) -> Result<(), AnchorError> {
         let hard = death == Death::Silent;
         let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
         let which: Vec<usize> = which.iter().copied().filter(running).collect();
         if hard {
             if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
-                let name = &blueprint.lab.nodes[index].name;
-                return Err(format!(
-                    "kill node {name} silently: on driver host its links are its host's\nHint: kill it softly, or choose another driver"
-                ));
+                return Err(AnchorError::SharedLinks(blueprint.lab.nodes[index].name.clone()));
             }
             self.silence(blueprint, &which)?;
         }
@@ -103,7 +102,7 @@ impl Nodes {
 
     /// Resets connections of nodes that have a network of their own. As programs end, the kernel would end connections in good
     /// order, of which a crash knows nothing.
-    fn reset(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+    fn reset(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
         let own = |&index: &usize| !blueprint.on_host_network(index);
         let which: Vec<usize> = which.iter().copied().filter(own).collect();
         self.end_stopped(blueprint, &which, |nodes| {
@@ -120,7 +119,7 @@ impl Nodes {
     }
 
     /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
-    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), String> {
+    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
         let lab = &blueprint.lab;
         let is_fast = |&index: &usize| lab.nodes[index].fast_networks(lab).next().is_some();
         let which: Vec<usize> = which.iter().copied().filter(is_fast).collect();
@@ -135,15 +134,14 @@ impl Nodes {
         blueprint: &Blueprint,
         which: &[usize],
         act: impl FnOnce(&mut Self),
-    ) -> Result<(), String> {
+    ) -> Result<(), AnchorError> {
         let name = |index: usize| &blueprint.lab.nodes[index].name;
         let group = |&index: &usize| self.groups.as_ref().map(|groups| groups.node(index, name(index)));
-        let groups = which.iter().filter_map(group).collect::<Result<Vec<Group>, _>>();
-        let groups = groups.map_err(|error| error.to_string())?;
+        let groups = which.iter().filter_map(group).collect::<Result<Vec<Group>, _>>()?;
         let stopped = groups.iter().try_for_each(Group::freeze);
         act(self);
         // One that cannot be stopped ends nevertheless, and one that is stopped could not end.
         let ended = groups.iter().try_for_each(Group::begin_to_kill);
-        stopped.and(ended).map_err(|error| error.to_string())
+        Ok(stopped.and(ended)?)
     }
 }

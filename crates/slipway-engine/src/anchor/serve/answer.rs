@@ -7,6 +7,7 @@ use slipway_sys::clone::SingleThread;
 
 use crate::anchor::Blueprint;
 use crate::anchor::birth::Nodes;
+use crate::anchor::error::AnchorError;
 use crate::condition::Links;
 use crate::protocol::{self, Answer, Code, Ended, Error, Request, Responder};
 
@@ -47,19 +48,19 @@ pub(super) fn answer(
         Request::ReadGraph(_) => to.answer::<protocol::ReadGraph>(Ok(nodes.graph(blueprint))),
         Request::ReadPolicy(_) => to.answer::<protocol::ReadPolicy>(Ok(nodes.policy.clone())),
         Request::HearProgram(of) => {
-            let listener = descriptor.ok_or_else(|| "have a program heard: no listener came along".to_owned());
-            let done = listener.and_then(|listener| nodes.hear(alone, blueprint, of.node, listener));
+            let listener = descriptor.ok_or(AnchorError::NoListener);
+            let done = listener.and_then(|listener| Ok(nodes.hear(alone, blueprint, of.node, listener)?));
             to.answer::<protocol::HearProgram>(done.map_err(Error::of(Code::FastPath)))
         }
         Request::ReadFast(_) => to.answer::<protocol::ReadFast>(Ok(nodes.report_fast(alone, blueprint))),
         Request::ReadSockets(_) => to.hand::<protocol::ReadSockets>(nodes.notes().map_err(Error::of(Code::FastPath))),
         Request::ReadState(_) => to.answer::<protocol::ReadState>(Ok(nodes.state.clone())),
         Request::ReadLog(of) => {
-            let piece = nodes.logs.read(of.node, of.from).map_err(|error| format!("read the log: {error}"));
+            let piece = nodes.logs.read(of.node, of.from).map_err(AnchorError::system("read the log"));
             to.answer::<protocol::ReadLog>(piece.map_err(Error::of(Code::Log)))
         }
         Request::FollowLog(of) => {
-            let pipe = nodes.logs.follow(of.node).map_err(|error| format!("follow the log: {error}"));
+            let pipe = nodes.logs.follow(of.node).map_err(AnchorError::system("follow the log"));
             to.hand::<protocol::FollowLog>(pipe.map_err(Error::of(Code::Log)))
         }
     }
@@ -81,7 +82,7 @@ fn change(
     nodes: &mut Nodes,
     protocol::Change { order, overlay }: protocol::Change,
 ) -> Result<Ended, Error> {
-    let about_nodes = |done: Result<(), String>| done.map(|()| Ended::default()).map_err(Error::of(Code::Nodes));
+    let about_nodes = |done: Result<(), AnchorError>| done.map(|()| Ended::default()).map_err(Error::of(Code::Nodes));
     let (still, which) = match order {
         Order::Links(action) => {
             let done = nodes.with_links(alone, blueprint, |links, around| links.change(around, overlay, action));
@@ -110,6 +111,6 @@ fn prepare(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes, order:
     ended(Code::Links, done)
 }
 
-fn ended(code: Code, done: Result<u64, String>) -> Result<Ended, Error> {
+fn ended(code: Code, done: Result<u64, AnchorError>) -> Result<Ended, Error> {
     done.map(|connections| Ended { connections }).map_err(Error::of(code))
 }
