@@ -28,7 +28,7 @@ use slipway_sys::process::{close_inherited, detach};
 
 use self::error::AnchorError;
 use crate::condition::Links;
-use crate::protocol::{Server, State};
+use crate::protocol::{self, Server, State};
 use crate::state::{LabDir, LabLock};
 use slipway_image::Rootfs;
 
@@ -58,7 +58,7 @@ pub(crate) enum Report {
     /// The lab is up.
     Up,
     /// It is not, and what there was of it is gone.
-    Failed(String),
+    Failed(protocol::Error),
 }
 
 /// Where reports go. Silence on the other side means that `up` was killed, and a lab nobody asked for must not stay.
@@ -103,8 +103,9 @@ fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> !
         Ok(()) => std::process::exit(0),
         Err(error) => {
             tracing::error!("{error}");
+            let failed = protocol::Error::new(error.code(), error.to_string());
             // A pipe that is gone is one reason to be here.
-            let _ = reporter.say(&Report::Failed(error.to_string()));
+            let _ = reporter.say(&Report::Failed(failed));
             std::process::exit(1)
         }
     }

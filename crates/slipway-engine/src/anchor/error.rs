@@ -14,6 +14,7 @@ use crate::fast::FastError;
 use crate::network::NetworkError;
 use crate::node::error::RootfsError;
 use crate::node::link::InitError;
+use crate::protocol::Code;
 use crate::state::StateError;
 
 /// Work of an anchor that failed. Each fits "failed to …".
@@ -79,6 +80,15 @@ pub(crate) enum NodeError {
 impl AnchorError {
     pub(super) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { doing: doing.into(), source }
+    }
+
+    /// The code of this failure where no request gives it one.
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::Links(_) => Code::Links,
+            Self::Fast(_) => Code::FastPath,
+            _ => Code::Nodes,
+        }
     }
 }
 

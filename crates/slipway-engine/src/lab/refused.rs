@@ -10,6 +10,7 @@ use slipway_sys::cgroup::CgroupError;
 use super::LabError;
 use super::down::DownError;
 use crate::condition::{LinkError, MatrixError};
+use crate::protocol;
 use crate::state::StateError;
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.
@@ -37,8 +38,8 @@ pub enum UpError {
     #[error("start the lab's anchor: {0}")]
     Anchor(io::Error),
     /// The anchor said why.
-    #[error("{0}")]
-    Failed(String),
+    #[error(transparent)]
+    Failed(protocol::Error),
     /// A signal came (Ctrl-C, most often).
     #[error("bring the lab up: stopped by {}; what had been made is gone", .0.as_str())]
     Interrupted(Signal),

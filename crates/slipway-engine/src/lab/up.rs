@@ -18,6 +18,7 @@ use super::{LabError, Running};
 use crate::anchor::{self, Blueprint, Report};
 use crate::guard::Guard;
 use crate::machine::Machine;
+use crate::protocol::{self, Code};
 use crate::state::{LabLock, StateError, StateRoot};
 
 /// How far `up` is.
@@ -142,8 +143,8 @@ fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progres
         std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
     }
     let (pidfd, reports) = anchor::fork(blueprint).map_err(UpError::Anchor)?;
-    let mut failure =
-        "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)".to_owned();
+    let silence = "start the lab's anchor: it ended without a word\nHint: look in the kernel's log (dmesg)";
+    let mut failure = protocol::Error::new(Code::Nodes, silence);
     let mut reports = BufReader::new(reports);
     let mut line = String::new();
     loop {
@@ -162,7 +163,7 @@ fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progres
         match serde_json::from_str(&line).map_err(|error| UpError::Anchor(error.into()))? {
             Report::Nodes(done) => progress(Progress::Nodes { done, total: lab.nodes.len() }),
             Report::Up => return Ok(()),
-            Report::Failed(account) => failure = account,
+            Report::Failed(error) => failure = error,
         }
     }
     // The pipe is closed: the anchor is ending or has ended.
