@@ -280,7 +280,7 @@ fn object_name(name: &str) -> io::Result<call::Name> {
 mod tests {
     use super::*;
 
-    const OBJECT: &[u8] = include_bytes!("../bpf/test.bpf.o");
+    static OBJECT: Object = Object::new("test", include_bytes!("../bpf/test.bpf.o"));
     const TC_ACT_OK: i32 = 0;
 
     fn map(kind: MapKind, key_bytes: usize) -> Map {
@@ -319,7 +319,7 @@ mod tests {
     fn a_program_reads_packet_and_map_and_writes_the_mark() {
         let denied = map(MapKind::Hash, 1);
         denied.update(&[0xaa], &[0; 8]).expect("sets");
-        let ready = Object::parse("test", OBJECT).and_then(|object| object.with(&[], &[("denied", denied.as_fd())]));
+        let ready = OBJECT.with(&[], &[("denied", denied.as_fd())]);
         let program = ready.and_then(|ready| ready.load("mark_unless_denied")).expect("the verifier takes it");
         let mut packet = [0; 64];
         assert_eq!(program.run(&packet, 5).expect("runs"), Outcome { action: TC_ACT_OK, mark: 9 });
@@ -331,30 +331,28 @@ mod tests {
 
     #[test]
     fn constants_differ_by_instance() {
-        let object = Object::parse("test", OBJECT).expect("reads");
         for result in [TC_ACT_OK, 1, TC_ACT_SHOT] {
             let program =
-                object.with(&[("result", &result.to_ne_bytes())], &[]).and_then(|ready| ready.load("constant"));
+                OBJECT.with(&[("result", &result.to_ne_bytes())], &[]).and_then(|ready| ready.load("constant"));
             assert_eq!(program.expect("loads").run(&[0; 64], 0).expect("runs").action, result);
         }
     }
 
     #[test]
     fn faults_are_told_apart() {
-        let object = Object::parse("test", OBJECT).expect("reads");
         // The verifier's log comes too.
-        let refused = object.with(&[], &[]).and_then(|ready| ready.load("mark_unless_denied")).expect_err("no map");
+        let refused = OBJECT.with(&[], &[]).and_then(|ready| ready.load("mark_unless_denied")).expect_err("no map");
         let text = refused.to_string();
         assert!(
             text.starts_with("load BPF program test: ") && text.contains("not pointing to valid bpf_map"),
             "{text}"
         );
         let unknown =
-            object.with(&[], &[]).and_then(|ready| ready.load("none")).expect_err("no such program").to_string();
+            OBJECT.with(&[], &[]).and_then(|ready| ready.load("none")).expect_err("no such program").to_string();
         assert_eq!(unknown, "read BPF object test: there is no program `none`");
         for wrong in [("none", &[0; 4][..]), ("result", &[0; 8])] {
-            assert!(matches!(object.with(&[wrong], &[]), Err(LoadError::Object { .. })), "{}", wrong.0);
+            assert!(matches!(OBJECT.with(&[wrong], &[]), Err(LoadError::Object { .. })), "{}", wrong.0);
         }
-        assert!(matches!(Object::parse("test", b"no object"), Err(LoadError::Object { .. })));
+        assert!(matches!(Object::new("test", b"no object").with(&[], &[]), Err(LoadError::Object { .. })));
     }
 }

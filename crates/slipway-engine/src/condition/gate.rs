@@ -12,7 +12,9 @@ use slipway_lab::scenario::Direction;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::Mac;
 
-const OBJECT: &[u8] = include_bytes!("../../bpf/gate.bpf.o");
+static OBJECT: Object = Object::new("slipway_gate", BYTES);
+static OF_RETURN: Object = Object::new("slipway_return", BYTES);
+const BYTES: &[u8] = include_bytes!("../../bpf/gate.bpf.o");
 
 /// Partitions that can hold at once.
 pub(super) const LANES: usize = 32;
@@ -52,7 +54,6 @@ pub(super) struct Entry {
 /// The maps of a lab's gates.
 #[derive(Debug)]
 pub(super) struct Gates {
-    object: Object,
     entries: Map,
     /// Groups by the other end's address.
     sides: Map,
@@ -63,7 +64,6 @@ impl Gates {
     pub(super) fn new(gates: usize, addresses: usize) -> io::Result<Self> {
         let most = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         Ok(Self {
-            object: Object::parse("slipway_gate", OBJECT).map_err(io::Error::other)?,
             entries: Map::create(MapKind::Array, "slipway_gates", 4, ENTRY, most(gates))?,
             sides: Map::create(MapKind::Hash, "slipway_sides", ADDRESS, SIDE, most(addresses))?,
         })
@@ -108,7 +108,7 @@ impl Gates {
         let (sends, leaves) = (is_egress(direction), is_egress(physical(direction, outside)));
         let constants = [("number", &gate.to_ne_bytes()[..]), ("sends", &sends), ("leaves", &leaves)];
         let maps = [("entries", self.entries.as_fd()), ("sides", self.sides.as_fd())];
-        self.object.with(&constants, &maps)?.load("gate")
+        OBJECT.with(&constants, &maps)?.load("gate")
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn physical(direction: Direction, outside: bool) -> Direction {
 pub(super) fn return_program(interface: u32, direction: Direction) -> Result<Program, LoadError> {
     let receives = [u8::from(direction == Direction::Ingress)];
     let constants = [("interface", &interface.to_ne_bytes()[..]), ("receives", &receives)];
-    Object::parse("slipway_return", OBJECT)?.with(&constants, &[])?.load("give_back")
+    OF_RETURN.with(&constants, &[])?.load("give_back")
 }
 
 fn address_key(address: IpAddr) -> [u8; ADDRESS] {

@@ -25,7 +25,9 @@ use super::device::try_in_scratch;
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
 const GUARD: &str = "slipway_guard";
-const OBJECT: &[u8] = include_bytes!("../../bpf/policy.bpf.o");
+static OBJECT: Object = Object::new(NAME, BYTES);
+static OF_GUARD: Object = Object::new(GUARD, BYTES);
+const BYTES: &[u8] = include_bytes!("../../bpf/policy.bpf.o");
 /// Bytes of a node's key: its Ethernet address, and two that are zero.
 const ADDRESS: usize = 8;
 /// Bytes of `struct flow`.
@@ -44,7 +46,6 @@ const WORD: usize = u64::BITS as usize;
 /// A policy as the programs read it. They keep its maps when it is dropped.
 #[derive(Debug)]
 pub(super) struct Table {
-    object: Object,
     /// Words that a set of rules has.
     words: usize,
     /// By a node's Ethernet address, padded: its index, the rules that are about what it connects to, and about who connects
@@ -94,7 +95,6 @@ impl Table {
         let of_node = (FLOWS / most).clamp(*FLOWS_OF_NODE.start(), *FLOWS_OF_NODE.end());
         let flows = || Map::create(MapKind::LruHash, NAME, FLOW, 8, of_node);
         let table = Self {
-            object: Object::parse(NAME, OBJECT).map_err(io::Error::other)?,
             words,
             nodes: Map::create(MapKind::Hash, NAME, ADDRESS, 8 + 16 * words, most)?,
             rules: Map::create(MapKind::Array, NAME, 4, 16 * words, 1)?,
@@ -157,7 +157,7 @@ impl Table {
             ("addresses", &self.addresses),
             ("flows", &self.flows),
         ];
-        let ready = self.object.with(&constants, &maps.map(|(name, map)| (name, map.as_fd())))?;
+        let ready = OBJECT.with(&constants, &maps.map(|(name, map)| (name, map.as_fd())))?;
         Ok(Gate { sent: ready.load("sent")?, received: ready.load("received")? })
     }
 }
@@ -196,7 +196,7 @@ impl Guard {
     }
 
     fn load(maps: &[(&str, BorrowedFd<'_>)]) -> Result<Self, LoadError> {
-        Object::parse(GUARD, OBJECT)?.with(&[], maps)?.load("guard").map(Self)
+        OF_GUARD.with(&[], maps)?.load("guard").map(Self)
     }
 
     /// Whether the kernel runs such a program at a port. Tried once.

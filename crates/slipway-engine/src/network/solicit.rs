@@ -18,7 +18,7 @@ use super::driver::members;
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_ns";
-const OBJECT: &[u8] = include_bytes!("../../bpf/solicit.bpf.o");
+static OBJECT: Object = Object::new(NAME, include_bytes!("../../bpf/solicit.bpf.o"));
 /// Bytes of an IPv6 address, and of an Ethernet address.
 const ADDRESS: usize = 16;
 const MAC: usize = 6;
@@ -45,7 +45,7 @@ impl Solicit {
         let macs = Map::create(MapKind::Hash, NAME, ADDRESS, MAC, entries).map_err(refused)?;
         known.iter().try_for_each(|(address, mac)| macs.update(&address.octets(), mac)).map_err(refused)?;
         // The program keeps the map.
-        Object::parse(NAME, OBJECT)?.with(&[], &[("macs", macs.as_fd())])?.load("solicit").map(Self)
+        OBJECT.with(&[], &[("macs", macs.as_fd())])?.load("solicit").map(Self)
     }
 
     /// Puts the program on what comes in by a device that has a clsact, behind what may drop it.

@@ -215,16 +215,15 @@ pub(super) fn load(hook: Hook, name: Name, license: &CStr, code: &[u64], log: &m
         (attributes.log_level, attributes.log_size) = (1, size(log.len())?);
         attributes.log_buf = log.as_mut_ptr().addr() as u64;
     }
-    for _ in 1..LOAD_ATTEMPTS {
+    let mut attempts = 1..LOAD_ATTEMPTS;
+    loop {
         // SAFETY: the addresses are those of the code, the licence's text with its zero, and the log, each with its true length;
         // all outlive the call.
         match unsafe { descriptor(PROG_LOAD, &mut attributes) } {
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts.next().is_some() => {}
             result => return result,
         }
     }
-    // SAFETY: as above.
-    unsafe { descriptor(PROG_LOAD, &mut attributes) }
 }
 
 /// Attaches a program to `target` as long as the descriptor that this gives is open.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::{LoadError, Object, SocketStorage};
 
 const NAME: &str = "socket_guard";
-const OBJECT: &[u8] = include_bytes!("../../bpf/guard.bpf.o");
+static OBJECT: Object = Object::new(NAME, include_bytes!("../../bpf/guard.bpf.o"));
 /// `MOST` and `MOST_FREE` of the program.
 const MOST: usize = 64;
 const MOST_FREE: usize = 16;
@@ -97,7 +97,7 @@ impl SocketGuard {
             ("free_level", &options.free.map_or(0, |free| free.level).to_ne_bytes()),
         ];
         let metadata: Vec<_> = options.free.iter().map(|free| ("notes", free.storage.as_fd())).collect();
-        let ready = Object::parse(NAME, OBJECT)?.with(&constants, &metadata)?;
+        let ready = OBJECT.with(&constants, &metadata)?;
         let of_options = if options.free.is_some() { "set_option_or_note" } else { "set_option" };
         let links = PROGRAMS.iter().chain([&of_options]).map(|program| ready.attach(program, group));
         Ok(Self { _links: links.collect::<Result<_, _>>()? })

@@ -8,7 +8,7 @@ use super::storage::{Of, Storage};
 use super::{LoadError, Object, call};
 
 const NAME: &str = "interruptions";
-const OBJECT: &[u8] = include_bytes!("../../bpf/interruptions.bpf.o");
+static OBJECT: Object = Object::new(NAME, include_bytes!("../../bpf/interruptions.bpf.o"));
 
 /// Where a thread takes a signal (`get_signal`, `kernel/signal.c`).
 const TRACEPOINT: &CStr = c"signal_deliver";
@@ -50,8 +50,7 @@ impl Interruptions {
         numbers.resize(4 * MOST_CALLS, 0);
         let count = u32::try_from(calls.len()).unwrap_or_default().to_ne_bytes();
         let constants = [("calls", numbers.as_slice()), ("call_count", &count)];
-        let program =
-            Object::parse(NAME, OBJECT)?.with(&constants, &[("counts", counts.as_fd())])?.load("interruptions")?;
+        let program = OBJECT.with(&constants, &[("counts", counts.as_fd())])?.load("interruptions")?;
         Ok(Self { _link: call::trace(program.as_fd(), TRACEPOINT).map_err(refused)? })
     }
 }

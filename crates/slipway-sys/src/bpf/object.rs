@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use aya_obj::generated::{bpf_attach_type as At, bpf_insn, bpf_prog_type as Type};
 use aya_obj::{EbpfSectionKind, ProgramSection};
@@ -12,11 +13,13 @@ use super::{LoadError, Map, Program, call};
 /// A map that is not given: the kernel refuses a program that uses it (`EBADF`).
 const NO_MAP: RawFd = -1;
 
-/// A compiled C file. One is read once, and made [`Ready`] as often as its constants differ.
-#[derive(Debug, Clone)]
+/// A compiled C file, as a static: a process reads it once, when it first needs it, and its children have what it read. It is
+/// made [`Ready`] as often as its constants differ.
+#[derive(Debug)]
 pub struct Object {
     name: &'static str,
-    parsed: aya_obj::Object,
+    bytes: &'static [u8],
+    parsed: OnceLock<aya_obj::Object>,
 }
 
 /// An object with its constants and maps, whose programs can be loaded.
@@ -29,37 +32,42 @@ pub struct Ready {
 }
 
 impl Object {
-    /// Reads an object. If it names fields of kernel types, finds their places in the running kernel (CO-RE), which takes
-    /// milliseconds. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
-    ///
-    /// # Errors
-    /// [`LoadError::Object`] for another kind of file, and where the kernel does not describe its types
-    /// (`CONFIG_DEBUG_INFO_BTF`).
-    pub fn parse(name: &'static str, object: &[u8]) -> Result<Self, LoadError> {
-        let mut parsed = aya_obj::Object::parse(object).map_err(|error| wrong(name, error))?;
+    /// Of these bytes. `name` shows in `bpftool prog`: at most 15 letters, digits, `_` or `.`.
+    #[must_use]
+    pub const fn new(name: &'static str, bytes: &'static [u8]) -> Self {
+        Self { name, bytes, parsed: OnceLock::new() }
+    }
+
+    /// Reads the object. If it names fields of kernel types, finds their places in the running kernel (CO-RE), which takes
+    /// milliseconds.
+    fn parsed(&self) -> Result<&aya_obj::Object, LoadError> {
+        if let Some(parsed) = self.parsed.get() {
+            return Ok(parsed);
+        }
+        let mut parsed = aya_obj::Object::parse(self.bytes).map_err(|error| wrong(self.name, error))?;
         if parsed.has_btf_relocations() {
-            let kernel = aya_obj::btf::Btf::from_sys_fs().map_err(|error| wrong(name, error))?;
-            parsed.relocate_btf(&kernel).map_err(|error| wrong(name, error))?;
+            let kernel = aya_obj::btf::Btf::from_sys_fs().map_err(|error| wrong(self.name, error))?;
+            parsed.relocate_btf(&kernel).map_err(|error| wrong(self.name, error))?;
         }
         // Loading does not need them, and each instance would copy them.
         (parsed.btf, parsed.btf_ext) = (None, None);
-        Ok(Self { name, parsed })
+        Ok(self.parsed.get_or_init(|| parsed))
     }
 
     /// Sets constants (`const volatile` in C) by their names, in the processor's byte order, and maps by theirs. Constants that
     /// are not named stay as they are in C. A program cannot be loaded if a map that it uses is missing.
     ///
     /// # Errors
-    /// [`LoadError`] for constants that the object does not have in that size, and where the kernel refuses the map that holds
-    /// them.
+    /// [`LoadError`] where the bytes are no object, or the kernel does not describe its types (`CONFIG_DEBUG_INFO_BTF`); for
+    /// constants that the object does not have in that size; and where the kernel refuses the map that holds them.
     pub fn with(&self, constants: &[(&str, &[u8])], maps: &[(&str, BorrowedFd<'_>)]) -> Result<Ready, LoadError> {
-        let Self { name, parsed } = self;
-        let mut parsed = parsed.clone();
+        let name = self.name;
+        let mut parsed = self.parsed()?.clone();
         let globals: HashMap<&str, (&[u8], bool)> =
             constants.iter().map(|&(constant, bytes)| (constant, (bytes, true))).collect();
         parsed.patch_map_data(globals).map_err(|error| wrong(name, error))?;
         let parts = std::mem::take(&mut parsed.maps);
-        let refused = |error| LoadError::Refused { name: (*name).to_owned(), error, log: String::new() };
+        let refused = |error| LoadError::Refused { name: name.to_owned(), error, log: String::new() };
         // The compiler may put some constants into sections of their own.
         let constants = parts.iter().filter(|(_, part)| part.section_kind() == EbpfSectionKind::Rodata);
         let constants: HashMap<&str, Map> = constants

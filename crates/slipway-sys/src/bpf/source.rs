@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use super::{LoadError, Object, Ready};
 
 const NAME: &str = "source_address";
-const OBJECT: &[u8] = include_bytes!("../../bpf/source.bpf.o");
+static OBJECT: Object = Object::new(NAME, include_bytes!("../../bpf/source.bpf.o"));
 /// `MOST` of the program: addresses of each family. Those of IPv4 are also among those of IPv6.
 const MOST: usize = 8;
 const PROGRAMS: [&str; 4] = ["connect4", "connect6", "send4", "send6"];
@@ -40,15 +40,14 @@ impl SourceAddresses {
     /// # Errors
     /// [`LoadError`]; needs `CAP_BPF` and `CAP_NET_ADMIN`, and Linux 5.7.
     pub fn attach(group: BorrowedFd<'_>, own: &[SourceAddress], mark: u32) -> Result<Self, LoadError> {
-        let object = Object::parse(NAME, OBJECT)?;
         let mut links = Vec::new();
         for own in own.chunks(MOST) {
-            let ready = ready(&object, own, mark)?;
+            let ready = ready(own, mark)?;
             for program in PROGRAMS {
                 links.push(ready.attach(program, group)?);
             }
         }
-        links.push(ready(&object, &[], mark)?.attach("set_mark", group)?);
+        links.push(ready(&[], mark)?.attach("set_mark", group)?);
         Ok(Self { _links: links })
     }
 
@@ -61,13 +60,13 @@ impl SourceAddresses {
             SourceAddress { address: Ipv4Addr::new(10, 64, 0, 1).into(), prefix: 16 },
             SourceAddress { address: Ipv6Addr::LOCALHOST.into(), prefix: 64 },
         ];
-        let ready = ready(&Object::parse(NAME, OBJECT)?, &own, 0)?;
+        let ready = ready(&own, 0)?;
         PROGRAMS.iter().try_for_each(|program| ready.load(program).map(drop))
     }
 }
 
 /// The programs for at most [`MOST`] addresses.
-fn ready(object: &Object, own: &[SourceAddress], mark: u32) -> Result<Ready, LoadError> {
+fn ready(own: &[SourceAddress], mark: u32) -> Result<Ready, LoadError> {
     let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
     for &SourceAddress { address, prefix } in own {
         match address {
@@ -93,7 +92,7 @@ fn ready(object: &Object, own: &[SourceAddress], mark: u32) -> Result<Ready, Loa
         ("ipv6_count", &ipv6_count),
         ("mark", &mark),
     ];
-    object.with(&constants, &[])
+    OBJECT.with(&constants, &[])
 }
 
 /// `struct own4` or `struct own6`: mask, subnet and address, in network byte order.

@@ -22,13 +22,12 @@ const FAR_MAC: Mac = [2, 0, 0, 0, 0, 2];
 /// After which a transfer that stands still fails instead of hanging.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-const OBJECT: &[u8] = include_bytes!("../../bpf/test.bpf.o");
+static OBJECT: Object = Object::new("test", include_bytes!("../../bpf/test.bpf.o"));
 
 /// One of the programs that send packets to a device.
 fn program(function: &str, device: u32, receives: bool) -> Program {
     let constants = [("device", &device.to_ne_bytes()[..]), ("receives", &[u8::from(receives)])];
-    let ready = Object::parse("test", OBJECT).and_then(|object| object.with(&constants, &[]));
-    ready.and_then(|ready| ready.load(function)).expect("the verifier takes it")
+    OBJECT.with(&constants, &[]).and_then(|ready| ready.load(function)).expect("the verifier takes it")
 }
 
 /// Lets packets with the mark pass, and takes the mark from them; sends the others to the TAP device.

@@ -25,7 +25,7 @@ fn at_root(qdisc: Qdisc) -> Request<'static> {
 #[test]
 fn programs_are_put_replaced_and_taken_away() {
     let (_net, mut netlink) = namespace();
-    let object = Object::parse("test", include_bytes!("../../../bpf/test.bpf.o")).expect("reads");
+    let object = Object::new("test", include_bytes!("../../../bpf/test.bpf.o"));
     let program = |result: i32| {
         let ready = object.with(&[("result", &result.to_ne_bytes())], &[]);
         ready.and_then(|ready| ready.load("constant")).expect("loads")
