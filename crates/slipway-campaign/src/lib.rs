@@ -1,0 +1,11 @@
+//! The campaign model: what a campaign file says, what it means, and what is wrong with it. Pure: no I/O.
+//!
+//! A *campaign* runs one program many times. Its *design* says how many *points* there are and which inputs each has.
+//! Both follow from the file, its seed and a point's number alone, so any machine computes any point at any time.
+
+mod kind;
+pub mod model;
+pub mod template;
+pub mod value;
+
+pub use kind::CAMPAIGN_FILE;
