@@ -3,9 +3,14 @@
 //! A *campaign* runs one program many times. Its *design* says how many *points* there are and which inputs each has.
 //! Both follow from the file, its seed and a point's number alone, so any machine computes any point at any time.
 
+mod file;
 mod kind;
 pub mod model;
+mod resolve;
+mod schema;
 pub mod template;
 pub mod value;
 
 pub use kind::CAMPAIGN_FILE;
+pub use resolve::parse;
+pub use schema::{example, json_schema};

@@ -36,6 +36,22 @@ pub struct Campaign {
     pub keep: Keep,
 }
 
+/// Columns of every result, whose names no variable and no output can have.
+pub const RESERVED: [&str; 12] = [
+    "point",
+    "state",
+    "seed",
+    "seconds",
+    "cpu_seconds",
+    "peak_bytes",
+    "worker",
+    "attempts",
+    "failure",
+    "message",
+    "manifest",
+    "seq",
+];
+
 /// A file that every point finds in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {

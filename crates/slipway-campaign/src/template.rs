@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::value::Value;
 
 /// A text with places for values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
 /// A part of a template.

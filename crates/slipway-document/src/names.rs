@@ -15,3 +15,15 @@ pub fn check(name: &Spanned<String>, report: &mut Report) {
         report.add(name.at, "this name cannot be used", help);
     }
 }
+
+/// A name from a file's: `labs/My Lab.yaml` gives `my-lab`; `otherwise` where nothing of it is left.
+#[must_use]
+pub fn from_file(file: &str, otherwise: &str) -> String {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    let stem = base.split('.').next().unwrap_or(base).to_lowercase();
+    let safe: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(LONGEST).collect();
+    match safe.trim_matches('-') {
+        "" => otherwise.to_owned(),
+        name => name.to_owned(),
+    }
+}

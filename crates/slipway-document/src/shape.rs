@@ -10,6 +10,7 @@ pub(crate) enum Shape {
     Nothing,
     Bool,
     Number,
+    Decimal,
     Text,
     List,
     Map,
@@ -22,7 +23,8 @@ impl Shape {
         match self {
             Self::Nothing => None,
             Self::Bool => find("Bool").or_else(|| find("Text")),
-            Self::Number => find("Number").or_else(|| find("Text")),
+            Self::Number => find("Number").or_else(|| find("Decimal")).or_else(|| find("Text")),
+            Self::Decimal => find("Decimal").or_else(|| find("Text")),
             Self::Text => find("Text"),
             Self::List => find("List"),
             Self::Map => find("Map"),
@@ -41,7 +43,8 @@ pub fn part<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Resul
     parts.next_element()?.ok_or_else(|| de::Error::custom("a place is not complete"))
 }
 
-/// `Deserialize` for an enum whose variants differ in the shape of the value: `Bool`, `Number`, `Text`, `List` or `Map`.
+/// `Deserialize` for an enum whose variants differ in the shape of the value: `Bool`, `Number` (whole, not
+/// negative), `Decimal` (any number), `Text`, `List` or `Map`.
 /// The caller's crate depends on serde.
 ///
 /// ```

@@ -65,6 +65,7 @@ impl<'de> Reader<'de, '_> {
             Kind::Map(_) => Shape::Map,
             Kind::Text { text, plain: true } if matches!(text.as_str(), "true" | "false") => Shape::Bool,
             Kind::Text { text, plain: true } if text.bytes().all(|byte| byte.is_ascii_digit()) => Shape::Number,
+            Kind::Text { text, plain: true } if is_decimal(text) => Shape::Decimal,
             Kind::Text { .. } => Shape::Text,
         }
     }
@@ -77,6 +78,12 @@ impl<'de> Reader<'de, '_> {
         // `+5` and `٣` are numbers to some parsers; here a number is its digits.
         let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
         self.text().filter(digits).and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch(expected))
+    }
+
+    /// A number with a sign or a fraction.
+    fn decimal<T: std::str::FromStr>(self, expected: &str) -> Result<T, Error> {
+        let text = self.text().filter(|text| is_decimal(text));
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch(&expected))
     }
 
     fn map<V: Visitor<'de>>(self, visitor: V, known: Option<&'static [&'static str]>) -> Result<V::Value, Error> {
@@ -102,6 +109,18 @@ impl<'de> Reader<'de, '_> {
             }
         }
     }
+}
+
+/// Whether a text is a number in the form of JSON's (RFC 8259, section 6), and finite.
+fn is_decimal(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let unsigned = |text| str::strip_prefix(text, ['-', '+']).unwrap_or(text);
+    digits(whole.strip_prefix('-').unwrap_or(whole))
+        && digits(fraction)
+        && digits(unsigned(exponent))
+        && text.parse().is_ok_and(f64::is_finite)
 }
 
 macro_rules! numbers {
@@ -136,6 +155,14 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
         deserialize_u16 visit_u16 u16,
         deserialize_u32 visit_u32 u32,
         deserialize_u64 visit_u64 u64,
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_i64(self.decimal("a whole number")?)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_f64(self.decimal("a number such as `20`, `0.5` or `-1e-3`")?)
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -208,7 +235,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+        i8 i16 i32 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
     }
 }
 
@@ -308,5 +335,18 @@ impl<'de, D: Deserializer<'de, Error = Error>> SeqAccess<'de> for Parts<D> {
             Some(Part::Word(word)) => seed.deserialize(word.into_deserializer()).map(Some),
             None => self.value.take().map(|value| seed.deserialize(value)).transpose(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_decimal;
+
+    #[test]
+    fn decimals_have_the_form_of_json() {
+        assert!(["0", "-0", "20", "-1.5", "1e3", "1.25E-7"].into_iter().all(is_decimal));
+        assert!(
+            !["", "-", "+1", ".5", "1.", "1e", "0x7", "1_000", "inf", "NaN", "1e999", "٣"].into_iter().any(is_decimal)
+        );
     }
 }

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use slipway_document::de::{self, Spanned};
 use slipway_document::errors::{DocumentErrors, Report, Span};
-use slipway_document::names::check as check_name;
+use slipway_document::names::{self, check as check_name};
 use slipway_document::tree::Tree;
 
 pub use self::address::{first_ipv4, first_ipv6};
@@ -32,7 +32,6 @@ pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::file::{File, PolicyDocument};
 use crate::kind::LAB_FILE;
 use crate::model::{DriverKind, Lab};
-use crate::names;
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -156,6 +155,6 @@ fn lab_name(written: Option<&Spanned<String>>, file_name: &str, overrides: &Over
     if let Some(written) = written {
         check_name(written, report);
     }
-    let of_file = || written.map_or_else(|| names::from_file(file_name), |name| name.value.clone());
+    let of_file = || written.map_or_else(|| names::from_file(file_name, "lab"), |name| name.value.clone());
     overrides.name.clone().unwrap_or_else(of_file)
 }

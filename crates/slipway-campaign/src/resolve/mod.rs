@@ -1,0 +1,164 @@
+//! From the file to the campaign. Each step goes on after an error with something plausible in its place, so that all
+//! errors are found.
+
+mod design;
+mod output;
+mod run;
+mod variable;
+
+use std::path::{Component, Path, PathBuf};
+
+use slipway_document::de::{self, Spanned};
+use slipway_document::errors::{DocumentErrors, Report};
+use slipway_document::names;
+use slipway_document::tree::Tree;
+use slipway_document::units::{Cores, Seconds};
+
+use crate::file::{File, Input as WrittenInput, Inputs, WorkerSettings, Workers as WrittenWorkers};
+use crate::kind::CAMPAIGN_FILE;
+use crate::model::{Attempts, Campaign, Input, Workers};
+
+/// Most workers of a campaign: as many nodes as a lab has at most.
+const MOST_WORKERS: u32 = 10_000;
+
+/// Reads a campaign file.
+///
+/// `file` is its name, for messages and for the campaign's own name where the file gives none. Relative paths in it are
+/// resolved against `base_dir`, which should be absolute. Nothing is read from disk.
+///
+/// # Errors
+/// Everything that is wrong with the file, at once.
+pub fn parse(file: &str, text: &str, base_dir: &Path) -> Result<Campaign, DocumentErrors> {
+    let mut report = Report::default();
+    let campaign = Tree::parse(CAMPAIGN_FILE, text, &mut report)
+        .and_then(|tree| de::read::<File>(&tree, &mut report))
+        .and_then(|written| campaign(&written, file, base_dir, &mut report));
+    match campaign {
+        Some(campaign) if report.is_empty() => Ok(campaign),
+        _ => Err(report.finish(file, text)),
+    }
+}
+
+fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) -> Option<Campaign> {
+    if let Some(name) = &file.campaign {
+        names::check(name, report);
+    }
+    let variables = variable::variables(&file.variables, report);
+    let design = design::design(file.design.as_ref(), &variables, base_dir, report);
+    let outputs = output::outputs(&file.outputs, &variables, report);
+    let names: Vec<String> = variables.iter().map(|variable| variable.name.clone()).collect();
+    let run = run::run(&file.run, &file.env, &names, report);
+    let inputs = inputs(&file.inputs, base_dir, report);
+    let attempts = attempts(file, report);
+    let workers = workers(file.workers.as_ref(), base_dir, report);
+    Some(Campaign {
+        name: file.campaign.as_ref().map_or_else(|| names::from_file(file_name, "campaign"), |name| name.value.clone()),
+        seed: file.seed.unwrap_or(0),
+        inputs,
+        variables,
+        design,
+        run: run?,
+        outputs,
+        attempts,
+        workers,
+        storage: file.storage.as_ref().map(|path| base_dir.join(&path.value)),
+        keep: file.keep.unwrap_or_default(),
+    })
+}
+
+/// A path below a point's folder.
+fn inside(path: &Spanned<String>, report: &mut Report) -> PathBuf {
+    let read = PathBuf::from(&path.value);
+    let plain = read.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if path.value.is_empty() || !plain || path.value.contains('\0') {
+        report.add(path.at, "this path leaves the point's folder", "write a relative path without `..`");
+    }
+    read
+}
+
+fn inputs(written: &Inputs, base_dir: &Path, report: &mut Report) -> Vec<Input> {
+    let mut inputs: Vec<Input> = Vec::new();
+    let mut add = |name: &Spanned<String>, path: &Spanned<String>, template, report: &mut Report| {
+        let name = Spanned { value: name.value.trim_end_matches('/').to_owned(), ..name.clone() };
+        if path.value.is_empty() || path.value.contains('\0') {
+            report.add(path.at, "this is no path", "write the path of a file or folder");
+        }
+        let input = Input { name: inside(&name, report), source: base_dir.join(&path.value), template };
+        if inputs.iter().any(|other| other.name == input.name) {
+            report.add(path.at, "two inputs have this name in the point's folder", "write a map with a name for each");
+        }
+        inputs.push(input);
+    };
+    match written {
+        Inputs::Paths(paths) => {
+            for path in paths {
+                let last = path.value.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+                add(&Spanned { value: last.to_owned(), ..path.clone() }, path, false, report);
+            }
+        }
+        Inputs::Named(named) => {
+            for entry in &named.0 {
+                match &entry.value {
+                    None => add(&entry.name, &entry.name, false, report),
+                    Some(WrittenInput::Path(path)) => add(&entry.name, path, false, report),
+                    Some(WrittenInput::Settings(of)) => {
+                        add(&entry.name, &of.path, of.template.unwrap_or(false), report);
+                    }
+                }
+            }
+        }
+    }
+    inputs
+}
+
+fn attempts(file: &File, report: &mut Report) -> Attempts {
+    let most = file.attempts.as_ref().map_or(3, |attempts| attempts.value);
+    if let Some(attempts) = file.attempts.as_ref().filter(|attempts| !(1..=100).contains(&attempts.value)) {
+        report.add(attempts.at, format!("a point cannot have {} attempts", attempts.value), "write 1 to 100");
+    }
+    positive(file.timeout.as_ref(), "an attempt that ends before it begins", report);
+    Attempts {
+        most,
+        timeout: file.timeout.as_ref().map(|timeout| timeout.value),
+        pause: file.pause.as_ref().map_or(Seconds(1.0), |pause| pause.value),
+    }
+}
+
+fn positive(time: Option<&Spanned<Seconds>>, message: &str, report: &mut Report) {
+    if let Some(time) = time.filter(|time| time.value.0 <= 0.0) {
+        report.add(time.at, message, "write a longer time, or leave it out");
+    }
+}
+
+fn workers(written: Option<&WrittenWorkers>, base_dir: &Path, report: &mut Report) -> Workers {
+    let none = WorkerSettings::default();
+    let (settings, most) = match written {
+        None => (&none, None),
+        Some(WrittenWorkers::Most(most)) => (&none, Some(most)),
+        Some(WrittenWorkers::Settings(settings)) => (settings.as_ref(), settings.max.as_ref()),
+    };
+    if let Some(most) = most.filter(|most| !(1..=MOST_WORKERS).contains(&most.value)) {
+        report.add(
+            most.at,
+            format!("a campaign cannot have {} workers", most.value),
+            format!("write 1 to {MOST_WORKERS}"),
+        );
+    }
+    if let Some(cpus) = settings.cpus.as_ref().filter(|cpus| cpus.value.0 <= 0.0) {
+        report.add(cpus.at, "a worker without processor", "write for example `1 core` or `50%`");
+    }
+    let image = match &settings.image {
+        None => "host".to_owned(),
+        Some(image) if image.value == "host" => image.value.clone(),
+        Some(image) => base_dir.join(&image.value).display().to_string(),
+    };
+    positive(settings.idle.as_ref(), "a worker that ends before it begins", report);
+    Workers {
+        most: most.map(|most| most.value),
+        cpus: settings.cpus.as_ref().map_or(Cores(1.0), |cpus| cpus.value),
+        memory: settings.memory.as_ref().map(|memory| memory.value),
+        image,
+        network: settings.network.unwrap_or(false),
+        idle: settings.idle.as_ref().map_or(Seconds(10.0), |idle| idle.value),
+    }
+}
