@@ -34,7 +34,7 @@ fn every_key_of_the_example_works() {
     let plain = parse("example.yaml", example(), Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
     assert_eq!((plain.variables.len(), plain.outputs.len()), (2, 1));
 
-    let all: String = example().lines().map(|line| format!("{}\n", uncommented(line))).collect();
+    let all: String = example().lines().flat_map(|line| [uncommented(line), "\n".to_owned()]).collect();
     // One of the two forms of `workers`.
     let all = all.replace("workers: 4  ", "# ");
     let all = parse("example.yaml", &all, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
