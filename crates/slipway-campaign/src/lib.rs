@@ -3,9 +3,11 @@
 //! A *campaign* runs one program many times. Its *design* says how many *points* there are and which inputs each has.
 //! Both follow from the file, its seed and a point's number alone, so any machine computes any point at any time.
 
+mod distribution;
 mod file;
 mod kind;
 pub mod model;
+mod normal;
 mod resolve;
 mod schema;
 pub mod template;
