@@ -148,8 +148,8 @@ pub enum Design {
     },
     /// A Latin hypercube.
     Lhs {
-        /// Number of points.
-        points: u64,
+        /// Number of points, then those that each extension added. Each is a hypercube of its own.
+        blocks: Vec<u64>,
         /// Whether the smallest distance between points is made large.
         maximin: bool,
     },

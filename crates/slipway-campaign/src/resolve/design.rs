@@ -52,7 +52,7 @@ fn one(settings: &Settings, at: Span, in_doubt: bool, base_dir: &Path, report: &
                 Lhs::Points(points) => (*points, false),
                 Lhs::Settings(of) => (of.points, of.maximin.unwrap_or(false)),
             };
-            Design::Lhs { points: count(of.at, points, report), maximin }
+            Design::Lhs { blocks: vec![count(of.at, points, report)], maximin }
         }),
         settings.morris.as_ref().map(|of| morris(of, report)),
         settings.saltelli.as_ref().map(|of| {
