@@ -194,7 +194,7 @@ mod tests {
 
     /// Mean and standard deviation over evenly spread probabilities.
     fn moments(distribution: &Distribution) -> (f64, f64) {
-        let n = 200_000;
+        let n = 20_000;
         let values: Vec<f64> =
             (0..n).map(|k| number(&distribution.quantile((f64::from(k) + 0.5) / f64::from(n)))).collect();
         let mean = values.iter().sum::<f64>() / f64::from(n);
