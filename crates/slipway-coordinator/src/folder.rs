@@ -1,0 +1,177 @@
+//! The folder of a campaign: its file, its queue, and its results.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The folder of a campaign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder(PathBuf);
+
+/// The lock of a campaign's folder: one coordinator has it, for as long as it lives.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the descriptor")] File);
+
+/// The reason why a campaign's folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// A file operation failed.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// Verb, as in "open".
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the action.
+        source: io::Error,
+    },
+    /// Another coordinator has the folder.
+    #[error(
+        "run the campaign in {}: process {pid} runs it\nHint: `slipway campaign status` shows how far it is", path.display()
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+        /// The other coordinator, as it wrote itself down.
+        pid: String,
+    },
+    /// There is no campaign.
+    #[error("find a campaign in {}: there is none\nHint: `slipway campaign run FILE` starts one", .0.display())]
+    Missing(PathBuf),
+    /// The folder is another campaign's.
+    #[error(
+        "run the campaign in {}: the folder is that of another file\nHint: give this campaign another `campaign:` name or `storage:`", .0.display()
+    )]
+    Other(PathBuf),
+}
+
+impl Folder {
+    /// The folder of a campaign that was run before.
+    ///
+    /// # Errors
+    /// [`FolderError::Missing`] where none was.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let folder = Self(path.to_owned());
+        if folder.file().is_file() { Ok(folder) } else { Err(FolderError::Missing(folder.0)) }
+    }
+
+    /// Makes the folder of a campaign with this file, or opens the one that has the same.
+    ///
+    /// # Errors
+    /// [`FolderError::Other`] where the folder has a campaign with another file.
+    pub fn create(path: &Path, text: &str) -> Result<Self, FolderError> {
+        let folder = Self(path.to_owned());
+        let io = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |source| FolderError::Io { doing, path, source }
+        };
+        for part in [path.to_owned(), folder.call(), folder.inputs(), folder.objects(), folder.tables()] {
+            fs::create_dir_all(&part).map_err(io("make", &part))?;
+        }
+        // Inputs and results may be anybody's secret, and a socket in there takes orders.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io("protect", path))?;
+        let file = folder.file();
+        match fs::read_to_string(&file) {
+            Ok(before) if before == text => Ok(folder),
+            Ok(_) => Err(FolderError::Other(folder.0)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let fresh = path.join("campaign.yaml.new");
+                fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &file)).map_err(io("write", &file))?;
+                Ok(folder)
+            }
+            Err(error) => Err(io("read", &file)(error)),
+        }
+    }
+
+    /// Takes the folder for this process.
+    ///
+    /// # Errors
+    /// [`FolderError::Taken`] where another coordinator lives.
+    pub fn lock(&self) -> Result<Lock, FolderError> {
+        let path = self.0.join("lock");
+        let io = |doing| {
+            let path = path.clone();
+            move |source| FolderError::Io { doing, path, source }
+        };
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = open.map_err(io("open"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                (&file).take(20).read_to_string(&mut pid).map_err(io("read"))?;
+                return Err(FolderError::Taken { path: self.0.clone(), pid });
+            }
+            Err(TryLockError::Error(source)) => return Err(io("lock")(source)),
+        }
+        let pid = std::process::id().to_string();
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(pid.as_bytes()))
+            .map_err(io("write"))?;
+        Ok(Lock(file))
+    }
+
+    /// Whether a coordinator runs the campaign now.
+    ///
+    /// # Errors
+    /// Where the lock cannot be opened.
+    pub fn is_running(&self) -> Result<bool, FolderError> {
+        let path = self.0.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(FolderError::Io { doing: "open", path, source }),
+        };
+        Ok(file.try_lock_shared().is_err())
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The campaign file, as it was when the campaign began.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.0.join("campaign.yaml")
+    }
+
+    /// The queue and the records of results.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.0.join("campaign.db")
+    }
+
+    /// The folder with the socket on which the coordinator answers workers.
+    #[must_use]
+    pub fn call(&self) -> PathBuf {
+        self.0.join("call")
+    }
+
+    /// The inputs of all points.
+    #[must_use]
+    pub fn inputs(&self) -> PathBuf {
+        self.0.join("inputs")
+    }
+
+    /// The folder that one worker writes to, by the worker's number from 1.
+    #[must_use]
+    pub fn work(&self, worker: u32) -> PathBuf {
+        self.0.join("work").join(worker.to_string())
+    }
+
+    /// Files of results, by digest.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.0.join("objects")
+    }
+
+    /// Extracted results, in Parquet.
+    #[must_use]
+    pub fn tables(&self) -> PathBuf {
+        self.0.join("tables")
+    }
+}

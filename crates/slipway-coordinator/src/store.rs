@@ -1,0 +1,288 @@
+//! The queue of points and the records of their results.
+//!
+//! A point that no worker has had yet has no row: it lies behind the cursor. So a million planned points cost nothing. Each
+//! lease has a *fence*, a number that only grows. A result counts if its fence is that of the point's lease, so a point gets
+//! one result, whichever workers come late or repeat themselves.
+
+mod sqlite;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use slipway_campaign::value::Value;
+
+pub use sqlite::Sqlite;
+
+/// The number of a lease; greater than those of all leases before.
+pub type Fence = u64;
+
+/// The state of the whole campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Points are given out.
+    Running,
+    /// No further points are given out.
+    Paused,
+    /// Given up: points that wait will not run.
+    Cancelled,
+}
+
+/// The state of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PointState {
+    /// It waits for a worker.
+    Waiting,
+    /// A worker has it.
+    Running,
+    /// It has a result.
+    Done,
+    /// All its attempts failed.
+    Failed,
+}
+
+/// The kind of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureKind {
+    /// The program ended with an error of its own.
+    Fatal,
+    /// The attempt took too long.
+    Timeout,
+    /// The worker ended or was silent.
+    LostWorker,
+    /// Results could not be stored.
+    Storage,
+    /// The program ended well, but a result is missing.
+    Output,
+}
+
+/// A point that a worker is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The point.
+    pub point: u64,
+    /// The number of the lease.
+    pub fence: Fence,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+}
+
+/// Resources that an attempt took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Wall-clock time in seconds.
+    pub seconds: f64,
+    /// Processor time of the program and its children, in seconds.
+    pub cpu_seconds: f64,
+    /// Most memory that one process of the program had, in bytes.
+    pub peak_bytes: u64,
+}
+
+/// A point's result: small, whatever the size of its files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The extracted values, in the order of the campaign's outputs. `None` for a time series.
+    pub values: Vec<Option<Value>>,
+    /// Digests of the objects that hold time series, by index of the output.
+    pub series: Vec<(usize, String)>,
+    /// Digest of the list of files; `None` where the campaign keeps none.
+    pub manifest: Option<String>,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The program ended well, with a result.
+    Done(Record),
+    /// It did not.
+    Failed {
+        /// The kind of failure.
+        kind: FailureKind,
+        /// The reason, in the program's own words where it has some.
+        message: String,
+    },
+}
+
+/// An attempt that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// The point.
+    pub point: u64,
+    /// The fence of its lease.
+    pub fence: Fence,
+    /// The worker.
+    pub worker: u32,
+    /// Its end.
+    pub outcome: Outcome,
+    /// Resources that it took.
+    pub usage: Usage,
+}
+
+/// What became of a reported attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// The result counts.
+    Done,
+    /// The point waits for another attempt.
+    Again,
+    /// The point has failed.
+    Failed,
+    /// The lease was not, or no longer, the worker's: nothing changed.
+    Stale,
+}
+
+/// Limits of attempts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// Attempts before a point has failed.
+    pub most: u32,
+    /// Seconds before the second attempt; twice as many before each further one.
+    pub pause: f64,
+}
+
+/// How many points are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// All points of the design.
+    pub points: u64,
+    /// Points that wait, whether or not some worker had them.
+    pub waiting: u64,
+    /// Points that workers have.
+    pub running: u64,
+    /// Points with a result.
+    pub done: u64,
+    /// Points whose attempts all failed.
+    pub failed: u64,
+}
+
+/// A point that some worker had.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Its number in the design.
+    pub point: u64,
+    /// Its state.
+    pub state: PointState,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// The worker of the last attempt.
+    pub worker: u32,
+    /// The kind of the last failure, if the last attempt failed.
+    pub failure: Option<FailureKind>,
+    /// The reason of it.
+    pub message: Option<String>,
+}
+
+/// A result, in the order in which results came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Greater than those of all results before.
+    pub seq: u64,
+    /// The point.
+    pub point: u64,
+    /// The worker.
+    pub worker: u32,
+    /// Attempts that the point took.
+    pub attempts: u32,
+    /// Resources of the last attempt.
+    pub usage: Usage,
+    /// The result.
+    pub record: Record,
+}
+
+/// Time of workers, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Attempts that gave a result.
+    pub used: f64,
+    /// Attempts that failed.
+    pub lost: f64,
+}
+
+/// The points that a call is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In this state.
+    pub state: Option<PointState>,
+    /// With a last failure of this kind.
+    pub failure: Option<FailureKind>,
+    /// One of these, where there are any.
+    pub points: Vec<u64>,
+}
+
+/// The queue of a campaign. Times are seconds on one clock of the caller's, which starts anew with each opening.
+pub trait Store: Send {
+    /// The state of the campaign.
+    fn state(&self) -> Result<State, StoreError>;
+
+    /// Sets the state of the campaign.
+    fn set_state(&mut self, state: State) -> Result<(), StoreError>;
+
+    /// Counts of points, without looking at them.
+    fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// Makes the design longer. A shorter length changes nothing.
+    fn extend(&mut self, points: u64) -> Result<(), StoreError>;
+
+    /// Gives at most `want` points to a worker.
+    fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError>;
+
+    /// The time at which the next point that waits after a failure is due; `None` where none waits.
+    fn due(&self) -> Result<Option<f64>, StoreError>;
+
+    /// Records attempts that ended, in one step.
+    fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError>;
+
+    /// Takes a worker's points back, each as an attempt that failed by [`FailureKind::LostWorker`].
+    fn lost(&mut self, worker: u32, rules: Rules, now: f64) -> Result<u64, StoreError>;
+
+    /// Takes all points back that workers have, as if they had not been given out: after the end of a coordinator.
+    fn recover(&mut self) -> Result<u64, StoreError>;
+
+    /// Has points that failed run again, with all their attempts. Returns how many.
+    fn retry(&mut self, filter: &Filter) -> Result<u64, StoreError>;
+
+    /// Points that some worker had, from `from` in the order of their numbers.
+    fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError>;
+
+    /// Results with a `seq` above `after`, in order.
+    fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// Time that attempts took.
+    fn spent(&self) -> Result<Spent, StoreError>;
+
+    /// Compares counts with rows. Each sentence is a fault; none means that all is well.
+    fn verify(&self) -> Result<Vec<String>, StoreError>;
+}
+
+/// The reason why the queue cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database refused.
+    #[error("use the campaign's database {}: {source}", path.display())]
+    Database {
+        /// Its file.
+        path: PathBuf,
+        /// The error.
+        source: rusqlite::Error,
+    },
+    /// The file is no database of this version of Slipway.
+    #[error("use {} as a campaign's database: {why}\nHint: the newest backup is {backup}", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// The backup's name, or that there is none.
+        backup: String,
+    },
+    /// A row cannot be read.
+    #[error("read the record of point {point}: {source}\nHint: `slipway campaign verify` checks all of them")]
+    Record {
+        /// The point.
+        point: u64,
+        /// The error.
+        source: serde_json::Error,
+    },
+}

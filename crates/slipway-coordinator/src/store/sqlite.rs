@@ -1,0 +1,398 @@
+//! The queue in SQLite.
+//!
+//! The write-ahead log lets readers go on while the coordinator writes. `synchronous = NORMAL` syncs the log at checkpoints
+//! and not at each commit: a crash of the machine may undo the last commits, never a part of one. Points whose result is
+//! undone run again, so no result is lost (<https://sqlite.org/pragma.html#pragma_synchronous>).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use super::{
+    Attempt, Counts, FailureKind, Fence, Filter, Lease, Outcome, Point, PointState, Recorded, Row, Rules, Spent, State,
+    Store, StoreError, Usage,
+};
+
+/// `PRAGMA application_id`: "Slip", so that `file` and other programs tell the database from others.
+const APPLICATION: i32 = 0x536c_6970;
+/// `PRAGMA user_version`: of the tables.
+const VERSION: i32 = 1;
+/// Time to wait for another process's write.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const TABLES: &str = include_str!("tables.sql");
+
+/// A campaign's queue in an SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Sqlite {
+    /// Makes the database of a campaign with so many points, or opens the one that is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Unfit`] where the file is no database of this version of Slipway, or is damaged.
+    pub fn create(path: &Path, points: u64) -> Result<Self, StoreError> {
+        let mut store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        store.change(|change| {
+            let version: i32 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            let tables: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+            if version == 0 && tables == 0 {
+                change.execute_batch(TABLES)?;
+                change.pragma_update(None, "application_id", APPLICATION)?;
+                change.pragma_update(None, "user_version", VERSION)?;
+                change.execute("INSERT INTO campaign (points) VALUES (?1)", params![points])?;
+            }
+            Ok(())
+        })?;
+        store.check()?;
+        Ok(store)
+    }
+
+    /// Opens the database of a campaign that was run before.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and where there is none.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        store.check()?;
+        Ok(store)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let failed = |source| failure(path, source);
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+        Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// Refuses a database that is not ours, or is damaged.
+    fn check(&self) -> Result<(), StoreError> {
+        let value = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let found = (value("application_id").map_err(self.failed())?, value("user_version").map_err(self.failed())?);
+        if found != (APPLICATION, VERSION) {
+            let why = match found {
+                (APPLICATION, version) => format!("it has version {version}, and this Slipway reads version {VERSION}"),
+                _ => "it is another program's".to_owned(),
+            };
+            return Err(unfit(&self.path, why));
+        }
+        let damage: String =
+            self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed())?;
+        if damage == "ok" { Ok(()) } else { Err(unfit(&self.path, damage)) }
+    }
+
+    /// Writes a copy of the database beside it, in place of the copy before.
+    ///
+    /// # Errors
+    /// Where the disk is full, for example; the copy before stays then.
+    pub fn back_up(&self) -> Result<(), StoreError> {
+        let (backup, fresh) = (backup(&self.path), self.path.with_extension("db.new"));
+        let _ = std::fs::remove_file(&fresh);
+        let text = fresh.to_string_lossy().into_owned();
+        self.connection.execute("VACUUM INTO ?1", params![text]).map_err(self.failed())?;
+        std::fs::rename(&fresh, backup)
+            .map_err(|error| self.failed()(rusqlite::Error::ToSqlConversionFailure(error.into())))
+    }
+
+    fn failed(&self) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
+        |source| failure(&self.path, source)
+    }
+
+    /// All of a change, or nothing.
+    fn change<T>(&mut self, action: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let run = || {
+            let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let outcome = action(&change)?;
+            change.commit()?;
+            Ok(outcome)
+        };
+        run().map_err(|source| failure(&self.path, source))
+    }
+
+    fn read<T>(&self, action: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        action(&self.connection).map_err(self.failed())
+    }
+}
+
+fn backup(path: &Path) -> PathBuf {
+    path.with_extension("db.backup")
+}
+
+fn failure(path: &Path, source: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match source.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => unfit(path, source.to_string()),
+        _ => StoreError::Database { path: path.to_owned(), source },
+    }
+}
+
+fn unfit(path: &Path, why: String) -> StoreError {
+    let backup = backup(path);
+    let backup = if backup.exists() { backup.display().to_string() } else { "not there".to_owned() };
+    StoreError::Unfit { path: path.to_owned(), why, backup }
+}
+
+impl Store for Sqlite {
+    fn state(&self) -> Result<State, StoreError> {
+        self.read(|read| read.query_row("SELECT state FROM campaign", [], |row| row.get(0)))
+    }
+
+    fn set_state(&mut self, state: State) -> Result<(), StoreError> {
+        self.change(|change| change.execute("UPDATE campaign SET state = ?1", params![state]).map(drop))
+    }
+
+    fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(|read| {
+            let columns = "SELECT points, next, waiting, running, done, failed FROM campaign";
+            read.query_row(columns, [], |row| {
+                let (points, next): (u64, u64) = (row.get(0)?, row.get(1)?);
+                Ok(Counts {
+                    points,
+                    waiting: points.saturating_sub(next) + row.get::<_, u64>(2)?,
+                    running: row.get(3)?,
+                    done: row.get(4)?,
+                    failed: row.get(5)?,
+                })
+            })
+        })
+    }
+
+    fn extend(&mut self, points: u64) -> Result<(), StoreError> {
+        self.change(|change| change.execute("UPDATE campaign SET points = max(points, ?1)", params![points]).map(drop))
+    }
+
+    fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError> {
+        self.change(|change| {
+            let row = "SELECT state, points, next, fence FROM campaign";
+            let (state, points, next, mut fence): (State, u64, u64, Fence) =
+                change.query_row(row, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+            if state != State::Running {
+                return Ok(Vec::new());
+            }
+            let mut leases = Vec::with_capacity(want.min(1024));
+            let mut again = change.prepare_cached(
+                "SELECT point, attempts FROM point WHERE state = 'waiting' AND due <= ?1 ORDER BY due, point LIMIT ?2",
+            )?;
+            for row in again.query_map(params![now, want], |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))? {
+                let (point, attempts) = row?;
+                fence += 1;
+                leases.push(Lease { point, fence, attempt: attempts + 1 });
+            }
+            let waited = leases.len();
+            let room = (want - waited) as u64;
+            for point in next..points.min(next.saturating_add(room)) {
+                fence += 1;
+                leases.push(Lease { point, fence, attempt: 1 });
+            }
+            if leases.is_empty() {
+                return Ok(leases);
+            }
+            let mut put = change.prepare_cached(
+                "INSERT INTO point (point, state, attempts, fence, worker) VALUES (?1, 'running', ?2, ?3, ?4)
+                 ON CONFLICT (point) DO UPDATE SET state = 'running', attempts = ?2, fence = ?3, worker = ?4",
+            )?;
+            for lease in &leases {
+                put.execute(params![lease.point, lease.attempt, lease.fence, worker])?;
+            }
+            let fresh = leases.len() - waited;
+            change
+                .prepare_cached(
+                    "UPDATE campaign SET fence = ?1, next = next + ?2, waiting = waiting - ?3, running = running + ?4",
+                )?
+                .execute(params![fence, fresh, waited, leases.len()])?;
+            Ok(leases)
+        })
+    }
+
+    fn due(&self) -> Result<Option<f64>, StoreError> {
+        self.read(|read| read.query_row("SELECT min(due) FROM point WHERE state = 'waiting'", [], |row| row.get(0)))
+    }
+
+    fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError> {
+        self.change(|change| attempts.iter().map(|attempt| record(change, attempt, rules, now)).collect())
+    }
+
+    fn lost(&mut self, worker: u32, rules: Rules, now: f64) -> Result<u64, StoreError> {
+        self.change(|change| {
+            let mut had =
+                change.prepare_cached("SELECT point, fence FROM point WHERE state = 'running' AND worker = ?1")?;
+            let had = had.query_map(params![worker], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let had = had.collect::<rusqlite::Result<Vec<(u64, Fence)>>>()?;
+            for &(point, fence) in &had {
+                let message = format!("worker {worker} ended");
+                let outcome = Outcome::Failed { kind: FailureKind::LostWorker, message };
+                record(change, &Attempt { point, fence, worker, outcome, usage: Usage::default() }, rules, now)?;
+            }
+            Ok(had.len() as u64)
+        })
+    }
+
+    fn recover(&mut self) -> Result<u64, StoreError> {
+        self.change(|change| {
+            // The caller's clock starts anew, so each pause ends.
+            change.execute("UPDATE point SET due = 0 WHERE state = 'waiting'", [])?;
+            let back = change.execute(
+                "UPDATE point SET state = 'waiting', attempts = attempts - 1, due = 0 WHERE state = 'running'",
+                [],
+            )? as u64;
+            change.execute("UPDATE campaign SET running = running - ?1, waiting = waiting + ?1", params![back])?;
+            Ok(back)
+        })
+    }
+
+    fn retry(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+        self.change(|change| {
+            let mut again = 0;
+            let mut put = change.prepare(
+                "UPDATE point SET state = 'waiting', attempts = 0, due = 0
+                 WHERE state = 'failed' AND (?1 IS NULL OR failure = ?1) AND (?2 IS NULL OR point = ?2)",
+            )?;
+            if filter.points.is_empty() {
+                again += put.execute(params![filter.failure, None::<u64>])?;
+            }
+            for point in &filter.points {
+                again += put.execute(params![filter.failure, point])?;
+            }
+            change.execute("UPDATE campaign SET failed = failed - ?1, waiting = waiting + ?1", params![again])?;
+            Ok(again as u64)
+        })
+    }
+
+    fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError> {
+        self.read(|read| {
+            let mut rows = read.prepare_cached(
+                "SELECT point, state, attempts, worker, failure, message FROM point
+                 WHERE point >= ?1 AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR failure = ?3)
+                 ORDER BY point LIMIT ?4",
+            )?;
+            let rows = rows.query_map(params![from, filter.state, filter.failure, most], |row| {
+                Ok(Point {
+                    point: row.get(0)?,
+                    state: row.get(1)?,
+                    attempts: row.get(2)?,
+                    worker: row.get(3)?,
+                    failure: row.get(4)?,
+                    message: row.get(5)?,
+                })
+            })?;
+            let wanted = |point: &Point| filter.points.is_empty() || filter.points.contains(&point.point);
+            rows.filter(|row| row.as_ref().map_or(true, wanted)).collect()
+        })
+    }
+
+    fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError> {
+        let rows = self.read(|read| {
+            let mut rows = read.prepare_cached(
+                "SELECT seq, point, worker, attempts, seconds, cpu_seconds, peak_bytes, record FROM result
+                 WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            )?;
+            let rows = rows.query_map(params![after, most], |row| {
+                let usage = Usage { seconds: row.get(4)?, cpu_seconds: row.get(5)?, peak_bytes: row.get(6)? };
+                let head = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                Ok((head, usage, row.get::<_, String>(7)?))
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let row = |((seq, point, worker, attempts), usage, record): (_, _, String)| {
+            let record = serde_json::from_str(&record).map_err(|source| StoreError::Record { point, source })?;
+            Ok(Row { seq, point, worker, attempts, usage, record })
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    fn spent(&self) -> Result<Spent, StoreError> {
+        self.read(|read| {
+            read.query_row("SELECT used, lost FROM campaign", [], |row| {
+                Ok(Spent { used: row.get(0)?, lost: row.get(1)? })
+            })
+        })
+    }
+
+    fn verify(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|read| {
+            let mut faults = Vec::new();
+            let mut checks = read.prepare("SELECT fault, count FROM faults WHERE count > 0")?;
+            for row in checks.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)))? {
+                let (fault, count) = row?;
+                faults.push(format!("{fault}: {count}"));
+            }
+            Ok(faults)
+        })
+    }
+}
+
+/// Records the end of one attempt.
+fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -> rusqlite::Result<Recorded> {
+    let Attempt { point, fence, worker, outcome, usage } = attempt;
+    let attempts: Option<u32> = change
+        .prepare_cached(
+            "SELECT attempts FROM point WHERE point = ?1 AND fence = ?2 AND worker = ?3 AND state = 'running'",
+        )?
+        .query_row(params![point, fence, worker], |row| row.get(0))
+        .optional()?;
+    let Some(attempts) = attempts else { return Ok(Recorded::Stale) };
+    let Usage { seconds, cpu_seconds, peak_bytes } = usage;
+    match outcome {
+        Outcome::Done(record) => {
+            let record =
+                serde_json::to_string(record).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+            change
+                .prepare_cached(
+                    "INSERT INTO result (point, worker, attempts, seconds, cpu_seconds, peak_bytes, record)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?
+                .execute(params![point, worker, attempts, seconds, cpu_seconds, peak_bytes, record])?;
+            change
+                .prepare_cached("UPDATE point SET state = 'done', failure = NULL, message = NULL WHERE point = ?1")?
+                .execute(params![point])?;
+            change
+                .prepare_cached("UPDATE campaign SET running = running - 1, done = done + 1, used = used + ?1")?
+                .execute(params![seconds])?;
+            Ok(Recorded::Done)
+        }
+        Outcome::Failed { kind, message } => {
+            let again = attempts < rules.most;
+            let due = now + rules.pause * f64::from(2_u32.saturating_pow(attempts.saturating_sub(1).min(16)));
+            let (state, due) = if again { (PointState::Waiting, due) } else { (PointState::Failed, 0.0) };
+            change
+                .prepare_cached("UPDATE point SET state = ?2, due = ?3, failure = ?4, message = ?5 WHERE point = ?1")?
+                .execute(params![point, state, due, kind, message])?;
+            change
+                .prepare_cached(
+                    "UPDATE campaign SET running = running - 1, waiting = waiting + ?1, failed = failed + 1 - ?1,
+                     lost = lost + ?2",
+                )?
+                .execute(params![again, seconds])?;
+            Ok(if again { Recorded::Again } else { Recorded::Failed })
+        }
+    }
+}
+
+/// Enums stand in tables as the words that they have in JSON.
+macro_rules! words {
+    ($($type:ty),*) => {$(
+        impl ToSql for $type {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                match serde_json::to_value(self) {
+                    Ok(serde_json::Value::String(word)) => Ok(word.into()),
+                    other => unreachable!("a word, not {other:?}"),
+                }
+            }
+        }
+
+        impl FromSql for $type {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                serde_json::from_value(value.as_str()?.into()).map_err(|error| FromSqlError::Other(error.into()))
+            }
+        }
+    )*};
+}
+
+words!(State, PointState, FailureKind);

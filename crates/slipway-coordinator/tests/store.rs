@@ -1,0 +1,191 @@
+//! The queue under workers that are late, lie and repeat themselves, and a coordinator that dies.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use slipway_campaign::value::Value;
+use slipway_coordinator::store::{
+    Attempt, Counts, FailureKind, Filter, Lease, Outcome, PointState, Record, Recorded, Rules, Sqlite, State, Store,
+    StoreError, Usage,
+};
+
+const RULES: Rules = Rules { most: 3, pause: 1.0 };
+
+#[derive(Debug, Clone)]
+enum Step {
+    Lease {
+        worker: u32,
+        want: usize,
+    },
+    /// Reports the lease with this index among all that were ever given, whether it counts or not.
+    Report {
+        lease: usize,
+        by: u32,
+        done: bool,
+    },
+    Lost {
+        worker: u32,
+    },
+    /// The coordinator ends, and another one opens the database.
+    Restart,
+    Retry,
+    Pause(bool),
+    Extend(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..4_u32, 0..5_usize).prop_map(|(worker, want)| Step::Lease { worker, want }),
+        8 => (any::<prop::sample::Index>(), 1..4_u32, any::<bool>())
+            .prop_map(|(lease, by, done)| Step::Report { lease: lease.index(64), by, done }),
+        1 => (1..4_u32).prop_map(|worker| Step::Lost { worker }),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Retry),
+        1 => any::<bool>().prop_map(Step::Pause),
+        1 => (1..40_u64).prop_map(Step::Extend),
+    ]
+}
+
+fn attempt(lease: Lease, worker: u32, done: bool) -> Attempt {
+    let record = Record { values: vec![Some(Value::Integer(1))], series: Vec::new(), manifest: None };
+    let failed = Outcome::Failed { kind: FailureKind::Fatal, message: "no".to_owned() };
+    let outcome = if done { Outcome::Done(record) } else { failed };
+    Attempt { point: lease.point, fence: lease.fence, worker, outcome, usage: Usage::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn each_point_gets_one_result_and_none_is_lost(steps in prop::collection::vec(step(), 1..80)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("campaign.db");
+        let mut store = Sqlite::create(&path, 10).unwrap();
+        let mut leases: Vec<(Lease, u32)> = Vec::new();
+        let mut results: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut now = 0.0;
+        for step in steps {
+            now += 10.0;
+            match step {
+                Step::Lease { worker, want } => {
+                    let given = store.lease(worker, want, now).unwrap();
+                    prop_assert!(given.len() <= want);
+                    for lease in given {
+                        prop_assert!(!results.contains_key(&lease.point), "a point with a result was given out");
+                        prop_assert!(leases.last().is_none_or(|(last, _)| lease.fence > last.fence));
+                        leases.push((lease, worker));
+                    }
+                }
+                Step::Report { lease, by, done } => {
+                    let Some(&(lease, of)) = leases.get(lease % leases.len().max(1)) else { continue };
+                    let newest = leases.iter().rfind(|(other, _)| other.point == lease.point).unwrap().0 == lease;
+                    let recorded = store.record(&[attempt(lease, by, done)], RULES, now).unwrap()[0];
+                    if by != of || !newest {
+                        prop_assert_eq!(recorded, Recorded::Stale);
+                    }
+                    if recorded == Recorded::Done {
+                        *results.entry(lease.point).or_default() += 1;
+                    }
+                }
+                Step::Lost { worker } => drop(store.lost(worker, RULES, now).unwrap()),
+                Step::Restart => {
+                    drop(store);
+                    store = Sqlite::open(&path).unwrap();
+                    store.recover().unwrap();
+                    now = 0.0;
+                }
+                Step::Retry => drop(store.retry(&Filter::default()).unwrap()),
+                Step::Pause(paused) => store.set_state(if paused { State::Paused } else { State::Running }).unwrap(),
+                Step::Extend(points) => store.extend(points).unwrap(),
+            }
+            prop_assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+        }
+        // A worker that does all that is left ends the campaign, with one result for each point.
+        store.set_state(State::Running).unwrap();
+        store.recover().unwrap();
+        store.retry(&Filter::default()).unwrap();
+        loop {
+            now += 1e6;
+            let given = store.lease(9, 7, now).unwrap();
+            if given.is_empty() {
+                break;
+            }
+            let done: Vec<Attempt> = given.iter().map(|&lease| attempt(lease, 9, true)).collect();
+            for recorded in store.record(&done, RULES, now).unwrap() {
+                prop_assert_eq!(recorded, Recorded::Done);
+            }
+        }
+        let counts = store.counts().unwrap();
+        prop_assert_eq!(counts, Counts { points: counts.points, done: counts.points, ..Counts::default() });
+        let mut rows = Vec::new();
+        while let Some(page) = Some(store.results(rows.len() as u64, 3).unwrap()).filter(|page| !page.is_empty()) {
+            rows.extend(page.into_iter().map(|row| row.point));
+        }
+        rows.sort_unstable();
+        prop_assert_eq!(rows, (0..counts.points).collect::<Vec<_>>());
+        prop_assert!(results.values().all(|&count| count == 1));
+    }
+}
+
+#[test]
+fn pauses_double_and_attempts_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 1).unwrap();
+    let mut now = 0.0;
+    for (number, pause) in [(1, 1.0), (2, 2.0)] {
+        let lease = store.lease(1, 1, now).unwrap()[0];
+        assert_eq!(lease.attempt, number);
+        assert_eq!(store.record(&[attempt(lease, 1, false)], RULES, now).unwrap(), [Recorded::Again]);
+        assert_eq!(store.due().unwrap(), Some(now + pause));
+        assert!(store.lease(1, 1, now + pause - 0.1).unwrap().is_empty());
+        now += pause;
+    }
+    let lease = store.lease(1, 1, now).unwrap()[0];
+    assert_eq!(store.record(&[attempt(lease, 1, false)], RULES, now).unwrap(), [Recorded::Failed]);
+    let failed = store.points(&Filter { state: Some(PointState::Failed), ..Filter::default() }, 0, 10).unwrap();
+    assert_eq!((failed.len(), failed[0].attempts, failed[0].message.as_deref()), (1, 3, Some("no")));
+    assert_eq!(store.retry(&Filter { failure: Some(FailureKind::Timeout), ..Filter::default() }).unwrap(), 0);
+    assert_eq!(store.retry(&Filter { failure: Some(FailureKind::Fatal), ..Filter::default() }).unwrap(), 1);
+    assert_eq!(store.lease(1, 1, now).unwrap()[0].attempt, 1);
+}
+
+#[test]
+fn a_million_points_cost_no_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("campaign.db");
+    let mut store = Sqlite::create(&path, 1_000_000).unwrap();
+    assert_eq!(store.lease(1, 3, 0.0).unwrap().len(), 3);
+    assert_eq!(store.counts().unwrap().waiting, 999_997);
+    assert!(std::fs::metadata(&path).unwrap().len() < 200_000);
+}
+
+/// A database that is not ours, is damaged, or of another version is refused with the name of the backup.
+#[test]
+fn an_unfit_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("campaign.db");
+    let mut store = Sqlite::create(&path, 100).unwrap();
+    for _ in 0..50 {
+        store.lease(1, 1, 0.0).unwrap();
+    }
+    store.back_up().unwrap();
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+
+    std::fs::write(&path, [b"not a database ".as_slice(), &[7; 8000]].concat()).unwrap();
+    let refused = |path| match Sqlite::open(path) {
+        Err(StoreError::Unfit { backup, .. }) => backup,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&path).ends_with("campaign.db.backup"));
+
+    let mut damaged = whole.clone();
+    damaged[4096..8192].fill(0xa5);
+    std::fs::write(&path, &damaged).unwrap();
+    refused(&path);
+
+    std::fs::write(&path, &whole).unwrap();
+    Sqlite::open(&path).unwrap();
+    std::fs::copy(folder.path().join("campaign.db.backup"), &path).unwrap();
+    assert_eq!(Sqlite::open(&path).unwrap().counts().unwrap().running, 50);
+}
