@@ -39,9 +39,10 @@ demo: setup build ## compare what six container networks cost a real parallel pr
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
 
-test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute
+test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute, reference values
 	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
+	scripts/reference-designs.py check
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own
 	scripts/setup.sh vm

@@ -8,7 +8,7 @@ use super::hash::{hash, unit};
 /// One curve for each coordinate. Along it, that coordinate swings at a high frequency, and the others at low ones.
 ///
 /// Saltelli, Tarantola, Chan, "A Quantitative Model-Independent Method for Global Sensitivity Analysis of Model Output"
-/// (1999). Frequencies are those of `SALib`.
+/// (1999). Frequencies are those of SALib.
 #[derive(Debug)]
 pub struct Fast {
     /// The high frequency, then the low ones.

@@ -5,7 +5,7 @@ use super::cube::Cube;
 /// For each point of a sequence of twice the dimensions, whose halves are rows of matrices A and B: the row of A, A with one
 /// column of B for each column, with `second_order` also B with one column of A, and the row of B.
 ///
-/// Saltelli, "Making best use of model evaluations to compute sensitivity indices" (2002). The order is that of `SALib`.
+/// Saltelli, "Making best use of model evaluations to compute sensitivity indices" (2002). The order is that of SALib.
 #[derive(Debug)]
 pub struct Saltelli<C> {
     base: C,
