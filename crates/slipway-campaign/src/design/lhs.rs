@@ -6,7 +6,7 @@ use super::maximin;
 
 /// Latin hypercubes, one after the other: each has one point in each of its slices of each dimension.
 ///
-/// `McKay`, Beckman, Conover, "A Comparison of Three Methods for Selecting Values of Input Variables in the Analysis of Output
+/// McKay, Beckman, Conover, "A Comparison of Three Methods for Selecting Values of Input Variables in the Analysis of Output
 /// from a Computer Code" (1979). Each dimension's order is a keyed permutation, so that a point needs no other.
 #[derive(Debug)]
 pub(super) struct Lhs {
@@ -30,21 +30,20 @@ impl Lhs {
     /// # Errors
     /// With `maximin`, the size of the first hypercube that has too many points to compare each with each.
     pub(super) fn new(seed: u64, dimensions: usize, sizes: &[u64], maximin: bool) -> Result<Self, u64> {
+        if let Some(size) = sizes.iter().find(|size| maximin && **size > maximin::MOST) {
+            return Err(*size);
+        }
         let mut first = 0;
-        let blocks = (0..).zip(sizes).map(|(number, &points)| {
-            let key = hash(&[seed, number]);
-            let mut block = Block { key, first, points, spread: None };
+        let block = |(number, &points): (u64, &u64)| {
+            let mut block = Block { key: hash(&[seed, number]), first, points, spread: None };
             first += points;
             if maximin {
-                if points > maximin::MOST {
-                    return Err(points);
-                }
                 let slices = (0..points).map(|place| block.slices(place, dimensions)).collect();
-                block.spread = Some(maximin::spread(key, slices));
+                block.spread = Some(maximin::spread(block.key, slices));
             }
-            Ok(block)
-        });
-        Ok(Self { dimensions, blocks: blocks.collect::<Result<_, _>>()? })
+            block
+        };
+        Ok(Self { dimensions, blocks: (0..).zip(sizes).map(block).collect() })
     }
 }
 
