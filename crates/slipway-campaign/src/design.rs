@@ -7,7 +7,6 @@ mod cube;
 mod extend;
 pub mod fast;
 mod halton;
-mod hash;
 mod levels;
 mod lhs;
 mod maximin;
@@ -23,6 +22,7 @@ pub use morris::Morris;
 pub use rows::Rows;
 pub use sobol::Sobol;
 
+use crate::hash;
 use crate::model::{Campaign, Design, Distribution, Variable};
 use crate::value::Value;
 

@@ -6,11 +6,13 @@
 pub mod design;
 mod distribution;
 mod file;
+mod hash;
 mod kind;
 pub mod model;
 mod normal;
 mod resolve;
 mod schema;
+pub mod sensitivity;
 pub mod template;
 pub mod value;
 

@@ -3,7 +3,7 @@
 use std::f64::consts::{PI, TAU};
 
 use super::cube::Cube;
-use super::hash::{hash, unit};
+use crate::hash::{hash, unit};
 
 /// One curve for each coordinate. Along it, that coordinate swings at a high frequency, and the others at low ones.
 ///

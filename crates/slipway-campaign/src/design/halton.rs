@@ -1,7 +1,7 @@
 //! Halton's sequence.
 
 use super::cube::Cube;
-use super::hash::{hash, permuted};
+use crate::hash::{hash, permuted};
 
 /// Most points: their digits in each base fit the coordinate.
 pub(super) const MOST_POINTS: u64 = 1 << 32;

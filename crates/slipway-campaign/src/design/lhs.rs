@@ -1,8 +1,8 @@
 //! Latin hypercubes.
 
 use super::cube::Cube;
-use super::hash::{hash, permuted, unit};
 use super::maximin;
+use crate::hash::{hash, permuted, unit};
 
 /// Latin hypercubes, one after the other: each has one point in each of its slices of each dimension.
 ///

@@ -1,6 +1,6 @@
 //! Latin hypercubes with a large smallest distance.
 
-use super::hash::{below, hash};
+use crate::hash::{below, hash};
 
 /// Most points: each is compared with each.
 pub(super) const MOST: u64 = 2000;
@@ -84,8 +84,8 @@ fn note(nearest: &mut [Near], points: &[Vec<u32>], moved: [usize; 2]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hash::permuted;
     use super::*;
+    use crate::hash::permuted;
 
     #[test]
     fn the_smallest_distance_grows() {

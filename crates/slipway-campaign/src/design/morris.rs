@@ -1,7 +1,7 @@
 //! Morris' trajectories.
 
 use super::cube::Cube;
-use super::hash::{below, hash, permuted};
+use crate::hash::{below, hash, permuted};
 
 /// Trajectories on a grid: from a random point of it, each step moves one coordinate by about half of its range, and each
 /// coordinate moves once.

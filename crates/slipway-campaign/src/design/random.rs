@@ -1,7 +1,7 @@
 //! Independent random points.
 
 use super::cube::Cube;
-use super::hash::{hash, unit};
+use crate::hash::{hash, unit};
 
 /// Points that are independent and uniform in the cube.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use sobol::Sobol as Directions;
 use sobol::params::JoeKuoD6;
 
 use super::cube::Cube;
-use super::hash::hash;
+use crate::hash::hash;
 
 /// Most dimensions: those of the direction numbers that are built in.
 pub(super) const MOST_DIMENSIONS: usize = 1000;

@@ -10,18 +10,18 @@ const fn mix(mut x: u64) -> u64 {
 }
 
 /// 64 random bits that depend on each part and on their order.
-pub(super) fn hash(parts: &[u64]) -> u64 {
+pub(crate) fn hash(parts: &[u64]) -> u64 {
     // The golden ratio's digits keep zeros from giving zero.
     parts.iter().fold(0, |state, part| mix(mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ part))
 }
 
 /// A number between 0 and 1, never one of them, of 64 random bits.
-pub(super) fn unit(bits: u64) -> f64 {
+pub(crate) fn unit(bits: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
 }
 
 /// A whole number below `count`, of 64 random bits.
-pub(super) fn below(bits: u64, count: u64) -> u64 {
+pub(crate) fn below(bits: u64, count: u64) -> u64 {
     u64::try_from((u128::from(bits) * u128::from(count)) >> 64).expect("it is below the count")
 }
 
@@ -39,7 +39,7 @@ const ROUNDS: u64 = 8;
 ///
 /// # Panics
 /// With an element at or above `count`.
-pub(super) fn permuted(key: u64, count: u64, element: u64) -> u64 {
+pub(crate) fn permuted(key: u64, count: u64, element: u64) -> u64 {
     assert!(element < count, "the element is one of those that are put in order");
     if count <= FEW {
         return shuffled(key, count, element);
