@@ -24,3 +24,4 @@ pub mod signals;
 pub mod sock_diag;
 pub mod sockopt;
 pub mod tap;
+pub mod usage;
