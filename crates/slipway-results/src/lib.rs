@@ -7,5 +7,6 @@ mod beneath;
 mod digest;
 pub mod extract;
 pub mod objects;
+pub mod series;
 
 pub use digest::{Digest, NotADigest};
