@@ -61,11 +61,11 @@ enum Source {
 pub enum PlanError {
     /// The number of points exceeds 64 bits.
     #[error(
-        "failed to count the points: there are more than 2^64\nHint: give fewer levels, or narrower bounds to whole numbers"
+        "count the points: there are more than 2^64\nHint: give fewer levels, or narrower bounds to whole numbers"
     )]
     TooMany,
     /// The sequence is too short.
-    #[error("failed to plan {asked} points: the sequence has {most}\nHint: take the design `random`, or fewer points")]
+    #[error("plan {asked} points: the sequence has {most}\nHint: take the design `random`, or fewer points")]
     Sequence {
         /// Points asked for.
         asked: u64,
@@ -74,7 +74,7 @@ pub enum PlanError {
     },
     /// There are too many variables for Sobol's sequence.
     #[error(
-        "failed to plan {dimensions} dimensions: Sobol's sequence has {most}, and Saltelli's design takes two for each variable\nHint: fix variables, or take another design"
+        "plan {dimensions} dimensions: Sobol's sequence has {most}, and Saltelli's design takes two for each variable\nHint: fix variables, or take another design"
     )]
     Dimensions {
         /// Dimensions asked for.
@@ -84,7 +84,7 @@ pub enum PlanError {
     },
     /// A maximin Latin hypercube compares all points.
     #[error(
-        "failed to spread {points} points: `maximin` compares each with each, and takes {most} at most\nHint: leave `maximin` out, or take the design `sobol`"
+        "spread {points} points: `maximin` compares each with each, and takes {most} at most\nHint: leave `maximin` out, or take the design `sobol`"
     )]
     Maximin {
         /// Points of the hypercube.
@@ -93,14 +93,14 @@ pub enum PlanError {
         most: u64,
     },
     /// The design compares variables that vary, and there is none.
-    #[error("failed to plan: the design changes variables, and each has one value only\nHint: give a variable bounds")]
+    #[error("plan: the design changes variables, and each has one value only\nHint: give a variable bounds")]
     NothingVaries,
     /// Morris' grid has an odd number of levels.
-    #[error("failed to plan {0} levels: Morris' design takes an even number\nHint: 4 is usual")]
+    #[error("plan {0} levels: Morris' design takes an even number\nHint: 4 is usual")]
     Levels(u32),
     /// The harmonics of a FAST curve would overlap.
     #[error(
-        "failed to plan curves of {samples} points: {harmonics} harmonics need {least} at least\nHint: give more samples"
+        "plan curves of {samples} points: {harmonics} harmonics need {least} at least\nHint: give more samples"
     )]
     Curve {
         /// Points of a curve.
@@ -111,15 +111,15 @@ pub enum PlanError {
         least: u64,
     },
     /// The design is a list, and its rows were not given.
-    #[error("failed to plan: the design is a list, and its file was not read")]
+    #[error("plan: the design is a list, and its file was not read")]
     NoRows,
     /// A variable has no column.
     #[error(
-        "failed to find a column for variable '{0}' in the list of points\nHint: add the column, or give the variable one value"
+        "find a column for variable '{0}' in the list of points\nHint: add the column, or give the variable one value"
     )]
     NoColumn(String),
     /// A row has more or fewer values than there are columns.
-    #[error("failed to read row {row} of the list of points: it has {values} values for {columns} columns")]
+    #[error("read row {row} of the list of points: it has {values} values for {columns} columns")]
     RowLength {
         /// Number of the row, from 1.
         row: usize,
@@ -130,11 +130,11 @@ pub enum PlanError {
     },
     /// The design has no extension.
     #[error(
-        "failed to extend the design: its points depend on their number\nHint: a list grows in its file; for other designs, start a new campaign"
+        "extend the design: its points depend on their number\nHint: a list grows in its file; for other designs, start a new campaign"
     )]
     Closed,
     /// An extension would take points away.
-    #[error("failed to extend the design to {size}: it has {before} already\nHint: give a larger number")]
+    #[error("extend the design to {size}: it has {before} already\nHint: give a larger number")]
     Smaller {
         /// Size before.
         before: u64,

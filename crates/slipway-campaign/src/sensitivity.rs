@@ -70,12 +70,12 @@ pub struct Named<T> {
 pub enum SensitivityError {
     /// The design has no measure of sensitivity.
     #[error(
-        "failed to analyse: the design compares no variables over their range\nHint: take the design `morris` to screen variables, or `saltelli` for shares of variance"
+        "analyse: the design compares no variables over their range\nHint: take the design `morris` to screen variables, or `saltelli` for shares of variance"
     )]
     Design,
     /// There are too few results.
     #[error(
-        "failed to analyse: {there} complete {unit} have results, and {needed} are needed\nHint: wait for more points, or extend the campaign"
+        "analyse: {there} complete {unit} have results, and {needed} are needed\nHint: wait for more points, or extend the campaign"
     )]
     Few {
         /// Complete units with results.
@@ -86,7 +86,7 @@ pub enum SensitivityError {
         unit: &'static str,
     },
     /// All results are the same.
-    #[error("failed to analyse: all results are the same, so no variable matters")]
+    #[error("analyse: all results are the same, so no variable matters")]
     Constant,
 }
 

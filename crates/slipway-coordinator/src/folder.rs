@@ -66,7 +66,7 @@ impl Folder {
             let path = path.to_owned();
             move |source| FolderError::Io { doing, path, source }
         };
-        for part in [path.to_owned(), folder.call(), folder.inputs(), folder.objects(), folder.tables()] {
+        for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables()] {
             fs::create_dir_all(&part).map_err(io("make", &part))?;
         }
         // Inputs and results may be anybody's secret, and a socket in there takes orders.
@@ -145,10 +145,28 @@ impl Folder {
         self.0.join("campaign.db")
     }
 
-    /// The folder with the socket on which the coordinator answers workers.
+    /// The folder that a worker finds its socket in, by the worker's number from 1. A folder, since a socket that is made
+    /// anew is another file, and a mount of the old one would stay.
     #[must_use]
-    pub fn call(&self) -> PathBuf {
-        self.0.join("call")
+    pub fn call(&self, worker: u32) -> PathBuf {
+        self.0.join("call").join(worker.to_string())
+    }
+
+    /// The socket on which the coordinator answers a worker.
+    #[must_use]
+    pub fn socket(&self, worker: u32) -> PathBuf {
+        self.call(worker).join("socket")
+    }
+
+    /// Makes the folders of a worker.
+    ///
+    /// # Errors
+    /// Where they cannot be made.
+    pub fn make_worker(&self, worker: u32) -> Result<(), FolderError> {
+        for path in [self.call(worker), self.work(worker).join("out")] {
+            fs::create_dir_all(&path).map_err(|source| FolderError::Io { doing: "make", path, source })?;
+        }
+        Ok(())
     }
 
     /// The inputs of all points.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipway_campaign::value::Value;
+use slipway_results::Digest;
 
 pub use sqlite::Sqlite;
 
@@ -86,13 +87,14 @@ pub struct Record {
     /// The extracted values, in the order of the campaign's outputs. `None` for a time series.
     pub values: Vec<Option<Value>>,
     /// Digests of the objects that hold time series, by index of the output.
-    pub series: Vec<(usize, String)>,
+    pub series: Vec<(usize, Digest)>,
     /// Digest of the list of files; `None` where the campaign keeps none.
-    pub manifest: Option<String>,
+    pub manifest: Option<Digest>,
 }
 
 /// The end of an attempt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// The program ended well, with a result.
     Done(Record),
@@ -102,6 +104,8 @@ pub enum Outcome {
         kind: FailureKind,
         /// The reason, in the program's own words where it has some.
         message: String,
+        /// Digest of the list of files that it left; `None` where the campaign keeps none.
+        manifest: Option<Digest>,
     },
 }
 
@@ -172,6 +176,8 @@ pub struct Point {
     pub failure: Option<FailureKind>,
     /// The reason of it.
     pub message: Option<String>,
+    /// Digest of the list of files that the last attempt left, if it failed and the campaign keeps them.
+    pub manifest: Option<Digest>,
 }
 
 /// A result, in the order in which results came.

@@ -4,7 +4,9 @@
 //! folder only: `point` is the program's working folder, `out` gets the objects of the results.
 
 mod attempt;
+mod call;
 mod scene;
 
 pub use attempt::{Ended, Worker, WorkerError};
+pub use call::{CallError, work};
 pub use scene::{Scene, SceneError};

@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn attempt(lease: Lease, worker: u32, done: bool) -> Attempt {
     let record = Record { values: vec![Some(Value::Integer(1))], series: Vec::new(), manifest: None };
-    let failed = Outcome::Failed { kind: FailureKind::Fatal, message: "no".to_owned() };
+    let failed = Outcome::Failed { kind: FailureKind::Fatal, message: "no".to_owned(), manifest: None };
     let outcome = if done { Outcome::Done(record) } else { failed };
     Attempt { point: lease.point, fence: lease.fence, worker, outcome, usage: Usage::default() }
 }

@@ -31,13 +31,13 @@ fn attempt(worker: &Worker, point: u64) -> Ended {
 fn record(ended: &Ended) -> &Record {
     match &ended.outcome {
         Outcome::Done(record) => record,
-        Outcome::Failed { kind, message } => panic!("{kind:?}: {message}"),
+        Outcome::Failed { kind, message, .. } => panic!("{kind:?}: {message}"),
     }
 }
 
 fn failure(ended: &Ended) -> (FailureKind, &str) {
     match &ended.outcome {
-        Outcome::Failed { kind, message } => (*kind, message),
+        Outcome::Failed { kind, message, .. } => (*kind, message),
         Outcome::Done(record) => panic!("{record:?}"),
     }
 }
@@ -72,7 +72,7 @@ outputs:
         let record = record(&ended);
         assert_eq!(record.values, [Some(Value::Text("fine".into())), Some(Value::Integer(x))]);
         assert!(ended.usage.seconds > 0.0 && ended.usage.peak_bytes > 0, "{:?}", ended.usage);
-        let manifest = record.manifest.as_ref().unwrap().parse().unwrap();
+        let manifest = record.manifest.unwrap();
         let names = files(root.path(), &ended, &manifest);
         assert_eq!(names, ["bytes", "case/new", "in.txt", "slipway.stderr", "slipway.stdout"]);
         assert_eq!(fs::read_to_string(root.path().join("work/point/case/new")).unwrap(), format!("high-{x} {point}\n"));
@@ -90,11 +90,11 @@ keep: tables
     let worker = worker(root.path(), text, &[]).unwrap();
     let ended = attempt(&worker, 0);
     let record = record(&ended);
-    assert_eq!((&record.values[..], record.manifest.as_deref(), ended.objects.len()), (&[None][..], None, 1));
+    assert_eq!((&record.values[..], record.manifest, ended.objects.len()), (&[None][..], None, 1));
     let storage = Directory::open(&root.path().join("objects")).unwrap();
     storage.adopt(&root.path().join("work/out"), &ended.objects).unwrap();
     let mut content = Vec::new();
-    let digest = record.series[0].1.parse().unwrap();
+    let digest = record.series[0].1;
     std::io::Read::read_to_end(&mut objects::read(&storage, &digest, 1 << 20).unwrap(), &mut content).unwrap();
     assert_eq!(series::decode(&content).unwrap(), [20.5, 21.0]);
 }
@@ -109,7 +109,8 @@ keep: failures
     let worker = worker(root.path(), text, &[]).unwrap();
     let ended = attempt(&worker, 0);
     assert_eq!(failure(&ended), (FailureKind::Fatal, "the program ended with exit code 3:\n** Fatal ** no weather"));
-    let names = files(root.path(), &ended, ended.left.as_ref().unwrap());
+    let Outcome::Failed { manifest: Some(manifest), .. } = &ended.outcome else { panic!("{ended:?}") };
+    let names = files(root.path(), &ended, manifest);
     assert_eq!(names, ["file", "slipway.stderr", "slipway.stdout"]);
 }
 

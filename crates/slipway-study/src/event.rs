@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use slipway_coordinator::Progress as Points;
 use slipway_engine::job;
 use slipway_engine::lab::Progress;
 use slipway_lab::model::{DriverKind, Lab};
@@ -68,6 +69,8 @@ pub enum Event<'a> {
         /// The error; it fits "failed to …".
         why: &'a str,
     },
+    /// A campaign is on its way.
+    Points(Points),
     /// A program printed a line.
     Line(job::Line<'a>),
     /// The log of a scenario has a new line.

@@ -8,6 +8,7 @@
 //! ([`Machine::agent`]). It calls [`slipway_sys::process::remember_inherited`] first, so that no lab keeps the descriptors that
 //! the caller itself inherited.
 
+pub mod campaign;
 pub mod check;
 pub mod compare;
 mod error;

@@ -55,6 +55,9 @@ commands! {
     "Measuring" {
         compare Compare,
     }
+    "Campaigns" {
+        campaign Campaign,
+    }
     "Conditions" {
         set Set,
         cut Cut,

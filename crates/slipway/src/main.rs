@@ -37,8 +37,11 @@ fn main() -> ExitCode {
     ExitCode::from(cli::run().code())
 }
 
-/// The part that runs inside a node: copying, or launching what MPI asks for.
+/// The part that runs inside a node: a campaign's worker, copying, or launching what MPI asks for.
 fn agent() -> u8 {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "worker") {
+        return slipway_study::campaign::worker();
+    }
     slipway_engine::copy::agent(std::env::args_os().skip(1)).unwrap_or_else(|| {
         let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         slipway_engine::job::agent::agent_main(&argv)

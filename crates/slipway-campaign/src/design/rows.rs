@@ -1,12 +1,14 @@
 //! Points from a file.
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Distribution, Variable};
 use crate::value::Value;
 
 use super::PlanError;
 
 /// The rows of a file of points, as its reader found them.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     /// Names of the columns.
     pub columns: Vec<String>,

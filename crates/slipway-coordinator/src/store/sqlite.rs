@@ -227,7 +227,7 @@ impl Store for Sqlite {
             let had = had.collect::<rusqlite::Result<Vec<(u64, Fence)>>>()?;
             for &(point, fence) in &had {
                 let message = format!("worker {worker} ended");
-                let outcome = Outcome::Failed { kind: FailureKind::LostWorker, message };
+                let outcome = Outcome::Failed { kind: FailureKind::LostWorker, message, manifest: None };
                 record(change, &Attempt { point, fence, worker, outcome, usage: Usage::default() }, rules, now)?;
             }
             Ok(had.len() as u64)
@@ -268,7 +268,7 @@ impl Store for Sqlite {
     fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError> {
         self.read(|read| {
             let mut rows = read.prepare_cached(
-                "SELECT point, state, attempts, worker, failure, message FROM point
+                "SELECT point, state, attempts, worker, failure, message, manifest FROM point
                  WHERE point >= ?1 AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR failure = ?3)
                  ORDER BY point LIMIT ?4",
             )?;
@@ -280,6 +280,7 @@ impl Store for Sqlite {
                     worker: row.get(3)?,
                     failure: row.get(4)?,
                     message: row.get(5)?,
+                    manifest: row.get::<_, Option<String>>(6)?.and_then(|digest| digest.parse().ok()),
                 })
             })?;
             let wanted = |point: &Point| filter.points.is_empty() || filter.points.contains(&point.point);
@@ -350,20 +351,22 @@ fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -
                 )?
                 .execute(params![point, worker, attempts, seconds, cpu_seconds, peak_bytes, record])?;
             change
-                .prepare_cached("UPDATE point SET state = 'done', failure = NULL, message = NULL WHERE point = ?1")?
+                .prepare_cached("UPDATE point SET state = 'done', failure = NULL, message = NULL, manifest = NULL WHERE point = ?1")?
                 .execute(params![point])?;
             change
                 .prepare_cached("UPDATE campaign SET running = running - 1, done = done + 1, used = used + ?1")?
                 .execute(params![seconds])?;
             Ok(Recorded::Done)
         }
-        Outcome::Failed { kind, message } => {
+        Outcome::Failed { kind, message, manifest } => {
             let again = attempts < rules.most;
             let due = now + rules.pause * f64::from(2_u32.saturating_pow(attempts.saturating_sub(1).min(16)));
             let (state, due) = if again { (PointState::Waiting, due) } else { (PointState::Failed, 0.0) };
             change
-                .prepare_cached("UPDATE point SET state = ?2, due = ?3, failure = ?4, message = ?5 WHERE point = ?1")?
-                .execute(params![point, state, due, kind, message])?;
+                .prepare_cached(
+                    "UPDATE point SET state = ?2, due = ?3, failure = ?4, message = ?5, manifest = ?6 WHERE point = ?1",
+                )?
+                .execute(params![point, state, due, kind, message, manifest.map(|digest| digest.to_string())])?;
             change
                 .prepare_cached(
                     "UPDATE campaign SET running = running - 1, waiting = waiting + ?1, failed = failed + 1 - ?1,

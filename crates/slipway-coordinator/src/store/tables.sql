@@ -21,7 +21,8 @@ CREATE TABLE point (
     worker   INTEGER NOT NULL,
     due      REAL    NOT NULL DEFAULT 0,  -- a point that waits is not given out before
     failure  TEXT,
-    message  TEXT
+    message  TEXT,
+    manifest TEXT                         -- files of the last attempt, if it failed
 ) STRICT;
 
 CREATE INDEX waiting ON point (due, point) WHERE state = 'waiting';

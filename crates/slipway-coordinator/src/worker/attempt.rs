@@ -45,8 +45,6 @@ pub struct Ended {
     pub usage: Usage,
     /// Objects of its results.
     pub objects: Vec<Digest>,
-    /// The list of files that a failed attempt left, where the campaign keeps them.
-    pub left: Option<Digest>,
 }
 
 /// The reason why a worker cannot run any point.
@@ -102,14 +100,14 @@ impl Worker {
         let mut usage = Usage::default();
         let mut out = Out::new(&self.work.join("out"));
         let outcome = self.run(lease, limit, &mut usage).and_then(|()| self.results(&mut out));
-        let (outcome, left) = match outcome {
-            Ok(record) => (Outcome::Done(record), None),
+        let outcome = match outcome {
+            Ok(record) => Outcome::Done(record),
             Err(Failure { kind, message }) => {
-                let left = self.pack(&mut out, true).unwrap_or_default();
-                (Outcome::Failed { kind, message }, left)
+                let manifest = self.pack(&mut out, true).unwrap_or_default();
+                Outcome::Failed { kind, message, manifest }
             }
         };
-        Ended { outcome, usage, objects: out.objects().keys().copied().collect(), left }
+        Ended { outcome, usage, objects: out.objects().keys().copied().collect() }
     }
 
     /// The program's working folder.
@@ -165,10 +163,10 @@ impl Worker {
         for (output, values) in extracted.series {
             let content = series::encode(&values);
             let (digest, _) = out.add(content.as_slice(), u64::MAX).map_err(Failure::storage)?;
-            digests.push((output, digest.to_string()));
+            digests.push((output, digest));
         }
         let manifest = self.pack(out, false)?;
-        Ok(Record { values: extracted.values, series: digests, manifest: manifest.map(|digest| digest.to_string()) })
+        Ok(Record { values: extracted.values, series: digests, manifest })
     }
 
     /// Packs the point's files, with the program's output, where the campaign keeps them.

@@ -1,0 +1,340 @@
+//! The coordinator: it starts workers, answers them, and ends when the queue is empty.
+//!
+//! It has one thread: labs' processes are cloned from it, and SQLite's calls are short.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use slipway_campaign::model::Campaign;
+use slipway_results::objects::{Directory, ObjectError};
+use slipway_sys::signals::Taken;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::desk::Desk;
+use crate::folder::{Folder, FolderError};
+use crate::protocol::Setup;
+use crate::serve::{self, Office};
+use crate::store::{Counts, Sqlite, Spent, State, Store as _, StoreError};
+
+/// Time after which the coordinator looks for another process's change of the queue.
+const LOOK: Duration = Duration::from_millis(500);
+/// Shortest time between two reports of progress.
+const TOLD: Duration = Duration::from_millis(100);
+/// Workers in a row that may end before their first call.
+const BARREN: u32 = 3;
+/// A worker's memory is this many times the most that a point took.
+const ROOM: f64 = 1.25;
+
+/// The places that workers run in.
+pub trait Fleet {
+    /// Starts a worker in a clean place. The descriptor becomes readable when the worker has ended.
+    ///
+    /// # Errors
+    /// Where there is no such place.
+    fn start(&mut self, worker: u32) -> io::Result<OwnedFd>;
+
+    /// Ends a worker with all that it started. Returns its last words; empty without any.
+    fn end(&mut self, worker: u32) -> String;
+}
+
+/// Limits of a campaign's workers on this machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Size {
+    /// Most workers at once.
+    pub most: u32,
+    /// Memory that workers may take together, in bytes, where the campaign does not give each its own: a pilot runs alone
+    /// then, and tells the memory of a point.
+    pub memory: Option<u64>,
+}
+
+/// A campaign to run.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// Its folder, whose lock the caller has.
+    pub folder: &'a Folder,
+    /// The campaign.
+    pub campaign: &'a Campaign,
+    /// The same, for workers.
+    pub setup: Setup,
+    /// Points of its design.
+    pub points: u64,
+    /// Limits of its workers.
+    pub size: Size,
+}
+
+/// How far a campaign is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Progress {
+    /// Counts of points.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Workers that run.
+    pub workers: u32,
+    /// Whether no more points are given out, since the caller asked for an end.
+    pub closing: bool,
+}
+
+/// A run of a campaign that has ended. Times are seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Summary {
+    /// Counts of points.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// The campaign's state.
+    pub state: State,
+    /// Whether a signal ended the run before all points had.
+    pub interrupted: bool,
+    /// Duration of the run.
+    pub elapsed: f64,
+    /// Time of workers in this run.
+    pub workers: Time,
+}
+
+/// Time of workers in seconds: `used + lost + idle` is all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Time {
+    /// For attempts that gave a result.
+    pub used: f64,
+    /// For attempts that failed.
+    pub lost: f64,
+    /// Without a program.
+    pub idle: f64,
+    /// What as many workers as there were at most would have taken, from begin to end.
+    pub fixed: f64,
+}
+
+/// The reason why a campaign does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The queue.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Storage of results.
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+    /// Workers end before they have done anything.
+    #[error("run workers: {BARREN} in a row ended before their first call; the last: {0}")]
+    Barren(String),
+    /// A system call.
+    #[error("{doing}: {source}")]
+    Io {
+        /// The failed action.
+        doing: &'static str,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+impl RunError {
+    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// Runs a campaign until its points are done, or a signal comes: the first one lets running points end, the second ends
+/// them. The caller has one thread.
+///
+/// # Errors
+/// Where queue, storage or workers fail. Results that were recorded stay.
+pub fn run(
+    run: Run<'_>,
+    fleet: &mut dyn Fleet,
+    signals: &Taken,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Summary, RunError> {
+    let Run { folder, campaign, setup, points, size } = run;
+    let mut store = Sqlite::create(&folder.store(), points)?;
+    store.back_up()?;
+    store.extend(points)?;
+    let desk = Desk::new(campaign, Box::new(store), Box::new(Directory::open(&folder.objects())?))?;
+    let office = Office::new(desk, setup, campaign.workers.idle.duration());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(RunError::io("start the event loop"))?;
+    runtime.block_on(async {
+        let mut crew = Crew::new(folder, office, size, fleet);
+        let outcome = crew.work(signals, progress).await;
+        crew.end_all()?;
+        let interrupted = outcome?;
+        crew.summary(interrupted)
+    })
+}
+
+struct Crew<'a> {
+    folder: &'a Folder,
+    office: Arc<Office>,
+    size: Size,
+    fleet: &'a mut dyn Fleet,
+    alive: BTreeMap<u32, Alive>,
+    ended: (mpsc::UnboundedSender<u32>, mpsc::UnboundedReceiver<u32>),
+    barren: u32,
+    start: Instant,
+    /// Seconds of workers that have ended.
+    lived: f64,
+    most: usize,
+    before: Spent,
+}
+
+struct Alive {
+    since: Instant,
+    serve: JoinHandle<()>,
+    watch: JoinHandle<()>,
+}
+
+impl<'a> Crew<'a> {
+    fn new(folder: &'a Folder, office: Arc<Office>, size: Size, fleet: &'a mut dyn Fleet) -> Self {
+        let before = office.desk().spent().unwrap_or_default();
+        let (alive, ended, start) = (BTreeMap::new(), mpsc::unbounded_channel(), Instant::now());
+        Self { folder, office, size, fleet, alive, ended, barren: 0, start, lived: 0.0, most: 0, before }
+    }
+
+    /// Works until nothing is left to do. Returns whether a signal ended it.
+    async fn work(&mut self, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<bool, RunError> {
+        let asked = watch(signals.as_fd()).map_err(RunError::io("await signals"))?;
+        let mut told: Option<(Instant, Progress)> = None;
+        let mut last = State::Running;
+        loop {
+            if let Some(error) = self.office.fault() {
+                return Err(error.into());
+            }
+            let (counts, state, closing) = {
+                let desk = self.office.desk();
+                (desk.counts()?, desk.state()?, desk.is_closing())
+            };
+            let now = Progress { counts, workers: u32::try_from(self.alive.len()).unwrap_or(u32::MAX), closing };
+            if told.is_none_or(|(at, before)| before != now && at.elapsed() >= TOLD) {
+                progress(now);
+                told = Some((Instant::now(), now));
+            }
+            if state != last {
+                self.office.changed.notify_waiters();
+                last = state;
+            }
+            let is_over = counts.waiting + counts.running == 0 || closing && self.alive.is_empty();
+            if is_over || state == State::Cancelled {
+                progress(now);
+                return Ok(closing && counts.waiting > 0);
+            }
+            let demand = counts.running + if state == State::Running && !closing { counts.waiting } else { 0 };
+            self.grow(demand)?;
+            tokio::select! {
+                worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default())?,
+                () = self.office.progress.notified() => {}
+                () = tokio::time::sleep(LOOK) => {}
+                ready = asked.readable() => {
+                    ready.map_err(RunError::io("await signals"))?.clear_ready();
+                    while signals.take().map_err(RunError::io("take a signal"))?.is_some() {
+                        if self.office.desk().is_closing() {
+                            return Ok(true);
+                        }
+                        self.office.desk().close();
+                        self.office.changed.notify_waiters();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts workers where there are more points than workers.
+    fn grow(&mut self, demand: u64) -> Result<(), RunError> {
+        let target = demand.min(u64::from(self.room()));
+        let free: Vec<u32> = (1..=self.size.most).filter(|worker| !self.alive.contains_key(worker)).collect();
+        for worker in free {
+            if self.alive.len() as u64 >= target {
+                break;
+            }
+            self.folder.make_worker(worker)?;
+            let socket = self.folder.socket(worker);
+            let serve = serve::open(&self.office, worker, &socket, self.folder.work(worker).join("out"))
+                .map_err(RunError::io("open a worker's socket"))?;
+            let started = self.fleet.start(worker).and_then(watch);
+            let pidfd = match started {
+                Ok(pidfd) => pidfd,
+                Err(source) => {
+                    serve.abort();
+                    return Err(RunError::Io { doing: "start a worker", source });
+                }
+            };
+            let ended = self.ended.0.clone();
+            let watch = tokio::spawn(async move {
+                // An error means that nobody can watch: the worker counts as ended.
+                let _ = pidfd.readable().await.map(drop);
+                let _ = ended.send(worker);
+            });
+            self.alive.insert(worker, Alive { since: Instant::now(), serve, watch });
+            self.most = self.most.max(self.alive.len());
+        }
+        Ok(())
+    }
+
+    /// Most workers at once.
+    fn room(&self) -> u32 {
+        let Some(memory) = self.size.memory else { return self.size.most };
+        match self.office.desk().peak() {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio from 1 to `most`")]
+            Some(peak) => (memory as f64 / (peak as f64 * ROOM)).clamp(1.0, f64::from(self.size.most)) as u32,
+            None => 1,
+        }
+    }
+
+    /// Takes back what a worker had that has ended.
+    fn bury(&mut self, worker: u32) -> Result<(), RunError> {
+        let words = self.remove(worker);
+        if self.office.desk().lost(worker)? {
+            self.barren = 0;
+        } else {
+            self.barren += 1;
+            if self.barren == BARREN {
+                let words = if words.is_empty() { "it said nothing".to_owned() } else { words };
+                return Err(RunError::Barren(words));
+            }
+        }
+        self.office.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Ends a worker. Returns its last words.
+    fn remove(&mut self, worker: u32) -> String {
+        let Some(Alive { since, serve, watch }) = self.alive.remove(&worker) else { return String::new() };
+        watch.abort();
+        let words = self.fleet.end(worker);
+        serve.abort();
+        self.lived += since.elapsed().as_secs_f64();
+        words
+    }
+
+    fn end_all(&mut self) -> Result<(), RunError> {
+        while let Some(&worker) = self.alive.keys().next() {
+            self.remove(worker);
+        }
+        self.office.desk().recover()?;
+        Ok(())
+    }
+
+    fn summary(&self, interrupted: bool) -> Result<Summary, RunError> {
+        let desk = self.office.desk();
+        let (spent, elapsed) = (desk.spent()?, self.start.elapsed().as_secs_f64());
+        let (used, lost) = (spent.used - self.before.used, spent.lost - self.before.lost);
+        let workers =
+            Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
+        Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
+    }
+}
+
+/// A descriptor on the event loop, for what becomes readable.
+#[expect(deprecated, reason = "`AsFd` promises what the new function's unsafe contract asks: the descriptor stays open")]
+fn watch<T: AsFd + AsRawFd>(descriptor: T) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
+}

@@ -1,0 +1,195 @@
+//! The coordinator's decisions, without sockets and processes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use slipway_campaign::model::Campaign;
+use slipway_results::objects::Storage;
+
+use crate::pace::{PILOTS, Pace};
+use crate::protocol::Report;
+use crate::store::{
+    Attempt, Counts, FailureKind, Lease, Outcome, Recorded, Rules, Spent, State, Store, StoreError, Usage,
+};
+
+/// Longest message of a failure in bytes.
+const WORDS: usize = 16 << 10;
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Given {
+    /// Run these points.
+    Run(Vec<Lease>, Option<Duration>),
+    /// Wait for a change, or for this long.
+    Wait(Option<Duration>),
+    /// End.
+    End,
+}
+
+/// The queue, storage, and what was learnt of points.
+pub(crate) struct Desk {
+    store: Box<dyn Store>,
+    storage: Box<dyn Storage>,
+    outputs: usize,
+    rules: Rules,
+    pace: Pace,
+    peak: u64,
+    start: Instant,
+    closing: bool,
+    heard: BTreeSet<u32>,
+}
+
+impl Desk {
+    /// Opens the queue. Points that workers of an earlier coordinator had wait again.
+    pub(crate) fn new(
+        campaign: &Campaign,
+        mut store: Box<dyn Store>,
+        storage: Box<dyn Storage>,
+    ) -> Result<Self, StoreError> {
+        store.recover()?;
+        let mut pace = Pace::new(campaign.attempts.timeout.map(slipway_document::units::Seconds::duration));
+        let mut peak = 0;
+        for row in store.results(0, PILOTS)? {
+            pace.note(row.usage.seconds);
+            peak = row.usage.peak_bytes.max(peak);
+        }
+        let rules = Rules { most: campaign.attempts.most, pause: campaign.attempts.pause.0 };
+        let outputs = campaign.outputs.len();
+        let (start, closing, heard) = (Instant::now(), false, BTreeSet::new());
+        Ok(Self { store, storage, outputs, rules, pace, peak, start, closing, heard })
+    }
+
+    /// Seconds on the queue's clock.
+    fn now(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Records what a worker reports. Objects are in storage before a record names them.
+    pub(crate) fn record(
+        &mut self,
+        worker: u32,
+        out: &Path,
+        reports: Vec<Report>,
+    ) -> Result<Vec<Recorded>, StoreError> {
+        self.heard.insert(worker);
+        let attempts: Vec<Attempt> = reports.into_iter().map(|report| self.attempt(worker, out, report)).collect();
+        let recorded = self.store.record(&attempts, self.rules, self.now())?;
+        for (attempt, recorded) in attempts.iter().zip(&recorded) {
+            match recorded {
+                Recorded::Done => {
+                    self.pace.note(attempt.usage.seconds);
+                    self.peak = self.peak.max(attempt.usage.peak_bytes);
+                }
+                Recorded::Stale => tracing::warn!(worker, point = attempt.point, "refused a late result"),
+                Recorded::Again | Recorded::Failed => {}
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// A report, checked against the campaign, with its objects in storage.
+    fn attempt(&self, worker: u32, out: &Path, report: Report) -> Attempt {
+        let Report { point, fence, mut outcome, usage, objects } = report;
+        let refuse = |kind, message| Outcome::Failed { kind, message, manifest: None };
+        if let Some(fault) = self.fault(&outcome, &objects) {
+            outcome = refuse(FailureKind::Output, format!("worker {worker} reported {fault}"));
+        } else if let Err(error) = self.storage.adopt(out, &objects) {
+            outcome = refuse(FailureKind::Storage, error.to_string());
+        }
+        if let Outcome::Failed { message, .. } = &mut outcome {
+            message.truncate(message.floor_char_boundary(WORDS));
+        }
+        Attempt { point, fence, worker, outcome, usage: sane(usage) }
+    }
+
+    /// A contradiction between a report and the campaign.
+    fn fault(&self, outcome: &Outcome, objects: &[slipway_results::Digest]) -> Option<&'static str> {
+        let (manifest, series) = match outcome {
+            Outcome::Done(record) if record.values.len() != self.outputs => return Some("too many or too few results"),
+            Outcome::Done(record) => (&record.manifest, &record.series[..]),
+            Outcome::Failed { manifest, .. } => (manifest, &[][..]),
+        };
+        if series.iter().any(|(output, _)| *output >= self.outputs) {
+            return Some("a time series of no output");
+        }
+        let mut named = series.iter().map(|(_, digest)| digest).chain(manifest);
+        named.any(|digest| !objects.contains(digest)).then_some("an object without sending it")
+    }
+
+    /// What a worker is to do.
+    pub(crate) fn give(&mut self, worker: u32) -> Result<Given, StoreError> {
+        self.heard.insert(worker);
+        if self.closing {
+            return Ok(Given::End);
+        }
+        let now = self.now();
+        let leases = self.store.lease(worker, self.share()?, now)?;
+        if !leases.is_empty() {
+            return Ok(Given::Run(leases, self.pace.limit()));
+        }
+        let counts = self.store.counts()?;
+        if counts.waiting + counts.running == 0 || self.store.state()? == State::Cancelled {
+            return Ok(Given::End);
+        }
+        let due = self.store.due()?.map(|due| Duration::try_from_secs_f64((due - now).max(0.0)).unwrap_or_default());
+        Ok(Given::Wait(due))
+    }
+
+    /// The number of points that a worker gets: a batch, but no more than its share of the last ones.
+    fn share(&self) -> Result<usize, StoreError> {
+        let batch = self.pace.batch();
+        if batch == 1 {
+            return Ok(1);
+        }
+        let share = self.store.counts()?.waiting / (2 * self.heard.len().max(1) as u64);
+        Ok(batch.min(usize::try_from(share).unwrap_or(batch)).max(1))
+    }
+
+    /// Takes the points of a worker back that has ended. Returns whether the worker had called.
+    pub(crate) fn lost(&mut self, worker: u32) -> Result<bool, StoreError> {
+        self.store.lost(worker, self.rules, self.now())?;
+        Ok(self.heard.remove(&worker))
+    }
+
+    /// Gives out no more points.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Has points that workers have wait again, as if they had not been given out.
+    pub(crate) fn recover(&mut self) -> Result<u64, StoreError> {
+        self.store.recover()
+    }
+
+    pub(crate) fn state(&self) -> Result<State, StoreError> {
+        self.store.state()
+    }
+
+    pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
+        self.store.counts()
+    }
+
+    pub(crate) fn spent(&self) -> Result<Spent, StoreError> {
+        self.store.spent()
+    }
+
+    /// Most memory that a point took, in bytes; `None` before the first result.
+    pub(crate) fn peak(&self) -> Option<u64> {
+        (self.peak > 0).then_some(self.peak)
+    }
+}
+
+/// Usage without numbers that no attempt has, so that a worker cannot spoil sums.
+fn sane(usage: Usage) -> Usage {
+    let seconds = |seconds: f64| if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
+    Usage {
+        seconds: seconds(usage.seconds),
+        cpu_seconds: seconds(usage.cpu_seconds),
+        peak_bytes: usage.peak_bytes.min(i64::MAX.unsigned_abs()),
+    }
+}

@@ -1,0 +1,220 @@
+//! Campaigns: one program, run at many points, by workers that are nodes of a lab.
+
+mod inputs;
+mod list;
+mod nodes;
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+use slipway_campaign::design::{Plan, PlanError};
+use slipway_campaign::model::{Campaign, Design};
+use slipway_coordinator::protocol::{Setup, SetupError};
+use slipway_coordinator::store::StoreError;
+use slipway_coordinator::worker::{self, CallError};
+use slipway_coordinator::{Folder, FolderError, Progress, Run, RunError, Size, Summary};
+use slipway_document::errors::DocumentErrors;
+use slipway_sys::signals::Taken;
+
+use crate::{Event, Events, Machine, StudyError};
+use nodes::Nodes;
+
+pub use inputs::InputError;
+pub use list::ListError;
+
+/// The folder of campaigns whose file names no storage, beside the file.
+pub const FOLDER: &str = "slipway-campaigns";
+/// Share of the memory that is free at the start which workers may take together.
+const MEMORY: f64 = 0.9;
+
+/// The reason why a campaign does not run. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// The file cannot be read.
+    #[error("read campaign file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// The file is wrong.
+    #[error("understand the campaign file: {0}")]
+    File(Box<DocumentErrors>),
+    /// There is no such design.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The list of points.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// An input.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The campaign's folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The queue.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The workers' lab.
+    #[error(transparent)]
+    Study(#[from] StudyError),
+}
+
+/// A campaign file as it was read, with the points of its design.
+#[derive(Debug)]
+pub struct Study {
+    /// The campaign.
+    pub campaign: Campaign,
+    /// Its points.
+    pub plan: Plan,
+    setup: Setup,
+    path: PathBuf,
+}
+
+impl Study {
+    /// Reads a campaign file, and the list of points that its design may name.
+    ///
+    /// # Errors
+    /// With all that is wrong with the file.
+    pub fn read(path: &Path) -> Result<Self, CampaignError> {
+        let unreadable = |source| CampaignError::Unreadable { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let place = std::path::absolute(path).map_err(unreadable)?;
+        let folder = place.parent().unwrap_or(Path::new("/")).to_owned();
+        Self::new(path.display().to_string(), text, folder)
+    }
+
+    /// A text as a campaign file. `shown` names it in errors; its relative paths begin in `folder`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn new(shown: String, text: String, folder: PathBuf) -> Result<Self, CampaignError> {
+        let campaign = slipway_campaign::parse(&shown, &text, &folder).map_err(|errors| CampaignError::File(errors.into()))?;
+        let rows = match &campaign.design {
+            Design::List { source } => Some(list::read(source)?),
+            _ => None,
+        };
+        let plan = Plan::new(&campaign, rows.clone())?;
+        let path = campaign.storage.clone().unwrap_or_else(|| folder.join(FOLDER).join(&campaign.name));
+        Ok(Self { campaign, plan, setup: Setup { file: shown, text, folder, rows }, path })
+    }
+
+    /// The campaign that a folder has the state and results of, as it was when it began.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn open(path: &Path) -> Result<Self, CampaignError> {
+        let folder = Folder::open(path)?;
+        let unreadable = |source| CampaignError::Unreadable { path: setup_file(&folder), source };
+        let text = std::fs::read(setup_file(&folder)).map_err(unreadable)?;
+        let setup: Setup = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
+        let (campaign, plan) = setup.read()?;
+        Ok(Self { campaign, plan, setup, path: path.to_owned() })
+    }
+
+    /// The folder of the campaign's state and results.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.path
+    }
+
+    /// Looks for what would stop the campaign before its first point.
+    ///
+    /// # Errors
+    /// As [`run`], where nothing was made yet.
+    pub fn check(&self) -> Result<(), CampaignError> {
+        inputs::find(&self.campaign).map(drop).map_err(Into::into)
+    }
+}
+
+/// Runs a campaign to its end, or goes on with one that was interrupted. `most` workers at once, instead of the file's number.
+///
+/// # Errors
+/// Where the campaign cannot begin or go on. Results that are recorded stay.
+pub fn run(
+    machine: &Machine,
+    study: &Study,
+    most: Option<u32>,
+    events: &mut Events<'_>,
+) -> Result<Summary, CampaignError> {
+    let Study { campaign, plan, setup, path } = study;
+    let found = inputs::find(campaign)?;
+    let folder = Folder::create(path, &setup.text)?;
+    let _lock = folder.lock()?;
+    inputs::bring(&folder, &found)?;
+    keep(setup, &setup_file(&folder))?;
+    let size = size(campaign, most, plan.len());
+    let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, size.most, events)?;
+    let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
+        .map_err(|error| StudyError::io("take signals")(error).into())
+        .and_then(|signals| {
+            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size };
+            let mut progress = |progress: Progress| events(Event::Points(progress));
+            Ok(slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?)
+        });
+    passing.down().map_err(StudyError::from)?;
+    outcome
+}
+
+/// The file with all that workers learn of a campaign.
+fn setup_file(folder: &Folder) -> PathBuf {
+    folder.path().join("setup.json")
+}
+
+fn keep(setup: &Setup, path: &Path) -> Result<(), CampaignError> {
+    let fresh = path.with_extension("new");
+    let text = serde_json::to_vec(setup).map_err(std::io::Error::from);
+    let written = text.and_then(|text| std::fs::write(&fresh, text)).and_then(|()| std::fs::rename(&fresh, path));
+    Ok(written.map_err(StudyError::io(format!("write {}", path.display())))?)
+}
+
+/// The worker's program, inside a node. Returns its exit code.
+#[must_use]
+pub fn worker() -> u8 {
+    let work = Path::new(nodes::WORK);
+    match worker::work(&Path::new(nodes::CALL).join("socket"), Path::new(nodes::INPUTS), work) {
+        // Where the coordinator has ended, so do its workers.
+        Ok(()) | Err(CallError::Call(_) | CallError::Connect { .. }) => 0,
+        Err(error) => {
+            // Where it cannot be written, the exit code remains.
+            let _ = std::fs::write(work.join(nodes::WORDS), error.to_string());
+            1
+        }
+    }
+}
+
+/// Limits of workers: those of the file, and of this machine.
+fn size(campaign: &Campaign, most: Option<u32>, points: u64) -> Size {
+    let workers = &campaign.workers;
+    let free = free_memory();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a positive ratio")]
+    let fits = |total: f64, each: f64| (total / each).max(1.0) as u32;
+    let here = fits(cpus as f64, workers.cpus.0)
+        .min(workers.memory.map_or(u32::MAX, |memory| fits(free, memory.0 as f64)));
+    let most = most.or(workers.most).unwrap_or(here).min(u32::try_from(points).unwrap_or(u32::MAX)).max(1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of memory")]
+    let memory = workers.memory.is_none().then_some(free as u64);
+    Size { most, memory }
+}
+
+/// Bytes that workers may take together; infinity where the kernel does not tell.
+fn free_memory() -> f64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    kibibytes.map_or(f64::INFINITY, |number| number * 1024.0 * MEMORY)
+}
+
+impl From<SetupError> for CampaignError {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::File(errors) => Self::File(errors.into()),
+            SetupError::Plan(error) => Self::Plan(error),
+        }
+    }
+}

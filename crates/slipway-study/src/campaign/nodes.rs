@@ -1,0 +1,148 @@
+//! Workers as nodes of a lab.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use serde_json::{Map, Value, json};
+use slipway_campaign::model::Campaign;
+use slipway_coordinator::{Fleet, Folder};
+use slipway_document::text::printable;
+use slipway_engine::exec::{Child, Entry, Launcher, Program, Stdio};
+use slipway_engine::lab::{self, Passing, Running};
+use slipway_engine::state::StateRoot;
+use slipway_lab::scenario::{Kill, Order};
+use slipway_sys::process::ProcessId;
+
+use super::CampaignError;
+use crate::{Event, Events, Machine, Source, StudyError};
+
+/// Where a worker finds its socket.
+pub(super) const CALL: &str = "/campaign/call";
+/// Where a worker finds inputs.
+pub(super) const INPUTS: &str = "/campaign/inputs";
+/// Where a worker writes.
+pub(super) const WORK: &str = "/campaign/work";
+/// The file in there with a worker's reason to end.
+pub(super) const WORDS: &str = "error";
+/// Bytes of it that are read.
+const MOST_WORDS: u64 = 4096;
+const AGENT: &str = "/run/slipway/agent";
+
+/// The nodes of a campaign's workers: `w1`, `w2`, …
+pub(super) struct Nodes<'a> {
+    labs: StateRoot,
+    folder: &'a Folder,
+    lab: Running,
+    launcher: Launcher,
+    workers: BTreeMap<u32, Child>,
+}
+
+impl<'a> Nodes<'a> {
+    /// Brings the lab of so many workers up.
+    pub(super) fn up(
+        machine: &Machine,
+        campaign: &Campaign,
+        folder: &'a Folder,
+        most: u32,
+        events: &mut Events<'_>,
+    ) -> Result<(Self, Passing), CampaignError> {
+        for worker in 1..=most {
+            folder.make_worker(worker)?;
+        }
+        let name = format!("campaign-{}", campaign.name);
+        let source = Source::new(&name, lab_file(&name, campaign, folder, most).to_string(), "/");
+        let lab = source.lab()?;
+        events(Event::LabStarting { lab: &name });
+        let up = lab::up_in_passing(machine, &lab, &mut |progress| events(Event::LabProgress(progress)));
+        events(Event::LabDone);
+        let (running, passing) = up.map_err(|error| source.refused(error))?;
+        let launcher = Launcher::new().map_err(StudyError::io("prepare to start workers"))?;
+        let (labs, workers) = (machine.labs.clone(), BTreeMap::new());
+        Ok((Self { labs, folder, lab: running, launcher, workers }, passing))
+    }
+
+    /// Starts the worker's node if it has ended.
+    fn revive(&mut self, node: usize) -> io::Result<()> {
+        if self.lab.state.nodes[node].init.is_some_and(ProcessId::is_alive) {
+            return Ok(());
+        }
+        self.lab.give(Order::Start { nodes: vec![node] }).map_err(io::Error::other)?;
+        self.lab = Running::open(&self.labs, &self.lab.lab.name).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// The reason that a worker wrote down, if it did.
+    fn words(&self, worker: u32) -> String {
+        let mut words = String::new();
+        let read = File::open(self.folder.work(worker).join(WORDS))
+            .and_then(|file| file.take(MOST_WORDS).read_to_string(&mut words));
+        if read.is_ok() { printable(&words) } else { String::new() }
+    }
+}
+
+fn node(worker: u32) -> usize {
+    worker as usize - 1
+}
+
+/// The lab file of workers.
+fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, most: u32) -> Value {
+    let workers = &campaign.workers;
+    let mut nodes = Map::new();
+    for worker in 1..=most {
+        let mount = |path: std::path::PathBuf, target: &str| json!(format!("{}:{target}", path.display()));
+        let mut settings = json!({
+            "image": if workers.image == "host" { "host" } else { "campaign" },
+            "cpu": format!("{} cores", workers.cpus.0),
+            "mounts": [
+                mount(folder.call(worker), &format!("{CALL}:ro")),
+                mount(folder.inputs(), &format!("{INPUTS}:ro")),
+                mount(folder.work(worker), WORK),
+            ],
+        });
+        if let Some(memory) = workers.memory {
+            settings["memory"] = json!(format!("{}B", memory.0));
+        }
+        nodes.insert(format!("w{worker}"), settings);
+    }
+    let mut lab = json!({"lab": name, "nodes": nodes});
+    if workers.image != "host" {
+        lab["images"] = json!({"campaign": workers.image});
+    }
+    if workers.network {
+        lab["hosts"] = json!("machine");
+        lab["networks"] = json!({"net": "host"});
+    } else {
+        lab["networks"] = json!({});
+    }
+    lab
+}
+
+impl Fleet for Nodes<'_> {
+    fn start(&mut self, worker: u32) -> io::Result<OwnedFd> {
+        let _ = std::fs::remove_file(self.folder.work(worker).join(WORDS));
+        self.revive(node(worker))?;
+        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
+        let program = Program { argv: vec![AGENT.into(), "worker".into()], ..Program::default() };
+        let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
+        let stdio = Stdio::Descriptors([null.as_fd(); 3]);
+        let child = self.launcher.spawn(&entry, &program, stdio, None).map_err(io::Error::other)?;
+        let pidfd = child.as_fd().try_clone_to_owned()?;
+        self.workers.insert(worker, child);
+        Ok(pidfd)
+    }
+
+    fn end(&mut self, worker: u32) -> String {
+        let Some(child) = self.workers.remove(&worker) else { return String::new() };
+        // Its programs too, and what they left in the background.
+        if let Err(error) = self.lab.give(Order::Kill { nodes: vec![node(worker)], how: Kill::Soft }) {
+            tracing::warn!(worker, "end a worker's node: {error}");
+            let _ = child.signal(rustix::process::Signal::KILL);
+        }
+        if let Err(error) = child.wait() {
+            tracing::warn!(worker, "await a worker's end: {error}");
+        }
+        self.words(worker)
+    }
+}
