@@ -255,6 +255,9 @@ pub trait Store: Send {
     /// Results with a `seq` above `after`, in order.
     fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError>;
 
+    /// The result of a point.
+    fn result(&self, point: u64) -> Result<Option<Row>, StoreError>;
+
     /// Time that attempts took.
     fn spent(&self) -> Result<Spent, StoreError>;
 

@@ -3,6 +3,7 @@
 mod inputs;
 mod list;
 mod nodes;
+pub mod results;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use slipway_coordinator::store::StoreError;
 use slipway_coordinator::worker::{self, CallError};
 use slipway_coordinator::{Folder, FolderError, Progress, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
+use slipway_results::objects::ObjectError;
 use slipway_sys::signals::Taken;
 
 use crate::{Event, Events, Machine, StudyError};
@@ -56,6 +58,9 @@ pub enum CampaignError {
     /// The queue.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Stored results.
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),

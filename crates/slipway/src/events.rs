@@ -5,6 +5,7 @@ use slipway_document::units::Seconds;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_measure::check::{self, CheckedPath, Tally};
+use slipway_coordinator::Progress as Points;
 use slipway_study::Event;
 
 use crate::context::Global;
@@ -46,6 +47,10 @@ impl<'a> Steps<'a> {
                 self.meter().say(&format!("measuring {}, for about {about} s", view::count(paths, "path")));
             }
             Event::CheckProgress(done) => self.meter().show(Progress::Measuring(done)),
+            Event::Points(Points { counts, .. }) => {
+                let done = counts.done + counts.failed;
+                self.meter().show(Progress::Points { done, total: counts.points });
+            }
             Event::LabDone | Event::CheckDone => self.finish(),
             Event::Checked { under, paths } => self.checked(under, paths),
             Event::NothingToCheck { lab } if !self.global.quiet => {
@@ -59,7 +64,8 @@ impl<'a> Steps<'a> {
         self.meter.get_or_insert_with(|| Meter::new(self.global))
     }
 
-    fn finish(&mut self) {
+    /// Leaves the terminal as it was.
+    pub(crate) fn finish(&mut self) {
         if let Some(meter) = self.meter.take() {
             meter.finish();
         }

@@ -16,7 +16,9 @@ use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
+use slipway_coordinator::{FolderError, RunError};
 use slipway_study::StudyError;
+use slipway_study::campaign::CampaignError;
 use slipway_sys::cgroup::CgroupError;
 use slipway_verify::VerifyError;
 
@@ -33,8 +35,8 @@ pub(crate) struct Failure {
 enum What {
     /// "failed to …", and what to do about it, a line each.
     Plain { message: String, hints: Vec<String> },
-    /// A lab file is wrong: it could not be understood, or made.
-    File { errors: Box<DocumentErrors>, doing: &'static str },
+    /// A file is wrong: it could not be understood, or made. `file` is its kind, as in "lab".
+    File { errors: Box<DocumentErrors>, doing: &'static str, file: &'static str },
     /// Nobody reads the answer any more.
     Unread,
 }
@@ -73,7 +75,7 @@ impl Failure {
         let text = match (&self.what, as_json) {
             (What::Unread, _) => return,
             (_, true) => format!("{}\n", printable_json(&json!({ "error": self.json() }).to_string())),
-            (What::File { errors, doing }, _) => draw(errors, doing, color),
+            (What::File { errors, doing, file }, _) => draw(errors, doing, file, color),
             (What::Plain { message, hints }, _) => {
                 let hints: Vec<String> = hints.iter().map(|hint| format!("Hint: {hint}\n")).collect();
                 printable(&format!("slipway: failed to {message}\n{}", hints.concat()))
@@ -103,10 +105,10 @@ impl Failure {
 }
 
 /// With the file's text around each place.
-fn draw(errors: &DocumentErrors, doing: &str, color: bool) -> String {
+fn draw(errors: &DocumentErrors, doing: &str, file: &str, color: bool) -> String {
     let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_width(100);
-    let mut text = format!("slipway: failed to {doing} the lab file: {errors}\n");
+    let mut text = format!("slipway: failed to {doing} the {file} file: {errors}\n");
     for error in errors.errors() {
         text.push('\n');
         if handler.render_report(&mut text, error).is_err() {
@@ -128,7 +130,7 @@ impl From<DocumentErrors> for Failure {
 
 impl From<StudyError> for Failure {
     fn from(error: StudyError) -> Self {
-        let file = |errors, doing| Self { exit: Exit::Usage, what: What::File { errors, doing } };
+        let file = |errors, doing| Self { exit: Exit::Usage, what: What::File { errors, doing, file: "lab" } };
         let exit = match error {
             StudyError::File(errors) => return file(errors, "understand"),
             StudyError::Refused(errors) => return file(errors, "do as asked by"),
@@ -157,6 +159,34 @@ impl From<StudyError> for Failure {
             }
             StudyError::NoDriver(_) => Exit::Unable,
             StudyError::Records(_) | StudyError::Log(_) => Exit::Failed,
+        };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<CampaignError> for Failure {
+    fn from(error: CampaignError) -> Self {
+        let exit = match error {
+            CampaignError::File(errors) => {
+                return Self { exit: Exit::Usage, what: What::File { errors, doing: "understand", file: "campaign" } };
+            }
+            CampaignError::Study(error) => return error.into(),
+            CampaignError::Unreadable { ref source, .. } => {
+                let hint = match source.kind() {
+                    io::ErrorKind::NotFound => "\nHint: `slipway campaign init` writes a new one",
+                    io::ErrorKind::InvalidData => "\nHint: a campaign file is YAML in UTF-8",
+                    _ => "",
+                };
+                return Self::usage(format!("{error}{hint}"));
+            }
+            CampaignError::Plan(_) | CampaignError::List(_) | CampaignError::Input(_) => Exit::Usage,
+            CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
+            CampaignError::Folder(FolderError::Io { ref source, .. })
+            | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
+            CampaignError::Folder(_)
+            | CampaignError::Run(_)
+            | CampaignError::Store(_)
+            | CampaignError::Objects(_) => Exit::Failed,
         };
         Self::new(exit, &error)
     }

@@ -22,6 +22,13 @@ pub(crate) enum Progress {
     },
     /// Measuring, per mille.
     Measuring(u16),
+    /// Points of a campaign.
+    Points {
+        /// Those that ended.
+        done: u64,
+        /// All.
+        total: u64,
+    },
 }
 
 impl From<lab::Progress> for Progress {
@@ -70,6 +77,7 @@ impl Meter {
             Progress::Up(lab::Progress::Nodes { .. }) => ("starting nodes", "{msg} {wide_bar} {pos}/{len}"),
             Progress::Copy { total: Some(_), .. } => ("copying", "{msg} {wide_bar} {bytes}/{total_bytes}"),
             Progress::Copy { total: None, .. } => ("copying", "{msg} {spinner} {bytes}"),
+            Progress::Points { .. } => ("running points", "{msg} {wide_bar} {pos}/{len}  {per_sec}, {eta} left"),
             Progress::Measuring(_) => ("measuring", "{msg} {wide_bar} {percent} %"),
         };
         let (done, total) = progress.position();
@@ -104,7 +112,7 @@ impl Progress {
     /// The position, and the end where it is known.
     fn position(self) -> (u64, Option<u64>) {
         match self {
-            Self::Up(lab::Progress::Image { done, total }) => (done, Some(total)),
+            Self::Up(lab::Progress::Image { done, total }) | Self::Points { done, total } => (done, Some(total)),
             Self::Up(lab::Progress::Nodes { done, total }) => (done as u64, Some(total as u64)),
             Self::Copy { done, total } => (done, total),
             Self::Measuring(done) => (done.into(), Some(1000)),
@@ -118,6 +126,7 @@ impl Progress {
             Self::Up(lab::Progress::Image { total, .. }) | Self::Copy { total: Some(total), .. } => {
                 format!(" ({})", crate::view::size(Bytes(total)))
             }
+            Self::Points { done, total } => format!(" ({done} of {total} done)"),
             Self::Copy { total: None, .. } | Self::Measuring(_) => String::new(),
         }
     }

@@ -119,6 +119,25 @@ impl Sqlite {
     fn read<T>(&self, action: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         action(&self.connection).map_err(self.failed())
     }
+
+    /// Results that meet a condition.
+    fn rows(&self, condition: &str, values: &[&dyn ToSql]) -> Result<Vec<Row>, StoreError> {
+        let columns = "seq, point, worker, attempts, seconds, cpu_seconds, peak_bytes, record";
+        let rows = self.read(|read| {
+            let mut rows = read.prepare_cached(&format!("SELECT {columns} FROM result WHERE {condition}"))?;
+            let rows = rows.query_map(values, |row| {
+                let usage = Usage { seconds: row.get(4)?, cpu_seconds: row.get(5)?, peak_bytes: row.get(6)? };
+                let head = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+                Ok((head, usage, row.get::<_, String>(7)?))
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let row = |((seq, point, worker, attempts), usage, record): (_, _, String)| {
+            let record = serde_json::from_str(&record).map_err(|source| StoreError::Record { point, source })?;
+            Ok(Row { seq, point, worker, attempts, usage, record })
+        };
+        rows.into_iter().map(row).collect()
+    }
 }
 
 fn backup(path: &Path) -> PathBuf {
@@ -289,23 +308,11 @@ impl Store for Sqlite {
     }
 
     fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError> {
-        let rows = self.read(|read| {
-            let mut rows = read.prepare_cached(
-                "SELECT seq, point, worker, attempts, seconds, cpu_seconds, peak_bytes, record FROM result
-                 WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            )?;
-            let rows = rows.query_map(params![after, most], |row| {
-                let usage = Usage { seconds: row.get(4)?, cpu_seconds: row.get(5)?, peak_bytes: row.get(6)? };
-                let head = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                Ok((head, usage, row.get::<_, String>(7)?))
-            })?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        })?;
-        let row = |((seq, point, worker, attempts), usage, record): (_, _, String)| {
-            let record = serde_json::from_str(&record).map_err(|source| StoreError::Record { point, source })?;
-            Ok(Row { seq, point, worker, attempts, usage, record })
-        };
-        rows.into_iter().map(row).collect()
+        self.rows("seq > ?1 ORDER BY seq LIMIT ?2", params![after, most])
+    }
+
+    fn result(&self, point: u64) -> Result<Option<Row>, StoreError> {
+        Ok(self.rows("point = ?1", params![point])?.pop())
     }
 
     fn spent(&self) -> Result<Spent, StoreError> {

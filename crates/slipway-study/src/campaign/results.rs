@@ -1,0 +1,214 @@
+//! The results of a campaign, as rows and in figures.
+
+use serde::Serialize;
+use slipway_campaign::model::Output;
+use slipway_campaign::sensitivity::{self, Analysis, SensitivityError};
+use slipway_campaign::value::Value;
+use slipway_coordinator::Folder;
+use slipway_coordinator::store::{Filter, Point, PointState, Sqlite, Store as _};
+use slipway_results::Digest;
+use slipway_results::objects::{self, Directory, Manifest, Storage};
+
+use super::{CampaignError, Study};
+
+/// Rows that are read at once.
+const PAGE: usize = 1000;
+/// Largest output of a program that is shown, in bytes.
+const MOST: u64 = 256 << 20;
+
+/// An output's values over all results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// The output.
+    pub name: String,
+    /// Its unit; empty without one.
+    pub unit: String,
+    /// Number of values.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the sample; 0 for one value.
+    pub deviation: f64,
+    /// Least value.
+    pub least: f64,
+    /// Greatest value.
+    pub greatest: f64,
+}
+
+/// A contradiction between queue and storage. None means that all is well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// The point, if it is about one.
+    pub point: Option<u64>,
+    /// The fault, in a sentence.
+    pub what: String,
+}
+
+/// Count, mean, sum of squared differences from it, least and greatest value.
+type Sums = (u64, f64, f64, f64, f64);
+
+/// Opens the queue of a campaign, for other commands beside the coordinator.
+///
+/// # Errors
+/// Where there is none, or it is damaged.
+pub fn store(study: &Study) -> Result<Sqlite, CampaignError> {
+    Ok(Sqlite::open(&Folder::open(study.folder())?.store())?)
+}
+
+/// Names of the columns of [`rows`].
+#[must_use]
+pub fn columns(study: &Study) -> Vec<String> {
+    let variables = study.campaign.variables.iter().map(|variable| variable.name.clone());
+    let outputs = study.campaign.outputs.iter().map(|output| output.name.clone());
+    let own = ["seconds", "cpu_seconds", "peak_bytes", "worker", "attempts", "seed"];
+    std::iter::once("point".to_owned()).chain(variables).chain(outputs).chain(own.map(str::to_owned)).collect()
+}
+
+/// Calls `see` with each result, in the order in which they came. A value that is no scalar is `None`.
+///
+/// # Errors
+/// Of the queue, and of `see`.
+pub fn rows<E: From<CampaignError>>(
+    study: &Study,
+    see: &mut dyn FnMut(Vec<Option<Value>>) -> Result<(), E>,
+) -> Result<(), E> {
+    let store = store(study)?;
+    let mut after = 0;
+    loop {
+        let page = store.results(after, PAGE).map_err(CampaignError::from)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.seq;
+        for row in page {
+            // A design that became shorter has no values for points beyond its end.
+            let values = if row.point < study.plan.len() { study.plan.point(row.point) } else { continue };
+            let whole = |number: u64| Some(Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)));
+            let mut cells = vec![whole(row.point)];
+            cells.extend(values.into_iter().map(Some));
+            cells.extend(row.record.values);
+            cells.push(Some(Value::Number(row.usage.seconds)));
+            cells.push(Some(Value::Number(row.usage.cpu_seconds)));
+            cells.push(whole(row.usage.peak_bytes));
+            cells.push(whole(row.worker.into()));
+            cells.push(whole(row.attempts.into()));
+            cells.push(whole(study.plan.seed(row.point)));
+            see(cells)?;
+        }
+    }
+}
+
+/// Each output that has numbers, over all results.
+///
+/// # Errors
+/// Of the queue.
+pub fn figures(study: &Study) -> Result<Vec<Figure>, CampaignError> {
+    let first = 1 + study.campaign.variables.len();
+    let outputs = &study.campaign.outputs;
+    // Welford's sums: one pass, and no loss where values are large and alike.
+    let mut sums: Vec<Sums> = vec![(0, 0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY); outputs.len()];
+    rows::<CampaignError>(study, &mut |cells| {
+        for (sum, cell) in sums.iter_mut().zip(&cells[first..]) {
+            let Some(value) = cell.as_ref().and_then(Value::number) else { continue };
+            sum.0 += 1;
+            let before = value - sum.1;
+            sum.1 += before / sum.0 as f64;
+            sum.2 += before * (value - sum.1);
+            sum.3 = sum.3.min(value);
+            sum.4 = sum.4.max(value);
+        }
+        Ok(())
+    })?;
+    let figure = |(output, (count, mean, squares, least, greatest)): (&Output, Sums)| Figure {
+        name: output.name.clone(),
+        unit: output.unit.clone(),
+        count,
+        mean,
+        deviation: if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 },
+        least,
+        greatest,
+    };
+    Ok(outputs.iter().zip(sums).map(figure).filter(|figure: &Figure| figure.count > 0).collect())
+}
+
+/// How much each variable matters for an output, as far as the design can tell.
+///
+/// # Errors
+/// Of the queue. The inner error says why the design, or the results so far, tell nothing.
+pub fn analyse(study: &Study, output: usize) -> Result<Result<Analysis, SensitivityError>, CampaignError> {
+    let count = usize::try_from(study.plan.len()).unwrap_or(usize::MAX);
+    let mut results = vec![None; count];
+    let at = 1 + study.campaign.variables.len() + output;
+    rows::<CampaignError>(study, &mut |cells| {
+        if let (Some(Value::Integer(point)), Some(value)) = (&cells[0], &cells[at])
+            && let Some(place) = usize::try_from(*point).ok().and_then(|point| results.get_mut(point))
+        {
+            *place = value.number();
+        }
+        Ok(())
+    })?;
+    Ok(sensitivity::analyse(&study.campaign, &study.plan, &results))
+}
+
+/// The files of a point: of its result, or of its last attempt that failed. `None` where the campaign kept none.
+///
+/// # Errors
+/// Of the queue and of storage.
+pub fn files(study: &Study, point: u64) -> Result<Option<(Directory, Digest)>, CampaignError> {
+    let store = store(study)?;
+    let filter = Filter { points: vec![point], ..Filter::default() };
+    let found = store.points(&filter, point, 1)?.pop();
+    let digest = match found {
+        Some(Point { state: PointState::Done, .. }) => store.result(point)?.and_then(|row| row.record.manifest),
+        Some(Point { manifest, .. }) => manifest,
+        None => None,
+    };
+    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
+    Ok(digest.map(|digest| (storage, digest)))
+}
+
+/// A file of a point.
+///
+/// # Errors
+/// Of storage.
+pub fn file(storage: &dyn Storage, manifest: &Digest, name: &str) -> Result<Option<Vec<u8>>, CampaignError> {
+    let manifest = Manifest::read(storage, manifest)?;
+    let Some(entry) = manifest.files.iter().find(|entry| entry.path == name) else { return Ok(None) };
+    let mut content = Vec::new();
+    let mut reader = objects::read(storage, &entry.digest, MOST)?;
+    std::io::Read::read_to_end(&mut reader, &mut content)
+        .map_err(|source| objects::ObjectError::Content { digest: entry.digest, source })?;
+    Ok(Some(content))
+}
+
+/// Compares queue and storage: each result's objects are there, and are what their names say.
+///
+/// # Errors
+/// Where the queue cannot be read.
+pub fn verify(study: &Study) -> Result<Vec<Fault>, CampaignError> {
+    let store = store(study)?;
+    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
+    let mut faults: Vec<Fault> = store.verify()?.into_iter().map(|what| Fault { point: None, what }).collect();
+    let mut seen = std::collections::HashSet::new();
+    let mut after = 0;
+    loop {
+        let page = store.results(after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(faults) };
+        after = last.seq;
+        for row in page {
+            let mut named: Vec<Digest> = row.record.series.iter().map(|(_, digest)| *digest).collect();
+            if let Some(manifest) = row.record.manifest {
+                named.push(manifest);
+                match Manifest::read(&storage, &manifest) {
+                    Ok(manifest) => named.extend(manifest.files.iter().map(|entry| entry.digest)),
+                    Err(error) => faults.push(Fault { point: Some(row.point), what: error.to_string() }),
+                }
+            }
+            for digest in named {
+                if seen.insert(digest)
+                    && let Err(error) = objects::verify(&storage, &digest)
+                {
+                    faults.push(Fault { point: Some(row.point), what: error.to_string() });
+                }
+            }
+        }
+    }
+}

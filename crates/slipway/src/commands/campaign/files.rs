@@ -1,0 +1,98 @@
+//! `slipway campaign logs|export|verify`
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use slipway_document::text::printable;
+use slipway_results::objects::unpack;
+use slipway_study::campaign::{CampaignError, results};
+
+use super::Which;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::view;
+
+fn nothing_kept(point: u64) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        &format!(
+            "find files of point {point}: the campaign keeps none of it\nHint: `keep: all` in the campaign file keeps files of all points, `keep: failures` those of the failed"
+        ),
+    )
+}
+
+/// Print the output of a point's program
+#[derive(Debug, clap::Args)]
+pub(super) struct Logs {
+    /// The point
+    point: u64,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Logs {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let study = self.which.open()?;
+        let (storage, manifest) = results::files(&study, self.point)?.ok_or_else(|| nothing_kept(self.point))?;
+        let read = |name| -> Result<String, Failure> {
+            let bytes = results::file(&storage, &manifest, name)?.unwrap_or_default();
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (output, error) = (read("slipway.stdout")?, read("slipway.stderr")?);
+        context.answer(&json!({"point": self.point, "stdout": output, "stderr": error}), |_| {
+            let gap = if output.is_empty() || output.ends_with('\n') { "" } else { "\n" };
+            printable(&format!("{output}{gap}{error}"))
+        })?;
+        Ok(Exit::Success)
+    }
+}
+
+/// Write the files of a point to a new folder
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    /// The point
+    point: u64,
+    /// The folder
+    folder: PathBuf,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Export {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let study = self.which.open()?;
+        let (storage, manifest) = results::files(&study, self.point)?.ok_or_else(|| nothing_kept(self.point))?;
+        std::fs::create_dir(&self.folder)
+            .map_err(Failure::io(format!("make folder {}", self.folder.display())))?;
+        let bytes = unpack(&storage, &manifest, &self.folder).map_err(CampaignError::from)?;
+        let answer = json!({"point": self.point, "folder": self.folder, "bytes": bytes});
+        context.tell(&answer, |_| format!("wrote {}\n", self.folder.display()))?;
+        Ok(Exit::Success)
+    }
+}
+
+/// Compare queue, results and files of a campaign
+#[derive(Debug, clap::Args)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Verify {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let study = self.which.open()?;
+        let faults = results::verify(&study)?;
+        context.answer(&json!({"campaign": study.campaign.name, "faults": faults}), |_| {
+            let line = |fault: &results::Fault| match fault.point {
+                Some(point) => format!("point {point}: {}\n", fault.what),
+                None => format!("{}\n", fault.what),
+            };
+            match faults.len() {
+                0 => "queue, results and files agree\n".to_owned(),
+                count => format!("{}{}\n", faults.iter().map(line).collect::<String>(), view::count(count, "fault")),
+            }
+        })?;
+        Ok(if faults.is_empty() { Exit::Success } else { Exit::Failed })
+    }
+}

@@ -1,0 +1,162 @@
+//! `slipway campaign run`
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::json;
+use slipway_coordinator::Summary;
+use slipway_coordinator::store::State;
+use slipway_study::campaign::results::{self, Figure};
+use slipway_study::campaign::{self, Study};
+
+use super::read;
+use crate::context::{Context, DryRun};
+use crate::events::{Steps, say};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// Rows of a dry run.
+const SHOWN: u64 = 10;
+
+/// Run a campaign, or go on with one that was interrupted
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Ctrl-C lets the points that run end, and gives out no more. A second Ctrl-C ends
+them; they run again when the campaign goes on. The exit code is 5 where points
+failed with all their attempts.
+
+Examples:
+  slipway campaign run                       campaign.yaml in this folder
+  slipway campaign run --workers 4 study.yaml
+  slipway campaign run --dry-run             the first points, and their values")]
+pub(super) struct Args {
+    /// Campaign file
+    #[arg(default_value = "campaign.yaml")]
+    file: PathBuf,
+    /// Most workers at once [default: the file's, or as many as processors and memory allow]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    workers: Option<u32>,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+#[derive(Serialize)]
+struct Ran {
+    campaign: String,
+    folder: PathBuf,
+    #[serde(flatten)]
+    summary: Summary,
+    outputs: Vec<Figure>,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let study = read(&self.file)?;
+        study.check()?;
+        if self.dry_run.dry_run {
+            return dry(context, &study);
+        }
+        labs::need_privilege()?;
+        let machine = context.machine()?;
+        let mut steps = Steps::new(&context.global);
+        let mut closing = false;
+        let summary = campaign::run(&machine, &study, self.workers, &mut |event| {
+            if let slipway_study::Event::Points(progress) = event
+                && progress.closing
+                && !std::mem::replace(&mut closing, true)
+            {
+                say(&context.global, "points that run will end; Ctrl-C again ends them now");
+            }
+            steps.show(event);
+        });
+        steps.finish();
+        let ran = Ran {
+            campaign: study.campaign.name.clone(),
+            folder: study.folder().to_owned(),
+            summary: summary?,
+            outputs: results::figures(&study)?,
+        };
+        context.answer(&ran, text)?;
+        Ok(match ran.summary {
+            Summary { interrupted: true, .. } => Exit::Program(130),
+            Summary { counts, .. } if counts.failed > 0 => Exit::Strained,
+            Summary { .. } => Exit::Success,
+        })
+    }
+}
+
+fn text(ran: &Ran) -> String {
+    let Ran { campaign, folder, summary, outputs } = ran;
+    let counts = summary.counts;
+    let mut text = format!("campaign {campaign}: {} of {} points done", counts.done, counts.points);
+    if counts.failed > 0 {
+        let _ = write!(text, ", {} failed (`slipway campaign points --state failed` says why)", counts.failed);
+    }
+    if summary.state == State::Cancelled {
+        text.push_str(", cancelled");
+    } else if counts.waiting > 0 {
+        let _ = write!(text, ", {} wait for the next `slipway campaign run`", counts.waiting);
+    }
+    let time = summary.workers;
+    let _ = write!(
+        text,
+        "\ntook {:.1} s; workers: {:.1} s of points, {:.1} s of failed attempts, {:.1} s idle (always {:.1} s with all)\n",
+        summary.elapsed, time.used, time.lost, time.idle, time.fixed
+    );
+    if !outputs.is_empty() {
+        text.push('\n');
+        text.push_str(&view::table(
+            ["OUTPUT", "RESULTS", "MEAN", "DEVIATION", "LEAST", "GREATEST"],
+            outputs.iter().map(|figure| {
+                let name = if figure.unit.is_empty() {
+                    figure.name.clone()
+                } else {
+                    format!("{} [{}]", figure.name, figure.unit)
+                };
+                let numbers = [figure.mean, figure.deviation, figure.least, figure.greatest].map(number);
+                let [mean, deviation, least, greatest] = numbers;
+                [name, figure.count.to_string(), mean, deviation, least, greatest]
+            }),
+        ));
+    }
+    let _ = writeln!(text, "\nresults are in {}", folder.display());
+    text
+}
+
+/// Six significant digits, as far as they say something.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = value.abs().log10().floor();
+    if !(-5.0..9.0).contains(&digits) {
+        return format!("{value:.5e}");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 10")]
+    let decimals = (5.0 - digits).clamp(0.0, 10.0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Shows the first points.
+fn dry(context: &Context, study: &Study) -> Result<Exit, Failure> {
+    let names: Vec<&str> = study.campaign.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let points: Vec<_> = (0..study.plan.len().min(SHOWN)).map(|point| study.plan.point(point)).collect();
+    let rows: Vec<_> = points
+        .iter()
+        .map(|values| names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value))).collect())
+        .collect::<Vec<serde_json::Map<_, _>>>();
+    let answer = json!({"campaign": study.campaign.name, "points": study.plan.len(), "first": rows, "dry_run": true});
+    context.answer(&answer, |_| {
+        let mut text = format!("{} points; the first:\n", study.plan.len());
+        let _ = writeln!(text, "{}", names.join(","));
+        for values in &points {
+            let words: Vec<String> = values.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "{}", words.join(","));
+        }
+        text
+    })?;
+    Ok(Exit::Success)
+}
