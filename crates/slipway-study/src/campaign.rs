@@ -183,7 +183,7 @@ pub fn worker() -> u8 {
     let work = Path::new(nodes::WORK);
     match worker::work(&Path::new(nodes::CALL).join("socket"), Path::new(nodes::INPUTS), work) {
         // Where the coordinator has ended, so do its workers.
-        Ok(()) | Err(CallError::Call(_) | CallError::Connect { .. }) => 0,
+        Ok(()) | Err(CallError::Call(_)) => 0,
         Err(error) => {
             // Where it cannot be written, the exit code remains.
             let _ = std::fs::write(work.join(nodes::WORDS), error.to_string());

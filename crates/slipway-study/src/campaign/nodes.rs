@@ -135,13 +135,13 @@ impl Fleet for Nodes<'_> {
 
     fn end(&mut self, worker: u32) -> String {
         let Some(child) = self.workers.remove(&worker) else { return String::new() };
-        // Its programs too, and what they left in the background.
+        // A node ends after its last process is reaped, so that the worker goes first.
+        if let Err(error) = child.signal(rustix::process::Signal::KILL).and_then(|()| child.wait()) {
+            tracing::warn!(worker, "end a worker: {error}");
+        }
+        // Its programs, and what they left in the background.
         if let Err(error) = self.lab.give(Order::Kill { nodes: vec![node(worker)], how: Kill::Soft }) {
             tracing::warn!(worker, "end a worker's node: {error}");
-            let _ = child.signal(rustix::process::Signal::KILL);
-        }
-        if let Err(error) = child.wait() {
-            tracing::warn!(worker, "await a worker's end: {error}");
         }
         self.words(worker)
     }
