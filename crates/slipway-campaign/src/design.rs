@@ -60,9 +60,7 @@ enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The number of points exceeds 64 bits.
-    #[error(
-        "count the points: there are more than 2^64\nHint: give fewer levels, or narrower bounds to whole numbers"
-    )]
+    #[error("count the points: there are more than 2^64\nHint: give fewer levels, or narrower bounds to whole numbers")]
     TooMany,
     /// The sequence is too short.
     #[error("plan {asked} points: the sequence has {most}\nHint: take the design `random`, or fewer points")]
@@ -99,9 +97,7 @@ pub enum PlanError {
     #[error("plan {0} levels: Morris' design takes an even number\nHint: 4 is usual")]
     Levels(u32),
     /// The harmonics of a FAST curve would overlap.
-    #[error(
-        "plan curves of {samples} points: {harmonics} harmonics need {least} at least\nHint: give more samples"
-    )]
+    #[error("plan curves of {samples} points: {harmonics} harmonics need {least} at least\nHint: give more samples")]
     Curve {
         /// Points of a curve.
         samples: u64,

@@ -21,7 +21,7 @@ use crate::desk::Desk;
 use crate::folder::{Folder, FolderError};
 use crate::protocol::Setup;
 use crate::serve::{self, Office};
-use crate::store::{Counts, Sqlite, Spent, State, Store as _, StoreError};
+use crate::store::{Counts, Spent, Sqlite, State, Store as _, StoreError};
 
 /// Time after which the coordinator looks for another process's change of the queue.
 const LOOK: Duration = Duration::from_millis(500);
@@ -327,14 +327,16 @@ impl<'a> Crew<'a> {
         let desk = self.office.desk();
         let (spent, elapsed) = (desk.spent()?, self.start.elapsed().as_secs_f64());
         let (used, lost) = (spent.used - self.before.used, spent.lost - self.before.lost);
-        let workers =
-            Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
+        let workers = Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
         Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
     }
 }
 
 /// A descriptor on the event loop, for what becomes readable.
-#[expect(deprecated, reason = "`AsFd` promises what the new function's unsafe contract asks: the descriptor stays open")]
+#[expect(
+    deprecated,
+    reason = "`AsFd` promises what the new function's unsafe contract asks: the descriptor stays open"
+)]
 fn watch<T: AsFd + AsRawFd>(descriptor: T) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }

@@ -98,7 +98,8 @@ impl Study {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn new(shown: String, text: String, folder: PathBuf) -> Result<Self, CampaignError> {
-        let campaign = slipway_campaign::parse(&shown, &text, &folder).map_err(|errors| CampaignError::File(errors.into()))?;
+        let campaign =
+            slipway_campaign::parse(&shown, &text, &folder).map_err(|errors| CampaignError::File(errors.into()))?;
         let rows = match &campaign.design {
             Design::List { source } => Some(list::read(source)?),
             _ => None,
@@ -197,10 +198,14 @@ fn size(campaign: &Campaign, most: Option<u32>, points: u64) -> Size {
     let workers = &campaign.workers;
     let free = free_memory();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a positive ratio")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a saturating cast of a positive ratio"
+    )]
     let fits = |total: f64, each: f64| (total / each).max(1.0) as u32;
-    let here = fits(cpus as f64, workers.cpus.0)
-        .min(workers.memory.map_or(u32::MAX, |memory| fits(free, memory.0 as f64)));
+    let here =
+        fits(cpus as f64, workers.cpus.0).min(workers.memory.map_or(u32::MAX, |memory| fits(free, memory.0 as f64)));
     let most = most.or(workers.most).unwrap_or(here).min(u32::try_from(points).unwrap_or(u32::MAX)).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of memory")]
     let memory = workers.memory.is_none().then_some(free as u64);

@@ -1,11 +1,11 @@
 //! Events of a study as text: bars and lines on standard error.
 
+use slipway_coordinator::Progress as Points;
 use slipway_document::text::printable;
 use slipway_document::units::Seconds;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_measure::check::{self, CheckedPath, Tally};
-use slipway_coordinator::Progress as Points;
 use slipway_study::Event;
 
 use crate::context::Global;

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
+use slipway_coordinator::{FolderError, RunError};
 use slipway_document::errors::DocumentErrors;
 use slipway_document::text::{printable, printable_json};
 use slipway_engine::copy::CopyError;
@@ -16,7 +17,6 @@ use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
-use slipway_coordinator::{FolderError, RunError};
 use slipway_study::StudyError;
 use slipway_study::campaign::CampaignError;
 use slipway_sys::cgroup::CgroupError;
@@ -183,10 +183,9 @@ impl From<CampaignError> for Failure {
             CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
-            CampaignError::Folder(_)
-            | CampaignError::Run(_)
-            | CampaignError::Store(_)
-            | CampaignError::Objects(_) => Exit::Failed,
+            CampaignError::Folder(_) | CampaignError::Run(_) | CampaignError::Store(_) | CampaignError::Objects(_) => {
+                Exit::Failed
+            }
         };
         Self::new(exit, &error)
     }

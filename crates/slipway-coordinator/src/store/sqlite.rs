@@ -358,7 +358,9 @@ fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -
                 )?
                 .execute(params![point, worker, attempts, seconds, cpu_seconds, peak_bytes, record])?;
             change
-                .prepare_cached("UPDATE point SET state = 'done', failure = NULL, message = NULL, manifest = NULL WHERE point = ?1")?
+                .prepare_cached(
+                    "UPDATE point SET state = 'done', failure = NULL, message = NULL, manifest = NULL WHERE point = ?1",
+                )?
                 .execute(params![point])?;
             change
                 .prepare_cached("UPDATE campaign SET running = running - 1, done = done + 1, used = used + ?1")?

@@ -1,0 +1,259 @@
+//! Campaigns at the command's front door: real workers in nodes, and what remains of results when things die.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use common::{Inventory, Place, as_before, await_that, told};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A campaign of a test's own name, as `campaign.yaml`.
+fn write(place: &Place, text: &str) {
+    let text = format!("campaign: {}\n{text}", place.name("c"));
+    std::fs::write(place.path().join("campaign.yaml"), text).expect("the campaign file can be written");
+}
+
+/// Starts `slipway campaign run`.
+fn start(place: &Place) -> Child {
+    let mut run = place.slipway(["--json", "campaign", "run"]);
+    run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started")
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Its answer, and its exit code.
+#[track_caller]
+fn end(run: Child) -> (Option<i32>, Value) {
+    let output = run.wait_with_output().expect("it can be awaited");
+    let answer = serde_json::from_slice(&output.stdout);
+    (output.status.code(), answer.unwrap_or_else(|error| panic!("{error}: {}", told(&output))))
+}
+
+fn status(place: &Place) -> Value {
+    place.json(["campaign", "status"])
+}
+
+/// Waits until so many points have results. The campaign's folder is there when the queue is.
+#[track_caller]
+fn await_done(place: &Place, count: u64) {
+    await_that("points have results", || {
+        let output = place.slipway(["--json", "campaign", "status"]).output().expect("slipway can be started");
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        status["done"].as_u64().is_some_and(|done| done >= count)
+    });
+}
+
+/// The numbers of points that have results, in order.
+fn numbers(place: &Place) -> Vec<u64> {
+    let rows = place.json(["campaign", "results"]);
+    let mut numbers: Vec<u64> =
+        rows.as_array().expect("rows").iter().map(|row| row["point"].as_u64().expect("a number")).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn the_file_of_init_runs_as_it_is() {
+    let place = Place::new();
+    place.run(["campaign", "init"]);
+    let text = std::fs::read_to_string(place.path().join("campaign.yaml")).expect("it was written");
+    let text = text.replace("campaign: example", &format!("campaign: {}", place.name("c")));
+    std::fs::write(place.path().join("campaign.yaml"), text).expect("it can be written");
+    let before = Inventory::of(&place);
+    let answer = place.json(["campaign", "run"]);
+    assert_eq!((&answer["points"], &answer["done"], &answer["failed"]), (&40.into(), &40.into(), &0.into()));
+    as_before(&place, &before, "its lab went down");
+    let rows = place.json(["campaign", "results"]);
+    let rows = rows.as_array().expect("rows");
+    assert_eq!(rows.len(), 40);
+    for row in rows {
+        let [speed, angle, height] =
+            ["speed", "angle", "height"].map(|name| row[name].as_f64().expect("each row has its values"));
+        let expected = (speed * angle.sin()).powi(2) / 19.62;
+        assert!((height - expected).abs() < 1e-4 * expected, "{row}");
+    }
+    assert_eq!(answer["outputs"][0]["count"], 40);
+    place.run(["campaign", "verify"]);
+    let csv = place.run(["campaign", "results"]);
+    assert_eq!(csv.lines().count(), 41);
+    assert!(csv.starts_with("point,speed,angle,height,"), "{csv}");
+    assert_eq!(place.run(["campaign", "logs", "3"]).lines().count(), 1);
+}
+
+#[test]
+fn points_find_their_inputs_and_leave_files_and_series() {
+    let place = Place::new();
+    std::fs::write(place.path().join("model.txt"), "scale {scale}\n").expect("an input can be written");
+    write(
+        &place,
+        "\
+inputs: {model.txt: {path: model.txt, template: true}}
+run: |
+  awk -v n={layers} '$1 == \"scale\" { print \"t,x\"; for (i = 0; i < n; i++) print i \",\" i * $2 }' model.txt > out.csv
+variables:
+  layers: [2, 3]
+  scale: 5
+design: grid
+outputs:
+  last: {file: out.csv, column: x}
+  all: {file: out.csv, series: x}
+",
+    );
+    let answer = place.json(["campaign", "run"]);
+    assert_eq!(answer["done"], 2, "{answer}");
+    let rows = place.json(["campaign", "results"]);
+    assert_eq!((&rows[0]["last"], &rows[1]["last"]), (&5.into(), &10.into()), "{rows}");
+    place.run(["campaign", "export", "1", "kept"]);
+    let text = std::fs::read_to_string(place.path().join("kept/out.csv")).expect("the program's file is kept");
+    assert_eq!(text, "t,x\n0,0\n1,5\n2,10\n");
+    place.run(["campaign", "verify"]);
+    // A campaign's folder belongs to one file.
+    std::fs::write(place.path().join("model.txt"), "scale 7\n").expect("an input can be written");
+    let words = place.fails(1, ["campaign", "run"]);
+    assert!(words.contains("model.txt"), "{words}");
+}
+
+#[test]
+fn failures_have_reasons_and_can_be_retried() {
+    let place = Place::new();
+    write(
+        &place,
+        "\
+run: 'echo begins; if [ {bad} = 1 ]; then echo broken >&2; exit 3; elif [ {bad} = 2 ]; then sleep 600; fi; echo value 7'
+variables: {bad: [0, 1, 2, 3]}
+design: grid
+attempts: 2
+pause: 1ms
+timeout: 1s
+outputs: {value: 'value ([0-9]+)'}
+",
+    );
+    let (code, answer) = end(start(&place));
+    assert_eq!((code, &answer["done"], &answer["failed"]), (Some(5), &2.into(), &2.into()), "{answer}");
+    let points = place.json(["campaign", "points", "--state", "failed"]);
+    let of = |index: usize| {
+        let point = &points[index];
+        ["failure", "attempts"].map(|key| point[key].clone())
+    };
+    assert_eq!((of(0), of(1)), (["fatal".into(), 2.into()], ["timeout".into(), 2.into()]), "{points}");
+    assert!(points[0]["message"].as_str().is_some_and(|message| message.contains("broken")), "{points}");
+    let logs = place.run(["campaign", "logs", "1"]);
+    assert!(logs.contains("begins") && logs.contains("broken"), "{logs}");
+    let answer = place.json(["campaign", "retry", "--failure", "fatal"]);
+    assert_eq!(answer["retried"], 1);
+    let now = status(&place);
+    assert_eq!((&now["waiting"], &now["failed"]), (&1.into(), &1.into()), "{now}");
+    let (code, answer) = end(start(&place));
+    assert_eq!((code, &answer["done"], &answer["failed"]), (Some(5), &2.into(), &2.into()), "{answer}");
+    place.run(["campaign", "verify"]);
+}
+
+const SLOW: &str = "\
+run: 'sleep 0.1; echo value {x}'
+variables: {x: {integer: [1, 1000]}}
+design: {random: 60}
+pause: 1ms
+workers: 2
+outputs: {value: 'value ([0-9]+)'}
+";
+
+#[test]
+fn nothing_is_lost_where_workers_and_the_coordinator_are_killed() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    write(&place, SLOW);
+    let lab = format!("campaign-{}", place.name("c"));
+    let mut run = start(&place);
+    await_done(&place, 4);
+    // A whole node, and then a worker alone.
+    place.run(["kill", &lab, "w1", "--hard"]);
+    await_done(&place, 12);
+    place.run(["exec", &lab, "w2", "--", "pkill", "-KILL", "agent"]);
+    await_done(&place, 20);
+    kill_process(pid(&run), Signal::KILL).expect("it runs");
+    run.wait().expect("it can be awaited");
+    let so_far = status(&place);
+    assert_eq!(so_far["runs"], false, "{so_far}");
+    assert!(so_far["done"].as_u64().is_some_and(|done| (20..60).contains(&done)), "{so_far}");
+    let (code, answer) = end(start(&place));
+    assert_eq!((code, &answer["done"], &answer["failed"]), (Some(0), &60.into(), &0.into()), "{answer}");
+    assert_eq!(numbers(&place), (0..60).collect::<Vec<_>>(), "exactly one result a point");
+    let rows = place.json(["campaign", "results"]);
+    assert!(rows.as_array().expect("rows").iter().all(|row| row["x"] == row["value"]), "{rows}");
+    place.run(["campaign", "verify"]);
+    as_before(&place, &before, "nothing is left but the campaign's folder");
+}
+
+#[test]
+fn an_interrupt_lets_points_end_and_a_second_one_does_not() {
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    write(&place, SLOW);
+    let run = start(&place);
+    await_done(&place, 4);
+    kill_process(pid(&run), Signal::INT).expect("it runs");
+    let (code, answer) = end(run);
+    assert_eq!((code, &answer["interrupted"], &answer["running"]), (Some(130), &true.into(), &0.into()), "{answer}");
+    write(&place, &SLOW.replace("sleep 0.1", "sleep 600"));
+    let text = std::fs::read_to_string(place.path().join("campaign.yaml")).expect("it was written");
+    std::fs::write(place.path().join("campaign.yaml"), text.replacen("campaign: ", "campaign: other-", 1))
+        .expect("it can be written");
+    let run = start(&place);
+    await_that("points run", || {
+        let output = place.slipway(["--json", "campaign", "status"]).output().expect("slipway can be started");
+        serde_json::from_slice(&output.stdout).is_ok_and(|status: Value| status["running"].as_u64() > Some(0))
+    });
+    kill_process(pid(&run), Signal::INT).expect("it runs");
+    kill_process(pid(&run), Signal::TERM).expect("it runs");
+    let (code, answer) = end(run);
+    assert_eq!((code, &answer["done"], &answer["waiting"]), (Some(130), &0.into(), &60.into()), "{answer}");
+    as_before(&place, &before, "nothing is left but the campaigns' folders");
+}
+
+#[test]
+fn a_campaign_is_paused_resumed_and_cancelled_from_another_terminal() {
+    let place = Place::new();
+    write(&place, SLOW);
+    let run = start(&place);
+    await_done(&place, 2);
+    place.run(["campaign", "pause"]);
+    await_that("running points end", || status(&place)["running"] == 0);
+    let paused = status(&place);
+    assert_eq!((&paused["state"], &paused["runs"]), (&"paused".into(), &true.into()), "{paused}");
+    place.run(["campaign", "resume"]);
+    let done = paused["done"].as_u64().expect("a count");
+    await_done(&place, done + 4);
+    place.run(["campaign", "cancel"]);
+    let (code, answer) = end(run);
+    assert_eq!((code, &answer["state"], &answer["running"]), (Some(0), &"cancelled".into(), &0.into()), "{answer}");
+    assert!(answer["waiting"].as_u64() > Some(0), "{answer}");
+    assert!(Path::new(answer["folder"].as_str().expect("a folder")).join("campaign.db").exists());
+    // A cancelled campaign can be taken up again.
+    place.run(["campaign", "resume"]);
+    let (code, answer) = end(start(&place));
+    assert_eq!((code, &answer["done"]), (Some(0), &60.into()), "{answer}");
+}
+
+#[test]
+fn wrong_files_change_nothing() {
+    let place = Place::new();
+    for (text, part) in [
+        ("run: 'true'\nvariables: {x: {unifrom: [0, 1]}}\ndesign: {random: 3}\n", "uniform"),
+        ("run: echo {y}\nvariables: {x: {uniform: [0, 1]}}\ndesign: {random: 3}\n", "y"),
+        ("run: 'true'\nvariables: {x: 1}\ndesign: {repeat: 3}\ninputs: {a: nothere.txt}\n", "nothere.txt"),
+    ] {
+        write(&place, text);
+        let mut run = place.slipway(["campaign", "run"]);
+        let output = run.output().expect("slipway can be started");
+        assert!(!output.status.success(), "{text}");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(words.contains(part), "{words}");
+        assert!(!place.path().join("slipway-campaigns").exists(), "{text}");
+    }
+    let words = place.fails(1, ["campaign", "status"]);
+    assert!(words.contains("campaign"), "{words}");
+}
