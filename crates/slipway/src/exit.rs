@@ -28,7 +28,10 @@ impl Exit {
         (Self::Usage, "the arguments or the lab file are wrong; nothing was done"),
         (Self::Unable, "this machine lacks a privilege, driver or package"),
         (Self::NotFound, "no such lab or node, or it does not run"),
-        (Self::Strained, "done, but the machine could not keep up, or a link was not as asked (`--strict`)"),
+        (
+            Self::Strained,
+            "done, but the machine could not keep up, a link was not as asked (`--strict`), or points failed",
+        ),
     ];
 
     /// The process's exit code.

@@ -92,8 +92,7 @@ fn points_find_their_inputs_and_leave_files_and_series() {
         &place,
         "\
 inputs: {model.txt: {path: model.txt, template: true}}
-run: |
-  awk -v n={layers} '$1 == \"scale\" { print \"t,x\"; for (i = 0; i < n; i++) print i \",\" i * $2 }' model.txt > out.csv
+run: [sh, -c, 'echo t,x > out.csv; for i in $(seq {layers}); do echo $i,$((i * $(cut -d\" \" -f2 model.txt))); done >> out.csv']
 variables:
   layers: [2, 3]
   scale: 5
@@ -106,14 +105,14 @@ outputs:
     let answer = place.json(["campaign", "run"]);
     assert_eq!(answer["done"], 2, "{answer}");
     let rows = place.json(["campaign", "results"]);
-    assert_eq!((&rows[0]["last"], &rows[1]["last"]), (&5.into(), &10.into()), "{rows}");
+    assert_eq!((&rows[0]["last"], &rows[1]["last"]), (&10.into(), &15.into()), "{rows}");
     place.run(["campaign", "export", "1", "kept"]);
     let text = std::fs::read_to_string(place.path().join("kept/out.csv")).expect("the program's file is kept");
-    assert_eq!(text, "t,x\n0,0\n1,5\n2,10\n");
+    assert_eq!(text, "t,x\n1,5\n2,10\n3,15\n");
     place.run(["campaign", "verify"]);
     // A campaign's folder belongs to one file.
     std::fs::write(place.path().join("model.txt"), "scale 7\n").expect("an input can be written");
-    let words = place.fails(1, ["campaign", "run"]);
+    let words = place.fails(2, ["campaign", "run"]);
     assert!(words.contains("model.txt"), "{words}");
 }
 
@@ -123,7 +122,7 @@ fn failures_have_reasons_and_can_be_retried() {
     write(
         &place,
         "\
-run: 'echo begins; if [ {bad} = 1 ]; then echo broken >&2; exit 3; elif [ {bad} = 2 ]; then sleep 600; fi; echo value 7'
+run: [sh, -c, 'echo begins; case {bad} in 1) echo broken >&2; exit 3;; 2) sleep 600;; esac; echo value 7']
 variables: {bad: [0, 1, 2, 3]}
 design: grid
 attempts: 2
@@ -153,7 +152,7 @@ outputs: {value: 'value ([0-9]+)'}
 }
 
 const SLOW: &str = "\
-run: 'sleep 0.1; echo value {x}'
+run: [sh, -c, 'sleep 0.1; echo value {x}']
 variables: {x: {integer: [1, 1000]}}
 design: {random: 60}
 pause: 1ms
@@ -170,7 +169,7 @@ fn nothing_is_lost_where_workers_and_the_coordinator_are_killed() {
     let mut run = start(&place);
     await_done(&place, 4);
     // A whole node, and then a worker alone.
-    place.run(["kill", &lab, "w1", "--hard"]);
+    place.run(["kill", "--how", "hard", &lab, "w1"]);
     await_done(&place, 12);
     place.run(["exec", &lab, "w2", "--", "pkill", "-KILL", "agent"]);
     await_done(&place, 20);
@@ -244,6 +243,7 @@ fn wrong_files_change_nothing() {
     for (text, part) in [
         ("run: 'true'\nvariables: {x: {unifrom: [0, 1]}}\ndesign: {random: 3}\n", "uniform"),
         ("run: echo {y}\nvariables: {x: {uniform: [0, 1]}}\ndesign: {random: 3}\n", "y"),
+        ("run: cd x; make\nvariables: {x: 1}\ndesign: {repeat: 3}\n", "no shell"),
         ("run: 'true'\nvariables: {x: 1}\ndesign: {repeat: 3}\ninputs: {a: nothere.txt}\n", "nothere.txt"),
     ] {
         write(&place, text);
@@ -254,6 +254,6 @@ fn wrong_files_change_nothing() {
         assert!(words.contains(part), "{words}");
         assert!(!place.path().join("slipway-campaigns").exists(), "{text}");
     }
-    let words = place.fails(1, ["campaign", "status"]);
+    let words = place.fails(4, ["campaign", "status"]);
     assert!(words.contains("campaign"), "{words}");
 }

@@ -42,7 +42,7 @@ fn words(command: &Spanned<Command>, report: &mut Report) -> Option<Vec<String>>
     if words.iter().any(|word| word.contains('\0')) {
         report.add(command.at, "a command cannot hold a zero byte", "take it out");
     }
-    let of_shell = words.iter().find(|word| OF_SHELLS.contains(&word.as_str()));
+    let of_shell = words.iter().find(|word| OF_SHELLS.contains(&word.as_str()) || ends_a_command(word));
     if let (Command::Line(_), Some(word)) = (&command.value, of_shell) {
         report.add(
             command.at,
@@ -51,6 +51,12 @@ fn words(command: &Spanned<Command>, report: &mut Report) -> Option<Vec<String>>
         );
     }
     Some(words)
+}
+
+/// Whether a shell would take the end of a word for the end of a command, as in `cd build; make`.
+fn ends_a_command(word: &str) -> bool {
+    let is_plain = |rest: &str| rest.chars().all(|one| one.is_alphanumeric() || "-_./={}".contains(one));
+    word.strip_suffix(';').is_some_and(is_plain)
 }
 
 /// Environment variables (environ(7)).
