@@ -29,7 +29,7 @@ struct Status {
     campaign: String,
     folder: PathBuf,
     state: State,
-    /// Whether a coordinator runs it now.
+    /// Whether a coordinator runs it now, or its lab still goes down.
     runs: bool,
     #[serde(flatten)]
     counts: Counts,
