@@ -64,7 +64,7 @@ fn shuffled(key: u64, count: u64, element: u64) -> u64 {
     for last in (1..count).rev() {
         let other = below(hash(&[key, last]), last + 1);
         if place == other {
-            // What moves to the end of the rest stays there.
+            // A value that moves to the end of the rest stays there.
             return last;
         }
         if place == last {

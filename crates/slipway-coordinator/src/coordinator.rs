@@ -106,7 +106,7 @@ pub struct Time {
     pub lost: f64,
     /// Without a program.
     pub idle: f64,
-    /// What as many workers as there were at most would have taken, from begin to end.
+    /// Time of a fixed cluster: as many workers as there were at most, from begin to end.
     pub fixed: f64,
 }
 

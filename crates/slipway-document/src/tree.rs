@@ -225,7 +225,7 @@ impl Builder {
         let awaits_key = self.open.last().is_some_and(|open| open.key.is_none() && self.is_map(open.node));
         if !awaits_key {
             let plain = style == ScalarStyle::Plain;
-            // What is not written has no place of its own: errors about it point at its key.
+            // A value that is not written has no place of its own: errors about it point at its key.
             let shown = if at.start == at.end { self.key_at().unwrap_or(at) } else { at };
             self.add(Kind::Text { text, plain }, shown, at.end);
             return Ok(());

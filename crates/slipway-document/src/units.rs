@@ -116,7 +116,7 @@ pub fn split<'a>(text: &'a str, units: &'static str) -> Result<(&'a str, &'a str
 /// # Errors
 /// It is too large for any quantity.
 pub fn decimal(number: &str, units: &'static str) -> Result<f64, UnitError> {
-    // What is greater has no meaning for any quantity, and could not be multiplied.
+    // A greater number has no meaning for any quantity, and could not be multiplied.
     let sensible = number.parse().ok().filter(|value| *value < 1e30);
     sensible.ok_or_else(|| UnitError::NotANumber { text: number.into(), units })
 }

@@ -54,7 +54,7 @@ const MOST_ENTRUSTED: usize = 32;
 pub(crate) struct ReadyConnection {
     /// Virtual address of the server.
     pub(crate) node: usize,
-    /// Whether its listener is of IPv6.
+    /// Whether the listener's family is IPv6.
     pub(crate) ipv6: bool,
     /// The connection, ready to be given.
     pub(crate) connection: Connection,

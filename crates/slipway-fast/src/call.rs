@@ -31,7 +31,7 @@ use crate::reply_tracker::{Claim, Moment, Reply};
 use crate::sync::lock;
 use crate::tree::Tree;
 
-/// How a call ends.
+/// The end of a trapped call: an answer, or a way on in the kernel.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The router answers with this result.

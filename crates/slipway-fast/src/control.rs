@@ -40,7 +40,7 @@ pub enum Order<F = OwnedFd> {
     WakeupSockets {
         /// Index of the node in the lab.
         node: usize,
-        /// Whether they are of IPv6.
+        /// Whether the sockets are of IPv6.
         ipv6: bool,
         /// The sockets, all of one request.
         sockets: Vec<F>,
@@ -56,7 +56,7 @@ pub enum Order<F = OwnedFd> {
     Policy {
         /// The piece.
         text: String,
-        /// Whether another follows.
+        /// Whether another piece follows.
         more: bool,
     },
     /// These nodes end silently: clients that wait for their programs do not notice. The router answers with
@@ -94,14 +94,14 @@ pub enum Report {
     MoreWakeupSockets {
         /// Index of the node in the lab.
         node: usize,
-        /// Whether they are of IPv6.
+        /// Whether the sockets are of IPv6.
         ipv6: bool,
     },
     /// The status: a JSON document, or a piece of it.
     Status {
         /// The piece.
         text: String,
-        /// Whether another follows.
+        /// Whether another piece follows.
         more: bool,
     },
 }

@@ -24,14 +24,14 @@ pub(crate) enum Kind {
     New {
         /// Index of the node.
         node: usize,
-        /// Whether it is of IPv6.
+        /// Whether the socket's family is IPv6.
         ipv6: bool,
     },
     /// A program's accepted socket.
     Accepted {
         /// Index of the node.
         node: usize,
-        /// Whether it is of IPv6.
+        /// Whether the socket's family is IPv6.
         ipv6: bool,
         /// Whether its addresses are of IPv4, so that it is no socket of IPv6 alone.
         mapped: bool,

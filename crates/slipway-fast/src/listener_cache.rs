@@ -26,7 +26,7 @@ const MOST: usize = 1024;
 pub(crate) struct CachedListener {
     /// The listener's cookie (`SO_COOKIE`), which no other socket will have.
     pub(crate) cookie: u64,
-    /// Whether it is of IPv6.
+    /// Whether the listener's family is IPv6.
     pub(crate) ipv6: bool,
     /// The tree of programs that has it.
     pub(crate) tree: Weak<Tree>,

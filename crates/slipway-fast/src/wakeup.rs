@@ -259,7 +259,7 @@ mod tests {
         addresses.iter().map(wakeup_socket).collect()
     }
 
-    /// What is taken, and whether more is to be asked for.
+    /// The socket that was taken, and whether the router must ask for more.
     fn take(wakeup_sockets: &WakeupSockets, node: usize, ipv6: bool) -> (Option<u16>, bool) {
         let mut asks = false;
         let taken = wakeup_sockets.take(node, ipv6, || asks = true);

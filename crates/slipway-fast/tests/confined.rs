@@ -101,7 +101,7 @@ fn works() -> bool {
     let client = thread::spawn(move || TcpStream::connect(address).expect("connected"));
     let (server, _) = listener.accept().expect("accepted");
     client.join().expect("it ends").shutdown(std::net::Shutdown::Both).expect("shut down");
-    // What came to be forbidden while it was handed out is ended.
+    // A policy forbade the connection while the router handed it out: the connection ends.
     let cookie = rustix::net::sockopt::socket_cookie(&server).expect("it has one");
     let peer = server.peer_addr().expect("it has one");
     destroy_tcp(address, peer, cookie).expect("these tests need root, to end connections");

@@ -7,7 +7,7 @@ use slipway_document::units::Rate;
 use slipway_fast::policy::{Decision, Policy, Rates, Terms};
 use slipway_lab::policy::{Rule, Verdict};
 
-/// What the guide says: each with all that ends and ports can be.
+/// The rules of the guide, each with every kind of end and port.
 fn policy(rules: &str) -> (Policy, slipway_lab::model::Lab) {
     let text =
         format!("networks: {{net: fast}}\nnodes: {{web: {{count: 3}}, db: {{count: 2}}, batch: }}\npolicy:\n{rules}");

@@ -211,7 +211,7 @@ fn keys_and_nonces_that_are_drawn_differ() {
     assert!(Nonce::draw().unwrap() != Nonce::draw().unwrap());
 }
 
-/// What may happen to messages on their way.
+/// A fault that messages may meet on their way.
 #[derive(Debug, Clone)]
 enum Mishap {
     Flip(prop::sample::Index, prop::sample::Index),

@@ -1,4 +1,4 @@
-//! What is left of connections, in a process of its own: descriptors are counted.
+//! Descriptors that connections leave behind, counted in a process of its own.
 
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod nodes;

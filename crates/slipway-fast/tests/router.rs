@@ -179,7 +179,7 @@ fn threads_connect_at_once() {
     accepting.join().expect("it ran");
 }
 
-/// Whoever has waited in `accept` is expected to come again; one that polls instead hears of a connection all the same.
+/// The router expects a thread that has waited in `accept` to call it again. A thread that polls instead hears of a connection too.
 /// Their calls may be served by two threads of the router's.
 #[test]
 fn what_threads_set_on_a_socket_at_once_stays() {

@@ -344,7 +344,7 @@ fn a_connection_that_joined_may_ask_at_once_and_one_that_joins_again_is_closed()
     assert_eq!((asked.host, asked.open), (CALLER, question));
     closed(&say(address, &join));
     assert_eq!(acceptor.protocol_errors(), 1);
-    // Whoever replayed it has nothing to do with the one that was there before.
+    // The process that replayed the message is not the router that sent it.
     asked.accept().unwrap();
 }
 
@@ -381,7 +381,7 @@ fn what_waits_ends_with_its_session_at_the_answerer() {
     closed(&waiting);
     closed(&say(address, &one.join().1));
     assert_eq!(acceptor.protocol_errors(), 1);
-    // What was asked for goes on, and so does another host's session.
+    // The request goes on, and so does another host's session.
     kept.accept().unwrap();
     let (asked, _asking) = ask(&mut two, 2);
     assert_eq!((asked.host, asked.open), (2, question(2)));

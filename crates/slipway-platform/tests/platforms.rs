@@ -31,7 +31,7 @@ fn read(path: &Path) -> Lab {
     parse(name, &text, path.parent().unwrap()).unwrap_or_else(|errors| panic!("{}", errors.plain()))
 }
 
-/// What is written, known to read back equal.
+/// The written text, which reads back equal.
 fn written(lab: &Lab) -> String {
     let text = platform::to_slipway(lab, &[]).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(&parse("other.yaml", &text, Path::new("/elsewhere")).unwrap(), lab, "{text}");
@@ -102,7 +102,7 @@ fn imported(file: &str) -> (platform::Platform, Lab) {
     (found, lab)
 }
 
-/// What holds between two nodes that share a network: the delay in milliseconds, the rate in Mbit/s.
+/// The conditions between two nodes that share a network: the delay in milliseconds, the rate in Mbit/s.
 fn between(lab: &Lab, from: &str, to: &str) -> (f64, f64) {
     use slipway_lab::change::Keys;
     let (from, node) = lab.node(from).unwrap();
@@ -234,7 +234,7 @@ fn simgrid_and_back_keeps_nodes_delays_and_rates() {
     assert_eq!([share("a"), share("b"), share("c")], ["0.5 core", "1 core", "2 cores"]);
 }
 
-/// What passes a gateway undergoes the conditions of both networks.
+/// A packet that passes a gateway undergoes the conditions of both networks.
 #[test]
 fn simgrid_routes_pass_gateways() {
     let text = "nodes: {a: {networks: [one]}, gw: {gateway: true, networks: [one, two]}, b: {networks: [two]}}

@@ -1,4 +1,4 @@
-//! What holds for every platform file and every lab, found by random ones.
+//! Properties of every platform file and every lab, tried with random ones.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -50,14 +50,14 @@ pub struct Helper {
     pidfd: OwnedFd,
 }
 
-/// How a helper ended.
+/// The end of a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// By itself, with an exit code.
     Code(i32),
     /// By a signal, by number.
     Signal(i32),
-    /// Somehow: another wait of its maker's collected it.
+    /// Unknown: another wait of the maker collected it.
     Collected,
 }
 
@@ -242,7 +242,7 @@ impl Newborn {
     /// # Errors
     /// As `close_range(2)` and `setsid(2)`.
     pub fn keep_only(&self, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
-        // What the maker has on its standard streams stays: a descriptor that took such a number would get what they get.
+        // The maker's standard streams stay open: another descriptor with such a number would get their data.
         let mut kept: Vec<RawFd> = vec![0, 1, 2];
         kept.extend(self.teller.iter().map(AsRawFd::as_raw_fd).chain(keep.iter().map(AsRawFd::as_raw_fd)));
         close_all_but(&kept)?;

@@ -155,7 +155,7 @@ fn a_limit_that_comes_late_holds_those_who_are_there_and_those_who_come() {
         assert!(inside().lines().any(|line| line == pid.as_raw_nonzero().to_string()), "moved: {}", inside());
         assert_eq!(hierarchy.open_node(&name, "n1").expect("looked").expect("there").in_force(None).pids, Some(50));
 
-        // What a program does that starts in a group opened before; this one goes back again.
+        // A program that starts in a group opened before does the same; this one goes back again.
         opened_before.join_others().expect("joins");
         let own = std::process::id().to_string();
         let joined = inside();

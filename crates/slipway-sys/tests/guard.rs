@@ -19,7 +19,7 @@ use slipway_sys::sockopt::{self, Name};
 struct Group {
     top: PathBuf,
     path: PathBuf,
-    /// Where this process was.
+    /// The control group that this process came from.
     home: PathBuf,
 }
 
@@ -128,7 +128,7 @@ fn sockets_of_a_group_are_connected_and_bound_by_it_alone() {
     connect_unspec(&client).expect("disconnects");
     connect(&client, &addresses[0]).expect("free again");
 
-    // What was connected can listen, and hears nobody.
+    // A connected socket can listen, and hears nobody.
     let deaf = [connected[0].as_fd(), connected[1].as_fd(), accepted.as_fd()];
     for socket in deaf {
         listen(socket, 1).expect("no hook there");

@@ -43,7 +43,7 @@ fn memory(listener: &Listener, call: &Call) -> Memory {
     memory
 }
 
-/// Who runs the program stands in its environment: without, it would connect to a name service first to find out.
+/// The environment names the user: without it, the program would first connect to a name service.
 fn known(command: &mut Command) -> &mut Command {
     command.envs([("HOME", "/root"), ("SHELL", "/bin/sh"), ("USER", "root")])
 }
@@ -295,7 +295,7 @@ fn what_an_epoll_instance_holds_is_known() {
     assert_eq!(thread.join().expect("ends"), Ok(0));
 }
 
-/// What is not asked for is not caught; a disguise in an argument's high half, which the kernel drops, helps nothing.
+/// The filter catches no other call; a disguise in an argument's high half, which the kernel drops, helps nothing.
 #[test]
 fn traps_look_at_the_half_that_the_kernel_takes() {
     const HIGH: u64 = 1 << 32;
@@ -464,7 +464,7 @@ socket.create_connection(('127.0.0.1', 9))
     let reached = caller.descriptor(number(after.args[0]));
     assert!(listener.is_waiting(after.id));
     assert_eq!(address, [2, 0, 0, 10]);
-    // Whoever keeps callers is told that this one is another, or reaches what is the new one's.
+    // A holder of callers learns that this one is another, or reaches the new one's.
     match reached {
         Ok(socket) => {
             let ours = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("reads");

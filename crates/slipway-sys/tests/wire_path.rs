@@ -15,9 +15,9 @@ use slipway_sys::tap::{FRAME_BYTES, Tap, VnetHeader};
 
 const MTU: usize = 1500;
 const ETHERNET: usize = 14;
-/// Of a transfer.
+/// Bytes of a transfer.
 const BYTES: usize = 8_000_000;
-/// What came through a TAP device.
+/// Frames that came through a TAP device.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     frames: usize,
@@ -68,10 +68,10 @@ fn carry(taps: &[Tap; 2], stop: &OwnedFd, carriage: Carriage) -> [Seen; 2] {
     }
 }
 
-/// How frames go back.
+/// The way in which frames go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carriage {
-    /// As they came.
+    /// Unchanged, as they came.
     Whole,
     /// The first packet of a large segment, then the others.
     Cut,

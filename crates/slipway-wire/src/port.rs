@@ -124,7 +124,7 @@ impl Port {
 
     /// Before frames are taken, which ought to have been looked for at `since`.
     pub(crate) fn look(&mut self, since: u64) {
-        // What was left came before that.
+        // Frames that were left came before that.
         if self.drained {
             self.link.waited_since(since);
         }

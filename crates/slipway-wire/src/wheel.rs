@@ -98,7 +98,7 @@ impl<T> Wheel<T> {
     /// Takes out the first value that is due at `now`, with its time.
     pub fn pop(&mut self, now: u64) -> Option<(u64, T)> {
         while self.near.peek().is_none_or(|Reverse((due, ..))| *due > now) {
-            // What is near but not due yet is due before anything that is not near.
+            // A near packet that is not due yet is due before every packet that is not near.
             if !self.near.is_empty() || self.first_slot()?.start > now >> TICK_BITS {
                 return None;
             }

@@ -33,7 +33,7 @@ fn read_until_good<'de, T: Deserialize<'de>>(tree: &'de Tree, report: &RefCell<R
         };
         let blamed = error.node.unwrap_or(Tree::ROOT);
         let mut id = blamed;
-        // What is void was reported. If it cannot be missing, nor can what it belongs to be read.
+        // The reader has reported a void value. Without it, a value that needs it cannot be read either.
         while tree.node(id).state.get() != State::Good {
             id = tree.node(id).parent?;
         }

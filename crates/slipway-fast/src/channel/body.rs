@@ -65,7 +65,7 @@ pub struct OpenReply {
     pub answer: OpenAnswer,
 }
 
-/// Whether a connection is made.
+/// The answer to a request for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenAnswer {
     /// The stream belongs to the programs from the next byte on.

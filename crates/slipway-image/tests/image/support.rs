@@ -1,4 +1,4 @@
-//! What the tests share: a room with a store and a sentinel, a lab of images, archives made by hand, overlays.
+//! Helpers that the tests share: a room with a store and a sentinel, a lab of images, archives made by hand, overlays.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};

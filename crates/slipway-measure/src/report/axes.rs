@@ -87,7 +87,7 @@ fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
         places[i] = places[i].max(next);
         next = places[i] + gap;
     }
-    // What was pushed over the end comes back, and pushes its neighbours.
+    // A label that was pushed over the end comes back, and pushes its neighbours.
     let mut limit = high.max(low + gap * (wanted.len().saturating_sub(1)) as f64);
     for &i in order.iter().rev() {
         places[i] = places[i].min(limit);

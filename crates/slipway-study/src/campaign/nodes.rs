@@ -20,9 +20,9 @@ use crate::{Event, Events, Machine, Source, StudyError};
 
 /// Where a worker finds its socket.
 pub(super) const CALL: &str = "/campaign/call";
-/// Where a worker finds inputs.
+/// Folder of inputs in a worker's node.
 pub(super) const INPUTS: &str = "/campaign/inputs";
-/// Where a worker writes.
+/// Folder in a worker's node that the worker may write to.
 pub(super) const WORK: &str = "/campaign/work";
 /// The file in there with a worker's reason to end.
 pub(super) const WORDS: &str = "error";

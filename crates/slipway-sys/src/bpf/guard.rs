@@ -49,7 +49,7 @@ pub struct FreeOptions<'a> {
     pub level: i32,
     /// Each of them.
     pub options: &'a [FreeOption],
-    /// Where they are written down.
+    /// The storage that keeps the options of a socket.
     pub storage: &'a SocketStorage,
 }
 
@@ -58,16 +58,16 @@ pub struct FreeOptions<'a> {
 pub struct FreeOption {
     /// E.g. `TCP_NODELAY`.
     pub name: i32,
-    /// Where its number is in the value: a multiple of four, bytes.
+    /// Offset of the number in the value, in bytes: a multiple of four.
     pub at: i16,
-    /// What it may be.
+    /// Values that the option may have.
     pub number: FreeNumber,
 }
 
-/// What a number may be.
+/// Values that a number may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeNumber {
-    /// Anything; 1 is written down for what is not 0.
+    /// Any number; the program notes 1 for all but 0.
     Switch,
     /// None but these, the least of which is no less than 0. `EINVAL` otherwise.
     Within(i32, i32),

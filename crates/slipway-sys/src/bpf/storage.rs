@@ -261,7 +261,7 @@ mod tests {
         storage.set(one.as_fd(), &[1; 8]).expect("sets");
         let copy = SocketStorage::try_from(storage.0.descriptor.try_clone().expect("copies")).expect("it is one");
         drop(storage);
-        // Who is given it needs no capability of its own.
+        // A process that receives the descriptor needs no capability of its own.
         let seen = std::thread::spawn(move || {
             let none = CapabilitySet::empty();
             set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
