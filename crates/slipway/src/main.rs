@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let program = std::env::args_os().next().unwrap_or_default();
-    // What nodes find at /run/slipway/agent is this program too.
+    // Nodes find this program at /run/slipway/agent too.
     let is_agent = Path::new(&program).file_name().is_some_and(|name| name == "agent");
     if is_agent {
         return ExitCode::from(agent());

@@ -53,7 +53,7 @@ fn distribution(written: &Written, at: Span, report: &mut Report) -> Distributio
         Written::Text(text) => Distribution::Fixed(Value::Text(text.clone())),
         Written::List(values) => equal(values, at, report),
         Written::Shape(shape) => {
-            // What was reported there may be what is missing.
+            // The missing value may be one that an error was reported for.
             let in_doubt = report.touches(shape.whole);
             shaped(&shape.value, shape.at, in_doubt, report).unwrap_or(NOTHING)
         }

@@ -25,7 +25,7 @@ fn direction(
     report: &mut Report,
 ) -> LinkConditions {
     let merged = written.change.apply(under);
-    // What is wrong with the network's was said there.
+    // Errors of the network's conditions were reported there.
     let known = under.problems();
     for problem in merged.problems().into_iter().filter(|problem| !known.contains(problem)) {
         report.add(written.place(problem.key).unwrap_or(at), problem.message, problem.help);

@@ -53,7 +53,7 @@ fn nodes(written: Option<&[Spanned<String>]>, lab: &Lab, report: &mut Report) ->
 
 fn figure(written: &Spanned<WrittenFigure>, report: &mut Report) -> Option<Figure> {
     let Spanned { value: figure, at, whole } = written;
-    // What was reported there may be what is missing.
+    // The missing value may be one that an error was reported for.
     let in_doubt = report.touches(*whole);
     let pick = pick(figure, *at, report)?;
     let wall = pick == Pick::WallTime;

@@ -154,7 +154,7 @@ impl<'a> Turn<'_, 'a> {
         durations: [&'a super::Generator; 2],
         actions: impl Fn(Vec<T>) -> [Action; 2],
     ) -> Result<(), PlanError> {
-        // Who is drawn is drawn once: those come and go.
+        // Subjects are drawn once: the same ones come and go.
         let among = self.picker(on, &Subject::ALL, &name).pick();
         let chosen = Selection { among, choose: None };
         for subject in self.subjects(&chosen, &name) {
@@ -239,7 +239,7 @@ fn drawn<T: Keys>(setting: &Setting<T>, values: &mut [Source]) -> Change<T> {
     let mut change = setting.change.clone();
     for (drawn, value) in setting.drawn.iter().zip(values) {
         if let Some(value) = value.next() {
-            // What a quantity writes, its key reads.
+            // A key reads each value that its quantity writes.
             let _ = change.put(&drawn.key, &drawn.quantity.write(value));
         }
     }

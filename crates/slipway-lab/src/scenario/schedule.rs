@@ -30,11 +30,11 @@ pub struct Event {
     pub due: Due,
     /// The index of its entry in the scenario's `events`, from 0.
     pub entry: usize,
-    /// What it does.
+    /// The action of the event.
     pub action: Action,
 }
 
-/// What an event does.
+/// The action of an event.
 #[expect(clippy::large_enum_variant, reason = "nearly every one is an order")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -53,7 +53,7 @@ impl Recording {
             Format::Csv => (csv(text, &file.of)?, None),
             Format::Mahimahi => {
                 let (points, period) = mahimahi(text, file.window)?;
-                // What never changes needs no second round.
+                // A trace of one value needs no second round.
                 (points.clone(), (points.len() > 1).then_some(period))
             }
         };

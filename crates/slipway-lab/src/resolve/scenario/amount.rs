@@ -178,7 +178,7 @@ fn keys<T: Keys>(set: &Spanned<Set>, report: &mut Report) -> Setting<T> {
         }
     }
     for problem in setting.change.set.problems() {
-        // What another value would put right may hold already when the event is due.
+        // A problem that another value would solve may be gone when the event is due.
         if problem.needs.is_none() {
             let place = entries.iter().find(|entry| entry.name.value == problem.key).map(|entry| entry.value.at);
             report.add(place.unwrap_or(set.at), problem.message, problem.help);

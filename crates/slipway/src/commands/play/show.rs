@@ -54,7 +54,7 @@ impl Show {
                     bar.inc(1);
                 }
                 let Some(said) = said else { return };
-                // What went as it should is passed by; the rest stays.
+                // The bar shows an event that went well only for a moment; other lines stay.
                 if matches!(line, Line::Event(play::Event { outcome: play::Outcome::Done { .. }, .. })) {
                     bar.set_message(said);
                 } else {
