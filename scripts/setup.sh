@@ -24,6 +24,8 @@ RUN=(
   netpipe-tcp        # `compare`: latency and throughput over message sizes
   iputils-ping       # `compare`: round-trip time
   zstd               # images in tar.zst, where made by hand
+  python3            # engines of campaigns that come as Python packages
+  python3-venv       # their environments
 )
 
 # What tests, examples and the guide run in labs or hold Slipway's results against.
@@ -49,7 +51,6 @@ TEST=(
   curl               # another
   golang-go          # images: a static Go program alone in its root; the tests of its own sockets
   musl-tools         # musl-gcc: the sockets' observer with another C library
-  python3            # sockets of an event loop
   libpython3.11-testsuite # the tests of its own sockets
   nodejs             # sockets that a parent passes on to its workers
   socat              # sockets with options
@@ -69,7 +70,6 @@ TEST=(
 BENCH=(
   mininet            # the same networks, made by another tool
   python3-pip        # fetches MPICH for the example `mpich`, by its hash
-  python3-venv       # charm4py for the example `failure-detection`
   bridge-utils       # brctl, which mininet's `--switch lxbr` calls
   openjdk-17-jdk-headless # sockets of Java: a selector, and threads that block (350 MB)
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)

@@ -55,6 +55,7 @@ pub mod de;
 pub mod errors;
 pub mod form;
 pub mod names;
+pub mod packages;
 #[doc(hidden)]
 pub mod shape;
 mod suggest;
