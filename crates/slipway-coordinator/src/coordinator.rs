@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::desk::Desk;
 use crate::folder::{Folder, FolderError};
-use crate::protocol::Setup;
+use crate::protocol::{PULSE, Setup};
 use crate::serve::{self, Office};
 use crate::store::{Counts, Spent, Sqlite, State, Store as _, StoreError};
 
@@ -122,6 +124,14 @@ pub enum RunError {
     /// Storage of results.
     #[error(transparent)]
     Objects(#[from] ObjectError),
+    /// Storage takes no results.
+    #[error(
+        "store results: several attempts in a row failed so; the last: {0}\nHint: their points wait again; mend it, then `slipway campaign run` goes on"
+    )]
+    Unstored(String),
+    /// The folder was removed, or another one is in its place.
+    #[error("use the campaign's database {}: it is gone, or another file is in its place\nHint: is its file system still mounted?", .0.display())]
+    Gone(PathBuf),
     /// Workers end before they have done anything.
     #[error("run workers: {BARREN} in a row ended before their first call; the last: {0}")]
     Barren(String),
@@ -166,8 +176,10 @@ pub fn run(
     runtime.block_on(async {
         let mut crew = Crew::new(folder, office, size, fleet);
         let outcome = crew.work(signals, progress).await;
-        crew.end_all()?;
+        let ended = crew.end_all();
+        // The first error is the cause.
         let interrupted = outcome?;
+        ended?;
         crew.summary(interrupted)
     })
 }
@@ -185,6 +197,8 @@ struct Crew<'a> {
     lived: f64,
     most: usize,
     before: Spent,
+    /// Device and inode of the queue's file.
+    file: Option<(u64, u64)>,
 }
 
 struct Alive {
@@ -197,17 +211,24 @@ impl<'a> Crew<'a> {
     fn new(folder: &'a Folder, office: Arc<Office>, size: Size, fleet: &'a mut dyn Fleet) -> Self {
         let before = office.desk().spent().unwrap_or_default();
         let (alive, ended, start) = (BTreeMap::new(), mpsc::unbounded_channel(), Instant::now());
-        Self { folder, office, size, fleet, alive, ended, barren: 0, start, lived: 0.0, most: 0, before }
+        let file = identity(folder);
+        Self { folder, office, size, fleet, alive, ended, barren: 0, start, lived: 0.0, most: 0, before, file }
     }
 
     /// Works until nothing is left to do. Returns whether a signal ended it.
     async fn work(&mut self, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<bool, RunError> {
         let asked = watch(signals.as_fd()).map_err(RunError::io("await signals"))?;
         let mut told: Option<(Instant, Progress)> = None;
-        let mut last = State::Running;
+        let mut last = (State::Running, 0);
+        let mut pulse = tokio::time::interval(PULSE);
+        // A coordinator that was stopped has one pulse for all that it missed: see `Desk::pulse`.
+        pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             if let Some(error) = self.office.fault() {
                 return Err(error.into());
+            }
+            if let Some(why) = self.office.desk().unstored()? {
+                return Err(RunError::Unstored(why));
             }
             let (counts, state, closing) = {
                 let desk = self.office.desk();
@@ -218,10 +239,11 @@ impl<'a> Crew<'a> {
                 progress(now);
                 told = Some((Instant::now(), now));
             }
-            if state != last {
+            // Another command may have changed the state, or have points that failed run again.
+            if state != last.0 || counts.waiting > last.1 {
                 self.office.changed.notify_waiters();
-                last = state;
             }
+            last = (state, counts.waiting);
             let is_over = counts.waiting + counts.running == 0 || closing && self.alive.is_empty();
             if is_over || state == State::Cancelled {
                 progress(now);
@@ -230,7 +252,8 @@ impl<'a> Crew<'a> {
             let demand = counts.running + if state == State::Running && !closing { counts.waiting } else { 0 };
             self.grow(demand)?;
             tokio::select! {
-                worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default())?,
+                worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default(), "ended")?,
+                _ = pulse.tick() => self.pulse()?,
                 () = self.office.progress.notified() => {}
                 () = tokio::time::sleep(LOOK) => {}
                 ready = asked.readable() => {
@@ -247,9 +270,34 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Starts workers where there are more points than workers.
+    /// Looks after what nobody reports: silent workers, a folder that is gone, the time.
+    fn pulse(&mut self) -> Result<(), RunError> {
+        if self.file.is_none() || identity(self.folder) != self.file {
+            return Err(RunError::Gone(self.folder.store()));
+        }
+        let silent = self.office.desk().pulse();
+        for worker in silent {
+            tracing::warn!(worker, "end a worker that is silent");
+            self.bury(worker, "was silent for 10 s: it was stopped, or its machine is too busy")?;
+        }
+        self.note()?;
+        Ok(())
+    }
+
+    /// Notes the time of workers.
+    fn note(&self) -> Result<(), StoreError> {
+        let alive: f64 = self.alive.values().map(|alive| alive.since.elapsed().as_secs_f64()).sum();
+        self.office.desk().note(self.lived + alive, u32::try_from(self.most).unwrap_or(u32::MAX))
+    }
+
+    /// Starts workers where there are more points than workers. Where memory turns out too small for those that live, some
+    /// end, after their points: idle ones first, since they hear of it at once.
     fn grow(&mut self, demand: u64) -> Result<(), RunError> {
-        let target = demand.min(u64::from(self.room()));
+        let room = self.room();
+        if self.office.desk().make_room(room) {
+            self.office.changed.notify_waiters();
+        }
+        let target = demand.min(u64::from(room));
         let free: Vec<u32> = (1..=self.size.most).filter(|worker| !self.alive.contains_key(worker)).collect();
         for worker in free {
             if self.alive.len() as u64 >= target {
@@ -259,6 +307,7 @@ impl<'a> Crew<'a> {
             let socket = self.folder.socket(worker);
             let serve = serve::open(&self.office, worker, &socket, self.folder.work(worker).join("out"))
                 .map_err(RunError::io("open a worker's socket"))?;
+            self.office.desk().expect(worker);
             let started = self.fleet.start(worker).and_then(watch);
             let pidfd = match started {
                 Ok(pidfd) => pidfd,
@@ -289,10 +338,10 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Takes back what a worker had that has ended.
-    fn bury(&mut self, worker: u32) -> Result<(), RunError> {
+    /// Takes back what a worker had that has ended, or is to end, for this reason.
+    fn bury(&mut self, worker: u32, why: &str) -> Result<(), RunError> {
         let words = self.remove(worker);
-        if self.office.desk().lost(worker)? {
+        if self.office.desk().lost(worker, why)? {
             self.barren = 0;
         } else {
             self.barren += 1;
@@ -319,6 +368,7 @@ impl<'a> Crew<'a> {
         while let Some(&worker) = self.alive.keys().next() {
             self.remove(worker);
         }
+        self.note()?;
         self.office.desk().recover()?;
         Ok(())
     }
@@ -330,6 +380,11 @@ impl<'a> Crew<'a> {
         let workers = Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
         Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
     }
+}
+
+/// The file that has the queue now: its device and inode.
+fn identity(folder: &Folder) -> Option<(u64, u64)> {
+    std::fs::metadata(folder.store()).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// A descriptor on the event loop, for what becomes readable.

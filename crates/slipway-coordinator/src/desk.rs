@@ -1,20 +1,25 @@
 //! The coordinator's decisions, without sockets and processes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use slipway_campaign::model::Campaign;
-use slipway_results::objects::Storage;
+use slipway_results::objects::{ObjectError, Storage};
 
 use crate::pace::{PILOTS, Pace};
 use crate::protocol::Report;
 use crate::store::{
-    Attempt, Counts, FailureKind, Lease, Outcome, Recorded, Rules, Spent, State, Store, StoreError, Usage,
+    Attempt, Counts, FailureKind, Filter, Lease, Outcome, Recorded, Rules, Spent, State, Store, StoreError, Usage,
 };
 
 /// Longest message of a failure in bytes.
 const WORDS: usize = 16 << 10;
+/// Pulses that a worker may miss. They are counted by the coordinator's own: where it is stopped for a minute, or the
+/// machine sleeps, no worker has missed any.
+const MISSED: u32 = 10;
+/// Attempts in a row, of any points, that fail since storage does, before the campaign stops.
+const UNSTORED: u32 = 3;
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +42,21 @@ pub(crate) struct Desk {
     peak: u64,
     start: Instant,
     closing: bool,
-    heard: BTreeSet<u32>,
+    workers: BTreeMap<u32, Heard>,
+    /// Most workers; further ones end when they have no point.
+    room: usize,
+    /// Attempts in a row that storage failed, and the last one's reason.
+    unstored: (u32, String),
+}
+
+/// What the coordinator heard of a worker.
+#[derive(Debug, Default)]
+struct Heard {
+    has_called: bool,
+    /// It was told to end.
+    leaves: bool,
+    /// Pulses of the coordinator since the worker's last.
+    missed: u32,
 }
 
 impl Desk {
@@ -48,6 +67,8 @@ impl Desk {
         storage: Box<dyn Storage>,
     ) -> Result<Self, StoreError> {
         store.recover()?;
+        let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        store.begin(began.as_secs_f64())?;
         let mut pace = Pace::new(campaign.attempts.timeout.map(slipway_document::units::Seconds::duration));
         let mut peak = 0;
         for row in store.results(0, PILOTS)? {
@@ -56,8 +77,35 @@ impl Desk {
         }
         let rules = Rules { most: campaign.attempts.most, pause: campaign.attempts.pause.0 };
         let outputs = campaign.outputs.len();
-        let (start, closing, heard) = (Instant::now(), false, BTreeSet::new());
-        Ok(Self { store, storage, outputs, rules, pace, peak, start, closing, heard })
+        let (start, closing, workers) = (Instant::now(), false, BTreeMap::new());
+        let (room, unstored) = (usize::MAX, (0, String::new()));
+        Ok(Self { store, storage, outputs, rules, pace, peak, start, closing, workers, room, unstored })
+    }
+
+    /// Expects a worker to call.
+    pub(crate) fn expect(&mut self, worker: u32) {
+        self.workers.insert(worker, Heard::default());
+    }
+
+    /// A worker lives.
+    pub(crate) fn beat(&mut self, worker: u32) {
+        if let Some(heard) = self.workers.get_mut(&worker) {
+            heard.missed = 0;
+        }
+    }
+
+    /// A second of the coordinator's has passed. Returns workers that have been silent for too long.
+    pub(crate) fn pulse(&mut self) -> Vec<u32> {
+        for heard in self.workers.values_mut() {
+            heard.missed += 1;
+        }
+        self.workers.iter().filter(|(_, heard)| heard.missed > MISSED).map(|(worker, _)| *worker).collect()
+    }
+
+    fn hear(&mut self, worker: u32) {
+        if let Some(heard) = self.workers.get_mut(&worker) {
+            (heard.has_called, heard.missed) = (true, 0);
+        }
     }
 
     /// Seconds on the queue's clock.
@@ -72,10 +120,17 @@ impl Desk {
         out: &Path,
         reports: Vec<Report>,
     ) -> Result<Vec<Recorded>, StoreError> {
-        self.heard.insert(worker);
+        self.hear(worker);
         let attempts: Vec<Attempt> = reports.into_iter().map(|report| self.attempt(worker, out, report)).collect();
         let recorded = self.store.record(&attempts, self.rules, self.now())?;
         for (attempt, recorded) in attempts.iter().zip(&recorded) {
+            match &attempt.outcome {
+                _ if *recorded == Recorded::Stale => {}
+                Outcome::Failed { kind: FailureKind::Storage, message, .. } => {
+                    self.unstored = (self.unstored.0 + 1, message.clone());
+                }
+                _ => self.unstored.0 = 0,
+            }
             match recorded {
                 Recorded::Done => {
                     self.pace.note(attempt.usage.seconds);
@@ -95,7 +150,12 @@ impl Desk {
         if let Some(fault) = self.fault(&outcome, &objects) {
             outcome = refuse(FailureKind::Output, format!("worker {worker} reported {fault}"));
         } else if let Err(error) = self.storage.adopt(out, &objects) {
-            outcome = refuse(FailureKind::Storage, error.to_string());
+            let kind = match error {
+                // The worker's fault, so that it cannot stop the campaign.
+                ObjectError::Missing(_) | ObjectError::Content { .. } => FailureKind::Output,
+                _ => FailureKind::Storage,
+            };
+            outcome = refuse(kind, error.to_string());
         }
         if let Outcome::Failed { message, .. } = &mut outcome {
             message.truncate(message.floor_char_boundary(WORDS));
@@ -119,7 +179,10 @@ impl Desk {
 
     /// What a worker is to do.
     pub(crate) fn give(&mut self, worker: u32) -> Result<Given, StoreError> {
-        self.heard.insert(worker);
+        self.hear(worker);
+        if self.is_surplus(worker) {
+            return Ok(Given::End);
+        }
         if self.closing {
             return Ok(Given::End);
         }
@@ -142,14 +205,52 @@ impl Desk {
         if batch == 1 {
             return Ok(1);
         }
-        let share = self.store.counts()?.waiting / (2 * self.heard.len().max(1) as u64);
+        let share = self.store.counts()?.waiting / (2 * self.workers.len().max(1) as u64);
         Ok(batch.min(usize::try_from(share).unwrap_or(batch)).max(1))
     }
 
-    /// Takes the points of a worker back that has ended. Returns whether the worker had called.
-    pub(crate) fn lost(&mut self, worker: u32) -> Result<bool, StoreError> {
-        self.store.lost(worker, self.rules, self.now())?;
-        Ok(self.heard.remove(&worker))
+    /// Takes the points of a worker back that has ended, for this reason. Returns whether the worker had called.
+    pub(crate) fn lost(&mut self, worker: u32, why: &str) -> Result<bool, StoreError> {
+        self.store.lost(worker, why, self.rules, self.now())?;
+        Ok(self.workers.remove(&worker).is_some_and(|heard| heard.has_called))
+    }
+
+    /// Takes points back that a worker has, though it asks for others: it will not report them. Returns how many.
+    pub(crate) fn settle(&mut self, worker: u32) -> Result<u64, StoreError> {
+        self.store.lost(worker, "asked for other points, and gave no result", self.rules, self.now())
+    }
+
+    /// Sets how many workers there may be. Returns whether there are more.
+    pub(crate) fn make_room(&mut self, room: u32) -> bool {
+        self.room = usize::try_from(room).unwrap_or(usize::MAX);
+        self.workers.len() > self.room
+    }
+
+    /// Whether a worker without points is one too many; it leaves then.
+    fn is_surplus(&mut self, worker: u32) -> bool {
+        if self.workers.len() <= self.room {
+            return false;
+        }
+        let stay = self.workers.values().filter(|heard| !heard.leaves).count();
+        let Some(heard) = self.workers.get_mut(&worker) else { return false };
+        heard.leaves |= stay > self.room;
+        heard.leaves
+    }
+
+    /// The reason why nothing can be stored, once it has failed several attempts in a row. Points that failed by it wait
+    /// again: it is none of their faults.
+    pub(crate) fn unstored(&mut self) -> Result<Option<String>, StoreError> {
+        if self.unstored.0 < UNSTORED {
+            return Ok(None);
+        }
+        self.store.retry(&Filter { failure: Some(FailureKind::Storage), ..Filter::default() })?;
+        Ok(Some(std::mem::take(&mut self.unstored).1))
+    }
+
+    /// Notes the time of workers in the queue, in seconds, so that the end of the coordinator loses none.
+    pub(crate) fn note(&mut self, alive: f64, most: u32) -> Result<(), StoreError> {
+        let elapsed = self.now();
+        self.store.note(elapsed, alive, most)
     }
 
     /// Gives out no more points.

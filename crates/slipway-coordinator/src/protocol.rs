@@ -1,7 +1,8 @@
 //! Messages between workers and the coordinator: bodies of HTTP requests, in JSON.
 //!
 //! `GET /v1/setup` gives a worker the campaign. `POST /v1/turn` reports attempts that ended and asks for points to run. Both
-//! are small, whatever the size of results: those travel as objects through a folder.
+//! are small, whatever the size of results: those travel as objects through a folder. `POST /v1/beat` comes every second
+//! from a worker that lives, also while a program runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,10 @@ use crate::store::{Fence, Lease, Outcome, Usage};
 pub const SETUP: &str = "/v1/setup";
 /// Path of the request for points.
 pub const TURN: &str = "/v1/turn";
+/// Path of the request that only says that the worker lives.
+pub const BEAT: &str = "/v1/beat";
+/// Time between two of them.
+pub const PULSE: Duration = Duration::from_secs(1);
 /// Largest body in bytes: some thousand records.
 pub const LARGEST: usize = 16 << 20;
 

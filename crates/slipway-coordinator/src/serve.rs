@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::desk::{Desk, Given};
-use crate::protocol::{Answer, LARGEST, SETUP, Setup, TURN, Turn};
+use crate::protocol::{Answer, BEAT, LARGEST, SETUP, Setup, TURN, Turn};
 use crate::store::StoreError;
 
 /// What all calls share.
@@ -59,6 +59,9 @@ impl Office {
             self.changed.notify_waiters();
             self.progress.notify_one();
         }
+        if self.desk().settle(worker)? > 0 {
+            self.changed.notify_waiters();
+        }
         let end = Instant::now() + self.idle;
         loop {
             let changed = self.changed.notified();
@@ -94,6 +97,11 @@ async fn turn(State(counter): State<Counter>, Json(turn): Json<Turn>) -> Result<
     office.turn(worker, &out, turn).await.map(Json).map_err(|error| office.failed(error))
 }
 
+async fn beat(State(counter): State<Counter>) -> Json<()> {
+    counter.office.desk().beat(counter.worker);
+    Json(())
+}
+
 /// Answers a worker's calls on its socket, until the returned task is aborted.
 pub(crate) fn open(
     office: &Arc<Office>,
@@ -110,6 +118,7 @@ pub(crate) fn open(
     let routes = Router::new()
         .route(SETUP, get(setup))
         .route(TURN, post(turn))
+        .route(BEAT, post(beat))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(counter);
     Ok(tokio::spawn(async move {

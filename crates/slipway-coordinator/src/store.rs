@@ -193,17 +193,36 @@ pub struct Row {
     pub attempts: u32,
     /// Resources of the last attempt.
     pub usage: Usage,
+    /// Time at which it came, in seconds since 1970: the wall clock's when the run began, and the steady clock's since.
+    pub at: f64,
     /// The result.
     pub record: Record,
 }
 
-/// Time of workers, in seconds.
+/// Time of workers over all runs of a campaign, in seconds: `used + lost + idle` is all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Attempts that gave a result.
+    /// For attempts that gave a result.
     pub used: f64,
-    /// Attempts that failed.
+    /// For attempts that failed, or were cut off.
     pub lost: f64,
+    /// Without a program.
+    pub idle: f64,
+    /// The time that each run's greatest number of workers would have taken, from its begin to its end.
+    pub fixed: f64,
+}
+
+/// One run of a campaign: from the start of a coordinator to its end. Times are seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stint {
+    /// The wall clock's time at the begin, since 1970.
+    pub began: f64,
+    /// Duration so far.
+    pub elapsed: f64,
+    /// Time of its workers together.
+    pub alive: f64,
+    /// Most workers at once.
+    pub most: u32,
 }
 
 /// The points that a call is about.
@@ -240,11 +259,27 @@ pub trait Store: Send {
     /// Records attempts that ended, in one step.
     fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError>;
 
-    /// Takes a worker's points back, each as an attempt that failed by [`FailureKind::LostWorker`].
-    fn lost(&mut self, worker: u32, rules: Rules, now: f64) -> Result<u64, StoreError>;
+    /// Takes a worker's points back, each as an attempt that failed by [`FailureKind::LostWorker`], for this reason.
+    fn lost(&mut self, worker: u32, why: &str, rules: Rules, now: f64) -> Result<u64, StoreError>;
 
     /// Takes all points back that workers have, as if they had not been given out: after the end of a coordinator.
     fn recover(&mut self) -> Result<u64, StoreError>;
+
+    /// Begins a run, whose clock starts now. `began` is the wall clock's time, in seconds since 1970.
+    fn begin(&mut self, began: f64) -> Result<(), StoreError>;
+
+    /// Notes how long the run that began last has gone on, how long its workers lived together, and how many there were at
+    /// most. Times are seconds.
+    fn note(&mut self, elapsed: f64, alive: f64, most: u32) -> Result<(), StoreError>;
+
+    /// All runs, the first one first.
+    fn stints(&self) -> Result<Vec<Stint>, StoreError>;
+
+    /// Has points run again whose results are damaged: those results are dropped. Returns how many had one.
+    fn redo(&mut self, points: &[u64]) -> Result<u64, StoreError>;
+
+    /// Results in a second, over the latest of them; `None` where there are too few to tell.
+    fn rate(&self) -> Result<Option<f64>, StoreError>;
 
     /// Has points that failed run again, with all their attempts. Returns how many.
     fn retry(&mut self, filter: &Filter) -> Result<u64, StoreError>;
@@ -269,7 +304,7 @@ pub trait Store: Send {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database refused.
-    #[error("use the campaign's database {}: {source}", path.display())]
+    #[error("use the campaign's database {}: {source}{}", path.display(), sqlite::hint(source))]
     Database {
         /// Its file.
         path: PathBuf,

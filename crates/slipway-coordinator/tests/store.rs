@@ -29,6 +29,10 @@ enum Step {
     /// The coordinator ends, and another one opens the database.
     Restart,
     Retry,
+    /// The point's result is found to be damaged.
+    Redo {
+        point: u64,
+    },
     Pause(bool),
     Extend(u64),
 }
@@ -41,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..4_u32).prop_map(|worker| Step::Lost { worker }),
         1 => Just(Step::Restart),
         1 => Just(Step::Retry),
+        1 => (0..10_u64).prop_map(|point| Step::Redo { point }),
         1 => any::<bool>().prop_map(Step::Pause),
         1 => (1..40_u64).prop_map(Step::Extend),
     ]
@@ -87,12 +92,17 @@ proptest! {
                         *results.entry(lease.point).or_default() += 1;
                     }
                 }
-                Step::Lost { worker } => drop(store.lost(worker, RULES, now).unwrap()),
+                Step::Lost { worker } => drop(store.lost(worker, "ended", RULES, now).unwrap()),
                 Step::Restart => {
                     drop(store);
                     store = Sqlite::open(&path).unwrap();
                     store.recover().unwrap();
+                    store.begin(0.0).unwrap();
                     now = 0.0;
+                }
+                Step::Redo { point } => {
+                    let again = store.redo(&[point]).unwrap();
+                    prop_assert_eq!(again, u64::from(results.remove(&point).is_some()));
                 }
                 Step::Retry => drop(store.retry(&Filter::default()).unwrap()),
                 Step::Pause(paused) => store.set_state(if paused { State::Paused } else { State::Running }).unwrap(),
@@ -118,7 +128,9 @@ proptest! {
         let counts = store.counts().unwrap();
         prop_assert_eq!(counts, Counts { points: counts.points, done: counts.points, ..Counts::default() });
         let mut rows = Vec::new();
-        while let Some(page) = Some(store.results(rows.len() as u64, 3).unwrap()).filter(|page| !page.is_empty()) {
+        let mut after = 0;
+        while let Some(page) = Some(store.results(after, 3).unwrap()).filter(|page| !page.is_empty()) {
+            after = page.last().unwrap().seq;
             rows.extend(page.into_iter().map(|row| row.point));
         }
         rows.sort_unstable();
@@ -159,6 +171,61 @@ fn a_million_points_cost_no_rows() {
     assert!(std::fs::metadata(&path).unwrap().len() < 200_000);
 }
 
+/// A point that ends its worker would otherwise end all that came in one batch with it, until all have failed.
+#[test]
+fn a_point_that_lost_its_worker_goes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 10).unwrap();
+    assert_eq!(store.lease(1, 4, 0.0).unwrap().len(), 4);
+    assert_eq!(store.lost(1, "ended", RULES, 3.0).unwrap(), 4);
+    for point in 0..4 {
+        let leases = store.lease(2, 4, 100.0).unwrap();
+        assert_eq!(leases.iter().map(|lease| (lease.point, lease.attempt)).collect::<Vec<_>>(), [(point, 2)]);
+        store.record(&[attempt(leases[0], 2, true)], RULES, 100.0).unwrap();
+    }
+    assert_eq!(store.lease(2, 4, 100.0).unwrap().len(), 4);
+}
+
+/// Each second of workers is used, lost or idle, over all runs, also those whose coordinator was killed.
+#[test]
+fn time_of_workers_adds_up_over_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 10).unwrap();
+    store.begin(1000.0).unwrap();
+    let leases = store.lease(1, 2, 1.0).unwrap();
+    let mut done = attempt(leases[0], 1, true);
+    done.usage.seconds = 2.0;
+    store.record(&[done], RULES, 4.0).unwrap();
+    assert!((store.result(leases[0].point).unwrap().unwrap().at - 1004.0).abs() < 1e-9);
+    // A batch of two, lost after three seconds, is three seconds and not six.
+    assert_eq!(store.lease(2, 2, 4.0).unwrap().len(), 2);
+    store.lost(2, "ended", RULES, 7.0).unwrap();
+    // The first worker's second point runs when the coordinator is killed, nine seconds after its lease.
+    store.note(10.0, 15.0, 2).unwrap();
+    store.recover().unwrap();
+    store.begin(5000.0).unwrap();
+    store.note(4.0, 4.0, 1).unwrap();
+    let spent = store.spent().unwrap();
+    assert_eq!((spent.used, spent.lost, spent.idle, spent.fixed), (2.0, 12.0, 5.0, 24.0));
+    assert_eq!(store.stints().unwrap().len(), 2);
+}
+
+/// Another program that writes holds the queue up and spoils nothing; one that does not end is named in the error.
+#[test]
+fn a_locked_database_is_an_error_with_a_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("campaign.db");
+    let mut store = Sqlite::create(&path, 10).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = store.lease(1, 1, 0.0).unwrap_err().to_string();
+    assert!(error.contains("locked") && error.contains("Hint: another program"), "{error}");
+    assert_eq!(store.counts().unwrap().waiting, 10, "reading goes on");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.lease(1, 1, 0.0).unwrap().len(), 1);
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+}
+
 /// A database that is not ours, is damaged, or of another version is refused with the name of the backup.
 #[test]
 fn an_unfit_database_is_refused() {
@@ -173,7 +240,7 @@ fn an_unfit_database_is_refused() {
     let whole = std::fs::read(&path).unwrap();
 
     std::fs::write(&path, [b"not a database ".as_slice(), &[7; 8000]].concat()).unwrap();
-    let refused = |path| match Sqlite::open(path) {
+    let refused = |path| match Sqlite::create(path, 100) {
         Err(StoreError::Unfit { backup, .. }) => backup,
         other => panic!("{other:?}"),
     };

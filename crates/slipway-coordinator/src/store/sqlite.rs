@@ -12,15 +12,17 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, Trans
 
 use super::{
     Attempt, Counts, FailureKind, Fence, Filter, Lease, Outcome, Point, PointState, Recorded, Row, Rules, Spent, State,
-    Store, StoreError, Usage,
+    Stint, Store, StoreError, Usage,
 };
 
 /// `PRAGMA application_id`: "Slip", so that `file` and other programs tell the database from others.
 const APPLICATION: i32 = 0x536c_6970;
 /// `PRAGMA user_version`: of the tables.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// Time to wait for another process's write.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Results that tell the present rate.
+const LATEST: u32 = 200;
 
 const TABLES: &str = include_str!("tables.sql");
 
@@ -29,6 +31,8 @@ const TABLES: &str = include_str!("tables.sql");
 pub struct Sqlite {
     path: PathBuf,
     connection: Connection,
+    /// The wall clock's time at which this process's run began, in seconds since 1970.
+    began: f64,
 }
 
 impl Sqlite {
@@ -50,10 +54,12 @@ impl Sqlite {
             Ok(())
         })?;
         store.check()?;
+        store.look_through()?;
         Ok(store)
     }
 
-    /// Opens the database of a campaign that was run before.
+    /// Opens the database of a campaign that was run before. Damage shows when a part is read: looking through all of it
+    /// takes seconds where there are a million results.
     ///
     /// # Errors
     /// As [`create`](Self::create), and where there is none.
@@ -69,10 +75,10 @@ impl Sqlite {
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-        Ok(Self { path: path.to_owned(), connection })
+        Ok(Self { path: path.to_owned(), connection, began: 0.0 })
     }
 
-    /// Refuses a database that is not ours, or is damaged.
+    /// Refuses a database that is not ours.
     fn check(&self) -> Result<(), StoreError> {
         let value = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         let found = (value("application_id").map_err(self.failed())?, value("user_version").map_err(self.failed())?);
@@ -83,6 +89,11 @@ impl Sqlite {
             };
             return Err(unfit(&self.path, why));
         }
+        Ok(())
+    }
+
+    /// Refuses a damaged database.
+    fn look_through(&self) -> Result<(), StoreError> {
         let damage: String =
             self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed())?;
         if damage == "ok" { Ok(()) } else { Err(unfit(&self.path, damage)) }
@@ -122,21 +133,33 @@ impl Sqlite {
 
     /// Results that meet a condition.
     fn rows(&self, condition: &str, values: &[&dyn ToSql]) -> Result<Vec<Row>, StoreError> {
-        let columns = "seq, point, worker, attempts, seconds, cpu_seconds, peak_bytes, record";
+        let columns = "seq, point, worker, attempts, seconds, cpu_seconds, peak_bytes, at, record";
         let rows = self.read(|read| {
             let mut rows = read.prepare_cached(&format!("SELECT {columns} FROM result WHERE {condition}"))?;
             let rows = rows.query_map(values, |row| {
                 let usage = Usage { seconds: row.get(4)?, cpu_seconds: row.get(5)?, peak_bytes: row.get(6)? };
                 let head = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-                Ok((head, usage, row.get::<_, String>(7)?))
+                Ok((head, usage, row.get(7)?, row.get::<_, String>(8)?))
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
-        let row = |((seq, point, worker, attempts), usage, record): (_, _, String)| {
+        let row = |((seq, point, worker, attempts), usage, at, record): (_, _, _, String)| {
             let record = serde_json::from_str(&record).map_err(|source| StoreError::Record { point, source })?;
-            Ok(Row { seq, point, worker, attempts, usage, record })
+            Ok(Row { seq, point, worker, attempts, usage, at, record })
         };
         rows.into_iter().map(row).collect()
+    }
+}
+
+/// The next step, where the error has one.
+pub(super) fn hint(error: &rusqlite::Error) -> &'static str {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+    match error.sqlite_error_code() {
+        Some(DatabaseBusy | DatabaseLocked) => {
+            "\nHint: another program holds it; `fuser -v` with its path names that one"
+        }
+        Some(DiskFull) => "\nHint: make room, then `slipway campaign run` goes on",
+        _ => "",
     }
 }
 
@@ -197,15 +220,26 @@ impl Store for Sqlite {
             }
             let mut leases = Vec::with_capacity(want.min(1024));
             let mut again = change.prepare_cached(
-                "SELECT point, attempts FROM point WHERE state = 'waiting' AND due <= ?1 ORDER BY due, point LIMIT ?2",
+                "SELECT point, attempts, failure IS 'lost-worker' FROM point
+                 WHERE state = 'waiting' AND due <= ?1 ORDER BY due, point LIMIT ?2",
             )?;
-            for row in again.query_map(params![now, want], |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))? {
-                let (point, attempts) = row?;
+            let waiting = again.query_map(params![now, want], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            let mut room = want as u64;
+            for row in waiting {
+                let (point, attempts, is_suspect): (u64, u32, bool) = row?;
+                // A point that ends its worker goes alone, so that it takes no others with it.
+                if is_suspect && !leases.is_empty() {
+                    break;
+                }
                 fence += 1;
                 leases.push(Lease { point, fence, attempt: attempts + 1 });
+                room -= 1;
+                if is_suspect {
+                    room = 0;
+                    break;
+                }
             }
             let waited = leases.len();
-            let room = (want - waited) as u64;
             for point in next..points.min(next.saturating_add(room)) {
                 fence += 1;
                 leases.push(Lease { point, fence, attempt: 1 });
@@ -214,11 +248,11 @@ impl Store for Sqlite {
                 return Ok(leases);
             }
             let mut put = change.prepare_cached(
-                "INSERT INTO point (point, state, attempts, fence, worker) VALUES (?1, 'running', ?2, ?3, ?4)
-                 ON CONFLICT (point) DO UPDATE SET state = 'running', attempts = ?2, fence = ?3, worker = ?4",
+                "INSERT INTO point (point, state, attempts, fence, worker, since) VALUES (?1, 'running', ?2, ?3, ?4, ?5)
+                 ON CONFLICT (point) DO UPDATE SET state = 'running', attempts = ?2, fence = ?3, worker = ?4, since = ?5",
             )?;
             for lease in &leases {
-                put.execute(params![lease.point, lease.attempt, lease.fence, worker])?;
+                put.execute(params![lease.point, lease.attempt, lease.fence, worker, now])?;
             }
             let fresh = leases.len() - waited;
             change
@@ -235,19 +269,28 @@ impl Store for Sqlite {
     }
 
     fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError> {
-        self.change(|change| attempts.iter().map(|attempt| record(change, attempt, rules, now)).collect())
+        let clock = Clock { began: self.began, now };
+        self.change(|change| attempts.iter().map(|attempt| record(change, attempt, rules, clock)).collect())
     }
 
-    fn lost(&mut self, worker: u32, rules: Rules, now: f64) -> Result<u64, StoreError> {
+    fn lost(&mut self, worker: u32, why: &str, rules: Rules, now: f64) -> Result<u64, StoreError> {
+        let had = self.read(|read| {
+            let mut had = read.prepare_cached(
+                "SELECT point, fence, since FROM point WHERE state = 'running' AND worker = ?1 ORDER BY fence",
+            )?;
+            let had = had.query_map(params![worker], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            had.collect::<rusqlite::Result<Vec<(u64, Fence, f64)>>>()
+        })?;
+        let Some(&(_, _, since)) = had.first() else { return Ok(0) };
+        let clock = Clock { began: self.began, now };
+        // The points of a batch ran one after the other: their time is lost once.
+        let mut seconds = (now - since).max(0.0);
         self.change(|change| {
-            let mut had =
-                change.prepare_cached("SELECT point, fence FROM point WHERE state = 'running' AND worker = ?1")?;
-            let had = had.query_map(params![worker], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let had = had.collect::<rusqlite::Result<Vec<(u64, Fence)>>>()?;
-            for &(point, fence) in &had {
-                let message = format!("worker {worker} ended");
+            for &(point, fence, _) in &had {
+                let message = format!("worker {worker} {why}");
                 let outcome = Outcome::Failed { kind: FailureKind::LostWorker, message, manifest: None };
-                record(change, &Attempt { point, fence, worker, outcome, usage: Usage::default() }, rules, now)?;
+                let usage = Usage { seconds: std::mem::take(&mut seconds), ..Usage::default() };
+                record(change, &Attempt { point, fence, worker, outcome, usage }, rules, clock)?;
             }
             Ok(had.len() as u64)
         })
@@ -256,13 +299,72 @@ impl Store for Sqlite {
     fn recover(&mut self) -> Result<u64, StoreError> {
         self.change(|change| {
             // The caller's clock starts anew, so each pause ends.
-            change.execute("UPDATE point SET due = 0 WHERE state = 'waiting'", [])?;
+            change.execute("UPDATE point SET due = 0 WHERE state = 'waiting' AND due > 0", [])?;
+            change.execute(
+                "UPDATE campaign SET lost = lost + coalesce((
+                     SELECT sum(max(0, (SELECT elapsed FROM stint ORDER BY stint DESC LIMIT 1) - since))
+                     FROM (SELECT min(since) AS since FROM point WHERE state = 'running' GROUP BY worker)), 0)",
+                [],
+            )?;
             let back = change.execute(
                 "UPDATE point SET state = 'waiting', attempts = attempts - 1, due = 0 WHERE state = 'running'",
                 [],
             )? as u64;
             change.execute("UPDATE campaign SET running = running - ?1, waiting = waiting + ?1", params![back])?;
             Ok(back)
+        })
+    }
+
+    fn begin(&mut self, began: f64) -> Result<(), StoreError> {
+        self.began = began;
+        self.change(|change| change.execute("INSERT INTO stint (began) VALUES (?1)", params![began]).map(drop))
+    }
+
+    fn note(&mut self, elapsed: f64, alive: f64, most: u32) -> Result<(), StoreError> {
+        self.change(|change| {
+            let last =
+                "UPDATE stint SET elapsed = ?1, alive = ?2, most = ?3 WHERE stint = (SELECT max(stint) FROM stint)";
+            change.prepare_cached(last)?.execute(params![elapsed, alive, most]).map(drop)
+        })
+    }
+
+    fn stints(&self) -> Result<Vec<Stint>, StoreError> {
+        self.read(|read| {
+            let mut rows = read.prepare("SELECT began, elapsed, alive, most FROM stint ORDER BY stint")?;
+            let rows = rows.query_map([], |row| {
+                Ok(Stint { began: row.get(0)?, elapsed: row.get(1)?, alive: row.get(2)?, most: row.get(3)? })
+            })?;
+            rows.collect()
+        })
+    }
+
+    fn redo(&mut self, points: &[u64]) -> Result<u64, StoreError> {
+        self.change(|change| {
+            let mut again = 0;
+            for point in points {
+                if change.execute("DELETE FROM result WHERE point = ?1", params![point])? == 0 {
+                    continue;
+                }
+                change.execute(
+                    "UPDATE point SET state = 'waiting', attempts = 0, due = 0 WHERE point = ?1",
+                    params![point],
+                )?;
+                change.execute("UPDATE campaign SET done = done - 1, waiting = waiting + 1", [])?;
+                again += 1;
+            }
+            Ok(again)
+        })
+    }
+
+    fn rate(&self) -> Result<Option<f64>, StoreError> {
+        self.read(|read| {
+            // Of the run that is or was the last: between runs, no result comes.
+            let latest = "SELECT count(*), min(at), max(at) FROM (SELECT at FROM result
+                 WHERE at >= (SELECT began FROM stint ORDER BY stint DESC LIMIT 1) ORDER BY seq DESC LIMIT ?1)";
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let (count, first, last): (u32, Option<f64>, Option<f64>) = read.query_row(latest, params![LATEST], row)?;
+            let spread = last.zip(first).map_or(0.0, |(last, first)| last - first);
+            Ok((count > 1 && spread > 0.0).then(|| f64::from(count - 1) / spread))
         })
     }
 
@@ -317,13 +419,17 @@ impl Store for Sqlite {
 
     fn spent(&self) -> Result<Spent, StoreError> {
         self.read(|read| {
-            read.query_row("SELECT used, lost FROM campaign", [], |row| {
-                Ok(Spent { used: row.get(0)?, lost: row.get(1)? })
+            let columns = "SELECT used, lost, alive, fixed FROM campaign, (SELECT coalesce(sum(alive), 0) AS alive,
+                 coalesce(sum(most * elapsed), 0) AS fixed FROM stint)";
+            read.query_row(columns, [], |row| {
+                let (used, lost): (f64, f64) = (row.get(0)?, row.get(1)?);
+                Ok(Spent { used, lost, idle: (row.get::<_, f64>(2)? - used - lost).max(0.0), fixed: row.get(3)? })
             })
         })
     }
 
     fn verify(&self) -> Result<Vec<String>, StoreError> {
+        self.look_through()?;
         self.read(|read| {
             let mut faults = Vec::new();
             let mut checks = read.prepare("SELECT fault, count FROM faults WHERE count > 0")?;
@@ -336,8 +442,15 @@ impl Store for Sqlite {
     }
 }
 
+/// The time of a change: the wall clock's at the begin of the run, and seconds since on a clock that nobody steps.
+#[derive(Clone, Copy)]
+struct Clock {
+    began: f64,
+    now: f64,
+}
+
 /// Records the end of one attempt.
-fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -> rusqlite::Result<Recorded> {
+fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, clock: Clock) -> rusqlite::Result<Recorded> {
     let Attempt { point, fence, worker, outcome, usage } = attempt;
     let attempts: Option<u32> = change
         .prepare_cached(
@@ -353,10 +466,19 @@ fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -
                 serde_json::to_string(record).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
             change
                 .prepare_cached(
-                    "INSERT INTO result (point, worker, attempts, seconds, cpu_seconds, peak_bytes, record)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                    "INSERT INTO result (point, worker, attempts, seconds, cpu_seconds, peak_bytes, at, record)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 )?
-                .execute(params![point, worker, attempts, seconds, cpu_seconds, peak_bytes, record])?;
+                .execute(params![
+                    point,
+                    worker,
+                    attempts,
+                    seconds,
+                    cpu_seconds,
+                    peak_bytes,
+                    clock.began + clock.now,
+                    record
+                ])?;
             change
                 .prepare_cached(
                     "UPDATE point SET state = 'done', failure = NULL, message = NULL, manifest = NULL WHERE point = ?1",
@@ -369,7 +491,7 @@ fn record(change: &Transaction<'_>, attempt: &Attempt, rules: Rules, now: f64) -
         }
         Outcome::Failed { kind, message, manifest } => {
             let again = attempts < rules.most;
-            let due = now + rules.pause * f64::from(2_u32.saturating_pow(attempts.saturating_sub(1).min(16)));
+            let due = clock.now + rules.pause * f64::from(2_u32.saturating_pow(attempts.saturating_sub(1).min(16)));
             let (state, due) = if again { (PointState::Waiting, due) } else { (PointState::Failed, 0.0) };
             change
                 .prepare_cached(

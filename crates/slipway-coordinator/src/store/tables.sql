@@ -20,6 +20,7 @@ CREATE TABLE point (
     fence    INTEGER NOT NULL,
     worker   INTEGER NOT NULL,
     due      REAL    NOT NULL DEFAULT 0,  -- a point that waits is not given out before
+    since    REAL    NOT NULL DEFAULT 0,  -- the last lease, in seconds of its run
     failure  TEXT,
     message  TEXT,
     manifest TEXT                         -- files of the last attempt, if it failed
@@ -37,7 +38,17 @@ CREATE TABLE result (
     seconds     REAL    NOT NULL,
     cpu_seconds REAL    NOT NULL,
     peak_bytes  INTEGER NOT NULL,
+    at          REAL    NOT NULL,         -- seconds since 1970
     record      TEXT    NOT NULL
+) STRICT;
+
+-- Runs of the campaign: a coordinator from its start to its end. All in seconds.
+CREATE TABLE stint (
+    stint   INTEGER PRIMARY KEY,
+    began   REAL    NOT NULL,             -- since 1970
+    elapsed REAL    NOT NULL DEFAULT 0,
+    alive   REAL    NOT NULL DEFAULT 0,   -- of workers together
+    most    INTEGER NOT NULL DEFAULT 0    -- workers at once
 ) STRICT;
 
 -- Contradictions between the tables. `campaign verify` reads it; each count is 0 where all is well.

@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use slipway_campaign::design::Plan;
 use slipway_campaign::model::{Campaign, Keep};
 use slipway_results::extract::{ExtractError, Extractor};
-use slipway_results::objects::{Limits, Out, keeps, pack};
+use slipway_results::objects::{Limits, Out, PackError, keeps, pack};
 use slipway_results::{Digest, series};
 use slipway_sys::{process, usage};
 
@@ -182,8 +182,12 @@ impl Worker {
         }
         // The design gives its content again, and an object for each point would be waste.
         let _ = fs::remove_file(self.point().join(POINT_FILE));
-        let packed = pack(&self.point(), out, &Limits::default()).map_err(Failure::storage)?;
-        Ok(Some(packed.manifest))
+        match pack(&self.point(), out, &Limits::default()) {
+            Ok(packed) => Ok(Some(packed.manifest)),
+            Err(error @ PackError::Io { .. }) => Err(Failure::storage(error)),
+            // The program's doing, and no fault of storage.
+            Err(error) => Err(Failure { kind: FailureKind::Output, message: error.to_string() }),
+        }
     }
 
     /// The end of a program in words, and the last lines that it wrote.

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use super::{Worker, WorkerError};
-use crate::protocol::{Answer, LARGEST, Report, SETUP, Setup, SetupError, TURN, Turn};
+use crate::protocol::{Answer, BEAT, LARGEST, PULSE, Report, SETUP, Setup, SetupError, TURN, Turn};
 
 /// The reason why a worker ends before the coordinator says so.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,14 @@ pub enum CallError {
 /// Where the coordinator cannot be reached, or the campaign's inputs or outputs cannot be used.
 pub fn work(socket: &Path, inputs: &Path, work: &Path) -> Result<(), CallError> {
     let mut line = Line::open(socket)?;
+    let mut pulse = Line::open(socket)?;
+    // A thread, since a program or the packing of its files may take hours. It ends with the process: where the coordinator
+    // is gone, the other line says so.
+    std::thread::spawn(move || {
+        while pulse.call::<()>("POST", BEAT, &()).is_ok() {
+            std::thread::sleep(PULSE);
+        }
+    });
     let setup: Setup = line.call("GET", SETUP, &())?;
     let (campaign, plan) = setup.read().map_err(Box::new)?;
     let worker = Worker::new(campaign, plan, inputs, work)?;

@@ -69,6 +69,10 @@ impl Directory {
             }
             file => file.map_err(failed)?,
         };
+        if fstat(&file).map_err(|errno| failed(errno.into()))?.st_size == 0 {
+            let source = io::Error::new(io::ErrorKind::InvalidData, "the worker's file is empty");
+            return Err(ObjectError::Content { digest: *digest, source });
+        }
         futimens(&file, &NOW).map_err(|errno| failed(errno.into()))?;
         let grew = match renameat_with(out, &name, drawer, &name, RenameFlags::NOREPLACE) {
             Ok(()) => fstat(&file).map_err(|errno| failed(errno.into()))?.st_size.cast_unsigned(),
