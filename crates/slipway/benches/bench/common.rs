@@ -126,17 +126,23 @@ pub(super) fn run(command: &mut Command) -> Output {
 
 /// The command under test, with state of its own.
 pub(super) struct Slipway {
+    program: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl Slipway {
     pub(super) fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+        Self::of(env!("CARGO_BIN_EXE_slipway"))
+    }
+
+    /// Another build of the command.
+    pub(super) fn of(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     /// `slipway ARGS`, optimised as users have it.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
+        let mut command = Command::new(&self.program);
         command.args(arguments);
         for (variable, folder) in
             [("SLIPWAY_STATE", "state"), ("SLIPWAY_IMAGES", "images"), ("SLIPWAY_SCRATCH", "scratch")]

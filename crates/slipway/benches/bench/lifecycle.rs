@@ -19,7 +19,7 @@ fn lab(slipway: &Slipway, nodes: usize) -> std::path::PathBuf {
     slipway.lab(&format!("bench{nodes}"), &format!("nodes:\n  n: {{count: {nodes}}}\n"))
 }
 
-fn up_and_down(slipway: &Slipway, nodes: usize) -> f64 {
+pub(super) fn up_and_down(slipway: &Slipway, nodes: usize) -> f64 {
     let file = lab(slipway, nodes);
     let took = seconds(|| {
         slipway.run(&["up", arg(&file)]);

@@ -13,6 +13,7 @@ mod mpi;
 mod pair;
 mod policy;
 mod scenario;
+mod versions;
 mod wire;
 
 fn main() {
@@ -25,7 +26,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 15] = [
+    let benches: [(&str, fn()); 16] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -41,6 +42,7 @@ fn main() {
         ("fast-router", fast::router),
         ("fast-apps", fast::apps_of_one_host),
         ("fast-apps-hosts", fast::apps_of_two_hosts),
+        ("versions", versions::run),
     ];
     // cargo adds `--bench`.
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();

@@ -8,7 +8,7 @@ use slipway_measure::probe::Sample;
 use super::common::{Slipway, Way, arg, compare, less};
 
 /// A thousand events in a minute: what the target speaks of.
-const EVENTS: &str = "\
+pub(super) const EVENTS: &str = "\
 length: 61s
 events:
   - {every: 240ms, times: 250, set: {delay: 5ms}, nodes: n1, for: 60ms}
@@ -33,7 +33,7 @@ pub(super) fn run() {
     slipway.run(&["down", "late"]);
 }
 
-fn samples(played: &Played) -> Vec<Sample> {
+pub(super) fn samples(played: &Played) -> Vec<Sample> {
     let summary = &played.end().expect("it was played to its end").summary;
     assert_eq!((summary.done, summary.failed), (1_000, 0), "{summary:?}");
     let late = summary.lateness.expect("events took effect");
