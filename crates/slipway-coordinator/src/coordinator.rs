@@ -228,6 +228,7 @@ impl<'a> Crew<'a> {
                 return Err(error.into());
             }
             if let Some(why) = self.office.desk().unstored()? {
+                self.is_there()?;
                 return Err(RunError::Unstored(why));
             }
             let (counts, state, closing) = {
@@ -272,9 +273,7 @@ impl<'a> Crew<'a> {
 
     /// Looks after what nobody reports: silent workers, a folder that is gone, the time.
     fn pulse(&mut self) -> Result<(), RunError> {
-        if self.file.is_none() || identity(self.folder) != self.file {
-            return Err(RunError::Gone(self.folder.store()));
-        }
+        self.is_there()?;
         let silent = self.office.desk().pulse();
         for worker in silent {
             tracing::warn!(worker, "end a worker that is silent");
@@ -282,6 +281,12 @@ impl<'a> Crew<'a> {
         }
         self.note()?;
         Ok(())
+    }
+
+    /// Makes sure that the queue is in its folder: without it, changes would go to a file that nobody finds again.
+    fn is_there(&self) -> Result<(), RunError> {
+        let is_there = self.file.is_some() && identity(self.folder) == self.file;
+        if is_there { Ok(()) } else { Err(RunError::Gone(self.folder.store())) }
     }
 
     /// Notes the time of workers.

@@ -287,6 +287,15 @@ pub trait Store: Send {
     /// Points that some worker had, from `from` in the order of their numbers.
     fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError>;
 
+    /// Points whose last attempt failed, the latest first.
+    fn failures(&self, most: usize) -> Result<Vec<Point>, StoreError>;
+
+    /// How many points failed with all their attempts, by the kind of the last failure.
+    fn kinds(&self) -> Result<Vec<(FailureKind, u64)>, StoreError>;
+
+    /// Workers that have points.
+    fn busy(&self) -> Result<u32, StoreError>;
+
     /// Results with a `seq` above `after`, in order.
     fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError>;
 

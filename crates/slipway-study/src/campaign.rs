@@ -4,6 +4,7 @@ mod inputs;
 mod list;
 mod nodes;
 pub mod results;
+mod standing;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use nodes::Nodes;
 
 pub use inputs::InputError;
 pub use list::ListError;
+pub use standing::Standing;
 
 /// The folder of campaigns whose file names no storage, beside the file.
 pub const FOLDER: &str = "slipway-campaigns";

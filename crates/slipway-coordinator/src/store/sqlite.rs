@@ -387,26 +387,42 @@ impl Store for Sqlite {
     }
 
     fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError> {
+        // The state stands in the text, since an index of one state's rows is of no use for a parameter.
+        let state = match filter.state {
+            Some(PointState::Waiting) => "state = 'waiting'",
+            Some(PointState::Running) => "state = 'running'",
+            Some(PointState::Done) => "state = 'done'",
+            Some(PointState::Failed) => "state = 'failed'",
+            None => "true",
+        };
         self.read(|read| {
-            let mut rows = read.prepare_cached(
-                "SELECT point, state, attempts, worker, failure, message, manifest FROM point
-                 WHERE point >= ?1 AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR failure = ?3)
-                 ORDER BY point LIMIT ?4",
-            )?;
-            let rows = rows.query_map(params![from, filter.state, filter.failure, most], |row| {
-                Ok(Point {
-                    point: row.get(0)?,
-                    state: row.get(1)?,
-                    attempts: row.get(2)?,
-                    worker: row.get(3)?,
-                    failure: row.get(4)?,
-                    message: row.get(5)?,
-                    manifest: row.get::<_, Option<String>>(6)?.and_then(|digest| digest.parse().ok()),
-                })
-            })?;
+            let mut rows = read.prepare_cached(&format!(
+                "SELECT {POINT} FROM point WHERE point >= ?1 AND {state} AND (?2 IS NULL OR failure = ?2)
+                 ORDER BY point LIMIT ?3"
+            ))?;
+            let rows = rows.query_map(params![from, filter.failure, most], point)?;
             let wanted = |point: &Point| filter.points.is_empty() || filter.points.contains(&point.point);
             rows.filter(|row| row.as_ref().map_or(true, wanted)).collect()
         })
+    }
+
+    fn failures(&self, most: usize) -> Result<Vec<Point>, StoreError> {
+        self.read(|read| {
+            let latest = format!("SELECT {POINT} FROM point WHERE failure IS NOT NULL ORDER BY fence DESC LIMIT ?1");
+            read.prepare_cached(&latest)?.query_map(params![most], point)?.collect()
+        })
+    }
+
+    fn kinds(&self) -> Result<Vec<(FailureKind, u64)>, StoreError> {
+        self.read(|read| {
+            let kinds = "SELECT failure, count(*) FROM point WHERE state = 'failed' GROUP BY failure ORDER BY 2 DESC";
+            read.prepare(kinds)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })
+    }
+
+    fn busy(&self) -> Result<u32, StoreError> {
+        let busy = "SELECT count(DISTINCT worker) FROM point WHERE state = 'running'";
+        self.read(|read| read.query_row(busy, [], |row| row.get(0)))
     }
 
     fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError> {
@@ -440,6 +456,21 @@ impl Store for Sqlite {
             Ok(faults)
         })
     }
+}
+
+/// Columns of a [`Point`].
+const POINT: &str = "point, state, attempts, worker, failure, message, manifest";
+
+fn point(row: &rusqlite::Row<'_>) -> rusqlite::Result<Point> {
+    Ok(Point {
+        point: row.get(0)?,
+        state: row.get(1)?,
+        attempts: row.get(2)?,
+        worker: row.get(3)?,
+        failure: row.get(4)?,
+        message: row.get(5)?,
+        manifest: row.get::<_, Option<String>>(6)?.and_then(|digest| digest.parse().ok()),
+    })
 }
 
 /// The time of a change: the wall clock's at the begin of the run, and seconds since on a clock that nobody steps.

@@ -28,7 +28,8 @@ CREATE TABLE point (
 
 CREATE INDEX waiting ON point (due, point) WHERE state = 'waiting';
 CREATE INDEX running ON point (worker) WHERE state = 'running';
-CREATE INDEX failed ON point (failure, point) WHERE state = 'failed';
+CREATE INDEX failed ON point (point) WHERE state = 'failed';
+CREATE INDEX latest ON point (fence) WHERE failure IS NOT NULL;
 
 CREATE TABLE result (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,5 +1,8 @@
 //! The results of a campaign, as rows and in figures.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use serde::Serialize;
 use slipway_campaign::model::Output;
 use slipway_campaign::sensitivity::{self, Analysis, SensitivityError};
@@ -7,7 +10,7 @@ use slipway_campaign::value::Value;
 use slipway_coordinator::Folder;
 use slipway_coordinator::store::{Filter, Point, PointState, Sqlite, Store as _};
 use slipway_results::Digest;
-use slipway_results::objects::{self, Directory, Manifest, Storage};
+use slipway_results::objects::{self, Directory, Manifest, ObjectError, Storage, Swept};
 
 use super::{CampaignError, Study};
 
@@ -179,7 +182,48 @@ pub fn file(storage: &dyn Storage, manifest: &Digest, name: &str) -> Result<Opti
     Ok(Some(content))
 }
 
-/// Compares queue and storage: each result's objects are there, and are what their names say.
+/// Removes objects that no result names: those of attempts that came too late, or of results that were dropped.
+///
+/// # Errors
+/// Where a coordinator runs the campaign, or objects of results are damaged.
+pub fn collect(study: &Study, dry_run: bool) -> Result<Swept, CampaignError> {
+    let folder = Folder::open(study.folder())?;
+    // No attempt may end meanwhile, so that no clock has to say which objects are young.
+    let _lock = folder.lock()?;
+    let (store, storage) = (store(study)?, Directory::open(&folder.objects())?);
+    let (mut manifests, mut series) = (Vec::new(), Vec::new());
+    let mut after = 0;
+    loop {
+        let page = store.results(after, PAGE)?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for row in page {
+            manifests.extend(row.record.manifest);
+            series.extend(row.record.series.into_iter().map(|(_, digest)| digest));
+        }
+    }
+    let mut from = 0;
+    loop {
+        let page = store.points(&Filter::default(), from, PAGE)?;
+        let Some(last) = page.last() else { break };
+        from = last.point + 1;
+        manifests.extend(page.into_iter().filter_map(|point| point.manifest));
+    }
+    Ok(objects::gc(&storage, manifests, series, Duration::ZERO, dry_run)?)
+}
+
+/// Has points with damaged results run again. Returns how many.
+///
+/// # Errors
+/// Of the queue.
+pub fn redo(study: &Study, faults: &[Fault]) -> Result<u64, CampaignError> {
+    let mut points: Vec<u64> = faults.iter().filter_map(|fault| fault.point).collect();
+    points.dedup();
+    Ok(store(study)?.redo(&points)?)
+}
+
+/// Compares queue and storage: each result's objects are there, and are what their names say. An object that is damaged is
+/// a fault of each point that has it.
 ///
 /// # Errors
 /// Where the queue cannot be read.
@@ -187,7 +231,7 @@ pub fn verify(study: &Study) -> Result<Vec<Fault>, CampaignError> {
     let store = store(study)?;
     let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
     let mut faults: Vec<Fault> = store.verify()?.into_iter().map(|what| Fault { point: None, what }).collect();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen: HashMap<Digest, Option<String>> = HashMap::new();
     let mut after = 0;
     loop {
         let page = store.results(after, PAGE)?;
@@ -199,16 +243,24 @@ pub fn verify(study: &Study) -> Result<Vec<Fault>, CampaignError> {
                 named.push(manifest);
                 match Manifest::read(&storage, &manifest) {
                     Ok(manifest) => named.extend(manifest.files.iter().map(|entry| entry.digest)),
-                    Err(error) => faults.push(Fault { point: Some(row.point), what: error.to_string() }),
+                    // The same is said below of the object itself.
+                    Err(ObjectError::Gone(_) | ObjectError::Content { .. }) => {}
+                    Err(error) => faults.push(Fault { point: Some(row.point), what: plain(&error) }),
                 }
             }
             for digest in named {
-                if seen.insert(digest)
-                    && let Err(error) = objects::verify(&storage, &digest)
-                {
-                    faults.push(Fault { point: Some(row.point), what: error.to_string() });
+                let damage = seen
+                    .entry(digest)
+                    .or_insert_with(|| objects::verify(&storage, &digest).err().map(|error| plain(&error)));
+                if let Some(what) = damage {
+                    faults.push(Fault { point: Some(row.point), what: what.clone() });
                 }
             }
         }
     }
+}
+
+/// An error without its next step, which would be the command that met it.
+fn plain(error: &ObjectError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -6,6 +6,7 @@ mod init;
 mod results;
 mod run;
 mod status;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ gets one result, whatever ends meanwhile: a worker, the command, the machine.
 Examples:
   slipway campaign init                      write a commented campaign.yaml
   slipway campaign run                       run it
-  slipway campaign status                    from another terminal
+  slipway campaign watch                     from another terminal
   slipway campaign results > results.csv
   slipway campaign points --state failed     points that failed, and why
   slipway campaign retry --failure timeout   run these again, with all attempts")]
@@ -42,6 +43,7 @@ enum What {
     Init(init::Args),
     Run(run::Args),
     Status(status::Args),
+    Watch(watch::Args),
     Points(status::Points),
     Results(results::Args),
     Sensitivity(results::Sensitivity),
@@ -52,6 +54,7 @@ enum What {
     Cancel(change::Cancel),
     Retry(change::Retry),
     Verify(files::Verify),
+    Gc(files::Gc),
     Schema(init::Schema),
 }
 
@@ -61,6 +64,7 @@ impl Args {
             What::Init(args) => args.run(context),
             What::Run(args) => args.run(context),
             What::Status(args) => args.run(context),
+            What::Watch(args) => args.run(context),
             What::Points(args) => args.run(context),
             What::Results(args) => args.run(context),
             What::Sensitivity(args) => args.run(context),
@@ -71,6 +75,7 @@ impl Args {
             What::Cancel(args) => args.run(context),
             What::Retry(args) => args.run(context),
             What::Verify(args) => args.run(context),
+            What::Gc(args) => args.run(context),
             What::Schema(args) => args.run(context),
         }
     }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use slipway_document::text::printable;
+use slipway_document::units::Bytes;
 use slipway_results::objects::unpack;
 use slipway_study::campaign::{CampaignError, results};
 
 use super::Which;
-use crate::context::Context;
+use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::view;
@@ -74,23 +75,70 @@ impl Export {
 
 /// Compare queue, results and files of a campaign
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every result is one of a point that is done, every point that is done has one,
+and each file of a result is in storage with the content that its name says.
+
+Examples:
+  slipway campaign verify
+  slipway campaign verify --again     points with damaged results run again")]
 pub(super) struct Verify {
     #[command(flatten)]
     which: Which,
+    /// Drop results that are damaged, and have their points run again
+    #[arg(long)]
+    again: bool,
+}
+
+/// Remove files that no result names
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Files of attempts whose results came too late stay in storage, and so do those of
+results that `verify --again` dropped. No coordinator may run the campaign.")]
+pub(super) struct Gc {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    dry_run: DryRun,
+}
+
+impl Gc {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let study = self.which.open()?;
+        let dry_run = self.dry_run.dry_run;
+        let swept = results::collect(&study, dry_run)?;
+        let (objects, bytes) = (swept.objects, swept.bytes);
+        let answer =
+            json!({"campaign": study.campaign.name, "objects": objects, "bytes": bytes, "dry_run": dry_run});
+        context.tell(&answer, |_| {
+            let verb = if dry_run { "would remove" } else { "removed" };
+            format!("{verb} {}, {}\n", view::count(objects, "object"), view::size(Bytes(bytes)))
+        })?;
+        Ok(Exit::Success)
+    }
 }
 
 impl Verify {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let study = self.which.open()?;
         let faults = results::verify(&study)?;
-        context.answer(&json!({"campaign": study.campaign.name, "faults": faults}), |_| {
+        let again = if self.again { results::redo(&study, &faults)? } else { 0 };
+        context.answer(&json!({"campaign": study.campaign.name, "faults": faults, "again": again}), |_| {
             let line = |fault: &results::Fault| match fault.point {
                 Some(point) => format!("point {point}: {}\n", fault.what),
                 None => format!("{}\n", fault.what),
             };
             match faults.len() {
                 0 => "queue, results and files agree\n".to_owned(),
-                count => format!("{}{}\n", faults.iter().map(line).collect::<String>(), view::count(count, "fault")),
+                count => {
+                    let next = match (again, faults.iter().any(|fault| fault.point.is_some())) {
+                        (0, false) => String::new(),
+                        (0, true) => "; `slipway campaign verify --again` has these points run again".to_owned(),
+                        _ => format!("; {} will run again", view::count(again, "point")),
+                    };
+                    let lines: String = faults.iter().map(line).collect();
+                    format!("{lines}{}{next}\n", view::count(count, "fault"))
+                }
             }
         })?;
         Ok(if faults.is_empty() { Exit::Success } else { Exit::Failed })

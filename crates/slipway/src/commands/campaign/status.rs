@@ -1,14 +1,14 @@
 //! `slipway campaign status` and `slipway campaign points`
 
-use std::path::PathBuf;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use slipway_coordinator::Folder;
-use slipway_coordinator::store::{Counts, FailureKind, Filter, Point, PointState, Spent, State, Store as _};
-use slipway_study::campaign::{CampaignError, results};
+use serde_json::json;
+use slipway_coordinator::store::{FailureKind, Filter, Point, PointState, State, Store as _};
+use slipway_document::text::{printable, printable_json};
+use slipway_study::campaign::{CampaignError, Standing, results};
 
 use super::Which;
+use super::run::number;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,58 +24,60 @@ pub(super) struct Args {
     which: Which,
 }
 
-#[derive(Serialize)]
-struct Status {
-    campaign: String,
-    folder: PathBuf,
-    state: State,
-    /// Whether a coordinator runs it now, or its lab still goes down.
-    runs: bool,
-    #[serde(flatten)]
-    counts: Counts,
-    seconds: Spent,
-}
-
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let study = self.which.open()?;
-        let store = results::store(&study)?;
-        let stored = |error| Failure::from(CampaignError::from(error));
-        let folder = Folder::open(study.folder()).map_err(CampaignError::from)?;
-        let status = Status {
-            campaign: study.campaign.name.clone(),
-            folder: study.folder().to_owned(),
-            state: store.state().map_err(stored)?,
-            runs: folder.is_running().map_err(CampaignError::from)?,
-            counts: store.counts().map_err(stored)?,
-            seconds: store.spent().map_err(stored)?,
-        };
-        context.answer(&status, text)?;
+        context.answer(&Standing::of(&self.which.open()?)?, text)?;
         Ok(Exit::Success)
     }
 }
 
-fn text(status: &Status) -> String {
-    let counts = &status.counts;
+fn text(standing: &Standing) -> String {
+    let counts = &standing.counts;
     let share = |count: u64| format!("{count} ({:.1} %)", 100.0 * count as f64 / counts.points.max(1) as f64);
-    let state = match (status.state, status.runs, counts.waiting + counts.running) {
-        (State::Cancelled, ..) => "cancelled",
-        (_, _, 0) => "ended",
-        (State::Paused, ..) => "paused; `slipway campaign resume` goes on",
-        (State::Running, true, _) => "running",
-        (State::Running, false, _) => "interrupted; `slipway campaign run` goes on",
-    };
-    view::facts(&[
-        ("campaign", status.campaign.clone()),
-        ("state", state.to_owned()),
+    let spent = standing.seconds;
+    let mut facts = vec![
+        ("campaign", standing.campaign.clone()),
+        ("state", state(standing).to_owned()),
         ("points", counts.points.to_string()),
         ("done", share(counts.done)),
         ("failed", share(counts.failed)),
         ("running", counts.running.to_string()),
         ("waiting", counts.waiting.to_string()),
-        ("time", format!("{:.1} s of points, {:.1} s of failed attempts", status.seconds.used, status.seconds.lost)),
-        ("folder", status.folder.display().to_string()),
-    ])
+    ];
+    if let Some(pace) = pace(standing) {
+        facts.push(("pace", pace));
+    }
+    facts.push((
+        "workers",
+        format!("{:.1} s for results, {:.1} s lost, {:.1} s idle; a fixed number would have taken {:.1} s", spent.used, spent.lost, spent.idle, spent.fixed),
+    ));
+    facts.push(("folder", standing.folder.display().to_string()));
+    view::facts(&facts)
+}
+
+/// The state in words.
+pub(super) fn state(standing: &Standing) -> &'static str {
+    match (standing.state, standing.runs, standing.counts.waiting + standing.counts.running) {
+        (State::Cancelled, ..) => "cancelled",
+        (_, _, 0) => "ended",
+        (State::Paused, ..) => "paused; `slipway campaign resume` goes on",
+        (State::Running, true, _) => "running",
+        (State::Running, false, _) => "interrupted; `slipway campaign run` goes on",
+    }
+}
+
+/// `12.3 points/s, about 2 h left`; `None` before anything can be told.
+pub(super) fn pace(standing: &Standing) -> Option<String> {
+    let rate = standing.rate?;
+    // Slow points are better told by the minute or hour.
+    let pace = [(1.0, "s"), (60.0, "min"), (3600.0, "h")];
+    let (per, unit) = pace.into_iter().find(|(per, _)| rate * per >= 1.0).unwrap_or((3600.0, "h"));
+    let pace = format!("{} points/{unit}", number((rate * per * 100.0).round() / 100.0));
+    Some(match standing.left {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of seconds")]
+        Some(left) => format!("{pace}, about {} left", view::age(left.ceil() as u64)),
+        None => pace,
+    })
 }
 
 /// Points of a campaign, by state and failure.
@@ -98,42 +100,81 @@ fn word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
 #[command(after_help = "\
 Examples:
   slipway campaign points --state failed
+  slipway campaign points --from 1000 --limit 50
   slipway campaign points --failure timeout --json | jq '.[].point'")]
 pub(super) struct Points {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     choice: Choice,
+    /// The first point to list
+    #[arg(long, value_name = "POINT", default_value_t = 0)]
+    from: u64,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
 }
 
 impl Points {
+    /// Prints page by page: a campaign may have a million points.
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let store = results::store(&self.which.open()?)?;
         let filter = Filter { state: self.choice.state, failure: self.choice.failure, points: Vec::new() };
-        let mut points: Vec<Point> = Vec::new();
+        let (mut from, mut left) = (self.from, self.limit.unwrap_or(u64::MAX));
+        let mut table = List { context, begun: false };
         loop {
-            let from = points.last().map_or(0, |point| point.point + 1);
-            let page = store.points(&filter, from, PAGE).map_err(CampaignError::from)?;
-            if page.is_empty() {
-                break;
-            }
-            points.extend(page);
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE);
+            let page = store.points(&filter, from, most).map_err(CampaignError::from)?;
+            left -= page.len() as u64;
+            let Some(last) = page.last() else { break };
+            from = last.point + 1;
+            table.show(&page)?;
         }
-        context.answer(&points, |points| {
-            let rows = points.iter().map(|point| {
-                let failure = point.failure.map_or_else(|| "-".to_owned(), word_of);
-                // The first line tells most; --json and `logs` have the rest.
-                let message = point.message.as_deref().and_then(|message| message.lines().next()).unwrap_or("-");
-                let (number, attempts) = (point.point.to_string(), point.attempts.to_string());
-                [number, word_of(point.state), attempts, point.worker.to_string(), failure, message.to_owned()]
-            });
-            view::table(["POINT", "STATE", "ATTEMPTS", "WORKER", "FAILURE", "MESSAGE"], rows)
-        })?;
+        table.end()?;
         Ok(Exit::Success)
     }
 }
 
-fn word_of(value: impl Serialize) -> String {
+/// A list that is printed as it comes: rows of a table, or the elements of one JSON array.
+struct List<'a> {
+    context: &'a Context,
+    begun: bool,
+}
+
+impl List<'_> {
+    fn show(&mut self, page: &[Point]) -> Result<(), Failure> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        if self.context.global.json {
+            let mut text = String::new();
+            for (index, point) in page.iter().enumerate() {
+                text.push_str(if first && index == 0 { "[\n  " } else { ",\n  " });
+                text.push_str(&json!(point).to_string());
+            }
+            return self.context.print(&printable_json(&text));
+        }
+        if first {
+            self.context.print("POINT     STATE    ATTEMPTS  WORKER  FAILURE      MESSAGE\n")?;
+        }
+        let lines = page.iter().map(|point| {
+            let failure = point.failure.map_or_else(|| "-".to_owned(), word_of);
+            // The first line tells most; --json and `logs` have the rest.
+            let message = point.message.as_deref().and_then(|message| message.lines().next()).unwrap_or("-");
+            let Point { point: number, attempts, worker, state, .. } = point;
+            format!("{number:<8}  {:<7}  {attempts:<8}  {worker:<6}  {failure:<11}  {message}\n", word_of(*state))
+        });
+        self.context.print(&printable(&lines.collect::<String>()))
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match (self.context.global.json, self.begun) {
+            (true, true) => self.context.print("\n]\n"),
+            (true, false) => self.context.print("[]\n"),
+            (false, _) => Ok(()),
+        }
+    }
+}
+
+pub(super) fn word_of(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
