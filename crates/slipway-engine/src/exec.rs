@@ -32,12 +32,14 @@ use rustix::process::{
     pidfd_open, setrlimit, waitid,
 };
 use rustix::termios::Winsize;
-use slipway_fast::filter::{Leave, filter};
-use slipway_lab::model::{Capability, IoUring, Lab};
+use slipway_lab::model::{Capability, Lab};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
 use slipway_sys::process::ProcessId;
+use slipway_sys::seccomp::Filter;
 
+use crate::bypass::{Calls, Needs};
+use crate::bypasses;
 use crate::confine::Confinement;
 use crate::fast::RouterState;
 use crate::protocol::{HearProgram, give_descriptor};
@@ -60,33 +62,35 @@ pub struct Entry {
     pub env: BTreeMap<String, String>,
     /// Capabilities beyond a default container's. A node with any has a user namespace of its own.
     pub capabilities: Vec<Capability>,
-    /// For a node on a fast network.
-    pub fast: Option<Fast>,
+    /// For a node with bypasses.
+    pub supervised: Option<Supervised>,
 }
 
-/// How calls of a node's programs come to the router of its host.
+/// Calls of a node's programs that a supervisor answers, and the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fast {
+pub struct Supervised {
+    calls: Calls,
     /// The lab's anchor, which takes listeners.
     control: PathBuf,
     /// Index of the node.
     node: usize,
-    /// What its programs' filter leaves.
-    leave: Leave,
 }
 
-impl Fast {
-    /// `None` for a node that is on no fast network, or has rules of its own there.
-    pub(crate) fn of(dir: &LabDir, lab: &Lab, routers: &[RouterState], node: usize) -> Option<Self> {
-        if lab.nodes[node].rules_its_network() {
-            return None;
-        }
-        let mut networks = lab.nodes[node].fast_networks(lab).peekable();
-        networks.peek()?;
-        let io_uring = networks.any(|network| network.io_uring == IoUring::Allow);
-        let mut routers = routers.iter().filter(|router| router.host == lab.nodes[node].host);
-        let options = routers.any(|router| router.free_options);
-        Some(Self { control: dir.control(), node, leave: Leave { io_uring, options } })
+impl Entry {
+    /// The entry to a node with this init and control group, and with what its bypasses need. `routers` are those of the lab.
+    pub(crate) fn of(
+        dir: &LabDir,
+        lab: &Lab,
+        routers: &[RouterState],
+        node: usize,
+        init: ProcessId,
+        group: Option<Group>,
+    ) -> Self {
+        let model = &lab.nodes[node];
+        let Needs { calls, mut env, .. } = bypasses::needs(lab, routers, node);
+        env.extend(model.env.clone());
+        let supervised = calls.map(|calls| Supervised { calls, control: dir.control(), node });
+        Self { node: model.name.clone(), init, group, env, capabilities: model.capabilities.clone(), supervised }
     }
 }
 
@@ -299,7 +303,7 @@ impl Launcher {
         self.spawn_heard(entry, program, stdio, within, &mut hand_over, &mut |_| Ok(()))
     }
 
-    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node on a fast network (the anchor cannot
+    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node with bypasses (the anchor cannot
     /// ask itself), and for waiting until the link to the child has something to say: where that fails, the child is ended.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %entry.node, program = ?program.argv.first()), err(level = "debug"))]
     pub(crate) fn spawn_heard(
@@ -308,7 +312,7 @@ impl Launcher {
         program: &Program,
         stdio: Stdio<'_>,
         within: Option<&Group>,
-        hand: &mut dyn FnMut(&Fast, OwnedFd) -> io::Result<()>,
+        hand: &mut dyn FnMut(&Supervised, OwnedFd) -> io::Result<()>,
         wait: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Child, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
@@ -326,7 +330,8 @@ impl Launcher {
         let parent = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|error| fail("open itself")(error.into()))?;
         let target = within.or(entry.group.as_ref()).and_then(Group::clone_target);
 
-        let trap = entry.fast.as_ref().map(|fast| (filter(fast.leave), fast.leave.io_uring));
+        let calls = entry.supervised.as_ref().map(|supervised| &supervised.calls);
+        let trap = calls.map(|calls| (Filter::trap(&calls.traps), calls.io_uring));
 
         setns(&init, CloneFlags::CLONE_NEWPID).map_err(|error| fail("enter the PID namespace")(error.into()))?;
         let cloned = clone_into(self.alone, CloneFlags::empty(), target);
@@ -362,7 +367,8 @@ impl Launcher {
                 None => return Ok(child),
                 Some(Message::Terminal(terminal)) => child.terminal = Some(terminal),
                 Some(Message::Listener(listener)) => {
-                    let handed = entry.fast.as_ref().map_or(Ok(()), |fast| hand(fast, listener));
+                    let supervised = entry.supervised.as_ref();
+                    let handed = supervised.map_or(Ok(()), |supervised| hand(supervised, listener));
                     if let Err(error) = handed.and_then(|()| message::let_go_on(&ours)) {
                         // With the link it sees that it may not go on.
                         drop(ours);
@@ -387,8 +393,8 @@ fn is_elsewhere(init: ProcessId) -> io::Result<bool> {
 }
 
 /// Has a running lab's anchor pass a listener on.
-fn hand_over(fast: &Fast, listener: OwnedFd) -> io::Result<()> {
-    give_descriptor(&fast.control, HearProgram { node: fast.node }, listener).map_err(io::Error::other)
+fn hand_over(to: &Supervised, listener: OwnedFd) -> io::Result<()> {
+    give_descriptor(&to.control, HearProgram { node: to.node }, listener).map_err(io::Error::other)
 }
 
 /// A program that runs in a node.

@@ -1,4 +1,4 @@
-//! The fast path's side of a lab: a router for each virtual host with nodes on fast networks.
+//! The fast path's side of a lab, the bypass for TCP: a router for each virtual host with nodes on fast networks.
 //!
 //! The router (`slipway_fast`) is a process of its own, forked by the anchor into the host's network namespace. What it needs
 //! of nodes comes from the anchor: sockets in their namespaces, and the listeners by which it hears of programs' calls. The
@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod flows;
 pub mod metrics;
+mod probe;
 mod process;
 mod routers;
 mod setup;
@@ -24,7 +25,8 @@ pub use slipway_fast::status::{Peer, Status};
 
 pub(crate) use explain::{explain, node_of};
 pub(crate) use flows::flows;
-pub(crate) use routers::{Event, Near, Routers};
+pub(crate) use probe::{needs, probe};
+pub(crate) use routers::Routers;
 
 /// A router, as its anchor sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -253,7 +253,7 @@ fn notes(lab: &Lab, job: &Job, sent: &[u64]) -> Vec<String> {
             .interfaces
             .iter()
             .map(|interface| &lab.networks[interface.network])
-            .all(|network| network.driver != slipway_lab::model::DriverKind::Host && !network.is_fast())
+            .all(|network| network.driver != slipway_lab::model::DriverKind::Host && network.bypasses.is_empty())
     };
     let silent =
         job.mpi.is_some() && sent.len() > 1 && job.nodes.iter().all(own) && sent.iter().all(|&bytes| bytes == 0);

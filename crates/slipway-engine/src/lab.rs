@@ -34,6 +34,7 @@ pub use programs::OwnProgram;
 pub use refused::UpError;
 pub use up::{Passing, Progress, up, up_in_passing};
 
+use crate::bypasses;
 use crate::protocol::{self, CallError, Descriptor, Operation, Request, State};
 use crate::state::{LabDir, NodeStatus, StateError, StateRoot};
 
@@ -196,7 +197,8 @@ impl Running {
     /// What a node's root has from the lab, as paths in it: no change of the node's.
     #[must_use]
     pub fn furnished(&self, node: usize) -> BTreeSet<PathBuf> {
-        crate::node::rootfs::furnished(&self.lab.nodes[node])
+        let needs = bypasses::needs(&self.lab, &self.state.routers, node);
+        crate::node::rootfs::furnished(&self.lab.nodes[node], &needs.mounts)
     }
 
     /// All nodes, as they are now.

@@ -5,6 +5,8 @@
 //! bound into the file system. End the anchor and the kernel takes the lab apart.
 
 mod anchor;
+mod bypass;
+mod bypasses;
 mod cgroup;
 pub mod condition;
 mod confine;
@@ -15,6 +17,7 @@ pub mod facts;
 pub mod fast;
 mod guard;
 pub mod job;
+mod kernel;
 pub mod lab;
 pub mod machine;
 pub mod network;

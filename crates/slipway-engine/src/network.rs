@@ -14,7 +14,6 @@ mod driver;
 mod drivers;
 mod error;
 mod fabric;
-mod fast;
 pub mod graph;
 mod host;
 mod macvlan;

@@ -46,7 +46,14 @@ impl Node {
         Self {
             unshare,
             lab: Some(lab),
-            entry: Entry { node: "n1".to_owned(), init, group: Some(group), env, capabilities: Vec::new(), fast: None },
+            entry: Entry {
+                node: "n1".to_owned(),
+                init,
+                group: Some(group),
+                env,
+                capabilities: Vec::new(),
+                supervised: None,
+            },
         }
     }
 
@@ -309,7 +316,7 @@ fn gone(bench: &Bench) {
         group: None,
         env: [].into(),
         capabilities: Vec::new(),
-        fast: None,
+        supervised: None,
     };
     entry.init.start += 1;
     let stdio = Stdio::Descriptors([bench.null.as_fd(), bench.null.as_fd(), bench.null.as_fd()]);

@@ -216,8 +216,10 @@ fn clear_of(file: OwnedFd, number: i32) -> io::Result<OwnedFd> {
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use slipway_sys::seccomp::Filter;
+
     use super::*;
-    use crate::filter::{Leave, filter};
+    use crate::filter::{Leave, traps};
 
     /// Other threads connect between the answer to a thread and its new instance.
     #[test]
@@ -226,7 +228,8 @@ mod tests {
         let number = socket.as_raw_fd();
         let (say, said) = sync_channel(0);
         let making = thread::spawn(move || {
-            say.send(filter(Leave::default()).attach_and_listen().expect("root may attach")).expect("somebody hears");
+            say.send(Filter::trap(&traps(Leave::default())).attach_and_listen().expect("root may attach"))
+                .expect("somebody hears");
             let made = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an instance");
             epoll::add(&made, &socket, EventData::new_u64(7), EventFlags::IN).expect("added");
             (made, socket)

@@ -9,7 +9,7 @@ use slipway_sys::bpf::{
     FreeOption, FreeOptions, GuardedOptions, Interruptions, LoadError, SocketGuard, SocketStorage, ThreadCounts,
 };
 use slipway_sys::notify::Caller;
-use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
+use slipway_sys::seccomp::{Trap, Verdict, When};
 
 use crate::emulation::{FREE, HEARD, OF_SOCKETS, SELDOM, free};
 use crate::metadata::OPTIONS;
@@ -86,7 +86,7 @@ const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)
 /// A flag that connects while sending. Programs do without it where the kernel cannot (`tcp(7)`).
 const FASTOPEN: u32 = 0x2000_0000;
 
-/// The calls that a lab's filter leaves to the kernel.
+/// The calls that the [`traps`] leave to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Leave {
     /// Programs may use `io_uring`, past this filter.
@@ -95,9 +95,9 @@ pub struct Leave {
     pub options: bool,
 }
 
-/// The filter that a program of a node on a fast network gets beside a default container's.
+/// The trapped calls of programs in a node on a fast network, beside a default container's filter.
 #[must_use]
-pub fn filter(leave: Leave) -> Filter {
+pub fn traps(leave: Leave) -> Vec<Trap> {
     let mut traps: Vec<Trap> = SOCKETS.iter().chain(EPOLLS).map(|&call| Trap::every(call)).collect();
     if leave.options {
         let when = When::Pair { level: libc::IPPROTO_TCP, names: FREE.to_vec() };
@@ -122,7 +122,7 @@ pub fn filter(leave: Leave) -> Filter {
     if !leave.io_uring {
         traps.push(Trap { call: libc::SYS_io_uring_setup, when: When::Always, verdict: Verdict::Errno(libc::EPERM) });
     }
-    Filter::trap(&traps)
+    traps
 }
 
 /// Guards the sockets that a router of the control group `group` hands out. Only the router may set options that a pair

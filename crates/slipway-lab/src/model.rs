@@ -1,16 +1,18 @@
 //! The resolved lab: what a lab file means once every default is filled in, every count expanded, every
 //! address given out and every node placed. A value: two machines resolve the same file to the same [`Lab`].
 
+mod network;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use slipway_document::units::Seconds;
 
+pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, Network, TcpBypass, UnknownDriver};
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
 use crate::policy::Rule;
@@ -102,106 +104,6 @@ pub enum ImageSource {
     },
 }
 
-/// A network and the word for how it is built.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Network {
-    /// `[a-z0-9][a-z0-9-]*`, at most 32 characters.
-    pub name: String,
-    /// The driver.
-    pub driver: DriverKind,
-    /// Node addresses come from here. On driver `host` nodes get addresses of their own on their host.
-    pub ipv4: Ipv4Net,
-    /// Same, IPv6. `None` where the file says `ipv6: false`.
-    pub ipv6: Option<Ipv6Net>,
-    /// Asked MTU, bytes. `None`: the driver's right value (1500; underlay minus encapsulation for vxlan).
-    pub mtu: Option<u32>,
-    /// False: segmentation and checksum offloads are turned off on every interface of the network.
-    pub offloads: bool,
-    /// The machine's interface beneath (macvlan, sriov). `None`: the virtual host's own wire to the others.
-    pub parent: Option<String>,
-    /// VXLAN network identifier, 24 bits, unique in the lab; only where VXLAN is [beneath](Self::beneath).
-    pub vni: Option<u32>,
-    /// macvlan mode.
-    pub macvlan_mode: MacvlanMode,
-    /// Whether programs of its nodes may use `io_uring` (fast only).
-    #[serde(default, skip_serializing_if = "IoUring::is_refuse")]
-    pub io_uring: IoUring,
-    /// Whether connections within a host are ones of TCP too (fast only).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub exact: bool,
-}
-
-impl Network {
-    /// The network's driver, or for `fast` the driver of its base network.
-    #[must_use]
-    pub fn beneath(&self) -> DriverKind {
-        match self.driver {
-            DriverKind::Fast if self.vni.is_some() => DriverKind::Vxlan,
-            DriverKind::Fast => DriverKind::Bridge,
-            other => other,
-        }
-    }
-
-    /// Whether TCP connections between its nodes may slip past the container network.
-    #[must_use]
-    pub fn is_fast(&self) -> bool {
-        self.driver == DriverKind::Fast
-    }
-}
-
-/// The network drivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DriverKind {
-    /// No network namespace of the node's own: it shares its host's.
-    Host,
-    /// veth pairs on a Linux bridge.
-    Bridge,
-    /// veth pairs on an Open vSwitch bridge.
-    Ovs,
-    /// macvlan interfaces on a parent interface.
-    Macvlan,
-    /// A bridge on every host, joined by VXLAN tunnels (RFC 7348).
-    Vxlan,
-    /// A virtual function of a real network card.
-    Sriov,
-    /// A bridge, or VXLAN across several hosts, that TCP connections slip past.
-    Fast,
-}
-
-impl DriverKind {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 7] =
-        [Self::Host, Self::Bridge, Self::Ovs, Self::Macvlan, Self::Vxlan, Self::Sriov, Self::Fast];
-}
-
-/// No driver has that name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("choose of host, bridge, ovs, macvlan, vxlan, sriov, fast")]
-pub struct UnknownDriver;
-
-impl FromStr for DriverKind {
-    type Err = UnknownDriver;
-
-    fn from_str(word: &str) -> Result<Self, UnknownDriver> {
-        Self::ALL.into_iter().find(|driver| driver.to_string() == word).ok_or(UnknownDriver)
-    }
-}
-
-impl fmt::Display for DriverKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Bridge => "bridge",
-            Self::Ovs => "ovs",
-            Self::Macvlan => "macvlan",
-            Self::Vxlan => "vxlan",
-            Self::Sriov => "sriov",
-            Self::Fast => "fast",
-        })
-    }
-}
-
 /// How conditions of links are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -213,37 +115,6 @@ pub enum LinkMechanism {
     Netem,
     /// Slipway's own wire: frames pass through a process that delays, drops and paces them.
     Wire,
-}
-
-/// How macvlan siblings see each other (`ip-link(8)`, macvlan).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MacvlanMode {
-    /// Siblings talk directly (default).
-    #[default]
-    Bridge,
-    /// Siblings are isolated.
-    Private,
-    /// Traffic goes out to a switch that reflects it.
-    Vepa,
-}
-
-/// Whether programs may use `io_uring(7)`, whose calls no filter sees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum IoUring {
-    /// No: programs do without (default).
-    #[default]
-    Refuse,
-    /// Yes: connections made that way stay on the container network.
-    Allow,
-}
-
-impl IoUring {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    fn is_refuse(&self) -> bool {
-        *self == Self::Refuse
-    }
 }
 
 /// One node.
@@ -301,9 +172,15 @@ impl Node {
         !self.capabilities.is_empty()
     }
 
-    /// The fast networks that it is on.
-    pub fn fast_networks<'a>(&'a self, lab: &'a Lab) -> impl Iterator<Item = &'a Network> {
-        self.interfaces.iter().map(|interface| &lab.networks[interface.network]).filter(|network| network.is_fast())
+    /// The networks that it is on, in the order of its interfaces.
+    pub fn networks<'a>(&'a self, lab: &'a Lab) -> impl Iterator<Item = &'a Network> {
+        self.interfaces.iter().map(|interface| &lab.networks[interface.network])
+    }
+
+    /// Whether data of its programs may pass one of its networks by.
+    #[must_use]
+    pub fn has_bypasses(&self, lab: &Lab) -> bool {
+        self.networks(lab).any(|network| !network.bypasses.is_empty())
     }
 }
 

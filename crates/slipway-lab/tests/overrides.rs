@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use slipway_document::errors::DocumentErrors;
-use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::model::{DriverKind, DriverWord, Lab};
 use slipway_lab::{Overrides, parse_with};
 
 const WIRED: &str = "
@@ -12,23 +12,23 @@ networks: {wire: {driver: macvlan, parent: eth0, macvlan_mode: private}, tunnel:
 nodes: {a: {networks: [wire]}, b: {networks: [tunnel]}}
 ";
 
-fn under(driver: DriverKind, text: &str) -> Result<Lab, DocumentErrors> {
+fn under(driver: DriverWord, text: &str) -> Result<Lab, DocumentErrors> {
     let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")) };
     parse_with("lab.yaml", text, Path::new("/"), &overrides)
 }
 
 #[test]
 fn every_network_has_the_driver_and_only_its_settings() {
-    for driver in [DriverKind::Host, DriverKind::Bridge, DriverKind::Ovs, DriverKind::Macvlan, DriverKind::Vxlan] {
+    for driver in [DriverWord::Host, DriverWord::Bridge, DriverWord::Ovs, DriverWord::Macvlan, DriverWord::Vxlan] {
         let lab = under(driver, WIRED).unwrap_or_else(|errors| panic!("{driver}: {}", errors.plain()));
         assert_eq!(lab.name, format!("compare-{driver}"));
         for network in &lab.networks {
-            assert_eq!(network.driver, driver);
-            assert_eq!(network.vni.is_some(), driver == DriverKind::Vxlan);
+            assert_eq!(network.word(), driver);
+            assert_eq!(network.vni.is_some(), driver == DriverWord::Vxlan);
         }
-        assert_eq!(lab.networks[0].parent.is_some(), driver == DriverKind::Macvlan);
+        assert_eq!(lab.networks[0].parent.is_some(), driver == DriverWord::Macvlan);
     }
-    let vnis: Vec<_> = under(DriverKind::Vxlan, WIRED).unwrap().networks.iter().map(|network| network.vni).collect();
+    let vnis: Vec<_> = under(DriverWord::Vxlan, WIRED).unwrap().networks.iter().map(|network| network.vni).collect();
     assert_eq!(vnis, [Some(1), Some(9)]);
 }
 
@@ -36,10 +36,10 @@ fn every_network_has_the_driver_and_only_its_settings() {
 #[test]
 fn a_fast_network_has_a_bridge_beneath_or_vxlan_across_hosts() {
     let beneath = |text| {
-        let lab = under(DriverKind::Fast, text).unwrap_or_else(|errors| panic!("{}", errors.plain()));
-        lab.networks.iter().map(|network| (network.driver, network.beneath(), network.vni)).collect::<Vec<_>>()
+        let lab = under(DriverWord::Fast, text).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+        lab.networks.iter().map(|network| (network.word(), network.driver, network.vni)).collect::<Vec<_>>()
     };
-    let fast = DriverKind::Fast;
+    let fast = DriverWord::Fast;
     assert_eq!(beneath(WIRED), [(fast, DriverKind::Vxlan, Some(1)), (fast, DriverKind::Vxlan, Some(9))]);
     assert_eq!(beneath("nodes: {n: }"), [(fast, DriverKind::Bridge, None)]);
     assert_eq!(beneath("networks: {v: {driver: vxlan, vni: 9}}\nnodes: {n: }"), [(fast, DriverKind::Bridge, None)]);
@@ -52,17 +52,17 @@ fn addresses_stay_the_same_under_every_driver() {
         let lab = under(driver, WIRED).unwrap();
         lab.nodes.into_iter().flat_map(|node| node.interfaces).map(|i| (i.ipv4, i.ipv6)).collect::<Vec<_>>()
     };
-    assert_eq!(addresses(DriverKind::Host), addresses(DriverKind::Vxlan));
+    assert_eq!(addresses(DriverWord::Host), addresses(DriverWord::Vxlan));
 }
 
 #[test]
 fn what_a_driver_cannot_do_is_refused() {
     let two = "networks: {a: bridge, b: bridge}\nnodes:\n  r: {networks: [a, b], gateway: true}\n";
-    let errors = under(DriverKind::Host, two).unwrap_err();
+    let errors = under(DriverWord::Host, two).unwrap_err();
     assert!(errors.plain().starts_with("lab.yaml:3:18: a node on network `a` (driver host) cannot be on others too"));
     let machine = "hosts: machine\nnetworks: {a: host}\nnodes: {n: }";
-    assert!(under(DriverKind::Bridge, machine).is_err());
-    let sriov = under(DriverKind::Sriov, "nodes: {n: }").unwrap_err();
+    assert!(under(DriverWord::Bridge, machine).is_err());
+    let sriov = under(DriverWord::Sriov, "nodes: {n: }").unwrap_err();
     assert!(sriov.plain().contains("driver sriov needs a parent interface"), "{}", sriov.plain());
 }
 
@@ -71,8 +71,8 @@ fn what_a_driver_cannot_do_is_refused() {
 fn conditions_and_driver_host_exclude_each_other() {
     for conditions in ["networks: {net: {conditions: {delay: 5ms}}}", "links: [{between: [n1, n2], delay: 5ms}]"] {
         let text = format!("{conditions}\nnodes: {{n: {{count: 2}}}}");
-        assert!(under(DriverKind::Vxlan, &text).is_ok());
-        let errors = under(DriverKind::Host, &text).unwrap_err();
+        assert!(under(DriverWord::Vxlan, &text).is_ok());
+        let errors = under(DriverWord::Host, &text).unwrap_err();
         assert!(errors.plain().contains("driver host cannot make conditions"), "{}", errors.plain());
         assert!(errors.plain().contains("leave driver host out of the comparison"), "{}", errors.plain());
     }

@@ -22,7 +22,7 @@ use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
 use slipway_lab::Overrides;
 use slipway_lab::id::NodeId;
-use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::model::{DriverWord, Lab};
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{self, Line};
 use slipway_measure::probe::Probe;
@@ -44,7 +44,7 @@ pub struct Plan {
     /// The lab's own name.
     pub name: String,
     /// The drivers, each with a lab of its own.
-    pub drivers: Vec<DriverKind>,
+    pub drivers: Vec<DriverWord>,
     /// The conditions of each turn; at least one set, which may be empty.
     pub settings: Vec<Setting>,
     /// The measurements of each turn.
@@ -158,7 +158,7 @@ impl Plan {
         }
     }
 
-    fn lab(&self, driver: DriverKind) -> Result<Lab, StudyError> {
+    fn lab(&self, driver: DriverWord) -> Result<Lab, StudyError> {
         let name = format!("{}-{driver}", self.name);
         self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
     }
@@ -176,7 +176,7 @@ impl Plan {
 /// comparison goes on.
 pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(StudyError::io("take signals"))?;
-    let labs: Vec<(DriverKind, Lab, Option<Script>)> = plan
+    let labs: Vec<(DriverWord, Lab, Option<Script>)> = plan
         .drivers
         .iter()
         .map(|&driver| {
@@ -212,7 +212,7 @@ struct Site {
 fn bring_up(
     machine: &Machine,
     plan: &Plan,
-    labs: Vec<(DriverKind, Lab, Option<Script>)>,
+    labs: Vec<(DriverWord, Lab, Option<Script>)>,
     passing: &mut Vec<Passing>,
     events: &mut Events<'_>,
 ) -> Result<Vec<Site>, StudyError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slipway_coordinator::Progress as Points;
 use slipway_engine::job;
 use slipway_engine::lab::Progress;
-use slipway_lab::model::{DriverKind, Lab};
+use slipway_lab::model::{DriverWord, Lab};
 use slipway_lab::scenario::Schedule;
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play;
@@ -35,7 +35,7 @@ pub enum Event<'a> {
     /// A comparison goes on without a driver, whose lab did not come up.
     DriverLeftOut {
         /// The driver.
-        driver: DriverKind,
+        driver: DriverWord,
         /// The error; it fits "failed to …".
         why: &'a str,
     },

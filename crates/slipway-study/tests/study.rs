@@ -14,7 +14,7 @@ use slipway_engine::scenario::Ends;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
 use slipway_lab::id::NodeId;
-use slipway_lab::model::{DriverKind, Job, Lab};
+use slipway_lab::model::{DriverWord, Job, Lab};
 use slipway_measure::play::Line;
 use slipway_measure::probe::Probe;
 use slipway_study::compare::{self, Client, Setting, Task};
@@ -113,7 +113,7 @@ fn a_comparison_leaves_its_report_and_no_lab() {
     let plan = compare::Plan {
         source: bench.source.clone(),
         name: bench.lab.name.clone(),
-        drivers: vec![DriverKind::Bridge, DriverKind::Macvlan],
+        drivers: vec![DriverWord::Bridge, DriverWord::Macvlan],
         settings: vec![Setting::default()],
         tasks: vec![Task::Probe(Probe::builtin("ping").expect("a probe"))],
         repeat: 1,

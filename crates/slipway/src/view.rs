@@ -135,7 +135,7 @@ pub(crate) fn lab(lab: &Lab, how: &[Mechanism]) -> String {
             let mtu = how.map(|how| how.mtu).or(network.mtu);
             let mtu = mtu.map_or_else(|| "driver's".to_owned(), |mtu| mtu.to_string());
             let made_of = how.map_or_else(|| "-".to_owned(), |how| how.probed.mechanism.clone());
-            [network.name.clone(), network.driver.to_string(), subnets(network), mtu, made_of]
+            [network.name.clone(), network.word().to_string(), subnets(network), mtu, made_of]
         }),
     );
     let nodes = table(
@@ -170,7 +170,7 @@ pub(crate) fn node(lab: &Lab, node: &Node, how: &[Mechanism]) -> Vec<(&'static s
         let how = how.map_or_else(String::new, |how| format!(", {}, MTU {}", how.probed.mechanism, how.mtu));
         let addresses = addresses(interface).join(" ");
         facts.push(("interface", format!("{} {addresses} {}", interface.name, mac(interface.mac))));
-        facts.push(("", format!("on network {} ({}{how})", network.name, network.driver)));
+        facts.push(("", format!("on network {} ({}{how})", network.name, network.word())));
     }
     facts.extend(node.routes.iter().map(|route| ("route", format!("{} via {}", route.to, route.via))));
     if node.gateway {

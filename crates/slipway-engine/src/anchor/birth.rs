@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
+use rustix::event::PollFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use slipway_lab::model::DriverKind;
@@ -25,11 +26,13 @@ use slipway_sys::process::ProcessId;
 use super::error::{AnchorError, NodeError};
 use super::logs::Logs;
 use super::{Blueprint, room};
+use crate::bypass::{BypassError, Near};
+use crate::bypasses::{self, Bypasses};
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, LinkError, LinkReport, Links, Place, Seat};
 use crate::disk;
-use crate::exec::{Child, Entry, Fast, Launcher, Program, Stdio, ssh};
-use crate::fast::{Event, FastError, FastReport, Near, Routers};
+use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
+use crate::fast::{FastError, FastReport, Routers};
 use crate::network::graph::Graph;
 use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
 use crate::node::init::{Birth, Net, live, most_processes};
@@ -60,7 +63,7 @@ pub(super) struct Nodes {
     launcher: Launcher,
     slots: Vec<Slot>,
     links: Links,
-    routers: Routers,
+    bypasses: Bypasses,
     pub(super) logs: Logs,
     /// The rules that hold.
     pub(super) policy: Vec<Rule>,
@@ -121,8 +124,9 @@ impl Nodes {
             init: &|_| None,
             halt: &|_| Ok(()),
         };
-        let routers = Routers::start(&near, &blueprint.dir, &group)?;
-        let state = State { networks: fabric.mechanisms().to_vec(), routers: routers.states(), ..state };
+        let bypasses = Bypasses::start(&near, &blueprint.dir, &group)?;
+        let routers = bypasses.tcp().map(Routers::states).unwrap_or_default();
+        let state = State { networks: fabric.mechanisms().to_vec(), routers, ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
             anchor: anchor.map_err(io::Error::from).map_err(AnchorError::system("open the anchor's own process"))?,
@@ -134,7 +138,7 @@ impl Nodes {
             launcher,
             slots: lab.nodes.iter().map(|_| Slot::default()).collect(),
             links: blueprint.links.anew(),
-            routers,
+            bypasses,
             logs: Logs::new(blueprint.dir.join("log")),
             policy: lab.policy.clone(),
             state,
@@ -186,7 +190,7 @@ impl Nodes {
         // In force before the first packet passes.
         self.links.wake(which);
         self.with_links(alone, blueprint, |links, around| links.establish(around, which))?;
-        self.routers.wake(which);
+        self.bypasses.born(which);
         self.fabric.open(&blueprint.lab)?;
         // Not before all nodes are there: a command may talk to any of them.
         which.iter().try_for_each(|&index| self.start_programs(alone, blueprint, index))
@@ -229,16 +233,14 @@ impl Nodes {
         let log = self.logs.open(index, &node.name).map_err(says("open its log"))?;
         let null = File::open("/dev/null").map_err(says("open /dev/null"))?;
         let group = self.group(blueprint, index)?;
-        let fast = Fast::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index);
-        let (env, capabilities) = (node.env.clone(), node.capabilities.clone());
-        let entry = Entry { node: node.name.clone(), init, group, env, capabilities, fast };
+        let entry = Entry::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index, init, group);
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
-        let Self { launcher, routers, fabric, slots, state, .. } = self;
+        let Self { launcher, bypasses, fabric, slots, state, .. } = self;
         let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
         let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let near = Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &|_| Ok(()) };
-        let mut hear = |listener| routers.hear(&near, index, listener).map_err(std::io::Error::other);
+        let mut hear = |listener| bypasses.hear(&near, index, listener).map_err(std::io::Error::other);
         let started =
             launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener), &mut |_| Ok(()));
         Ok(started?)
@@ -281,6 +283,7 @@ impl Nodes {
                     dir: &blueprint.dir,
                     node,
                     image: &blueprint.images[node.image],
+                    mounts: &bypasses::needs(&blueprint.lab, &self.state.routers, index).mounts,
                     scratch: &blueprint.scratch(index),
                 },
                 net,
@@ -393,7 +396,7 @@ impl Nodes {
         let outcome = act(&mut self.links, &around);
         // What failed half-way may have altered some.
         let altered = self.links.altered();
-        let ended = self.with_routers(alone, blueprint, |routers, near| routers.alter(near, altered));
+        let ended = self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.set_conditions(near, &altered));
         outcome?;
         Ok(ended?)
     }
@@ -405,11 +408,11 @@ impl Nodes {
         blueprint: &Blueprint,
         rules: Vec<Rule>,
     ) -> Result<u64, AnchorError> {
-        // Beneath first: what a router forbids goes there.
+        // Beneath first: what a bypass forbids goes there.
         self.fabric.set_policy(&blueprint.lab, &rules)?;
         self.policy = rules;
         let rules = self.policy.clone();
-        Ok(self.with_routers(alone, blueprint, |routers, near| routers.set_policy(near, &rules))?)
+        Ok(self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.set_policy(near, &rules))?)
     }
 
     /// The namespaces and devices of the lab's networks and conditions.
@@ -419,46 +422,48 @@ impl Nodes {
         graph
     }
 
-    /// What there is to wait for of the fast path's routers, and how long at most.
-    pub(super) fn waits_for(&self) -> (Vec<(BorrowedFd<'_>, Event)>, Option<Duration>) {
-        (self.routers.waits_for(), self.routers.patience())
+    /// The descriptors and events that bypasses wait for, and how long to wait at most.
+    pub(super) fn waits_for(&self) -> (Vec<PollFd<'_>>, Option<Duration>) {
+        (self.bypasses.waits_for(), self.bypasses.patience())
     }
 
-    /// Acts on that.
-    pub(super) fn tend(&mut self, alone: SingleThread, blueprint: &Blueprint, events: &[Event]) {
-        if self.with_routers(alone, blueprint, |routers, near| routers.tend(near, events)) {
+    /// Acts on what happened there, in the same order.
+    pub(super) fn tend(&mut self, alone: SingleThread, blueprint: &Blueprint, happened: &[bool]) {
+        if self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.tend(near, happened)) {
             self.write_routers(blueprint);
         }
     }
 
-    /// Has the router of a node's host hear a program's calls.
+    /// Has the supervisor of a node's host hear a program's calls.
     pub(super) fn hear(
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
         node: usize,
         listener: OwnedFd,
-    ) -> Result<(), FastError> {
-        self.with_routers(alone, blueprint, |routers, near| routers.hear(near, node, listener))
+    ) -> Result<(), BypassError> {
+        self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.hear(near, node, listener))
     }
 
     /// How the fast path is.
     pub(super) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> FastReport {
-        self.with_routers(alone, blueprint, Routers::report)
+        self.with_bypasses(alone, blueprint, |bypasses, near| {
+            bypasses.tcp_mut().map(|routers| routers.report(near)).unwrap_or_default()
+        })
     }
 
     /// What is written on sockets of the fast path.
     pub(super) fn notes(&self) -> Result<OwnedFd, FastError> {
-        self.routers.notes()
+        self.bypasses.tcp().ok_or(FastError::NoNetwork)?.notes()
     }
 
-    fn with_routers<T>(
+    fn with_bypasses<T>(
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        act: impl FnOnce(&mut Routers, &Near<'_>) -> T,
+        act: impl FnOnce(&mut Bypasses, &Near<'_>) -> T,
     ) -> T {
-        let Self { routers, fabric, slots, groups, state, .. } = self;
+        let Self { bypasses, fabric, slots, groups, state, .. } = self;
         let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
         let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
@@ -467,11 +472,11 @@ impl Nodes {
             let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
             group.and_then(|group| group.as_ref().map_or(Ok(()), halt))
         };
-        act(routers, &Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &halt })
+        act(bypasses, &Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &halt })
     }
 
     fn write_routers(&mut self, blueprint: &Blueprint) {
-        self.state.routers = self.routers.states();
+        self.state.routers = self.bypasses.tcp().map(Routers::states).unwrap_or_default();
         // Whoever asks a router hears it too; a full disk must not end the lab.
         let _ = blueprint.write(&self.state);
     }
@@ -480,7 +485,7 @@ impl Nodes {
     pub(super) fn end(&mut self, alone: SingleThread, blueprint: &Blueprint) {
         let all: Vec<usize> = (0..self.slots.len()).collect();
         self.kill(alone, blueprint, &all);
-        self.routers.end();
+        self.bypasses.end();
         self.links.end();
     }
 
@@ -494,7 +499,7 @@ impl Nodes {
                 let _ = kill_process(init, Signal::KILL);
             }
         }
-        self.routers.forget(which);
+        self.bypasses.died(which);
         let mut ending = BTreeSet::new();
         for &index in which {
             let node = &mut self.state.nodes[index];
@@ -524,7 +529,7 @@ impl Nodes {
         if self.links.ended(pid) {
             return;
         }
-        if self.routers.ended(&blueprint.lab, status) {
+        if self.bypasses.helper_ended(&blueprint.lab, status) {
             self.write_routers(blueprint);
             return;
         }

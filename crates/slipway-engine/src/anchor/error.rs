@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use slipway_sys::cgroup::CgroupError;
 use slipway_sys::mount::MountError;
 
+use crate::bypass::BypassError;
 use crate::condition::LinkError;
 use crate::disk::DiskError;
 use crate::exec::ExecError;
@@ -42,6 +43,8 @@ pub(crate) enum AnchorError {
     System { doing: String, source: io::Error },
     #[error(transparent)]
     Links(#[from] LinkError),
+    #[error(transparent)]
+    Bypass(#[from] BypassError),
     #[error(transparent)]
     Fast(#[from] FastError),
     #[error(transparent)]
@@ -86,7 +89,7 @@ impl AnchorError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Links(_) => Code::Links,
-            Self::Fast(_) => Code::FastPath,
+            Self::Bypass(_) | Self::Fast(_) => Code::FastPath,
             _ => Code::Nodes,
         }
     }

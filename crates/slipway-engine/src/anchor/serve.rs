@@ -14,7 +14,6 @@ use slipway_sys::clone::SingleThread;
 use self::answer::answer;
 use super::Blueprint;
 use super::birth::Nodes;
-use crate::fast::Event;
 use crate::protocol::{Interest, Request, Server};
 
 /// What has happened.
@@ -22,7 +21,8 @@ struct Happened {
     signal: bool,
     /// In the order of [`Server::waits_for`].
     peers: Vec<bool>,
-    events: Vec<Event>,
+    /// In the order of [`Nodes::waits_for`].
+    bypasses: Vec<bool>,
     /// Pipes that programs have printed to, by number.
     printed: Vec<usize>,
 }
@@ -45,8 +45,8 @@ pub(super) fn serve(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
-        // Before anything else is done: events are about what there was to wait for.
-        nodes.tend(alone, blueprint, &happened.events);
+        // Before anything else is done: it is about what there was to wait for.
+        nodes.tend(alone, blueprint, &happened.bypasses);
         nodes.logs.tend(&happened.printed);
         // Before requests: one that asks for the nodes' state came after the ends that it asks about.
         if happened.signal {
@@ -63,13 +63,10 @@ pub(super) fn serve(
     }
 }
 
-/// Waits for signals, requests, what goes on with routers, and what programs print.
+/// Waits for signals, requests, what goes on with bypasses, and what programs print.
 fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Result<Happened> {
-    let (events, patience) = nodes.waits_for();
-    let of_routers = events.iter().map(|&(fd, event)| match event {
-        Event::Said(_) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
-        Event::Deserted(_) => PollFd::from_borrowed_fd(fd, PollFlags::empty()),
-    });
+    let (of_bypasses, patience) = nodes.waits_for();
+    let bypasses = of_bypasses.len();
     let peers = server.waits_for();
     let of_peers = peers.iter().map(|&(fd, interest)| match interest {
         Interest::Read => PollFd::from_borrowed_fd(fd, PollFlags::IN),
@@ -79,7 +76,7 @@ fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Resu
     let of_logs = logs.iter().map(|&(fd, _)| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut waiting: Vec<PollFd<'_>> =
-        std::iter::once(signal).chain(of_peers).chain(of_routers).chain(of_logs).collect();
+        std::iter::once(signal).chain(of_peers).chain(of_bypasses).chain(of_logs).collect();
     let patience = patience.into_iter().chain(nodes.logs.patience()).chain(server.patience()).min();
     // One too long to be a number of seconds is none.
     let timeout = patience.and_then(|left| Timespec::try_from(left).ok());
@@ -87,10 +84,9 @@ fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Resu
     let mut happened = waiting.iter().map(|fd| !fd.revents().is_empty());
     let signal = happened.next().unwrap_or(false);
     let peers = happened.by_ref().take(peers.len()).collect();
-    let of_routers: Vec<bool> = happened.by_ref().take(events.len()).collect();
-    let events = events.iter().zip(of_routers).filter(|(_, happened)| *happened).map(|(&(_, event), _)| event);
+    let bypasses = happened.by_ref().take(bypasses).collect();
     let printed = logs.iter().zip(happened).filter(|(_, happened)| *happened).map(|(&(_, number), _)| number);
-    Ok(Happened { signal, peers, events: events.collect(), printed: printed.collect() })
+    Ok(Happened { signal, peers, bypasses, printed: printed.collect() })
 }
 
 fn reap(alone: SingleThread, blueprint: &Blueprint, nodes: &mut Nodes) {

@@ -34,7 +34,7 @@ pub(super) struct Birth<'a> {
     pub(super) own_user: bool,
     /// Beyond a default container's.
     pub(super) capabilities: &'a [Capability],
-    /// Calls that wait for the host's router, in a node on a fast network, and whether it may use `io_uring`.
+    /// Calls that wait for the host's router, in a node with bypasses, and whether it may use `io_uring`.
     pub(super) trap: Option<(Filter, bool)>,
     pub(super) files: Rlimit,
     pub(super) image: &'a Image,

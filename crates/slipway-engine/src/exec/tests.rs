@@ -7,7 +7,7 @@ fn entry() -> Entry {
         group: None,
         env: [("A", "node"), ("B", "node")].map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         capabilities: Vec::new(),
-        fast: None,
+        supervised: None,
     }
 }
 

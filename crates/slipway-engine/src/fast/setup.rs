@@ -15,7 +15,7 @@ use slipway_fast::pairs;
 use slipway_fast::policy::Policy;
 use slipway_fast::router::PersistentState;
 use slipway_fast::setup::{PORT, RouterSetup};
-use slipway_lab::model::Lab;
+use slipway_lab::model::{self, Lab, Network};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
 /// What all routers of a lab have in common.
@@ -37,7 +37,7 @@ pub(super) struct Shared {
 
 /// The hosts that have nodes on fast networks.
 pub(super) fn hosts(lab: &Lab) -> BTreeSet<usize> {
-    let fast = lab.nodes.iter().filter(|node| node.fast_networks(lab).next().is_some());
+    let fast = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.tcp.is_some()));
     fast.map(|node| node.host).collect()
 }
 
@@ -94,13 +94,15 @@ impl Shared {
 pub(super) fn address_map(lab: &Lab) -> AddressMap {
     let mut all: Vec<(IpAddr, Interface)> = Vec::new();
     for (number, node) in lab.nodes.iter().enumerate() {
-        for interface in node.interfaces.iter().filter(|interface| lab.networks[interface.network].is_fast()) {
+        let is_fast = |interface: &&model::Interface| lab.networks[interface.network].bypasses.tcp.is_some();
+        for interface in node.interfaces.iter().filter(is_fast) {
             let place = Interface { node: number, host: node.host, network: interface.network };
             all.push((interface.ipv4.into(), place));
             all.extend(interface.ipv6.map(|ip| (ip.into(), place)));
         }
     }
-    let exact = lab.networks.iter().enumerate().filter(|(_, network)| network.exact).map(|(number, _)| number);
+    let is_exact = |network: &Network| network.bypasses.tcp.is_some_and(|tcp| tcp.exact);
+    let exact = lab.networks.iter().enumerate().filter(|(_, network)| is_exact(network)).map(|(number, _)| number);
     let ruling = lab.nodes.iter().enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
     AddressMap::from_iter(all).with_exact(exact).with_ruling(ruling)
 }

@@ -17,7 +17,7 @@ impl Driver for Bridge {
     fn probe(&self) -> Result<Probed, Unsupported> {
         switch::probe(DriverKind::Bridge)?;
         let mechanism = "veth pairs on a Linux bridge".to_owned();
-        Ok(Probed { driver: DriverKind::Bridge, mechanism, notes: switch::notes() })
+        Ok(Probed { driver: DriverKind::Bridge.into(), mechanism, notes: switch::notes() })
     }
 
     fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {

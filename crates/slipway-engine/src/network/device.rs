@@ -37,7 +37,7 @@ pub(super) fn settle(netlink: &Netlink, name: &str) -> Result<bool, NetworkError
 
 /// Tries requests in a namespace that is thrown away: whether the kernel can is told by the kernel.
 pub(super) fn try_in_scratch(driver: DriverKind, module: &str, requests: &[Request<'_>]) -> Result<(), Unsupported> {
-    let cannot = |missing: String, hint: String| Unsupported { driver, missing, hint };
+    let cannot = |missing: String, hint: String| Unsupported { driver: driver.into(), missing, hint };
     let tried = create_net().and_then(|net| {
         use std::os::fd::AsFd;
         with_net(net.as_fd(), || Netlink::open().map(|mut netlink| netlink.run(requests)))?

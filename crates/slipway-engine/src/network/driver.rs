@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::model::{DriverKind, Interface, Lab};
+use slipway_lab::model::{DriverKind, DriverWord, Interface, Lab};
 
 use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
@@ -18,8 +18,8 @@ pub(super) const VXLAN_OVERHEAD: u32 = 50;
 /// How a driver runs on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// The driver.
-    pub driver: DriverKind,
+    /// The driver, or the driver and its bypasses, by the word for them.
+    pub driver: DriverWord,
     /// The driver's means, e.g. `veth pairs on an Open vSwitch bridge, userspace datapath`.
     pub mechanism: String,
     /// Notes to read before you trust a measurement.
@@ -94,7 +94,7 @@ pub(super) trait Driver: fmt::Debug {
 /// A network's MTU, bytes: asked for, or right for the driver.
 pub(super) fn mtu(lab: &Lab, network: usize) -> u32 {
     let network = &lab.networks[network];
-    network.mtu.unwrap_or_else(|| match (network.beneath(), &lab.underlay) {
+    network.mtu.unwrap_or_else(|| match (network.driver, &lab.underlay) {
         (DriverKind::Vxlan, Some(underlay)) => underlay.mtu.saturating_sub(VXLAN_OVERHEAD),
         (DriverKind::Vxlan, None) => ETHERNET_MTU - VXLAN_OVERHEAD,
         _ => ETHERNET_MTU,

@@ -1,11 +1,13 @@
 //! All drivers: how this machine would run each, and make the networks of a lab with them.
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::model::{DriverKind, Lab, Network};
+use slipway_lab::model::{Bypasses, DriverKind, DriverWord, Lab, Network, TcpBypass};
 
 use super::driver::{Driver, Probed, mtu};
 use super::error::{NetworkError, Unsupported};
-use super::{bridge, fast, host, macvlan, ovs, sriov, vxlan};
+use super::{bridge, host, macvlan, ovs, sriov, vxlan};
+use crate::bypass::Lacks;
+use crate::bypasses;
 
 /// Least MTU of IPv4 (RFC 791) and of IPv6 (RFC 8200), and the most that a packet's length field can say, bytes.
 const MTU_IPV4: u32 = 68;
@@ -23,11 +25,11 @@ pub struct Mechanism {
     pub mtu: u32,
 }
 
-/// The driver of a kind. Nobody asks for the driver of a fast network: its base network is [`Network::beneath`] it.
+/// The driver of a kind.
 pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     match kind {
         DriverKind::Host => Box::new(host::Host),
-        DriverKind::Bridge | DriverKind::Fast => Box::new(bridge::Bridge::default()),
+        DriverKind::Bridge => Box::new(bridge::Bridge::default()),
         DriverKind::Ovs => Box::new(ovs::Ovs::default()),
         DriverKind::Macvlan => Box::new(macvlan::Macvlan::default()),
         DriverKind::Vxlan => Box::new(vxlan::Vxlan::default()),
@@ -35,15 +37,26 @@ pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     }
 }
 
-/// How this machine would run each driver, or what it lacks.
+/// How this machine would run each driver, alone and with bypasses, or what it lacks.
 #[must_use]
 pub fn survey() -> Vec<Result<Probed, Unsupported>> {
-    DriverKind::ALL.into_iter().map(probe).collect()
+    let of_word = |word: DriverWord| {
+        let driver = driver(word.driver(false));
+        probe(word, driver.as_ref(), word.bypasses(TcpBypass::default()))
+    };
+    DriverWord::ALL.into_iter().map(of_word).collect()
 }
 
-fn probe(kind: DriverKind) -> Result<Probed, Unsupported> {
-    let probed = driver(kind).probe();
-    if kind == DriverKind::Fast { fast::over(probed) } else { probed }
+/// How this machine would run a driver and bypasses over it, both known by this word.
+fn probe(word: DriverWord, driver: &dyn Driver, bypasses: Bypasses) -> Result<Probed, Unsupported> {
+    let beneath = driver.probe().map_err(|lacks| Unsupported { driver: word, ..lacks })?;
+    let over = bypasses::probe(bypasses);
+    let over = over.map_err(|Lacks { missing, hint }| Unsupported { driver: word, missing, hint })?;
+    Ok(over.into_iter().fold(Probed { driver: word, ..beneath }, |mut probed, means| {
+        probed.mechanism = format!("{} over {}", means.mechanism, probed.mechanism);
+        probed.notes.extend(means.notes);
+        probed
+    }))
 }
 
 /// How this machine would make each of a lab's networks. Changes nothing.
@@ -52,8 +65,8 @@ fn probe(kind: DriverKind) -> Result<Probed, Unsupported> {
 /// The first network that cannot be made here, with what is missing or wrong.
 pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
     let plan_one = |(number, network): (usize, &Network)| {
-        let driver = driver(network.beneath());
-        let probed = if network.is_fast() { fast::over(driver.probe()) } else { driver.probe() };
+        let driver = driver(network.driver);
+        let probed = probe(network.word(), driver.as_ref(), network.bypasses);
         let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
         check_mtu(network)?;
         driver.check(lab, number)?;

@@ -4,14 +4,14 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::model::DriverKind;
+use slipway_lab::model::DriverWord;
 use slipway_sys::netlink::NetlinkError;
 
 /// A driver that cannot run here: what is missing, and how to get it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsupported {
-    /// The driver.
-    pub driver: DriverKind,
+    /// The driver, or the driver and its bypasses, by the word for them.
+    pub driver: DriverWord,
     /// The missing parts of this machine.
     pub missing: String,
     /// The next step.

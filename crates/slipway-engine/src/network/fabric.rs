@@ -51,7 +51,7 @@ impl Fabric {
         let mut sites = Sites::create(lab, place)?;
         let mut drivers = BTreeMap::new();
         for (number, network) in lab.networks.iter().enumerate() {
-            let driver = drivers.entry(network.beneath()).or_insert_with(|| driver(network.beneath()));
+            let driver = drivers.entry(network.driver).or_insert_with(|| driver(network.driver));
             driver.prepare(lab, number, &mut sites)?;
         }
         let policy = policy::holds_back(&lab.policy).then(|| table(lab, &lab.policy)).transpose()?;
@@ -114,7 +114,7 @@ impl Fabric {
             }
         }
         for (network, ends) in by_network {
-            if let Some(driver) = self.drivers.get_mut(&lab.networks[network].beneath()) {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[network].driver) {
                 driver.attach(lab, network, &mut self.sites, &ends)?;
                 let ports: Vec<Port> = ends.iter().map(|end| end.port).collect();
                 self.hold(lab, network, &ports)?;
@@ -129,7 +129,7 @@ impl Fabric {
     /// An error of the kernel.
     pub fn detach(&mut self, lab: &Lab, node: usize) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
-            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
                 driver.detach(lab, Port { node, slot }, &mut self.sites)?;
             }
         }
@@ -140,12 +140,12 @@ impl Fabric {
     #[must_use]
     pub fn host_end(&self, lab: &Lab, node: usize, slot: usize) -> Option<(BorrowedFd<'_>, String)> {
         let port = Port { node, slot };
-        let driver = self.drivers.get(&lab.networks[lab.nodes[node].interfaces[slot].network].beneath())?;
+        let driver = self.drivers.get(&lab.networks[lab.nodes[node].interfaces[slot].network].driver)?;
         driver.host_end(port)?;
         Some((self.switch_net(lab.nodes[node].host)?, port.name(lab)))
     }
 
-    /// Puts other rules in the place of the policy that fast networks keep beneath, one interface after another.
+    /// Puts other rules in the place of the policy that networks with bypasses keep beneath, one interface after another.
     ///
     /// # Errors
     /// An error of the kernel. Where that is after the first, some nodes are held to the old rules and some to the new.
@@ -166,8 +166,8 @@ impl Fabric {
     /// Holds interfaces of a network to the policy.
     fn hold(&mut self, lab: &Lab, network: usize, ports: &[Port]) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
-        let (Some(table), Some(driver)) = (&self.policy, self.drivers.get(&of.beneath())) else { return Ok(()) };
-        for &port in ports.iter().filter(|_| of.is_fast()) {
+        let (Some(table), Some(driver)) = (&self.policy, self.drivers.get(&of.driver)) else { return Ok(()) };
+        for &port in ports.iter().filter(|_| of.keeps_policy()) {
             // One that was never attached has no programs that could send.
             let Some(index) = driver.host_end(port) else { continue };
             let node = &lab.nodes[port.node];
@@ -192,7 +192,7 @@ impl Fabric {
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
         for (number, network) in lab.networks.iter().enumerate() {
-            if let Some(driver) = self.drivers.get_mut(&network.beneath()) {
+            if let Some(driver) = self.drivers.get_mut(&network.driver) {
                 driver.open(lab, number, &mut self.sites)?;
             }
         }
@@ -208,7 +208,7 @@ impl Fabric {
     #[tracing::instrument(level = "debug", skip_all, fields(node = %lab.nodes[node].name, up), err(level = "debug"))]
     pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
-            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].beneath()) {
+            if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
                 driver.set_carrier(lab, Port { node, slot }, &mut self.sites, up)?;
             }
         }

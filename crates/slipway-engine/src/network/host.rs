@@ -34,7 +34,7 @@ impl Driver for Host {
         notes.extend(why_no_sources().map(|why| {
             format!("programs send from the first node's address of their host, not their own node's, which Open MPI refuses: {why}")
         }));
-        Ok(Probed { driver: DriverKind::Host, mechanism, notes })
+        Ok(Probed { driver: DriverKind::Host.into(), mechanism, notes })
     }
 
     fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {

@@ -32,7 +32,7 @@ impl Driver for Macvlan {
         let macvlan = netlink::Macvlan { link: named("macvlan", 101), parent: 100, mode, net: None };
         try_in_scratch(DriverKind::Macvlan, "macvlan", &[Request::AddVeth(veth), Request::AddMacvlan(macvlan)])?;
         let mechanism = "macvlan devices on a shared wire".to_owned();
-        Ok(Probed { driver: DriverKind::Macvlan, mechanism, notes: Vec::new() })
+        Ok(Probed { driver: DriverKind::Macvlan.into(), mechanism, notes: Vec::new() })
     }
 
     fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {

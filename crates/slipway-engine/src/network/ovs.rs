@@ -43,8 +43,11 @@ fn kernel_datapath() -> bool {
 impl Driver for Ovs {
     fn probe(&self) -> Result<Probed, Unsupported> {
         switch::probe(DriverKind::Ovs)?;
-        let cannot =
-            |missing: String, hint: &str| Unsupported { driver: DriverKind::Ovs, missing, hint: hint.to_owned() };
+        let cannot = |missing: String, hint: &str| Unsupported {
+            driver: DriverKind::Ovs.into(),
+            missing,
+            hint: hint.to_owned(),
+        };
         if let Some(program) = daemons::PROGRAMS.into_iter().find(|program| !daemons::is_installed(program)) {
             return Err(cannot(format!("there is no {program}"), "apt-get install openvswitch-switch"));
         }
@@ -59,7 +62,7 @@ impl Driver for Ovs {
             return Err(cannot(missing, "load a module (modprobe openvswitch, or modprobe tun)"));
         };
         let mechanism = format!("veth pairs on an Open vSwitch bridge, {datapath} datapath");
-        Ok(Probed { driver: DriverKind::Ovs, mechanism, notes })
+        Ok(Probed { driver: DriverKind::Ovs.into(), mechanism, notes })
     }
 
     fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {

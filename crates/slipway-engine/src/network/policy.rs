@@ -15,7 +15,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::OnceLock;
 
-use slipway_lab::model::{DriverKind, Interface, Lab, Node};
+use slipway_lab::model::{DriverKind, Interface, Lab, Network, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
@@ -74,7 +74,7 @@ pub(super) fn holds_back(rules: &[Rule]) -> bool {
 }
 
 impl Table {
-    /// Of these rules, for the nodes of the lab's fast networks.
+    /// Of these rules, for the nodes of the lab's networks that keep a policy.
     pub(super) fn new(lab: &Lab, rules: &[Rule]) -> io::Result<Self> {
         let words = rules.len().div_ceil(WORD).max(1);
         if words > MOST_WORDS {
@@ -82,13 +82,13 @@ impl Table {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let those = |which: &dyn Fn(&Rule) -> bool| set(words, rules.iter().map(which));
-        let fast = |network: usize| lab.networks[network].is_fast();
+        let keeps = |network: usize| lab.networks[network].keeps_policy();
         let nodes: Vec<(usize, Mac)> = lab
             .nodes
             .iter()
             .enumerate()
             .flat_map(|(node, of)| of.interfaces.iter().map(move |interface| (node, interface)))
-            .filter(|(_, interface)| fast(interface.network))
+            .filter(|(_, interface)| keeps(interface.network))
             .map(|(node, interface)| (node, interface.mac))
             .collect();
         let most = number(nodes.len().max(1));
@@ -111,7 +111,7 @@ impl Table {
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
         }
-        let ask = lab.nodes.iter().enumerate().filter(|(_, of)| of.fast_networks(lab).next().is_some());
+        let ask = lab.nodes.iter().enumerate().filter(|(_, of)| of.networks(lab).any(Network::keeps_policy));
         for (node, _) in ask {
             table.flows.put(number(node), &flows()?)?;
         }

@@ -140,7 +140,7 @@ impl Sites {
             lab.hosts.iter().filter(|_| wanted).map(|_| Site::create()).collect()
         };
         let hosts = if lab.machine { vec![Site::enter(here()?)?] } else { make(true)? };
-        let is_tunnelled = lab.networks.iter().any(|network| network.beneath() == DriverKind::Vxlan);
+        let is_tunnelled = lab.networks.iter().any(|network| network.driver == DriverKind::Vxlan);
         let mut sites = Self {
             hosts,
             switches: make(!lab.machine)?,

@@ -57,7 +57,7 @@ fn cards(class_net: &Path) -> Vec<Card> {
 
 /// The verdict on these cards.
 fn verdict(cards: &[Card]) -> Result<Probed, Unsupported> {
-    let cannot = |missing: String| Unsupported { driver: DriverKind::Sriov, missing, hint: HINT.to_owned() };
+    let cannot = |missing: String| Unsupported { driver: DriverKind::Sriov.into(), missing, hint: HINT.to_owned() };
     if cards.is_empty() {
         return Err(cannot("no network card here has SR-IOV".to_owned()));
     }
@@ -67,7 +67,7 @@ fn verdict(cards: &[Card]) -> Result<Probed, Unsupported> {
     }
     let has: Vec<_> = cards.iter().map(|card| format!("{} free on {}", card.free.len(), card.name)).collect();
     let mechanism = format!("virtual functions of a network card ({})", has.join(", "));
-    Ok(Probed { driver: DriverKind::Sriov, mechanism, notes: Vec::new() })
+    Ok(Probed { driver: DriverKind::Sriov.into(), mechanism, notes: Vec::new() })
 }
 
 impl Driver for Sriov {

@@ -18,11 +18,11 @@ use slipway_sys::netlink::{self, BridgePort, Forward, Netlink, NewLink, Peer, Re
 use super::device::{settle, switch_offloads_off, try_in_scratch, unless_gone};
 use super::driver::{End, Port, hosts_of, members, mtu};
 use super::error::{NetworkError, Unsupported};
-use super::fast::kernel;
 use super::node::knows_all;
 use super::policy::{self, Guard};
 use super::site::Sites;
 use super::solicit::Solicit;
+use crate::kernel;
 
 /// Nodes on one bridge: the kernel's 1,023 ports, less some for what joins it to others.
 const LEAF_PORTS: usize = 1000;
@@ -68,7 +68,7 @@ pub(super) fn probe(driver: DriverKind) -> Result<(), Unsupported> {
 
 /// Whether bridges keep each port to the addresses behind it.
 pub(crate) fn keeps_addresses() -> bool {
-    kernel().is_some_and(|version| version >= KEEPS)
+    kernel::version().is_some_and(|version| version >= KEEPS)
 }
 
 /// Notes on bridges of this machine, for `slipway doctor` and `inspect`.
@@ -148,7 +148,7 @@ impl Switches {
             let solicit = self.solicits.get(&network);
             let guard = self.guard.as_ref().filter(|_| !policy::forwards(&lab.nodes[port.node]));
             let rules = lab.nodes[port.node].rules_its_network();
-            if solicit.is_some() || self.guard.is_some() || of.is_fast() || rules {
+            if solicit.is_some() || self.guard.is_some() || of.keeps_policy() || rules {
                 requests.push(Request::AddClsact(index));
             }
             requests.extend(guard.map(|guard| guard.on(index)));

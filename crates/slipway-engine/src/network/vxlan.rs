@@ -37,7 +37,7 @@ impl Driver for Vxlan {
         let mechanism = "a Linux bridge on every host, joined by unicast VXLAN tunnels with static entries".to_owned();
         let mut notes = switch::notes();
         notes.push("a network on one host alone has no tunnel, only the tunnel's MTU".to_owned());
-        Ok(Probed { driver: DriverKind::Vxlan, mechanism, notes })
+        Ok(Probed { driver: DriverKind::Vxlan.into(), mechanism, notes })
     }
 
     fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use rustix::mount::{MountAttrFlags, MountFlags};
-use slipway_lab::model::Node;
+use slipway_lab::model::{Mount, Node};
 use slipway_sys::mount::{attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
 use slipway_sys::ns::in_first_user_namespace;
 
@@ -29,6 +29,8 @@ pub(crate) struct Root<'a> {
     pub(crate) dir: &'a LabDir,
     pub(crate) node: &'a Node,
     pub(crate) image: &'a Rootfs,
+    /// Beside those of the lab file.
+    pub(crate) mounts: &'a [Mount],
     /// On disk, for the node's `/scratch`.
     pub(crate) scratch: &'a Path,
 }
@@ -78,10 +80,10 @@ pub(crate) fn upper(dir: &LabDir, node: &str) -> (PathBuf, PathBuf) {
 }
 
 /// What a node has from its lab rather than from its image or its programs, as paths in its root: mount points, and the
-/// files that are written at its start.
-pub(crate) fn furnished(node: &Node) -> BTreeSet<PathBuf> {
+/// files that are written at its start. `mounts` are those beside the lab file's.
+pub(crate) fn furnished(node: &Node, mounts: &[Mount]) -> BTreeSet<PathBuf> {
     let fixed = ["proc", "sys", "dev", "run", "tmp", "scratch", "etc/hosts", "etc/resolv.conf", "etc/hostname"];
-    let mounts = node.mounts.iter().filter_map(|mount| mount.target.strip_prefix("/").ok());
+    let mounts = node.mounts.iter().chain(mounts).filter_map(|mount| mount.target.strip_prefix("/").ok());
     let ssh = node.sshd.then_some(Path::new(ssh::SETTINGS));
     fixed.map(Path::new).into_iter().chain(mounts).chain(ssh).map(Path::to_owned).collect()
 }
@@ -176,7 +178,7 @@ impl Root<'_> {
             flags: read_only,
         });
         binds.push(Bind::take(self.scratch, Path::new("/scratch"), MountFlags::NOSUID | MountFlags::NODEV)?);
-        for mount in &self.node.mounts {
+        for mount in self.node.mounts.iter().chain(self.mounts) {
             let writable = MountFlags::NOSUID | MountFlags::NODEV;
             let flags = if mount.writable { writable } else { read_only };
             binds.push(Bind::take(&mount.source, &mount.target, flags)?);

@@ -1,7 +1,7 @@
 //! Links cut and given back, and what cannot be made.
 
 use slipway_engine::network::{plan, survey};
-use slipway_lab::model::DriverKind;
+use slipway_lab::model::DriverWord;
 use slipway_sys::netlink::Netlink;
 
 use super::lab::{Up, build, parse};
@@ -66,7 +66,7 @@ fn what_is_missing_is_said() {
 
 #[test]
 fn the_survey_names_every_driver() {
-    use DriverKind::{Bridge, Fast, Host, Macvlan, Ovs, Sriov, Vxlan};
+    use DriverWord::{Bridge, Fast, Host, Macvlan, Ovs, Sriov, Vxlan};
     let kinds: Vec<_> = survey().into_iter().map(|one| one.map_or_else(|no| no.driver, |yes| yes.driver)).collect();
     assert_eq!(kinds, [Host, Bridge, Ovs, Macvlan, Vxlan, Sriov, Fast]);
 }

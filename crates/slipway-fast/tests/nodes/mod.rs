@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use slipway_fast::address_map::Interface;
-use slipway_fast::filter::{Leave, filter};
+use slipway_fast::filter::{Leave, traps};
 use slipway_fast::journal;
 use slipway_fast::metadata::{self, MetadataStore};
 use slipway_fast::peers::Peers;
@@ -19,6 +19,7 @@ use slipway_fast::wakeup::WakeupSocket;
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
+use slipway_sys::seccomp::Filter;
 
 /// The first node's address.
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
@@ -105,7 +106,7 @@ impl Lab {
             move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
             if filtered {
                 listeners
-                    .send(filter(Leave::default()).attach_and_listen().expect("root may attach"))
+                    .send(Filter::trap(&traps(Leave::default())).attach_and_listen().expect("root may attach"))
                     .expect("somebody hears");
                 serving.recv().expect("it is served");
             }

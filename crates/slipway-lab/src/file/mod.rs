@@ -21,7 +21,7 @@ pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
-use crate::model::{DriverKind, IoUring, LinkMechanism, MacvlanMode};
+use crate::model::{DriverWord, IoUring, LinkMechanism, MacvlanMode};
 use crate::written::{CpuList, Machine};
 
 pub(crate) type Subnet4 = Written<Ipv4Net>;
@@ -153,7 +153,7 @@ pub(crate) struct ImageSettings {
 #[schemars(untagged)]
 pub(crate) enum Network {
     /// The driver alone; all other keys have defaults.
-    Driver(Spanned<DriverKind>),
+    Driver(Spanned<DriverWord>),
     /// A map of settings.
     Settings(Box<NetworkSettings>),
 }
@@ -171,7 +171,7 @@ impl Default for Network {
 #[serde(deny_unknown_fields, expecting = "a network's settings: a map")]
 pub(crate) struct NetworkSettings {
     /// Driver of the network. `bridge` when left out.
-    pub(crate) driver: Option<Spanned<DriverKind>>,
+    pub(crate) driver: Option<Spanned<DriverWord>>,
     /// Subnet of the nodes' addresses. `10.64.0.0/16` for the first network, `10.65.0.0/16` for the second, …
     pub(crate) ipv4: Option<Spanned<Subnet4>>,
     /// The same for IPv6 (`fd53:6c69:7000::/64`, `fd53:6c69:7001::/64`, …), or `false` for none.

@@ -132,7 +132,7 @@ fn conditions(conditions: &Conditions) -> String {
 /// `net · bridge · 10.64.0.0/16 · fd53:6c69:7000::/64`
 fn describe(network: &Network) -> String {
     let ipv6 = network.ipv6.map(|net| format!(" · {net}")).unwrap_or_default();
-    format!("{} · {} · {}{ipv6}", network.name, network.driver, network.ipv4)
+    format!("{} · {} · {}{ipv6}", network.name, network.word(), network.ipv4)
 }
 
 /// Text within XML.

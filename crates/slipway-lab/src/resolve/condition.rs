@@ -6,7 +6,7 @@ use slipway_document::errors::{Report, Span};
 use crate::change::Keys;
 use crate::condition::{Conditions, LinkConditions};
 use crate::file::{Conditions as Written, Placed};
-use crate::model::DriverKind;
+use crate::model::DriverWord;
 
 /// Conditions of an interface that has those of `under`, changed by those `written` for it.
 pub(super) fn over(written: &Spanned<Written>, under: &Conditions, report: &mut Report) -> Conditions {
@@ -34,7 +34,7 @@ fn direction(
 }
 
 /// Nodes of driver host have no interface whose packets something could be done to.
-pub(super) fn refuse_on_host(network: &str, replaced: Option<DriverKind>, at: Span, report: &mut Report) {
+pub(super) fn refuse_on_host(network: &str, replaced: Option<DriverWord>, at: Span, report: &mut Report) {
     let message = format!("driver host cannot make conditions: nodes of `{network}` use their host's own interfaces");
     let help = match replaced {
         Some(_) => "leave driver host out of the comparison, or take the conditions out of the file",

@@ -12,7 +12,7 @@ use super::mount::path;
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule, MatrixFile};
 use crate::file::Link as Written;
-use crate::model::{DriverKind, Lab};
+use crate::model::{DriverKind, DriverWord, Lab};
 
 /// More rules than people write; what a program writes about many pairs is a matrix.
 const MOST_RULES: usize = 2000;
@@ -23,7 +23,7 @@ const MOST_ENDS: usize = 2_000_000;
 pub(super) fn links(
     written: &[Spanned<Written>],
     base_dir: &Path,
-    replaced: Option<DriverKind>,
+    replaced: Option<DriverWord>,
     lab: &mut Lab,
     report: &mut Report,
 ) {
@@ -81,7 +81,7 @@ fn conditions(entry: &Spanned<Written>, report: &mut Report) -> LinkConditions {
 /// The index of a network that can have conditions.
 pub(super) fn network(
     name: &Spanned<String>,
-    replaced: Option<DriverKind>,
+    replaced: Option<DriverWord>,
     lab: &Lab,
     report: &mut Report,
 ) -> Option<usize> {
@@ -158,7 +158,7 @@ pub(super) fn check_ends(
     from: &[usize],
     to: &[usize],
     network: Option<usize>,
-    replaced: Option<DriverKind>,
+    replaced: Option<DriverWord>,
     at: Span,
     lab: &Lab,
     report: &mut Report,

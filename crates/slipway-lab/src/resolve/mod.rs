@@ -31,7 +31,7 @@ pub use self::mac::derived as derived_mac;
 pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::file::{File, PolicyDocument};
 use crate::kind::LAB_FILE;
-use crate::model::{DriverKind, Lab};
+use crate::model::{DriverWord, Lab};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -41,7 +41,7 @@ pub struct Overrides {
     /// The lab's name.
     pub name: Option<String>,
     /// The driver of every network. Settings that only belong to another driver are left aside.
-    pub driver: Option<DriverKind>,
+    pub driver: Option<DriverWord>,
 }
 
 /// Reads a lab file.

@@ -12,7 +12,7 @@ use super::condition;
 use super::host::Hosts;
 use crate::condition::Conditions;
 use crate::file::{Conditions as WrittenConditions, File, Ipv6Choice, Network as Written, NetworkSettings};
-use crate::model::{DriverKind, Network};
+use crate::model::{DriverKind, DriverWord, Network, TcpBypass};
 
 /// Each is a namespace's worth of devices on every host, and all pairs of subnets are compared.
 const MOST_NETWORKS: usize = 1024;
@@ -32,7 +32,7 @@ pub(super) struct Networks {
     /// Conditions of each network's interfaces, unless a node says more.
     pub(super) conditions: Vec<Conditions>,
     /// The driver that was decided on outside of the file.
-    pub(super) replaced: Option<DriverKind>,
+    pub(super) replaced: Option<DriverWord>,
 }
 
 /// Where the parts of a network are written; the name's place for what is not.
@@ -43,7 +43,7 @@ pub(super) struct Places {
     pub(super) whole: Span,
 }
 
-pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, report: &mut Report) -> Networks {
+pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverWord>, report: &mut Report) -> Networks {
     let entries = &file.networks.0;
     // Those beyond are read all the same, or every node on them would be another error.
     if let Some(beyond) = entries.get(MOST_NETWORKS) {
@@ -67,7 +67,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverKind>, r
         };
         networks.add(&entry.name, settings, hosts, report);
     }
-    number_vxlans(entries.iter().map(|entry| &entry.value), hosts, &mut networks.list, report);
+    number_vxlans(entries.iter().map(|entry| &entry.value), &mut networks.list, report);
     keep_apart(&networks, hosts, report);
     networks
 }
@@ -89,12 +89,11 @@ impl Networks {
     }
 
     fn add(&mut self, name: &Spanned<String>, mut settings: NetworkSettings, hosts: &Hosts, report: &mut Report) {
-        let driver =
-            self.replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverKind::Bridge);
+        let word = self.replaced.or(settings.driver.as_ref().map(|driver| driver.value)).unwrap_or(DriverWord::Bridge);
         let driver_at = settings.driver.as_ref().map_or(name.at, |driver| driver.at);
-        let beneath = beneath(driver, hosts);
+        let driver = word.driver(hosts.underlay.is_some());
         if self.replaced.is_some() {
-            leave_aside(&mut settings, driver, beneath);
+            leave_aside(&mut settings, word, driver);
         }
         if let Some(conditions) = settings.conditions.as_ref().filter(|_| driver == DriverKind::Host) {
             condition::refuse_on_host(&name.value, self.replaced, conditions.at, report);
@@ -102,14 +101,14 @@ impl Networks {
         let none = Conditions::default();
         let conditions = settings.conditions.as_ref().map(|written| condition::over(written, &none, report));
         self.conditions.push(conditions.unwrap_or_default());
-        check_settings(&settings, driver, driver_at, hosts, report);
+        check_settings(&settings, word, driver_at, hosts, report);
         let number = self.list.len();
         let ipv6 = match settings.ipv6.as_ref().map(|choice| &choice.value) {
             None | Some(Ipv6Choice::Has(true)) => Some(default_ipv6(number)),
             Some(Ipv6Choice::Has(false)) => None,
             Some(Ipv6Choice::Subnet(net)) => Some(net.0),
         };
-        check_mtu(&settings, beneath, driver_at, ipv6.is_some(), hosts, report);
+        check_mtu(&settings, driver, driver_at, ipv6.is_some(), hosts, report);
         self.places.push(Places {
             ipv4: settings.ipv4.as_ref().map_or(name.at, |net| net.at),
             ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
@@ -118,6 +117,10 @@ impl Networks {
         self.list.push(Network {
             name: name.value.clone(),
             driver,
+            bypasses: word.bypasses(TcpBypass {
+                io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
+                exact: settings.exact.is_some_and(|choice| choice.value),
+            }),
             ipv4: settings.ipv4.map_or_else(|| default_ipv4(number), |net| net.value.0),
             ipv6,
             mtu: settings.mtu.map(|mtu| mtu.value),
@@ -125,8 +128,6 @@ impl Networks {
             parent: settings.parent.map(|parent| parent.value),
             vni: settings.vni.map(|vni| vni.value),
             macvlan_mode: settings.macvlan_mode.map(|mode| mode.value).unwrap_or_default(),
-            io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
-            exact: settings.exact.is_some_and(|choice| choice.value),
         });
     }
 }
@@ -149,46 +150,37 @@ pub fn default_ipv6(number: usize) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x6c69, third, 0, 0, 0, 0, 0), 64)
 }
 
-fn has_parent(driver: DriverKind) -> bool {
-    matches!(driver, DriverKind::Macvlan | DriverKind::Sriov)
-}
-
-/// The driver that makes the network's interfaces.
-fn beneath(driver: DriverKind, hosts: &Hosts) -> DriverKind {
-    match driver {
-        DriverKind::Fast if hosts.underlay.is_some() => DriverKind::Vxlan,
-        DriverKind::Fast => DriverKind::Bridge,
-        other => other,
-    }
+fn has_parent(word: DriverWord) -> bool {
+    matches!(word, DriverWord::Macvlan | DriverWord::Sriov)
 }
 
 /// Drops keys that only the replaced driver understood.
-fn leave_aside(settings: &mut NetworkSettings, driver: DriverKind, beneath: DriverKind) {
-    settings.parent.take_if(|_| !has_parent(driver));
+fn leave_aside(settings: &mut NetworkSettings, word: DriverWord, driver: DriverKind) {
+    settings.parent.take_if(|_| !has_parent(word));
     settings.macvlan_mode.take_if(|_| driver != DriverKind::Macvlan);
-    settings.vni.take_if(|_| beneath != DriverKind::Vxlan);
-    settings.io_uring.take_if(|_| driver != DriverKind::Fast);
-    settings.exact.take_if(|_| driver != DriverKind::Fast);
+    settings.vni.take_if(|_| driver != DriverKind::Vxlan);
+    settings.io_uring.take_if(|_| word != DriverWord::Fast);
+    settings.exact.take_if(|_| word != DriverWord::Fast);
 }
 
-fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Span, hosts: &Hosts, report: &mut Report) {
-    use DriverKind::{Bridge, Fast, Macvlan, Ovs, Sriov, Vxlan};
+fn check_settings(settings: &NetworkSettings, word: DriverWord, driver_at: Span, hosts: &Hosts, report: &mut Report) {
+    use DriverWord::{Bridge, Fast, Macvlan, Ovs, Sriov, Vxlan};
     let mut only_for = |at: Span, key: &str, driver: &str| {
         report.add(at, format!("`{key}` has no meaning here"), format!("leave it out; it is for driver {driver}"));
     };
-    if let Some(parent) = settings.parent.as_ref().filter(|_| !has_parent(driver)) {
+    if let Some(parent) = settings.parent.as_ref().filter(|_| !has_parent(word)) {
         only_for(parent.at, "parent", "macvlan or sriov");
     }
-    if let Some(mode) = settings.macvlan_mode.as_ref().filter(|_| driver != Macvlan) {
+    if let Some(mode) = settings.macvlan_mode.as_ref().filter(|_| word != Macvlan) {
         only_for(mode.at, "macvlan_mode", "macvlan");
     }
-    if let Some(vni) = settings.vni.as_ref().filter(|_| beneath(driver, hosts) != Vxlan) {
-        only_for(vni.at, "vni", if driver == Fast { "fast on several hosts" } else { "vxlan" });
+    if let Some(vni) = settings.vni.as_ref().filter(|_| word.driver(hosts.underlay.is_some()) != DriverKind::Vxlan) {
+        only_for(vni.at, "vni", if word == Fast { "fast on several hosts" } else { "vxlan" });
     }
-    if let Some(choice) = settings.io_uring.as_ref().filter(|_| driver != Fast) {
+    if let Some(choice) = settings.io_uring.as_ref().filter(|_| word != Fast) {
         only_for(choice.at, "io_uring", "fast");
     }
-    if let Some(choice) = settings.exact.as_ref().filter(|_| driver != Fast) {
+    if let Some(choice) = settings.exact.as_ref().filter(|_| word != Fast) {
         only_for(choice.at, "exact", "fast");
     }
     if let Some(parent) = &settings.parent {
@@ -203,11 +195,11 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
             );
         }
     }
-    if hosts.machine && matches!(driver, Bridge | Ovs | Vxlan) {
+    if hosts.machine && matches!(word, Bridge | Ovs | Vxlan) {
         let help = "take driver host, macvlan or sriov, or leave `hosts: machine` out";
-        report.add(driver_at, format!("driver {driver} would change this machine's own network"), help);
+        report.add(driver_at, format!("driver {word} would change this machine's own network"), help);
     }
-    if hosts.machine && driver == Fast {
+    if hosts.machine && word == Fast {
         let help = "leave `hosts: machine` out, or take driver host, which is this machine's own network already";
         report.add(
             driver_at,
@@ -215,15 +207,15 @@ fn check_settings(settings: &NetworkSettings, driver: DriverKind, driver_at: Spa
             help,
         );
     }
-    if settings.parent.is_none() && (driver == Sriov || driver == Macvlan && hosts.machine) {
+    if settings.parent.is_none() && (word == Sriov || word == Macvlan && hosts.machine) {
         let help = "add `parent:` with the name of this machine's interface";
-        report.add(driver_at, format!("driver {driver} needs a parent interface here"), help);
+        report.add(driver_at, format!("driver {word} needs a parent interface here"), help);
     }
 }
 
 fn check_mtu(
     settings: &NetworkSettings,
-    beneath: DriverKind,
+    driver: DriverKind,
     driver_at: Span,
     ipv6: bool,
     hosts: &Hosts,
@@ -231,7 +223,7 @@ fn check_mtu(
 ) {
     let underlay = hosts.underlay.as_ref().map_or(1500, |underlay| underlay.mtu);
     let carried = underlay.saturating_sub(VXLAN_OVERHEAD);
-    let vxlan = beneath == DriverKind::Vxlan;
+    let vxlan = driver == DriverKind::Vxlan;
     match &settings.mtu {
         Some(mtu) if !(68..=65535).contains(&mtu.value) => {
             report.add(mtu.at, format!("an mtu cannot be {}", mtu.value), "write 68 (RFC 791) to 65535 bytes");
@@ -253,12 +245,7 @@ fn check_mtu(
 }
 
 /// Every vxlan network has an identifier of its own: what is written, else the first free one from 1.
-fn number_vxlans<'f>(
-    written: impl Iterator<Item = &'f Written>,
-    hosts: &Hosts,
-    networks: &mut [Network],
-    report: &mut Report,
-) {
+fn number_vxlans<'f>(written: impl Iterator<Item = &'f Written>, networks: &mut [Network], report: &mut Report) {
     let mut taken: HashMap<u32, String> = HashMap::new();
     for (network, written) in networks.iter().zip(written) {
         let Written::Settings(settings) = written else { continue };
@@ -271,7 +258,7 @@ fn number_vxlans<'f>(
         }
     }
     let mut free = (1..1 << 24).filter(|vni| !taken.contains_key(vni));
-    for network in networks.iter_mut().filter(|network| beneath(network.driver, hosts) == DriverKind::Vxlan) {
+    for network in networks.iter_mut().filter(|network| network.driver == DriverKind::Vxlan) {
         network.vni = network.vni.or_else(|| free.next());
     }
 }

@@ -191,7 +191,7 @@ fn check_capabilities(spec: &Written, members: &[Member], networks: &Networks, r
         let help = "write `[NET_ADMIN, SYS_ADMIN]`, or leave `capabilities` out";
         report.add(first.at, format!("{} alone gives a node nothing", first.value), help);
     }
-    let has_port = |driver| matches!(driver, DriverKind::Bridge | DriverKind::Vxlan | DriverKind::Fast);
+    let has_port = |driver| matches!(driver, DriverKind::Bridge | DriverKind::Vxlan);
     let Some(network) = members.iter().map(|member| &networks.list[member.network]).find(|of| !has_port(of.driver))
     else {
         return;
@@ -204,7 +204,7 @@ fn check_capabilities(spec: &Written, members: &[Member], networks: &Networks, r
         Some(driver) => format!("leave driver {driver} out, or take `capabilities` out of the file"),
         None => "take driver bridge, vxlan or fast, or leave `capabilities` out".to_owned(),
     };
-    let (name, driver) = (&network.name, network.driver);
+    let (name, driver) = (&network.name, network.word());
     report.add(first.at, format!("{} on network `{name}` (driver {driver}): {why}", first.value), help);
 }
 

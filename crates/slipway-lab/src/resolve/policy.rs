@@ -9,14 +9,14 @@ use slipway_document::units::Rate;
 
 use super::link::joined;
 use crate::file::{PolicyRates, PolicyRule as Written};
-use crate::model::{DriverKind, Lab};
+use crate::model::{DriverWord, Lab};
 use crate::policy::{Rates, Rule, Verdict};
 
 /// More than people write; each connection is held against all of them.
 const MOST_RULES: usize = 200;
 
 /// Sets the lab's policy. `replaced`: the driver that all networks are given from outside of the file.
-pub(super) fn policy(written: &[Spanned<Written>], replaced: Option<DriverKind>, lab: &mut Lab, report: &mut Report) {
+pub(super) fn policy(written: &[Spanned<Written>], replaced: Option<DriverWord>, lab: &mut Lab, report: &mut Report) {
     let mut names = HashSet::new();
     for (number, entry) in written.iter().enumerate() {
         if number >= MOST_RULES {
@@ -122,7 +122,7 @@ fn rates(written: &Spanned<PolicyRates>, report: &mut Report) -> Rates {
 }
 
 /// A rule is kept on networks with driver fast; where another joins the same nodes it would be passed by.
-fn check_networks(rule: &Rule, at: Span, replaced: Option<DriverKind>, lab: &Lab, report: &mut Report) {
+fn check_networks(rule: &Rule, at: Span, replaced: Option<DriverWord>, lab: &Lab, report: &mut Report) {
     let all: Vec<usize> = (0..lab.nodes.len()).collect();
     let [from, to] = [&rule.from, &rule.to].map(|nodes| nodes.as_ref().unwrap_or(&all));
     if from.len() == 1 && from == to {
@@ -130,7 +130,7 @@ fn check_networks(rule: &Rule, at: Span, replaced: Option<DriverKind>, lab: &Lab
         return report.add(at, message, "name two nodes or groups");
     }
     let common = joined(from, to, lab);
-    let Some(other) = common.iter().find(|network| lab.networks[**network].driver != DriverKind::Fast) else {
+    let Some(other) = common.iter().find(|network| !lab.networks[**network].keeps_policy()) else {
         if common.is_empty() {
             let help = "name nodes of one network; what passes a gateway is not the fast path's";
             report.add(at, "they have no network in common", help);
@@ -138,7 +138,7 @@ fn check_networks(rule: &Rule, at: Span, replaced: Option<DriverKind>, lab: &Lab
         return;
     };
     let network = &lab.networks[*other];
-    let message = format!("network `{}` joins them, and driver {} keeps no policy", network.name, network.driver);
+    let message = format!("network `{}` joins them, and driver {} keeps no policy", network.name, network.word());
     let help = match replaced {
         Some(driver) => format!("leave driver {driver} out of the comparison, or take the policy out of the file"),
         None => format!("write `{}: fast`, or name nodes that it does not join", network.name),

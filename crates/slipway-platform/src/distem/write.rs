@@ -7,7 +7,7 @@ use crate::lose::Kinds;
 use slipway_document::units::{Rate, Seconds};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::{Cpu, LinkConditions, Loss};
-use slipway_lab::model::{DriverKind, ImageSource, Lab, Network, Node};
+use slipway_lab::model::{DriverWord, ImageSource, Lab, Network, Node};
 
 /// The lab as Distem's JSON, and what of it Distem has no word for.
 #[must_use]
@@ -28,7 +28,7 @@ fn vnetwork(lab: &Lab, network: &Network, kinds: &mut Kinds) -> Value {
         ("IPv6", network.ipv6.is_some()),
         ("mtu", network.mtu.is_some()),
         ("offloads", !network.offloads),
-        ("drivers other than bridge and vxlan", !matches!(network.driver, DriverKind::Bridge | DriverKind::Vxlan)),
+        ("drivers other than bridge and vxlan", !matches!(network.word(), DriverWord::Bridge | DriverWord::Vxlan)),
     ];
     for (what, _) in those.into_iter().filter(|(_, is)| *is) {
         kinds.lose(what, &network.name);

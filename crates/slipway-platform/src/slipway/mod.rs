@@ -16,7 +16,8 @@ use slipway_document::errors::DocumentErrors;
 use slipway_lab::condition::Conditions;
 use slipway_lab::defaults;
 use slipway_lab::model::{
-    DriverKind, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network, Pick, Underlay,
+    DriverKind, DriverWord, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network,
+    Pick, Underlay,
 };
 
 /// The reason why a lab is no lab file.
@@ -192,17 +193,17 @@ fn common_conditions(lab: &Lab) -> Vec<Conditions> {
 
 fn networks(lab: &Lab, common: &[Conditions]) -> Map {
     let mut map = Map::default();
-    let vxlans = lab.networks.iter().filter(|network| network.beneath() == DriverKind::Vxlan);
+    let vxlans = lab.networks.iter().filter(|network| network.driver == DriverKind::Vxlan);
     let numbered = vxlans.zip(1..).all(|(network, number)| network.vni == Some(number));
     for (number, network) in lab.networks.iter().enumerate() {
         let mut settings = settings(number, network, numbered);
         settings.map("conditions", conditions_over(&common[number], &Conditions::default()));
         let value = if settings.is_empty() {
-            Yaml::Text(network.driver.to_string())
+            Yaml::Text(network.word().to_string())
         } else {
             let mut all = Map::default();
-            if network.driver != DriverKind::Bridge {
-                all.text("driver", network.driver.to_string());
+            if network.word() != DriverWord::Bridge {
+                all.text("driver", network.word().to_string());
             }
             all.append(settings);
             Yaml::Map(all)
@@ -212,7 +213,7 @@ fn networks(lab: &Lab, common: &[Conditions]) -> Map {
     let only_default = lab.networks.len() == 1 && lab.networks[0].name == defaults::DEFAULT_NETWORK;
     let plain = map == {
         let mut plain = Map::default();
-        plain.text(defaults::DEFAULT_NETWORK, DriverKind::Bridge.to_string());
+        plain.text(defaults::DEFAULT_NETWORK, DriverWord::Bridge.to_string());
         plain
     };
     if only_default && plain { Map::default() } else { map }
@@ -246,10 +247,12 @@ fn settings(number: usize, network: &Network, vxlans_in_order: bool) -> Map {
     if let Some(vni) = network.vni.filter(|_| !vxlans_in_order) {
         map.bare("vni", vni);
     }
-    if network.io_uring == IoUring::Allow {
-        map.text("io_uring", "allow");
+    if let Some(tcp) = network.bypasses.tcp {
+        if tcp.io_uring == IoUring::Allow {
+            map.text("io_uring", "allow");
+        }
+        map.flag("exact", tcp.exact);
     }
-    map.flag("exact", network.exact);
     map
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use slipway_lab::model::{DriverKind, Figure, Lab, Pick};
+use slipway_lab::model::{DriverWord, Figure, Lab, Pick};
 use slipway_document::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
 use slipway_measure::record::Measurement;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Drivers to compare
     #[arg(long, value_delimiter = ',', value_name = "DRIVER,…", default_value = "host,bridge,ovs,macvlan,vxlan")]
-    drivers: Vec<DriverKind>,
+    drivers: Vec<DriverWord>,
     /// Jobs to measure [default: iperf3, netpipe, ping, and the lab's job where it has one]
     #[arg(long, value_delimiter = ',', value_name = "JOB,…")]
     jobs: Vec<String>,
@@ -190,7 +190,7 @@ impl Args {
         if self.under.is_empty() {
             return Ok(vec![Setting::default()]);
         }
-        if self.drivers.contains(&DriverKind::Host) && self.under.iter().any(Setting::is_of_links) {
+        if self.drivers.contains(&DriverWord::Host) && self.under.iter().any(Setting::is_of_links) {
             return Err(Failure::usage(
                 "compare under conditions of links: driver host has none\nHint: leave it out, as in --drivers bridge,vxlan",
             ));
@@ -267,7 +267,7 @@ fn show(context: &Context, steps: &mut Steps<'_>, event: Event<'_>) {
     }
 }
 
-fn distinct(drivers: &[DriverKind]) -> Vec<DriverKind> {
+fn distinct(drivers: &[DriverWord]) -> Vec<DriverWord> {
     let mut seen = Vec::new();
     for &driver in drivers {
         if !seen.contains(&driver) {

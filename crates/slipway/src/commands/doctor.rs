@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use slipway_engine::facts::{Check, Facts, Verdict};
-use slipway_lab::model::DriverKind;
+use slipway_lab::model::DriverWord;
 use slipway_document::units::Bytes;
 
 use crate::context::Context;
@@ -24,7 +24,7 @@ Examples:
 pub(crate) struct Args {
     /// Network drivers to require: host, bridge, ovs, macvlan, vxlan, sriov, fast
     #[arg(value_name = "DRIVER")]
-    drivers: Vec<DriverKind>,
+    drivers: Vec<DriverWord>,
     /// Require everything
     #[arg(long)]
     strict: bool,

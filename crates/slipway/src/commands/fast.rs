@@ -135,7 +135,7 @@ fn publish(context: &Context, lab: &str, at: SocketAddr) -> Result<Exit, Failure
 /// A lab that runs and has a fast network.
 fn running(context: &Context, lab: Option<&str>) -> Result<Running, Failure> {
     let running = labs::running(&context.root, lab)?;
-    if running.lab.networks.iter().any(slipway_lab::model::Network::is_fast) {
+    if running.lab.networks.iter().any(|network| network.bypasses.tcp.is_some()) {
         return Ok(running);
     }
     let name = &running.lab.name;

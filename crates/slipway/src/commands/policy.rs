@@ -87,7 +87,7 @@ impl Args {
             context.answer(&shown(&running.policy()?, None), Policy::table)?;
             return Ok(Exit::Success);
         };
-        if !running.lab.networks.iter().any(Network::is_fast) {
+        if !running.lab.networks.iter().any(Network::keeps_policy) {
             return Err(Failure::usage(format!(
                 "set the policy of lab {name}: none of its networks is fast\nHint: write `driver: fast`"
             )));

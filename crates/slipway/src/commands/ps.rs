@@ -91,8 +91,8 @@ fn row(root: &StateRoot, name: String) -> LabRow {
     if let Ok(Running { lab, state, .. }) = Running::open(root, &name) {
         let silent = state.routers.iter().any(|router| router.pid.is_none());
         let network = |net: &Network| {
-            let gone = if net.is_fast() && silent { ", a router is gone" } else { "" };
-            format!("{} ({}{gone})", net.name, net.driver)
+            let gone = if net.bypasses.tcp.is_some() && silent { ", a router is gone" } else { "" };
+            format!("{} ({}{gone})", net.name, net.word())
         };
         let networks = lab.networks.iter().map(network).collect();
         // A log that cannot be read is no reason to list no labs.

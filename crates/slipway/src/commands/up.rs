@@ -114,7 +114,7 @@ fn because(source: &Source, lab: &Lab, error: UpError) -> Failure {
 }
 
 fn text(lab: &Lab, seconds: f64) -> String {
-    let networks: Vec<String> = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.driver)).collect();
+    let networks: Vec<String> = lab.networks.iter().map(|net| format!("{} ({})", net.name, net.word())).collect();
     let networks = if networks.is_empty() { "no network".to_owned() } else { networks.join(", ") };
     format!(
         "lab {name} is up after {seconds:.2} s: {nodes} on {hosts}, {networks}\ntry: slipway exec {name} {first} -- ip address\n",

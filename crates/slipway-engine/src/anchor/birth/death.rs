@@ -118,13 +118,13 @@ impl Nodes {
         })
     }
 
-    /// Ends the programs of nodes on fast networks so that nobody hears of it by their connections there: these outlive them.
+    /// Ends the programs of nodes with bypasses so that nobody hears of it by their connections there: these outlive them.
     fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
         let lab = &blueprint.lab;
-        let is_fast = |&index: &usize| lab.nodes[index].fast_networks(lab).next().is_some();
-        let which: Vec<usize> = which.iter().copied().filter(is_fast).collect();
+        let has_bypasses = |&index: &usize| lab.nodes[index].has_bypasses(lab);
+        let which: Vec<usize> = which.iter().copied().filter(has_bypasses).collect();
         self.end_stopped(blueprint, &which, |nodes| {
-            nodes.with_routers(alone, blueprint, |routers, near| routers.silence(near, &which));
+            nodes.with_bypasses(alone, blueprint, |bypasses, near| bypasses.silence(near, &which));
         })
     }
 

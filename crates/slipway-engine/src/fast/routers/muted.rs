@@ -9,7 +9,8 @@ use rustix::net::sockopt::set_socket_linger;
 use slipway_fast::metadata::Path;
 use slipway_fast::walk;
 
-use super::{Fast, Near};
+use super::Routers;
+use crate::bypass::Near;
 
 /// A socket of a node that was ended without a word.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl MutedSocket {
     }
 }
 
-impl Fast {
+impl Routers {
     /// Keeps the sockets of a node that were handed out to it.
     pub(super) fn mute(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
         let namespaces = near.namespaces(|other| other == node);

@@ -8,7 +8,8 @@ use slipway_fast::policy::Decision;
 use slipway_fast::reason::Reason;
 use slipway_fast::revoke::revoke;
 
-use super::{Fast, Near};
+use super::Routers;
+use crate::bypass::Near;
 use crate::fast::error::{FastError, says};
 
 /// Before hidden connections are looked for again: the first time, and at most.
@@ -21,7 +22,7 @@ pub(super) struct Again {
     pause: Duration,
 }
 
-impl Fast {
+impl Routers {
     /// Ends what lives and may not, on all hosts, and gives how many connections these were.
     pub(super) fn revoke(&mut self, near: &Near<'_>) -> Result<u64, FastError> {
         let hosts: Vec<usize> = self.seats.keys().copied().collect();

@@ -15,7 +15,8 @@ use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::ns::with_net;
 
-use super::{Fast, HeldListener, Near};
+use super::{HeldListener, Routers};
+use crate::bypass::Near;
 use crate::fast::process::{Ground, Process};
 use crate::fast::{RouterReport, RouterState};
 
@@ -67,7 +68,7 @@ impl Seat {
     }
 }
 
-impl Fast {
+impl Routers {
     /// Makes a host's router, and tells it all that it needs to go on where another ended.
     pub(super) fn fill(&mut self, near: &Near<'_>, host: usize) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
@@ -167,7 +168,9 @@ impl Fast {
         if seat.process.is_none() || !seat.equipped.insert(node) {
             return Ok(());
         }
-        let has_ipv6 = near.lab.nodes[node].fast_networks(near.lab).any(|network| network.ipv6.is_some());
+        let has_ipv6 = near.lab.nodes[node]
+            .networks(near.lab)
+            .any(|network| network.bypasses.tcp.is_some() && network.ipv6.is_some());
         let families = if has_ipv6 { &[false, true][..] } else { &[false] };
         families.iter().try_for_each(|&ipv6| self.give_wakeup_sockets(near, host, node, ipv6))
     }
@@ -216,7 +219,7 @@ impl Fast {
         }
     }
 
-    pub(super) fn report(&mut self, near: &Near<'_>, host: usize) -> RouterReport {
+    pub(super) fn report_router(&mut self, near: &Near<'_>, host: usize) -> RouterReport {
         let mut aside = Vec::new();
         let seat = &self.seats[&host];
         let status = seat.process.as_ref().and_then(|process| process.status(|report| aside.push(report)).ok());

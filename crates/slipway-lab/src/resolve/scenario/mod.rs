@@ -14,7 +14,7 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::Report;
 
 use crate::file::{Members, Scenario as Written};
-use crate::model::{DriverKind, Lab};
+use crate::model::{DriverWord, Lab};
 use crate::scenario::{Due, Scenario};
 
 /// The context for reading an entry.
@@ -27,14 +27,14 @@ pub(super) struct Context<'a> {
     /// Relative paths begin here.
     base_dir: &'a Path,
     /// The driver that all networks were given from outside of the file.
-    replaced: Option<DriverKind>,
+    replaced: Option<DriverWord>,
 }
 
 pub(super) fn scenario(
     written: &Written,
     lab: &Lab,
     base_dir: &Path,
-    replaced: Option<DriverKind>,
+    replaced: Option<DriverWord>,
     report: &mut Report,
 ) -> Scenario {
     let length = written.length.as_ref().and_then(|length| time::due(length, report));

@@ -1,0 +1,174 @@
+//! The seam of bypasses: ways past a network that data of its nodes' programs may take.
+//!
+//! A network is a driver and its bypasses (`docs/adr/0039-driver-and-bypasses.md`). The rest of the engine knows a bypass by
+//! three things alone:
+//!
+//! - [`Means`] or [`Lacks`]: whether this machine can run it;
+//! - [`Needs`]: the calls that a supervisor answers in a node, environment, files;
+//! - [`Bypass`]: its part in the life of the lab, from its helper processes to their end.
+//!
+//! [`bypasses`](crate::bypasses) lists the bypasses that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use nix::sys::wait::WaitStatus;
+use rustix::event::PollFd;
+use slipway_lab::model::{Lab, Mount};
+use slipway_lab::policy::Rule;
+use slipway_sys::cgroup::CgroupError;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::seccomp::Trap;
+
+/// How this machine runs a bypass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Means {
+    /// In words, e.g. `a fast path for TCP`.
+    pub(crate) mechanism: String,
+    /// Notes to read before you trust a measurement.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A bypass that this machine cannot run: what is missing, and how to get it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lacks {
+    /// The missing parts of this machine.
+    pub(crate) missing: String,
+    /// The next step.
+    pub(crate) hint: String,
+}
+
+/// The needs of bypasses in a node; none by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Calls of the node's programs that a supervisor answers.
+    pub(crate) calls: Option<Calls>,
+    /// Environment of the node's programs. The lab file's goes over it.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Files and folders of this machine that the node sees from its start on.
+    pub(crate) mounts: Vec<Mount>,
+}
+
+/// Calls of programs that a supervisor answers, by a seccomp filter beside the profile of nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Calls {
+    /// Of several that fit a call, the first decides.
+    pub(crate) traps: Vec<Trap>,
+    /// Whether programs may use `io_uring`, whose calls no filter sees.
+    pub(crate) io_uring: bool,
+}
+
+impl Needs {
+    /// Joins the needs of two bypasses. Their traps become one filter with one listener: the kernel allows a tree of programs
+    /// no second one (`seccomp(2)`, `EBUSY`). `io_uring` takes the permission of both.
+    pub(crate) fn and(mut self, mut other: Self) -> Self {
+        self.calls = match (self.calls, other.calls) {
+            (Some(mut calls), Some(more)) => {
+                calls.traps.extend(more.traps);
+                calls.io_uring &= more.io_uring;
+                Some(calls)
+            }
+            (one, other) => one.or(other),
+        };
+        self.env.append(&mut other.env);
+        self.mounts.append(&mut other.mounts);
+        self
+    }
+}
+
+/// A bypass of a running lab, as the lab's anchor holds it.
+///
+/// Its helper processes begin with it ([`slipway_sys::helper`]), before the first node. A freeze comes as conditions: a node
+/// that stands still answers nothing.
+pub(crate) trait Bypass: Debug {
+    /// Descriptors to wait for, and the events to wait for there.
+    fn waits_for(&self) -> Vec<PollFd<'_>>;
+
+    /// How long to wait at most.
+    fn patience(&self) -> Option<Duration>;
+
+    /// Acts on the descriptors of [`waits_for`](Self::waits_for) that something happened at, in the same order, and does other
+    /// work that is due. True where helpers came or went.
+    fn tend(&mut self, near: &Near<'_>, happened: &[bool]) -> bool;
+
+    /// Notes that a child of the anchor ended. True where it was a helper of this bypass.
+    fn helper_ended(&mut self, lab: &Lab, status: WaitStatus) -> bool;
+
+    /// These nodes are born, for the first time or anew.
+    fn born(&mut self, nodes: &[usize]);
+
+    /// These nodes, whose programs are stopped, will end and their peers must not hear of it.
+    fn silence(&mut self, near: &Near<'_>, nodes: &[usize]);
+
+    /// These nodes have ended.
+    fn died(&mut self, nodes: &[usize]);
+
+    /// Links of these nodes, and of no others, are under conditions from now on: nothing of theirs may pass by. Gives how
+    /// many connections were ended.
+    ///
+    /// # Errors
+    /// When some may not have been ended.
+    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<usize>) -> Result<u64, BypassError>;
+
+    /// Puts other rules in the place of those that there were. Gives how many connections were ended, because they may not be
+    /// any more, or not as they are.
+    ///
+    /// # Errors
+    /// When some may not have been ended.
+    fn set_policy(&mut self, near: &Near<'_>, rules: &[Rule]) -> Result<u64, BypassError>;
+
+    /// Ends all helpers, and waits for their ends, so that whoever waits for the anchor finds nothing left.
+    fn end(&mut self);
+}
+
+/// The surroundings of bypasses in an anchor.
+pub(crate) struct Near<'a> {
+    pub(crate) alone: SingleThread,
+    pub(crate) lab: &'a Lab,
+    /// The lab's lock, which goes when the last of its processes does.
+    pub(crate) lock: BorrowedFd<'a>,
+    /// A host's network namespace.
+    pub(crate) host_net: &'a dyn Fn(usize) -> BorrowedFd<'a>,
+    /// A node's; `None` for one that has never been started.
+    pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
+    /// The first process of a node; `None` for one that does not run.
+    pub(crate) init: &'a dyn Fn(usize) -> Option<i32>,
+    /// Stops a node's programs for a moment.
+    pub(crate) halt: &'a dyn Fn(usize) -> Result<(), CgroupError>,
+}
+
+/// Work of a bypass that failed, by its own error. It fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct BypassError(Box<dyn Error + Send + Sync>);
+
+impl BypassError {
+    pub(crate) fn of(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_needs_of_two_bypasses_are_one_filter_and_all_else_of_both() {
+        let needs = |call, io_uring, name: &str| Needs {
+            calls: Some(Calls { traps: vec![Trap::every(call)], io_uring }),
+            env: [(name.to_owned(), "1".to_owned())].into(),
+            mounts: vec![Mount { source: name.into(), target: "/there".into(), writable: false }],
+        };
+        let both = needs(libc::SYS_connect, true, "one").and(needs(libc::SYS_ioctl, false, "two"));
+        let traps = vec![Trap::every(libc::SYS_connect), Trap::every(libc::SYS_ioctl)];
+        assert_eq!(both.calls, Some(Calls { traps, io_uring: false }));
+        assert_eq!(both.env.keys().collect::<Vec<_>>(), ["one", "two"]);
+        assert_eq!(both.mounts.len(), 2);
+        let one = needs(libc::SYS_connect, true, "one");
+        assert_eq!(one.clone().and(Needs::default()).calls, one.calls);
+        assert_eq!(Needs::default().and(one.clone()), one);
+    }
+}

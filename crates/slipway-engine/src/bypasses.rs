@@ -1,0 +1,135 @@
+//! All bypasses: those that this machine can run, their needs in nodes, and those of a running lab.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use nix::sys::wait::WaitStatus;
+use rustix::event::PollFd;
+use slipway_lab::model::{self, Lab};
+use slipway_lab::policy::Rule;
+use slipway_sys::cgroup::{CgroupError, Group};
+
+use crate::bypass::{Bypass, BypassError, Lacks, Means, Near, Needs};
+use crate::fast::{self, FastError, RouterState, Routers};
+use crate::state::LabDir;
+
+/// How this machine would run each of these bypasses. Changes nothing.
+pub(crate) fn probe(of: model::Bypasses) -> Result<Vec<Means>, Lacks> {
+    of.tcp.iter().map(|_| fast::probe()).collect()
+}
+
+/// The needs of all bypasses of a node's networks. `routers` are those of the lab.
+pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: usize) -> Needs {
+    [fast::needs(lab, routers, node)].into_iter().fold(Needs::default(), Needs::and)
+}
+
+/// The bypasses of a running lab.
+#[derive(Debug, Default)]
+pub(crate) struct Bypasses {
+    tcp: Option<Routers>,
+}
+
+impl Bypasses {
+    /// Starts the bypasses of a lab's networks. `group` makes a control group by that name; `None` where there are none.
+    pub(crate) fn start(
+        near: &Near<'_>,
+        dir: &LabDir,
+        group: &dyn Fn(&str) -> Result<Option<Group>, CgroupError>,
+    ) -> Result<Self, BypassError> {
+        Ok(Self { tcp: Routers::start(near, dir, group).map_err(BypassError::of)? })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &dyn Bypass> {
+        self.tcp.iter().map(|tcp| tcp as &dyn Bypass)
+    }
+
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Bypass> {
+        self.tcp.iter_mut().map(|tcp| tcp as &mut dyn Bypass)
+    }
+
+    /// The fast path for TCP, where a network has it.
+    pub(crate) fn tcp(&self) -> Option<&Routers> {
+        self.tcp.as_ref()
+    }
+
+    /// The same, to ask its routers.
+    pub(crate) fn tcp_mut(&mut self) -> Option<&mut Routers> {
+        self.tcp.as_mut()
+    }
+
+    /// Has calls of a node's programs answered. The router of the node's host is the one supervisor of all bypasses.
+    pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), BypassError> {
+        let name = |of: &model::Node| FastError::NoRouter(of.name.clone());
+        let heard = match &mut self.tcp {
+            Some(routers) => routers.hear(near, node, listener),
+            None => Err(near.lab.nodes.get(node).map_or(FastError::UnknownNode(node), name)),
+        };
+        heard.map_err(BypassError::of)
+    }
+
+    /// As [`Bypass::waits_for`], of all.
+    pub(crate) fn waits_for(&self) -> Vec<PollFd<'_>> {
+        self.each().flat_map(Bypass::waits_for).collect()
+    }
+
+    /// As [`Bypass::patience`], of all.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.each().filter_map(Bypass::patience).min()
+    }
+
+    /// As [`Bypass::tend`], of all.
+    pub(crate) fn tend(&mut self, near: &Near<'_>, mut happened: &[bool]) -> bool {
+        let mut changed = false;
+        for bypass in self.each_mut() {
+            let own;
+            (own, happened) = happened.split_at(bypass.waits_for().len());
+            changed |= bypass.tend(near, own);
+        }
+        changed
+    }
+
+    /// As [`Bypass::helper_ended`], of the one whose helper it was.
+    pub(crate) fn helper_ended(&mut self, lab: &Lab, status: WaitStatus) -> bool {
+        self.each_mut().any(|bypass| bypass.helper_ended(lab, status))
+    }
+
+    /// As [`Bypass::born`], of all.
+    pub(crate) fn born(&mut self, nodes: &[usize]) {
+        self.each_mut().for_each(|bypass| bypass.born(nodes));
+    }
+
+    /// As [`Bypass::silence`], of all.
+    pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
+        self.each_mut().for_each(|bypass| bypass.silence(near, nodes));
+    }
+
+    /// As [`Bypass::died`], of all.
+    pub(crate) fn died(&mut self, nodes: &[usize]) {
+        self.each_mut().for_each(|bypass| bypass.died(nodes));
+    }
+
+    /// As [`Bypass::set_conditions`], of all.
+    pub(crate) fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<usize>) -> Result<u64, BypassError> {
+        self.have_end(|bypass| bypass.set_conditions(near, altered))
+    }
+
+    /// As [`Bypass::set_policy`], of all.
+    pub(crate) fn set_policy(&mut self, near: &Near<'_>, rules: &[Rule]) -> Result<u64, BypassError> {
+        self.have_end(|bypass| bypass.set_policy(near, rules))
+    }
+
+    /// As [`Bypass::end`], of all.
+    pub(crate) fn end(&mut self) {
+        self.each_mut().for_each(Bypass::end);
+    }
+
+    /// Has all end connections, whatever becomes of one, and gives how many these were or the first failure.
+    fn have_end(
+        &mut self,
+        mut act: impl FnMut(&mut dyn Bypass) -> Result<u64, BypassError>,
+    ) -> Result<u64, BypassError> {
+        let outcomes: Vec<_> = self.each_mut().map(&mut act).collect();
+        outcomes.into_iter().sum()
+    }
+}
