@@ -136,3 +136,11 @@ fn hint(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// Refuses content with another digest than it should have.
+pub(super) fn check_digest(path: &Path, expected: &str, found: &str) -> Result<(), ImageError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(ImageError::Digest { path: path.to_owned(), expected: expected.to_owned(), found: found.to_owned() })
+}

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::ImageConfig;
-use super::error::{ImageError, OPEN};
+use super::error::{ImageError, OPEN, check_digest};
 use super::stream::hex;
 
 /// The OCI distribution specification's bound for a manifest.
@@ -283,7 +283,7 @@ impl Layout {
             return Err(self.wrong(name, "it is larger than 4 MiB"));
         }
         if let Some(expected) = digest {
-            super::check(&path, expected, &hex(Sha256::new_with_prefix(&text)))?;
+            check_digest(&path, expected, &hex(Sha256::new_with_prefix(&text)))?;
         }
         serde_json::from_slice(&text).map_err(|error| self.wrong(name, &error.to_string()))
     }

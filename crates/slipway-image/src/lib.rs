@@ -43,7 +43,7 @@ pub use save::{SaveError, Saved, save};
 pub use store::Store;
 pub use stream::Limits;
 
-use error::OPEN;
+use error::{OPEN, check_digest};
 use layout::Layout;
 use store::{Fingerprint, Lock};
 use unpack::{Archive, unpack};
@@ -215,9 +215,9 @@ impl Job<'_> {
                 self.progress,
             )?;
             if let Some(expected) = &layer.file {
-                check(&name, expected, &sums.file)?;
+                check_digest(&name, expected, &sums.file)?;
             }
-            check(&name, &layer.content, &sums.content)?;
+            check_digest(&name, &layer.content, &sums.content)?;
             self.store.keep(folder, &layer.content)?;
         }
         let ids = manifest.layers.into_iter().rev().map(|layer| layer.content);
@@ -230,11 +230,4 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
-
-fn check(path: &Path, expected: &str, found: &str) -> Result<(), ImageError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(ImageError::Digest { path: path.to_owned(), expected: expected.to_owned(), found: found.to_owned() })
 }

@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod model;
 mod names;
 mod pair;
+pub mod plan;
 pub mod policy;
 mod remark;
 mod resolve;

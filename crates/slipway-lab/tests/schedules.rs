@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::model::Lab;
 use slipway_lab::parse_scenario;
-use slipway_lab::scenario::{Action, Event, LinkAction, Order, PlanError, Scenario, Schedule, Traces};
+use slipway_lab::plan::PlanError;
+use slipway_lab::scenario::{Action, Event, LinkAction, Order, Scenario, Schedule, Traces};
 
 /// `before` nodes of one group, then `n` of another: what stands before moves the others' indices.
 fn lab(before: usize, n: usize) -> Lab {

@@ -8,7 +8,7 @@ use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::scenario::ScenarioError;
 use slipway_image::ImageError;
-use slipway_lab::scenario::PlanError;
+use slipway_lab::plan::PlanError;
 use slipway_measure::play::PlayError;
 use slipway_measure::record::RecordError;
 use slipway_verify::VerifyError;

@@ -65,12 +65,12 @@ pub enum Generator {
 
 impl Generator {
     /// True where its numbers are random.
-    pub(super) fn is_random(&self) -> bool {
+    pub(crate) fn is_random(&self) -> bool {
         !matches!(self, Self::Always | Self::Constant(_) | Self::Trace(_))
     }
 
     /// The file that it reads.
-    pub(super) fn file(&self) -> Option<&Path> {
+    pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::Trace(path) => Some(path),
             _ => None,
@@ -79,7 +79,7 @@ impl Generator {
 }
 
 /// A generator at work.
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     generator: &'a Generator,
     stream: Stream,
     /// The values of its file.
@@ -87,7 +87,7 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(generator: &'a Generator, stream: Stream, recorded: &'a [f64]) -> Self {
+    pub(crate) fn new(generator: &'a Generator, stream: Stream, recorded: &'a [f64]) -> Self {
         Self { generator, stream, recorded: recorded.iter().cycle() }
     }
 
@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
     ///
     /// By inversion of the distribution function, but for the normal ones: Box and Muller, "A Note on the Generation of
     /// Random Normal Deviates" (1958).
-    pub(super) fn next(&mut self) -> Option<f64> {
+    pub(crate) fn next(&mut self) -> Option<f64> {
         Some(match *self.generator {
             Generator::Always => return None,
             Generator::Constant(value) => value,
@@ -190,7 +190,7 @@ impl Quantity {
 
     /// A drawn number as the value is written.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they saturate, and none is negative")]
-    pub(super) fn write(self, value: f64) -> String {
+    pub(crate) fn write(self, value: f64) -> String {
         match self {
             Self::Time => duration((value.min(3600.0) * 1e9).round() as u64),
             Self::Share => Fraction((value.min(1.0) * 1e6).round() / 1e6).to_string(),

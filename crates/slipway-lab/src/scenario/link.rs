@@ -104,7 +104,7 @@ impl LinkAction {
     }
 
     /// How many interfaces, nodes of groups or ends of pairs it is about.
-    pub(super) fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         match self {
             Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => interfaces.len(),
             Self::Pair(Pair { from, to, .. }) => from.len() + to.len(),
@@ -129,7 +129,7 @@ impl LinkAction {
 
 impl Direction {
     /// For so many.
-    pub(super) fn verb(self, count: usize) -> &'static str {
+    pub(crate) fn verb(self, count: usize) -> &'static str {
         match (self, count) {
             (Self::Egress, 1) => "sends",
             (Self::Egress, _) => "send",

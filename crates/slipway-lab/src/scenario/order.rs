@@ -74,7 +74,7 @@ impl Order {
     }
 
     /// How many nodes, interfaces or pairs' ends it is about.
-    pub(super) fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         match self {
             Self::Links(action) => action.targets(),
             others => others.nodes().len(),

@@ -70,7 +70,7 @@ impl From<LinkAction> for Action {
 
 impl Action {
     /// How many nodes, interfaces or pairs' ends it is about.
-    pub(super) fn targets(&self) -> usize {
+    pub(crate) fn targets(&self) -> usize {
         match self {
             Self::Order(order) => order.targets(),
             Self::Run { nodes, .. } => nodes.len(),

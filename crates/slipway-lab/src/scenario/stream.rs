@@ -5,11 +5,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
 /// A random stream. The same seed and name give the same numbers on every machine.
-pub(super) struct Stream(ChaCha8Rng);
+pub(crate) struct Stream(ChaCha8Rng);
 
 impl Stream {
     /// `ChaCha8`, seeded with the SHA-256 of the seed and the name's parts, each with its length before it.
-    pub(super) fn new(seed: u64, name: &[&str]) -> Self {
+    pub(crate) fn new(seed: u64, name: &[&str]) -> Self {
         let mut hash = Sha256::new();
         hash.update(seed.to_le_bytes());
         for part in name {
@@ -19,12 +19,12 @@ impl Stream {
         Self(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
 
-    pub(super) fn word(&mut self) -> u64 {
+    pub(crate) fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Between 0 and 1, and neither: the middles of 2^52 equal intervals, which binary fractions are exact for.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.word() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
     }
 }

@@ -12,6 +12,6 @@ pub(crate) fn nanoseconds(seconds: Option<f64>) -> Option<u64> {
     (nanoseconds < LONGEST).then_some(nanoseconds as u64)
 }
 
-pub(super) fn after(now: u64, seconds: Option<f64>) -> Option<u64> {
+pub(crate) fn after(now: u64, seconds: Option<f64>) -> Option<u64> {
     nanoseconds(seconds).and_then(|more| now.checked_add(more))
 }

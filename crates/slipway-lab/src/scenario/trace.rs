@@ -39,15 +39,15 @@ fn refuse<T>(line: usize, message: impl Into<String>) -> Result<T, TraceError> {
 
 /// A trace that was read.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     /// The points, in order of time.
-    pub(super) points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
     /// After so many nanoseconds it begins anew. `None`: it does not.
-    pub(super) period: Option<u64>,
+    pub(crate) period: Option<u64>,
 }
 
 impl Recording {
-    pub(super) fn read(file: &TraceFile, text: &str) -> Result<Self, TraceError> {
+    pub(crate) fn read(file: &TraceFile, text: &str) -> Result<Self, TraceError> {
         let (mut points, period) = match file.format {
             Format::Distem => (distem(text, &file.of)?, None),
             Format::Csv => (csv(text, &file.of)?, None),
@@ -245,7 +245,7 @@ pub fn mahimahi(text: &str, window: Seconds) -> Result<(Vec<Point>, u64), TraceE
 }
 
 /// One duration a line, in seconds where it has no unit.
-pub(super) fn durations(text: &str) -> Result<Vec<f64>, TraceError> {
+pub(crate) fn durations(text: &str) -> Result<Vec<f64>, TraceError> {
     let mut durations = Vec::new();
     for (line, text) in lines(text) {
         durations.push(seconds(text).map_err(|message| TraceError { line, message })?);

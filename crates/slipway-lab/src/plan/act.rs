@@ -2,15 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::generator::Source;
-use super::model::{Choose, Effect, LinkAct, NodeAct, PairAct, Pairs, Selection, Setting, TraceFile};
-use super::plan::{PlanError, Subject, Turn, text};
-use super::stream::Stream;
-use super::time::nanoseconds;
-use super::trace::{Recording, TraceError};
-use super::{Action, Kill, LinkAction, Order, Pair, Port};
+use super::{PlanError, Subject, Turn, text};
 use crate::change::{Change, Keys};
 use crate::model::{DriverKind, Lab};
+use crate::scenario::{
+    Action, Choose, Effect, Generator, Kill, LinkAct, LinkAction, NodeAct, Order, Pair, PairAct, Pairs, Port,
+    Recording, Selection, Setting, Source, Stream, TraceError, TraceFile, nanoseconds,
+};
 
 impl<'a> Turn<'_, 'a> {
     pub(super) fn plan(&mut self) -> Result<(), PlanError> {
@@ -151,7 +149,7 @@ impl<'a> Turn<'_, 'a> {
         &mut self,
         on: &'a Selection<T>,
         name: impl Fn(&T) -> String,
-        durations: [&'a super::Generator; 2],
+        durations: [&'a Generator; 2],
         actions: impl Fn(Vec<T>) -> [Action; 2],
     ) -> Result<(), PlanError> {
         // Subjects are drawn once: the same ones come and go.

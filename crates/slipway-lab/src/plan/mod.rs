@@ -1,15 +1,17 @@
 //! From a scenario and a seed to its schedule. Pure, and the same to the last bit on every machine.
 
+mod act;
+mod table;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::generator::{Generator, Source};
-use super::model::{Entry, Scenario, Selection};
-use super::stream::Stream;
-use super::time::{MOST_EVENTS, after, nanoseconds};
-use super::trace::{self, TraceError};
-use super::{Action, Due, Event, LinkAction, Order, Schedule, Traces};
+pub use self::table::Table;
 use crate::model::Lab;
+use crate::scenario::{
+    Action, Due, Entry, Event, Generator, LinkAction, MOST_EVENTS, Order, Scenario, Schedule, Selection, Source,
+    Stream, TraceError, Traces, after, durations, nanoseconds,
+};
 
 /// The most nodes and interfaces of all events together: what a schedule may fill memory with.
 const MOST_TARGETS: usize = 10_000_000;
@@ -69,14 +71,14 @@ impl Scenario {
     fn recorded<'a>(&'a self, traces: &Traces) -> Result<BTreeMap<&'a Path, Vec<f64>>, PlanError> {
         let files = self.entries.iter().flat_map(Entry::generators).filter_map(Generator::file);
         let read = |path: &'a Path| {
-            let durations = trace::durations(text(traces, path)?);
+            let durations = durations(text(traces, path)?);
             Ok((path, durations.map_err(|error| PlanError::Trace { path: path.to_owned(), error })?))
         };
         files.map(read).collect()
     }
 }
 
-pub(super) fn text<'a>(traces: &'a Traces, path: &Path) -> Result<&'a str, PlanError> {
+fn text<'a>(traces: &'a Traces, path: &Path) -> Result<&'a str, PlanError> {
     traces.get(path).map(String::as_str).ok_or_else(|| PlanError::NoTrace(path.to_owned()))
 }
 
@@ -87,9 +89,9 @@ struct Planned {
     action: Action,
 }
 
-pub(super) struct Planner<'a> {
-    pub(super) lab: &'a Lab,
-    pub(super) traces: &'a Traces,
+struct Planner<'a> {
+    lab: &'a Lab,
+    traces: &'a Traces,
     recorded: &'a BTreeMap<&'a Path, Vec<f64>>,
     seed: u64,
     /// Nanoseconds; nothing is due later.
@@ -125,30 +127,30 @@ impl Planner<'_> {
 }
 
 /// The owner of a random stream: one of an entry's nodes or interfaces, or all of them together.
-pub(super) struct Subject {
+struct Subject {
     /// Its name; empty for all of them together.
-    pub(super) name: String,
+    name: String,
     /// Its place among the targets. `None`: all.
-    pub(super) only: Option<usize>,
+    only: Option<usize>,
     /// How many are looked at each time.
-    pub(super) weight: usize,
+    weight: usize,
 }
 
 impl Subject {
-    pub(super) const ALL: Self = Self { name: String::new(), only: None, weight: 1 };
+    const ALL: Self = Self { name: String::new(), only: None, weight: 1 };
 }
 
 /// An entry whose events are being planned.
-pub(super) struct Turn<'p, 'a> {
-    pub(super) planner: &'p mut Planner<'a>,
+struct Turn<'p, 'a> {
+    planner: &'p mut Planner<'a>,
     number: usize,
-    pub(super) entry: &'a Entry,
+    entry: &'a Entry,
 }
 
 impl<'a> Turn<'_, 'a> {
     /// The owners of streams: each target where a value is random, or all together where the targets themselves are
     /// random.
-    pub(super) fn subjects<T>(&self, on: &Selection<T>, name: impl Fn(&T) -> String) -> Vec<Subject> {
+    fn subjects<T>(&self, on: &Selection<T>, name: impl Fn(&T) -> String) -> Vec<Subject> {
         let drawn = self.entry.generators().any(Generator::is_random);
         if !drawn || self.entry.together || on.choose.is_some() {
             return vec![Subject { weight: on.among.len().max(1), ..Subject::ALL }];
@@ -157,21 +159,17 @@ impl<'a> Turn<'_, 'a> {
         on.among.iter().enumerate().map(one).collect()
     }
 
-    pub(super) fn stream(&self, purpose: &str, subject: &str) -> Stream {
+    fn stream(&self, purpose: &str, subject: &str) -> Stream {
         Stream::new(self.planner.seed, &["scenario", &self.entry.name, purpose, subject])
     }
 
-    pub(super) fn source(&self, generator: &'a Generator, purpose: &str, subject: &str) -> Source<'a> {
+    fn source(&self, generator: &'a Generator, purpose: &str, subject: &str) -> Source<'a> {
         let recorded = generator.file().and_then(|path| self.planner.recorded.get(path));
         Source::new(generator, self.stream(purpose, subject), recorded.map(Vec::as_slice).unwrap_or_default())
     }
 
     /// Plans `actions` for every time that the entry is due for the subject, and what takes them back.
-    pub(super) fn repeat(
-        &mut self,
-        subject: &Subject,
-        mut actions: impl FnMut() -> Vec<Action>,
-    ) -> Result<(), PlanError> {
+    fn repeat(&mut self, subject: &Subject, mut actions: impl FnMut() -> Vec<Action>) -> Result<(), PlanError> {
         let when = &self.entry.when;
         let source = |generator: &'a Option<Generator>, purpose| {
             generator.as_ref().map(|generator| self.source(generator, purpose, &subject.name))
@@ -202,7 +200,7 @@ impl<'a> Turn<'_, 'a> {
 
     /// Plans a subject's coming and going: it is there for a while, then goes, and comes back at the latest when the
     /// entry ends.
-    pub(super) fn alternate(
+    fn alternate(
         &mut self,
         subject: &Subject,
         [there, gone]: [&'a Generator; 2],
@@ -226,17 +224,17 @@ impl<'a> Turn<'_, 'a> {
     }
 
     /// When the entry's last event may be due.
-    pub(super) fn last(&self) -> u64 {
+    fn last(&self) -> u64 {
         self.entry.when.until.map_or(self.planner.end, |until| until.0.min(self.planner.end))
     }
 
     /// Counts what is considered, so that planning ends.
-    pub(super) fn step(&mut self, targets: usize) -> Result<(), PlanError> {
+    fn step(&mut self, targets: usize) -> Result<(), PlanError> {
         self.planner.steps += targets;
         if self.planner.steps > MOST_TARGETS { Err(self.too_many()) } else { Ok(()) }
     }
 
-    pub(super) fn event(&mut self, due: u64, action: Action) -> Result<(), PlanError> {
+    fn event(&mut self, due: u64, action: Action) -> Result<(), PlanError> {
         self.planner.targets += action.targets();
         if self.planner.planned.len() >= MOST_EVENTS || self.planner.targets > MOST_TARGETS {
             return Err(self.too_many());

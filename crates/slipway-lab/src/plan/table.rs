@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{Action, Due, Event, Kill, LinkAction, Order, Pair, Port, Schedule};
 use crate::model::Lab;
+use crate::scenario::{Action, Due, Event, Kill, LinkAction, Order, Pair, Port, Schedule};
 
 /// A schedule as `slipway play --plan` shows it.
 #[derive(Debug, Clone, Copy)]
