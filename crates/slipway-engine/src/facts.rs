@@ -16,6 +16,7 @@ use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::sock_diag::destroy_tcp;
 
 use crate::condition::LinkMeans;
+use crate::lack::Lack;
 use crate::network::{Probed, Unsupported, survey};
 use crate::node::init::most_processes;
 
@@ -47,11 +48,11 @@ pub struct Facts {
     /// Capabilities that labs need and this process lacks.
     pub missing_capabilities: Vec<String>,
     /// Control groups; what is wrong with them where they cannot be used.
-    pub cgroups: Result<Cgroups, String>,
+    pub cgroups: Result<Cgroups, Lack>,
     /// Whether overlay file systems can be mounted; why not.
-    pub overlay: Result<(), String>,
+    pub overlay: Result<(), Lack>,
     /// Whether the kernel filters system calls as needed; why not.
-    pub seccomp: Result<(), String>,
+    pub seccomp: Result<(), Lack>,
     /// How each network driver would run, or what it lacks.
     pub drivers: Vec<Result<Probed, Unsupported>>,
     /// The means for conditions of links.
@@ -59,12 +60,12 @@ pub struct Facts {
     pub links: LinkMeans,
     /// Whether the kernel resets connections when asked; why not.
     #[serde(default = "nobody_looked")]
-    pub resets: Result<(), String>,
+    pub resets: Result<(), Lack>,
     /// Programs that jobs and probes use.
     pub tools: Vec<Tool>,
     /// Whether the kernel bounds each node by itself in what it counts by user; why not.
     #[serde(default = "nobody_looked")]
-    pub bounded: Result<(), String>,
+    pub bounded: Result<(), Lack>,
     /// Inotify instances that a node has, or else root and all nodes together (`fs.inotify.max_user_instances`).
     #[serde(default)]
     pub inotify: u64,
@@ -172,48 +173,52 @@ fn missing() -> Vec<String> {
     (NEEDED - have).iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
-fn cgroups() -> Result<Cgroups, String> {
-    let hierarchy = Hierarchy::detect().map_err(|error| error.to_string())?;
+fn cgroups() -> Result<Cgroups, Lack> {
+    let hierarchy = Hierarchy::detect().map_err(|error| Lack::from(error.to_string()))?;
     let controllers = hierarchy.controllers().into_iter().collect();
     Ok(Cgroups { mode: hierarchy.mode(), controllers })
 }
 
 /// Opens the file system type without mounting it, which makes the kernel load its module.
-fn overlay() -> Result<(), String> {
+fn overlay() -> Result<(), Lack> {
     match rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC) {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::NODEV) => {
-            Err("the kernel has no overlay file system. Hint: modprobe overlay, or boot a kernel that has it"
-                .to_owned())
+            let hint = "modprobe overlay, or boot a kernel that has it";
+            Err(Lack::new("the kernel has no overlay file system").with_hint(hint))
         }
-        Err(rustix::io::Errno::PERM) => Err("mounting takes CAP_SYS_ADMIN. Hint: run as root".to_owned()),
-        Err(error) => Err(io::Error::from(error).to_string()),
+        Err(rustix::io::Errno::PERM) => Err(Lack::new("mounting takes CAP_SYS_ADMIN").with_hint("run as root")),
+        Err(error) => Err(Lack::new(io::Error::from(error).to_string())),
     }
 }
 
-fn seccomp() -> Result<(), String> {
+fn seccomp() -> Result<(), Lack> {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     if ["allow", "errno"].iter().all(|needed| actions.split_whitespace().any(|action| action == *needed)) {
         return Ok(());
     }
-    Err("the kernel has no system-call filters. Hint: boot one with CONFIG_SECCOMP_FILTER".to_owned())
+    Err(Lack::new("the kernel has no system-call filters").with_hint("boot one with CONFIG_SECCOMP_FILTER"))
 }
 
-fn nobody_looked() -> Result<(), String> {
-    Err("nobody has looked".to_owned())
+fn nobody_looked() -> Result<(), Lack> {
+    Err(Lack::nobody_looked())
 }
 
 /// Asks for the reset of a connection that there cannot be, in a namespace of its own.
-fn resets() -> Result<(), String> {
+fn resets() -> Result<(), Lack> {
     let place = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let asked = create_net()
         .and_then(|net| with_net(net.as_fd(), || destroy_tcp(place(1), place(2), 1)).and_then(|asked| asked));
     match asked.map_err(|error| (error.raw_os_error(), error)) {
         Ok(()) | Err((Some(nix::libc::ENOENT), _)) => Ok(()),
         Err((Some(nix::libc::EOPNOTSUPP), _)) => {
-            Err("the kernel resets no connections for others. Hint: boot one with CONFIG_INET_DIAG_DESTROY".to_owned())
+            let lack = Lack::new("the kernel resets no connections for others");
+            Err(lack.with_hint("boot one with CONFIG_INET_DIAG_DESTROY"))
         }
-        Err((_, error)) => Err(format!("a trial failed: {error}. Hint: boot a kernel with CONFIG_INET_DIAG_DESTROY")),
+        Err((_, error)) => {
+            let lack = Lack::new(format!("a trial failed: {error}"));
+            Err(lack.with_hint("boot a kernel with CONFIG_INET_DIAG_DESTROY"))
+        }
     }
 }
 

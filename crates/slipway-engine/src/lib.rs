@@ -19,6 +19,7 @@ mod guard;
 pub mod job;
 mod kernel;
 pub mod lab;
+pub mod lack;
 pub mod machine;
 pub mod network;
 mod node;

@@ -10,6 +10,7 @@ use slipway_lab::scenario::Direction;
 
 use super::gate::physical;
 use super::probe::LinkMeans;
+use crate::lack::Lack;
 
 /// What makes the conditions of one direction of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,7 +75,7 @@ pub enum Unable {
         /// Of which direction.
         direction: &'static str,
         /// What the machine lacks, with a hint.
-        missing: String,
+        missing: Lack,
     },
     /// Netem treats all packets of an interface alike.
     #[error(
@@ -94,7 +95,7 @@ pub enum Unable {
         /// Of which direction.
         direction: &'static str,
         /// What the wire lacks.
-        wire: String,
+        wire: Lack,
     },
 }
 
@@ -104,7 +105,7 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     let Wanted { direction, outside, all, pairs, parted } = wanted;
     let gate = &means.gate;
     // Packets that a device receives reach a queue by way of the gate.
-    let queued = |discipline: &Result<(), String>| match physical(direction, outside) {
+    let queued = |discipline: &Result<(), Lack>| match physical(direction, outside) {
         Direction::Egress => discipline.clone(),
         Direction::Ingress => gate.clone().and_then(|()| discipline.clone()),
     };
@@ -141,8 +142,8 @@ pub(super) fn choose(asked: LinkMechanism, means: &LinkMeans, wanted: Wanted<'_>
     }
 }
 
-fn missing_for(mechanism: Mechanism, direction: Direction, missing: &str) -> Unable {
-    Unable::Missing { mechanism, direction: word(direction), missing: missing.to_owned() }
+fn missing_for(mechanism: Mechanism, direction: Direction, missing: &Lack) -> Unable {
+    Unable::Missing { mechanism, direction: word(direction), missing: missing.clone() }
 }
 
 /// As people write it.
@@ -181,11 +182,11 @@ mod tests {
     }
 
     fn lacks_netem() -> LinkMeans {
-        LinkMeans { netem: Err("the kernel has no netem".to_owned()), ..has() }
+        LinkMeans { netem: Err(Lack::new("the kernel has no netem")), ..has() }
     }
 
     fn nothing() -> LinkMeans {
-        let no = || Err("not permitted".to_owned());
+        let no = || Err(Lack::new("not permitted"));
         LinkMeans { gate: no(), wire: no(), netem: no(), tbf: Ok(()) }
     }
 

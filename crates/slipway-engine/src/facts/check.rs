@@ -5,6 +5,7 @@ use slipway_sys::cgroup::{Controller, Mode};
 
 use super::{Facts, Tool};
 use crate::condition::LinkMeans;
+use crate::lack::Lack;
 
 /// One thing looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,11 +51,10 @@ pub(super) fn all(facts: &Facts) -> Vec<Check> {
 
 /// The means for conditions of links.
 fn links(means: &LinkMeans) -> [Check; 4] {
-    let one = |subject: &str, serves: &str, without: &str, state: &Result<(), String>| match state {
+    let one = |subject: &str, serves: &str, without: &str, state: &Result<(), Lack>| match state {
         Ok(()) => good(subject, serves),
-        Err(reason) => {
-            let (missing, hint) = split_hint(reason);
-            check(subject, Verdict::Partial, &format!("{missing}: {without}"), hint)
+        Err(Lack { missing, hint }) => {
+            check(subject, Verdict::Partial, &format!("{missing}: {without}"), hint.as_deref())
         }
     };
     let no_netem = if means.wire.is_ok() { "the wire serves instead" } else { "no delay, loss or jitter" };
@@ -71,10 +71,9 @@ fn resets(facts: &Facts) -> Check {
     let subject = "resets of connections";
     match &facts.resets {
         Ok(()) => good(subject, "a soft kill resets what was open"),
-        Err(reason) => {
-            let (missing, hint) = split_hint(reason);
+        Err(Lack { missing, hint }) => {
             let found = format!("{missing}: peers of a node killed softly see ends, as after a graceful kill");
-            check(subject, Verdict::Partial, &found, hint)
+            check(subject, Verdict::Partial, &found, hint.as_deref())
         }
     }
 }
@@ -100,21 +99,10 @@ fn with_notes(mechanism: &str, notes: &[String]) -> String {
     all.join("; ")
 }
 
-/// A reason carries its hint behind `Hint:`, as errors do.
-fn required(subject: &str, found: &str, state: &Result<(), String>) -> Check {
+fn required(subject: &str, found: &str, state: &Result<(), Lack>) -> Check {
     match state {
         Ok(()) => good(subject, found),
-        Err(reason) => {
-            let (what, hint) = split_hint(reason);
-            check(subject, Verdict::Missing, what, hint)
-        }
-    }
-}
-
-fn split_hint(reason: &str) -> (&str, Option<&str>) {
-    match reason.split_once("Hint: ") {
-        Some((what, hint)) => (what.trim_end_matches(['.', ' ', '\n']), Some(hint)),
-        None => (reason, None),
+        Err(Lack { missing, hint }) => check(subject, Verdict::Missing, missing, hint.as_deref()),
     }
 }
 
@@ -181,7 +169,7 @@ fn shared(facts: &Facts) -> Check {
             let found = format!("a node has {processes}, {instances} inotify instances, message queues of its own");
             return good(subject, &found);
         }
-        Err(reason) => split_hint(reason),
+        Err(Lack { missing, hint }) => (missing.as_str(), hint.as_deref()),
     };
     let found = format!(
         "{missing}: {instances} inotify instances and one sum of message queues for all nodes and root; a node has {processes}"
@@ -193,9 +181,8 @@ fn cgroups(facts: &Facts) -> Check {
     let subject = "control groups";
     let found = match &facts.cgroups {
         Ok(found) => found,
-        Err(reason) => {
-            let (what, hint) = split_hint(reason);
-            return check(subject, Verdict::Partial, what, hint);
+        Err(Lack { missing, hint }) => {
+            return check(subject, Verdict::Partial, missing, hint.as_deref());
         }
     };
     let mode = match found.mode {
@@ -255,7 +242,7 @@ mod tests {
             ("privileges", Facts { root: false, ..facts() }),
             ("privileges", Facts { user_namespace: true, ..facts() }),
             ("privileges", Facts { missing_capabilities: vec!["CAP_NET_ADMIN".to_owned()], ..facts() }),
-            ("control groups", Facts { cgroups: Err("none is mounted. Hint: mount".to_owned()), ..facts() }),
+            ("control groups", Facts { cgroups: Err(Lack::new("none is mounted").with_hint("mount")), ..facts() }),
             ("control groups", Facts { cgroups: Ok(Cgroups { mode: Mode::V1, controllers: Vec::new() }), ..facts() }),
             (
                 "processor frequency",
@@ -267,14 +254,17 @@ mod tests {
             (
                 "links by netem",
                 Facts {
-                    links: LinkMeans { netem: Err("the kernel has none. Hint: modprobe".to_owned()), ..facts().links },
+                    links: LinkMeans {
+                        netem: Err(Lack::new("the kernel has none").with_hint("modprobe")),
+                        ..facts().links
+                    },
                     ..facts()
                 },
             ),
-            ("resets of connections", Facts { resets: Err("no. Hint: boot".to_owned()), ..facts() }),
-            ("shared by nodes", Facts { bounded: Err("no. Hint: sysctl".to_owned()), ..facts() }),
-            ("overlay file systems", Facts { overlay: Err("no. Hint: modprobe overlay".to_owned()), ..facts() }),
-            ("system-call filters", Facts { seccomp: Err("no. Hint: boot".to_owned()), ..facts() }),
+            ("resets of connections", Facts { resets: Err(Lack::new("no").with_hint("boot")), ..facts() }),
+            ("shared by nodes", Facts { bounded: Err(Lack::new("no").with_hint("sysctl")), ..facts() }),
+            ("overlay file systems", Facts { overlay: Err(Lack::new("no").with_hint("modprobe overlay")), ..facts() }),
+            ("system-call filters", Facts { seccomp: Err(Lack::new("no").with_hint("boot")), ..facts() }),
         ];
         for (subject, facts) in wrong {
             let bad: Vec<Check> = facts.checks().into_iter().filter(|check| check.verdict != Verdict::Good).collect();

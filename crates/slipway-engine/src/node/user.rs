@@ -11,6 +11,8 @@ use std::path::Path;
 use slipway_lab::model::{DriverKind, Lab, Node};
 use slipway_sys::ns::{OwnedNet, create_owned_net, in_first_user_namespace, with_net};
 
+use crate::lack::Lack;
+
 /// The first of the users that own nodes' user namespaces. No user database has them: `systemd` and others end far below.
 const OWNERS: u32 = 0xf000_0000;
 
@@ -38,15 +40,16 @@ pub(crate) fn make_net() -> io::Result<OwnedNet> {
 ///
 /// # Errors
 /// The reason why not, with a hint.
-pub(crate) fn is_bounded() -> Result<(), String> {
+pub(crate) fn is_bounded() -> Result<(), Lack> {
     match owner().and_then(|owner| create_owned_net(owner).map(|_| owner)) {
         Ok(Some(_)) => Ok(()),
         Ok(None) => {
-            Err("in a user namespace there is no user for each node. Hint: run as the machine's root".to_owned())
+            let lack = Lack::new("in a user namespace there is no user for each node");
+            Err(lack.with_hint("run as the machine's root"))
         }
         Err(error) => {
             let hint = "allow user namespaces: `sysctl user.max_user_namespaces`";
-            Err(format!("a node gets no user namespace of its own: {error}. Hint: {hint}"))
+            Err(Lack::new(format!("a node gets no user namespace of its own: {error}")).with_hint(hint))
         }
     }
 }
