@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         return ExitCode::from(agent_main(&argv));
     }
     let bench = Bench::up("bridge");
-    let checks: [Check; 10] = [
+    let checks: [Check; 11] = [
         ("a plain job runs everywhere", plain),
         ("the first failure is the job's", failure),
         ("a program that is not there starts nowhere", nothing_started),
@@ -118,6 +118,7 @@ fn main() -> ExitCode {
         ("MPICH runs over four nodes", mpich),
         ("MPI traffic crosses the network", traffic),
         ("the launch agent is an ssh", agent),
+        ("an agent of another version is refused", other_version),
         ("a node outside of the job launches nothing in it", outsider),
     ];
     for (name, check) in checks {
@@ -261,11 +262,31 @@ fn agent(bench: &Bench) {
         until grep -q ready /tmp/said; do sleep 0.01; done; kill $told; wait $told; echo $?; cat /tmp/said
         $ssh n2 'exec sleep 1000' & killed=$!
         until $ssh n2 'pgrep sleep >/dev/null'; do sleep 0.01; done; kill -9 $killed
-        until $ssh n2 '! pgrep sleep'; do sleep 0.01; done; echo gone";
+        until $ssh n2 '! pgrep sleep >/dev/null'; do sleep 0.01; done; echo gone";
     let (outcome, lines) = bench.run(&script(text, &[0, 1]));
     assert_eq!(outcome.code, 0, "{lines:?}");
     let said: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("n1.stdout: ")).collect();
     assert_eq!(said, ["n2", "typed from n2", "7", "137", "255", "255", "9", "ready", "told", "gone"], "{lines:?}");
+}
+
+/// Speaks to the launch service as agents of other versions would.
+fn other_version(bench: &Bench) {
+    let text = r#"exec python3 -c '
+import json, os, socket
+launch = {"launch": {"host": "n2", "command": "touch /tmp/launched"}}
+for first in {"hello": {"protocol": 999, "slipway": "9.9.9"}}, launch:
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(os.environ["SLIPWAY_LAUNCH"])
+    service.send(json.dumps(first).encode())
+    refused = json.loads(service.recv(65536))["refused"]
+    print(refused["code"], refused["reason"].split("\n")[0], service.recv(1))
+'"#;
+    let (outcome, lines) = bench.run(&script(text, &[0, 1]));
+    assert_eq!(outcome.code, 0, "{lines:?}");
+    let said: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("n1.stdout: ")).collect();
+    let ours = format!("255 exchange messages between slipway {} (protocol 1) and", env!("CARGO_PKG_VERSION"));
+    let theirs = ["slipway 9.9.9 (protocol 999)", "an agent without a version"];
+    assert_eq!(said, theirs.map(|theirs| format!("{ours} {theirs} b''")), "{lines:?}");
 }
 
 fn outsider(bench: &Bench) {

@@ -2,6 +2,7 @@
 //! it hands the command and its standard input and output to the launch service of its job and exits as the command does.
 
 mod arguments;
+mod error;
 pub(super) mod own;
 
 use std::io;
@@ -11,13 +12,12 @@ use nix::sys::signal::Signal as Number;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use slipway_sys::signals::Taken;
 
-use super::protocol::{Received, Reply, Request, receive, send};
+use super::protocol::{Received, Reply, Request, VERSION, receive, send};
 use super::service::VARIABLE;
 use crate::exec::pump::{self, End, Input, Output, Pumps};
+use crate::protocol::Hello;
 use arguments::Call;
-
-/// As `ssh(1)`: what failed is the connection, not the command.
-const NO_CONNECTION: u8 = 255;
+use error::AgentError;
 
 /// Runs the agent with a command line like ssh's, program name first, and returns the exit code.
 #[must_use]
@@ -29,34 +29,26 @@ pub fn agent_main(argv: &[String]) -> u8 {
     }
     match call(argv) {
         Ok(code) => code,
-        Err(account) => {
-            eprintln!("slipway agent: {account}");
-            NO_CONNECTION
+        Err(error) => {
+            eprintln!("slipway agent: {error}");
+            error.code()
         }
     }
 }
 
-fn call(argv: &[String]) -> Result<u8, String> {
+fn call(argv: &[String]) -> Result<u8, AgentError> {
     let Call { host, command, no_input } = arguments::parse(argv)?;
-    let path = std::env::var(VARIABLE).map_err(|_| {
-        format!("{VARIABLE} is not set\nHint: only programs that `slipway run --mpi` starts can launch others")
-    })?;
-    let says = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
+    let path = std::env::var(VARIABLE).map_err(|_| AgentError::NoJob)?;
     // Taken before the command can run, so that none is lost.
     let passed_on =
         [Number::SIGINT, Number::SIGTERM, Number::SIGHUP, Number::SIGQUIT, Number::SIGUSR1, Number::SIGUSR2];
-    let signals = Taken::new(&passed_on).map_err(says("take signals"))?;
-    let socket = open(&path).map_err(|error| {
-        format!("reach the job's launch service at {path}: {error}\nHint: its `slipway run` has ended")
-    })?;
+    let signals = Taken::new(&passed_on).map_err(AgentError::system("take signals"))?;
+    let socket = open(&path).map_err(|source| AgentError::Unreachable { path, source })?;
     let mut pumps = launch(&socket, host, command, no_input)?;
-    match attend(&socket, &signals, &mut pumps).map_err(says("wait for the command"))? {
+    match attend(&socket, &signals, &mut pumps).map_err(AgentError::system("wait for the command"))? {
         Some(Reply::Exited(code)) => Ok(code),
-        Some(Reply::Refused { code, reason }) => {
-            eprintln!("slipway agent: {reason}");
-            Ok(code)
-        }
-        None => Err("the launch service ended before the command".to_owned()),
+        Some(Reply::Refused { code, reason }) => Err(AgentError::Refused { code, reason }),
+        None => Err(AgentError::Ended),
     }
 }
 
@@ -68,11 +60,13 @@ fn open(path: &str) -> io::Result<OwnedFd> {
 
 /// Sends the command, with pipes for its input and output: those of this process are the launcher's, which the other node
 /// has no business with.
-fn launch(socket: &OwnedFd, host: String, command: String, no_input: bool) -> Result<Pumps<'static>, String> {
-    let says = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
+fn launch(socket: &OwnedFd, host: String, command: String, no_input: bool) -> Result<Pumps<'static>, AgentError> {
+    let says = AgentError::system;
     let pipes =
         || -> io::Result<_> { Ok((pump::pipe_to_program()?, pump::pipe_from_program()?, pump::pipe_from_program()?)) };
     let ((input, to_input), (output, from_output), (error, from_error)) = pipes().map_err(says("open pipes"))?;
+    let greeting = Request::Hello(Hello::of(VERSION));
+    send(socket.as_fd(), &greeting, &[]).map_err(says("send its version"))?;
     send(socket.as_fd(), &Request::Launch { host, command }, &[input.as_fd(), output.as_fd(), error.as_fd()])
         .map_err(says("send the command"))?;
     let ours = || -> io::Result<Pumps<'static>> {

@@ -10,14 +10,22 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Hello;
+
 /// Longest packet, bytes. A shell's command line is at most 128 KiB (`execve(2)`, `MAX_ARG_STRLEN`).
 const LONGEST: usize = 160 * 1024;
 
-/// From the agent. A request comes with its standard input, output and error.
+/// The version of all messages but [`Request::Hello`] and [`Reply::Refused`], which keep their form so that versions can
+/// refuse each other. A change of the others' form takes the next number.
+pub(super) const VERSION: u32 = 1;
+
+/// From the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Request {
-    /// Execute a command line of `sh(1)`.
+    /// The first message: the agent's version.
+    Hello(Hello),
+    /// Execute a command line of `sh(1)`. It comes with standard input, output and error.
     Launch {
         /// A node's name, or one of its addresses.
         host: String,

@@ -5,6 +5,7 @@
 //! every program there, which is what a password-less cluster gives its users.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -14,9 +15,10 @@ use std::path::{Path, PathBuf};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 use rustix::process::Signal;
 
-use super::protocol::{Received, Reply, Request, receive, send};
+use super::protocol::{Received, Reply, Request, VERSION, receive, send};
 use super::{JobError, Place};
 use crate::exec::{Child, Launcher, Program, Stdio};
+use crate::protocol::Hello;
 
 /// Tells the agent where the job's socket is, through the environment of everything that the job starts.
 pub(super) const VARIABLE: &str = "SLIPWAY_LAUNCH";
@@ -41,6 +43,8 @@ pub(super) enum Event {
 struct Call {
     /// `None` once the caller is gone.
     socket: Option<OwnedFd>,
+    /// Whether it speaks this version.
+    greeted: bool,
     child: Option<Child>,
 }
 
@@ -117,7 +121,7 @@ impl Service {
             Err(error) => return Err(error.into()),
         };
         if self.calls.len() < MOST_CALLS && is_from(&socket, places) {
-            self.calls.insert(self.next, Call { socket: Some(socket), child: None });
+            self.calls.insert(self.next, Call { socket: Some(socket), greeted: false, child: None });
             self.next += 1;
         }
         Ok(())
@@ -128,14 +132,21 @@ impl Service {
         let Some(socket) = &call.socket else { return Ok(()) };
         match (receive(socket)?, &call.child) {
             (Received::Nothing, _) => {}
-            (Received::Message(Request::Launch { host, command }, stdio), None) => {
-                match start(&host, &command, &stdio, &self.env, launcher, places) {
-                    Ok(child) => call.child = Some(child),
-                    Err(refused) => {
-                        // A caller that is gone needs no answer.
-                        let _ = send(socket.as_fd(), &refused, &[]);
-                        self.calls.remove(&id);
+            (Received::Message(request, stdio), None) => {
+                let done = match request {
+                    Request::Hello(hello) if !call.greeted => greet(&hello).map(|()| call.greeted = true),
+                    Request::Launch { host, command } if call.greeted => {
+                        start(&host, &command, &stdio, &self.env, launcher, places)
+                            .map(|child| call.child = Some(child))
                     }
+                    // An agent from before there were versions launches at once.
+                    Request::Launch { .. } => Err(no_agent(&Hello::of(VERSION).refuse("an agent without a version"))),
+                    Request::Hello(_) | Request::Signal(_) => Err(no_agent(&"take a message that is out of its turn")),
+                };
+                if let Err(refused) = done {
+                    // A caller that is gone needs no answer.
+                    let _ = send(socket.as_fd(), &refused, &[]);
+                    self.calls.remove(&id);
                 }
             }
             (Received::Message(Request::Signal(number), _), Some(child)) => {
@@ -156,7 +167,7 @@ impl Service {
     }
 
     fn finish(&mut self, id: u64) -> io::Result<()> {
-        let Some(Call { socket, child: Some(child) }) = self.calls.remove(&id) else { return Ok(()) };
+        let Some(Call { socket, child: Some(child), .. }) = self.calls.remove(&id) else { return Ok(()) };
         let reply = Reply::Exited(child.wait()?.code());
         if let Some(socket) = socket {
             let _ = send(socket.as_fd(), &reply, &[]);
@@ -198,6 +209,16 @@ pub(super) fn pid_namespace(pid: i32) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
 }
 
+/// Refuses an agent of another version.
+fn greet(theirs: &Hello) -> Result<(), Reply> {
+    Hello::of(VERSION).meet(theirs).map_err(|error| no_agent(&error))
+}
+
+/// Refuses a request, with ssh's exit code for a connection that is none.
+fn no_agent(reason: &dyn Display) -> Reply {
+    Reply::Refused { code: 255, reason: reason.to_string() }
+}
+
 #[tracing::instrument(level = "debug", skip_all)]
 fn start(
     host: &str,
@@ -207,20 +228,19 @@ fn start(
     launcher: &Launcher,
     places: &[Place],
 ) -> Result<Child, Reply> {
-    let refuse = |code, reason: String| Reply::Refused { code, reason };
     let [input, output, error] = stdio else {
-        return Err(refuse(255, "the agent passed no standard input and output".to_owned()));
+        return Err(no_agent(&"the agent passed no standard input and output"));
     };
     let place = places
         .iter()
         .find(|place| is_called(place, host))
-        .ok_or_else(|| refuse(255, format!("find node `{host}` in this job\nHint: list it in the job's nodes")))?;
+        .ok_or_else(|| no_agent(&format!("find node `{host}` in this job\nHint: list it in the job's nodes")))?;
     let program =
         Program { argv: ["/bin/sh", "-c", command].map(Into::into).to_vec(), env: env.clone(), ..Program::default() };
     let stdio = Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]);
     launcher
         .spawn(&place.entry, &program, stdio, place.group.as_ref())
-        .map_err(|error| refuse(error.code(), error.to_string()))
+        .map_err(|error| Reply::Refused { code: error.code(), reason: error.to_string() })
 }
 
 fn is_called(place: &Place, host: &str) -> bool {

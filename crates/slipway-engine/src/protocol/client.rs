@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Code, Error};
 use super::frame::{Frames, Outgoing, framed};
-use super::hello::{self, Hello, other_version};
+use super::hello::{self, Hello};
 use super::operation::{Descriptor, Operation};
 use super::{LARGEST_REPLY, LARGEST_REQUEST, Reply, now, parse};
 
@@ -69,7 +69,7 @@ fn send<O: Operation>(path: &Path, operation: O, descriptor: Option<OwnedFd>) ->
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
     connect(&socket, &SocketAddrUnix::new(path).map_err(io::Error::from)?).map_err(|error| match error {
         // Before there were versions, the socket was of another type.
-        Errno::PROTOTYPE => CallError::Refused(other_version("an older slipway")),
+        Errno::PROTOTYPE => CallError::Refused(Hello::own().refuse("an older slipway")),
         other => CallError::Unreachable(other.into()),
     })?;
     let hello = serde_json::to_vec(&Hello::own()).map_err(io::Error::from)?;

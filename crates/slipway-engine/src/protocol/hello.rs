@@ -1,5 +1,7 @@
 //! The first message either way. Its form and that of frames are the same in every version, so that versions can refuse each other.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{Code, Error};
@@ -22,7 +24,12 @@ impl Hello {
     /// This program's.
     #[must_use]
     pub fn own() -> Self {
-        Self { protocol: VERSION, slipway: env!("CARGO_PKG_VERSION").to_owned() }
+        Self::of(VERSION)
+    }
+
+    /// This program's, for a protocol of this version.
+    pub(crate) fn of(protocol: u32) -> Self {
+        Self { protocol, slipway: env!("CARGO_PKG_VERSION").to_owned() }
     }
 
     /// Refuses a peer of another version.
@@ -30,21 +37,27 @@ impl Hello {
     /// # Errors
     /// [`Code::Version`].
     pub fn check(&self) -> Result<(), Error> {
-        if self.protocol == VERSION {
-            return Ok(());
-        }
-        Err(other_version(&format!("slipway {} (protocol {})", self.slipway, self.protocol)))
+        Self::own().meet(self)
+    }
+
+    /// As [`check`](Self::check), of a peer that said this to a program that says `self`.
+    pub(crate) fn meet(&self, peer: &Self) -> Result<(), Error> {
+        if self.protocol == peer.protocol { Ok(()) } else { Err(self.refuse(&peer.to_string())) }
+    }
+
+    /// For a peer that is of another version, in words.
+    pub(crate) fn refuse(&self, peer: &str) -> Error {
+        Error::new(
+            Code::Version,
+            format!(
+                "exchange messages between {self} and {peer}\nHint: use the version that brought the lab up; or end it with `slipway down`, which takes labs of every version, and bring it up again"
+            ),
+        )
     }
 }
 
-/// For a peer that is of another version.
-pub(super) fn other_version(theirs: &str) -> Error {
-    let own = Hello::own();
-    Error::new(
-        Code::Version,
-        format!(
-            "exchange messages between slipway {} (protocol {}) and {theirs}\nHint: use the version that brought the lab up; or end it with `slipway down`, which takes labs of every version, and bring it up again",
-            own.slipway, own.protocol
-        ),
-    )
+impl fmt::Display for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slipway {} (protocol {})", self.slipway, self.protocol)
+    }
 }

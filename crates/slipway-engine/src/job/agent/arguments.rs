@@ -1,5 +1,7 @@
 //! The part of ssh's command line that launchers use.
 
+use super::error::AgentError;
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
@@ -14,7 +16,7 @@ pub(super) struct Call {
 const WITH_VALUE: &str = "BbcDEeFIiJLlmOoPpQRSWw";
 
 /// Reads a command line, program name first. Options may come before the host and, as `charmrun` writes them, after it.
-pub(super) fn parse(argv: &[String]) -> Result<Call, String> {
+pub(super) fn parse(argv: &[String]) -> Result<Call, AgentError> {
     let mut words = argv.iter().skip(1).map(String::as_str).peekable();
     let mut no_input = false;
     let mut host = None;
@@ -32,7 +34,7 @@ pub(super) fn parse(argv: &[String]) -> Result<Call, String> {
                     if WITH_VALUE.contains(letter) {
                         // The value is the rest of the word (`-oBatchMode=yes`), or the next one.
                         if letters.as_str().is_empty() && words.next().is_none() {
-                            return Err(format!("option -{letter} lacks its value"));
+                            return Err(AgentError::NoValue(letter));
                         }
                         break;
                     }
@@ -48,11 +50,11 @@ pub(super) fn parse(argv: &[String]) -> Result<Call, String> {
     let mut command = command.into_iter();
     // After `--` the host may still be to come.
     let Some(host) = host.or_else(|| command.next()) else {
-        return Err("usage: agent [OPTIONS] HOST COMMAND... (options are ssh's)".to_owned());
+        return Err(AgentError::NoHost);
     };
     let command = command.collect::<Vec<_>>().join(" ");
     if command.is_empty() {
-        return Err(format!("there is no command for {host}\nHint: this is no login; try `slipway exec {host}`"));
+        return Err(AgentError::NoCommand(host.to_owned()));
     }
     let host = host.rsplit_once('@').map_or(host, |(_user, host)| host);
     Ok(Call { host: host.to_owned(), command, no_input })
@@ -64,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(line: &str) -> Result<Call, String> {
+    fn parsed(line: &str) -> Result<Call, AgentError> {
         parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
@@ -90,7 +92,7 @@ mod tests {
             ("agent -nqoBatchMode=yes -p 22 root@n3 true", call("n3", "true", true)),
             ("agent -q -- n3 ls -l", call("n3", "ls -l", false)),
         ] {
-            assert_eq!(parsed(line).as_ref(), Ok(&expected), "{line}");
+            assert_eq!(parsed(line).expect(line), expected);
         }
     }
 

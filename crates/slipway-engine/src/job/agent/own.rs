@@ -12,6 +12,19 @@ use slipway_sys::interfaces::list;
 /// As the agent's first argument: a network and a program with its arguments follow.
 pub(crate) const OPTION: &str = "--own-address";
 
+/// The reason why a node's own address is not found.
+#[derive(Debug, thiserror::Error)]
+enum NoAddress {
+    #[error("read /etc/hosts: {0}")]
+    Hosts(io::Error),
+    #[error("/etc/hosts has no {0}")]
+    Name(String),
+    #[error("list its interfaces: {0}")]
+    List(io::Error),
+    #[error("no interface has {0}")]
+    Interface(Ipv4Addr),
+}
+
 /// Executes the program. Gives an exit code, a shell's, where that fails.
 pub(super) fn execute(words: &[String]) -> u8 {
     let [network, program, arguments @ ..] = words else {
@@ -34,14 +47,14 @@ pub(super) fn execute(words: &[String]) -> u8 {
 }
 
 /// The device that has this node's address on a network.
-fn own(network: &str) -> Result<String, String> {
+fn own(network: &str) -> Result<String, NoAddress> {
     let uname = rustix::system::uname();
     let name = format!("{}.{network}", uname.nodename().to_string_lossy());
-    let hosts = std::fs::read_to_string("/etc/hosts").map_err(|error| format!("read /etc/hosts: {error}"))?;
-    let address = address_of(&hosts, &name).ok_or_else(|| format!("/etc/hosts has no {name}"))?;
+    let hosts = std::fs::read_to_string("/etc/hosts").map_err(NoAddress::Hosts)?;
+    let address = address_of(&hosts, &name).ok_or(NoAddress::Name(name))?;
     let question = || list(socket(AddressFamily::INET, SocketType::DGRAM, None)?, usize::MAX);
-    let listed = question().map_err(|error| format!("list its interfaces: {error}"))?;
-    device_of(&listed, address).ok_or_else(|| format!("no interface has {address}"))
+    let listed = question().map_err(NoAddress::List)?;
+    device_of(&listed, address).ok_or(NoAddress::Interface(address))
 }
 
 fn address_of(hosts: &str, name: &str) -> Option<Ipv4Addr> {
