@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_campaign::model::Campaign;
 use slipway_results::objects::{Directory, ObjectError};
 use slipway_sys::signals::Taken;
@@ -29,6 +29,8 @@ use crate::store::{Counts, Spent, Sqlite, State, Store as _, StoreError};
 const LOOK: Duration = Duration::from_millis(500);
 /// Shortest time between two reports of progress.
 const TOLD: Duration = Duration::from_millis(100);
+/// Longest time between them.
+const QUIET: Duration = Duration::from_secs(1);
 /// Workers in a row that may end before their first call.
 const BARREN: u32 = 3;
 /// A worker's memory is this many times the most that a point took.
@@ -81,6 +83,17 @@ pub struct Progress {
     pub workers: u32,
     /// Whether no more points are given out, since the caller asked for an end.
     pub closing: bool,
+    /// Duration of the run so far, in seconds.
+    pub elapsed: f64,
+    /// Time of workers in this run, where those that run now count until now.
+    pub time: Time,
+}
+
+impl Progress {
+    /// Whether something else than time differs.
+    fn differs(&self, other: &Self) -> bool {
+        (self.counts, self.workers, self.closing) != (other.counts, other.workers, other.closing)
+    }
 }
 
 /// A run of a campaign that has ended. Times are seconds.
@@ -100,7 +113,7 @@ pub struct Summary {
 }
 
 /// Time of workers in seconds: `used + lost + idle` is all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
     /// For attempts that gave a result.
     pub used: f64,
@@ -235,8 +248,12 @@ impl<'a> Crew<'a> {
                 let desk = self.office.desk();
                 (desk.counts()?, desk.state()?, desk.is_closing())
             };
-            let now = Progress { counts, workers: u32::try_from(self.alive.len()).unwrap_or(u32::MAX), closing };
-            if told.is_none_or(|(at, before)| before != now && at.elapsed() >= TOLD) {
+            let workers = u32::try_from(self.alive.len()).unwrap_or(u32::MAX);
+            let (elapsed, time) = self.time()?;
+            let now = Progress { counts, workers, closing, elapsed, time };
+            let is_due =
+                |(at, before): (Instant, Progress)| at.elapsed() >= if before.differs(&now) { TOLD } else { QUIET };
+            if told.is_none_or(is_due) {
                 progress(now);
                 told = Some((Instant::now(), now));
             }
@@ -378,11 +395,17 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    fn summary(&self, interrupted: bool) -> Result<Summary, RunError> {
-        let desk = self.office.desk();
-        let (spent, elapsed) = (desk.spent()?, self.start.elapsed().as_secs_f64());
+    /// Duration of the run so far, and the time of its workers.
+    fn time(&self) -> Result<(f64, Time), StoreError> {
+        let (spent, elapsed) = (self.office.desk().spent()?, self.start.elapsed().as_secs_f64());
         let (used, lost) = (spent.used - self.before.used, spent.lost - self.before.lost);
-        let workers = Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
+        let lived = self.lived + self.alive.values().map(|alive| alive.since.elapsed().as_secs_f64()).sum::<f64>();
+        Ok((elapsed, Time { used, lost, idle: (lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed }))
+    }
+
+    fn summary(&self, interrupted: bool) -> Result<Summary, RunError> {
+        let (elapsed, workers) = self.time()?;
+        let desk = self.office.desk();
         Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use slipway_campaign::value::Value;
 use slipway_results::Digest;
 
-pub use sqlite::Sqlite;
+pub use sqlite::{Failures, Sqlite, Tally};
 
 /// The number of a lease; greater than those of all leases before.
 pub type Fence = u64;

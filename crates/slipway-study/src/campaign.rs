@@ -1,6 +1,7 @@
 //! Campaigns: one program, run at many points, by workers that are nodes of a lab.
 
 mod inputs;
+pub mod ledger;
 mod list;
 mod nodes;
 pub mod results;
@@ -12,7 +13,7 @@ use nix::sys::signal::Signal;
 use slipway_campaign::design::{Plan, PlanError};
 use slipway_campaign::model::{Campaign, Design};
 use slipway_coordinator::protocol::{Setup, SetupError};
-use slipway_coordinator::store::StoreError;
+use slipway_coordinator::store::{Sqlite, StoreError};
 use slipway_coordinator::worker::{self, CallError};
 use slipway_coordinator::{Folder, FolderError, Progress, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
@@ -20,6 +21,7 @@ use slipway_results::objects::ObjectError;
 use slipway_sys::signals::Taken;
 
 use crate::{Event, Events, Machine, StudyError};
+use ledger::Ledger;
 use nodes::Nodes;
 
 pub use inputs::InputError;
@@ -124,6 +126,17 @@ impl Study {
         Ok(Self { campaign, plan, setup, path: path.to_owned() })
     }
 
+    /// Makes a campaign's folder at `path`, with all that a run needs besides inputs: `slipway campaign run PATH` begins it.
+    ///
+    /// # Errors
+    /// Where another campaign has the folder, or it cannot be made.
+    pub fn place(self, path: PathBuf) -> Result<Self, CampaignError> {
+        let folder = Folder::create(&path, &self.setup.text)?;
+        keep(&self.setup, &setup_file(&folder))?;
+        Sqlite::create(&folder.store(), self.plan.len())?;
+        Ok(Self { path, ..self })
+    }
+
     /// The folder of the campaign's state and results.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -161,8 +174,14 @@ pub fn run(
         .map_err(|error| StudyError::io("take signals")(error).into())
         .and_then(|signals| {
             let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size };
-            let mut progress = |progress: Progress| events(Event::Points(progress));
-            Ok(slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?)
+            let mut ledger = Ledger::new(&folder);
+            let mut progress = |progress: Progress| {
+                ledger.note(&progress);
+                events(Event::Points(progress));
+            };
+            let summary = slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?;
+            ledger.close(&summary);
+            Ok(summary)
         });
     passing.down().map_err(StudyError::from)?;
     outcome

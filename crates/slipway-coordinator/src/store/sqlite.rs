@@ -4,6 +4,8 @@
 //! and not at each commit: a crash of the machine may undo the last commits, never a part of one. Points whose result is
 //! undone run again, so no result is lost (<https://sqlite.org/pragma.html#pragma_synchronous>).
 
+mod tally;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ const VERSION: i32 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Results that tell the present rate.
 const LATEST: u32 = 200;
+
+pub use tally::{Failures, Tally};
 
 const TABLES: &str = include_str!("tables.sql");
 

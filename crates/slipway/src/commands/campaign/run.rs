@@ -32,7 +32,7 @@ Examples:
   slipway campaign run --workers 4 study.yaml
   slipway campaign run --dry-run             the first points, and their values")]
 pub(super) struct Args {
-    /// Campaign file
+    /// Campaign file, or the folder of a campaign to go on with
     #[arg(default_value = "campaign.yaml")]
     file: PathBuf,
     /// Most workers at once [default: the file's, or as many as processors and memory allow]
@@ -53,7 +53,7 @@ struct Ran {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let study = read(&self.file)?;
+        let study = if self.file.is_dir() { Study::open(&self.file)? } else { read(&self.file)? };
         study.check()?;
         if self.dry_run.dry_run {
             return dry(context, &study);
