@@ -5,6 +5,7 @@ mod files;
 mod init;
 mod results;
 mod run;
+mod serve;
 mod status;
 mod watch;
 
@@ -55,6 +56,8 @@ enum What {
     Retry(change::Retry),
     Verify(files::Verify),
     Gc(files::Gc),
+    Serve(serve::Args),
+    Token(serve::Token),
     Schema(init::Schema),
 }
 
@@ -76,6 +79,8 @@ impl Args {
             What::Retry(args) => args.run(context),
             What::Verify(args) => args.run(context),
             What::Gc(args) => args.run(context),
+            What::Serve(args) => args.run(context),
+            What::Token(args) => args.run(context),
             What::Schema(args) => args.run(context),
         }
     }
