@@ -66,7 +66,7 @@ impl Folder {
             let path = path.to_owned();
             move |source| FolderError::Io { doing, path, source }
         };
-        for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables(), folder.runs()] {
+        for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables()] {
             fs::create_dir_all(&part).map_err(io("make", &part))?;
         }
         // Inputs and results may be anybody's secret, and a socket in there takes orders.
@@ -187,10 +187,10 @@ impl Folder {
         self.0.join("objects")
     }
 
-    /// Records of runs: one file for each.
+    /// The last words of the optimiser of a search.
     #[must_use]
-    pub fn runs(&self) -> PathBuf {
-        self.0.join("runs")
+    pub fn optimiser(&self) -> PathBuf {
+        self.0.join("optimiser.log")
     }
 
     /// Extracted results, in Parquet.
