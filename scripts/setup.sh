@@ -62,7 +62,9 @@ TEST=(
   busybox-static     # a whole root file system in one file
   attr               # setfattr: images with extended attributes
   libcap2-bin        # setcap: images with file capabilities
-  chromium           # the report's screenshot, checked in a browser
+  chromium           # the report's screenshot, and the page of campaigns, checked in a browser
+  chromium-driver    # drives it
+  openssl            # certificates for tests of TLS
   fonts-dejavu-core  # letters for it
 )
 

@@ -9,10 +9,6 @@ use slipway_document::units::{Bytes, Cores, Seconds};
 use crate::template::Template;
 use crate::value::Value;
 
-mod search;
-
-pub use search::{Constraint, Goal, Method, Objective, Search};
-
 /// One program, run at many points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Campaign {
@@ -30,10 +26,6 @@ pub struct Campaign {
     pub run: Run,
     /// The results to extract, in the file's order.
     pub outputs: Vec<Output>,
-    /// Outputs to improve, in the file's order.
-    pub objectives: Vec<Objective>,
-    /// Limits of outputs.
-    pub constraints: Vec<Constraint>,
     /// Attempts of a point, and their limits.
     pub attempts: Attempts,
     /// The workers.
@@ -42,17 +34,6 @@ pub struct Campaign {
     pub storage: Option<PathBuf>,
     /// The files of points that stay in storage.
     pub keep: Keep,
-}
-
-impl Campaign {
-    /// The search, where the design is one.
-    #[must_use]
-    pub fn search(&self) -> Option<Search> {
-        match self.design {
-            Design::Search(search) => Some(search),
-            _ => None,
-        }
-    }
 }
 
 /// Columns of every result, whose names no variable and no output can have.
@@ -218,8 +199,6 @@ pub enum Design {
         /// The file.
         source: PathBuf,
     },
-    /// Each batch of points follows from the results of those before.
-    Search(Search),
 }
 
 /// The program of a point.

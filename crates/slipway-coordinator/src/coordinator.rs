@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_campaign::model::Campaign;
 use slipway_results::objects::{Directory, ObjectError};
 use slipway_sys::signals::Taken;
@@ -22,14 +22,15 @@ use tokio::task::JoinHandle;
 use crate::desk::Desk;
 use crate::folder::{Folder, FolderError};
 use crate::protocol::{PULSE, Setup};
-use crate::search::{Quest, SearchError, search};
 use crate::serve::{self, Office};
-use crate::store::{Counts, Spent, Sqlite, State, Step, Store as _, StoreError};
+use crate::store::{Counts, Spent, Sqlite, State, Store as _, StoreError};
 
 /// Time after which the coordinator looks for another process's change of the queue.
 const LOOK: Duration = Duration::from_millis(500);
 /// Shortest time between two reports of progress.
 const TOLD: Duration = Duration::from_millis(100);
+/// Longest time between them.
+const QUIET: Duration = Duration::from_secs(1);
 /// Workers in a row that may end before their first call.
 const BARREN: u32 = 3;
 /// A worker's memory is this many times the most that a point took.
@@ -70,8 +71,6 @@ pub struct Run<'a> {
     pub points: u64,
     /// Limits of its workers.
     pub size: Size,
-    /// The Python interpreter with the library of a design that searches.
-    pub python: Option<PathBuf>,
 }
 
 /// How far a campaign is.
@@ -84,8 +83,17 @@ pub struct Progress {
     pub workers: u32,
     /// Whether no more points are given out, since the caller asked for an end.
     pub closing: bool,
-    /// The last step of a search.
-    pub step: Option<Step>,
+    /// Duration of the run so far, in seconds.
+    pub elapsed: f64,
+    /// Time of workers in this run, where those that run now count until now.
+    pub time: Time,
+}
+
+impl Progress {
+    /// Whether something else than time differs.
+    fn differs(&self, other: &Self) -> bool {
+        (self.counts, self.workers, self.closing) != (other.counts, other.workers, other.closing)
+    }
 }
 
 /// A run of a campaign that has ended. Times are seconds.
@@ -105,7 +113,7 @@ pub struct Summary {
 }
 
 /// Time of workers in seconds: `used + lost + idle` is all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Time {
     /// For attempts that gave a result.
     pub used: f64,
@@ -137,9 +145,6 @@ pub enum RunError {
     /// The folder was removed, or another one is in its place.
     #[error("use the campaign's database {}: it is gone, or another file is in its place\nHint: is its file system still mounted?", .0.display())]
     Gone(PathBuf),
-    /// The search.
-    #[error(transparent)]
-    Search(#[from] SearchError),
     /// Workers end before they have done anything.
     #[error("run workers: {BARREN} in a row ended before their first call; the last: {0}")]
     Barren(String),
@@ -170,7 +175,7 @@ pub fn run(
     signals: &Taken,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, RunError> {
-    let Run { folder, campaign, setup, points, size, python } = run;
+    let Run { folder, campaign, setup, points, size } = run;
     let mut store = Sqlite::create(&folder.store(), points)?;
     store.back_up()?;
     store.extend(points)?;
@@ -182,14 +187,7 @@ pub fn run(
         .build()
         .map_err(RunError::io("start the event loop"))?;
     runtime.block_on(async {
-        let quest = python.zip(campaign.search()).map(|(python, plan)| Quest {
-            campaign: campaign.clone(),
-            plan,
-            python,
-            log: folder.optimiser(),
-        });
         let mut crew = Crew::new(folder, office, size, fleet);
-        crew.search = quest.map(|quest| tokio::spawn(search(crew.office.clone(), quest)));
         let outcome = crew.work(signals, progress).await;
         let ended = crew.end_all();
         // The first error is the cause.
@@ -212,8 +210,6 @@ struct Crew<'a> {
     lived: f64,
     most: usize,
     before: Spent,
-    /// The search, until it has ended.
-    search: Option<JoinHandle<Result<(), SearchError>>>,
     /// Device and inode of the queue's file.
     file: Option<(u64, u64)>,
 }
@@ -229,21 +225,7 @@ impl<'a> Crew<'a> {
         let before = office.desk().spent().unwrap_or_default();
         let (alive, ended, start) = (BTreeMap::new(), mpsc::unbounded_channel(), Instant::now());
         let file = identity(folder);
-        Self {
-            folder,
-            office,
-            size,
-            fleet,
-            alive,
-            ended,
-            barren: 0,
-            start,
-            lived: 0.0,
-            most: 0,
-            before,
-            search: None,
-            file,
-        }
+        Self { folder, office, size, fleet, alive, ended, barren: 0, start, lived: 0.0, most: 0, before, file }
     }
 
     /// Works until nothing is left to do. Returns whether a signal ended it.
@@ -262,13 +244,16 @@ impl<'a> Crew<'a> {
                 self.is_there()?;
                 return Err(RunError::Unstored(why));
             }
-            let (counts, ready, state, closing, step) = {
+            let (counts, state, closing) = {
                 let desk = self.office.desk();
-                (desk.counts()?, desk.ready()?, desk.state()?, desk.is_closing(), desk.step()?)
+                (desk.counts()?, desk.state()?, desk.is_closing())
             };
             let workers = u32::try_from(self.alive.len()).unwrap_or(u32::MAX);
-            let now = Progress { counts, workers, closing, step };
-            if told.is_none_or(|(at, before)| before != now && at.elapsed() >= TOLD) {
+            let (elapsed, time) = self.time()?;
+            let now = Progress { counts, workers, closing, elapsed, time };
+            let is_due =
+                |(at, before): (Instant, Progress)| at.elapsed() >= if before.differs(&now) { TOLD } else { QUIET };
+            if told.is_none_or(is_due) {
                 progress(now);
                 told = Some((Instant::now(), now));
             }
@@ -277,21 +262,16 @@ impl<'a> Crew<'a> {
                 self.office.changed.notify_waiters();
             }
             last = (state, counts.waiting);
-            let is_done = counts.waiting + counts.running == 0 && self.search.is_none();
-            let is_over = is_done || closing && self.alive.is_empty();
+            let is_over = counts.waiting + counts.running == 0 || closing && self.alive.is_empty();
             if is_over || state == State::Cancelled {
                 progress(now);
                 return Ok(closing && counts.waiting > 0);
             }
-            let demand = counts.running + if state == State::Running && !closing { ready } else { 0 };
+            let demand = counts.running + if state == State::Running && !closing { counts.waiting } else { 0 };
             self.grow(demand)?;
             tokio::select! {
                 worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default(), "ended")?,
                 _ = pulse.tick() => self.pulse()?,
-                ended = ended(&mut self.search) => {
-                    self.search = None;
-                    ended?;
-                }
                 () = self.office.progress.notified() => {}
                 () = tokio::time::sleep(LOOK) => {}
                 ready = asked.readable() => {
@@ -415,21 +395,18 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    fn summary(&self, interrupted: bool) -> Result<Summary, RunError> {
-        let desk = self.office.desk();
-        let (spent, elapsed) = (desk.spent()?, self.start.elapsed().as_secs_f64());
+    /// Duration of the run so far, and the time of its workers.
+    fn time(&self) -> Result<(f64, Time), StoreError> {
+        let (spent, elapsed) = (self.office.desk().spent()?, self.start.elapsed().as_secs_f64());
         let (used, lost) = (spent.used - self.before.used, spent.lost - self.before.lost);
-        let workers = Time { used, lost, idle: (self.lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed };
-        Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
+        let lived = self.lived + self.alive.values().map(|alive| alive.since.elapsed().as_secs_f64()).sum::<f64>();
+        Ok((elapsed, Time { used, lost, idle: (lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed }))
     }
-}
 
-/// The end of a search; never, where there is none.
-async fn ended(search: &mut Option<JoinHandle<Result<(), SearchError>>>) -> Result<(), SearchError> {
-    let Some(search) = search else { return std::future::pending().await };
-    match search.await {
-        Ok(ended) => ended,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    fn summary(&self, interrupted: bool) -> Result<Summary, RunError> {
+        let (elapsed, workers) = self.time()?;
+        let desk = self.office.desk();
+        Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
     }
 }
 

@@ -66,7 +66,7 @@ impl Folder {
             let path = path.to_owned();
             move |source| FolderError::Io { doing, path, source }
         };
-        for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables()] {
+        for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables(), folder.runs()] {
             fs::create_dir_all(&part).map_err(io("make", &part))?;
         }
         // Inputs and results may be anybody's secret, and a socket in there takes orders.
@@ -187,10 +187,10 @@ impl Folder {
         self.0.join("objects")
     }
 
-    /// The last words of the optimiser of a search.
+    /// Records of runs: one file for each.
     #[must_use]
-    pub fn optimiser(&self) -> PathBuf {
-        self.0.join("optimiser.log")
+    pub fn runs(&self) -> PathBuf {
+        self.0.join("runs")
     }
 
     /// Extracted results, in Parquet.

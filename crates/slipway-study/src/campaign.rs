@@ -1,10 +1,10 @@
 //! Campaigns: one program, run at many points, by workers that are nodes of a lab.
 
 mod inputs;
+pub mod ledger;
 mod list;
 mod nodes;
 pub mod results;
-pub mod search;
 mod standing;
 
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use nix::sys::signal::Signal;
 use slipway_campaign::design::{Plan, PlanError};
 use slipway_campaign::model::{Campaign, Design};
 use slipway_coordinator::protocol::{Setup, SetupError};
-use slipway_coordinator::store::{Store as _, StoreError};
+use slipway_coordinator::store::{Sqlite, StoreError};
 use slipway_coordinator::worker::{self, CallError};
 use slipway_coordinator::{Folder, FolderError, Progress, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
-use slipway_python::EnvironmentError;
 use slipway_results::objects::ObjectError;
 use slipway_sys::signals::Taken;
 
 use crate::{Event, Events, Machine, StudyError};
+use ledger::Ledger;
 use nodes::Nodes;
 
 pub use inputs::InputError;
@@ -30,8 +30,6 @@ pub use standing::Standing;
 
 /// The folder of campaigns whose file names no storage, beside the file.
 pub const FOLDER: &str = "slipway-campaigns";
-/// The file in it with all that workers learn of a campaign.
-const SETUP: &str = "setup.json";
 /// Share of the memory that is free at the start which workers may take together.
 const MEMORY: f64 = 0.9;
 
@@ -67,9 +65,6 @@ pub enum CampaignError {
     /// Stored results.
     #[error(transparent)]
     Objects(#[from] ObjectError),
-    /// The optimiser's library.
-    #[error(transparent)]
-    Python(#[from] EnvironmentError),
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -115,8 +110,7 @@ impl Study {
         };
         let plan = Plan::new(&campaign, rows.clone())?;
         let path = campaign.storage.clone().unwrap_or_else(|| folder.join(FOLDER).join(&campaign.name));
-        let setup = Setup { file: shown, text, folder, rows, extended: Vec::new() };
-        Self { campaign, plan, setup, path }.like_before()
+        Ok(Self { campaign, plan, setup: Setup { file: shown, text, folder, rows }, path })
     }
 
     /// The campaign that a folder has the state and results of, as it was when it began.
@@ -132,29 +126,15 @@ impl Study {
         Ok(Self { campaign, plan, setup, path: path.to_owned() })
     }
 
-    /// The campaign with the extensions that the folder has of the same file.
-    fn like_before(mut self) -> Result<Self, CampaignError> {
-        let kept = std::fs::read(self.path.join(SETUP)).ok();
-        let kept = kept.and_then(|kept| serde_json::from_slice::<Setup>(&kept).ok());
-        if let Some(kept) = kept.filter(|kept| kept.text == self.setup.text && !kept.extended.is_empty()) {
-            self.setup.extended = kept.extended;
-            (self.campaign, self.plan) = self.setup.read()?;
-        }
-        Ok(self)
-    }
-
-    /// Makes the design larger, in its own unit. Points that there are stay as they are.
+    /// Makes a campaign's folder at `path`, with all that a run needs besides inputs: `slipway campaign run PATH` begins it.
     ///
     /// # Errors
-    /// Where the design has no extension, the size is smaller than before, or the campaign runs.
-    pub fn extended(mut self, size: u64) -> Result<Self, CampaignError> {
-        let folder = Folder::open(&self.path)?;
-        let _lock = folder.lock()?;
-        self.setup.extended.push(size);
-        (self.campaign, self.plan) = self.setup.read()?;
+    /// Where another campaign has the folder, or it cannot be made.
+    pub fn place(self, path: PathBuf) -> Result<Self, CampaignError> {
+        let folder = Folder::create(&path, &self.setup.text)?;
         keep(&self.setup, &setup_file(&folder))?;
-        results::store(&self)?.extend(self.plan.len())?;
-        Ok(self)
+        Sqlite::create(&folder.store(), self.plan.len())?;
+        Ok(Self { path, ..self })
     }
 
     /// The folder of the campaign's state and results.
@@ -189,14 +169,19 @@ pub fn run(
     inputs::bring(&folder, &found)?;
     keep(setup, &setup_file(&folder))?;
     let size = size(campaign, most, plan.len());
-    let python = search::python(campaign, events)?;
     let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, size.most, events)?;
     let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
         .map_err(|error| StudyError::io("take signals")(error).into())
         .and_then(|signals| {
-            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, python };
-            let mut progress = |progress: Progress| events(Event::Points(progress));
-            Ok(slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?)
+            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size };
+            let mut ledger = Ledger::new(&folder);
+            let mut progress = |progress: Progress| {
+                ledger.note(&progress);
+                events(Event::Points(progress));
+            };
+            let summary = slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?;
+            ledger.close(&summary);
+            Ok(summary)
         });
     passing.down().map_err(StudyError::from)?;
     outcome
@@ -204,7 +189,7 @@ pub fn run(
 
 /// The file with all that workers learn of a campaign.
 fn setup_file(folder: &Folder) -> PathBuf {
-    folder.path().join(SETUP)
+    folder.path().join("setup.json")
 }
 
 fn keep(setup: &Setup, path: &Path) -> Result<(), CampaignError> {

@@ -69,8 +69,6 @@ pub enum Event<'a> {
         /// The error; it fits "failed to …".
         why: &'a str,
     },
-    /// A Python environment is being made, or awaited.
-    Python(slipway_python::Step<'a>),
     /// A campaign is on its way.
     Points(Points),
     /// A program printed a line.

@@ -6,7 +6,6 @@ use slipway_document::units::Seconds;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_measure::check::{self, CheckedPath, Tally};
-use slipway_python::Step;
 use slipway_study::Event;
 
 use crate::context::Global;
@@ -52,10 +51,6 @@ impl<'a> Steps<'a> {
                 let done = counts.done + counts.failed;
                 self.meter().show(Progress::Points { done, total: counts.points });
             }
-            Event::Python(Step::Making { requirements }) => {
-                self.meter().say(&format!("making a Python environment, once: {}", requirements.join(", ")));
-            }
-            Event::Python(Step::Waiting) => self.meter().say("waiting for another command that makes the environment"),
             Event::LabDone | Event::CheckDone => self.finish(),
             Event::Checked { under, paths } => self.checked(under, paths),
             Event::NothingToCheck { lab } if !self.global.quiet => {

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
+use slipway_api::{ServeError, TokenError};
 use slipway_coordinator::{FolderError, RunError};
 use slipway_document::errors::DocumentErrors;
 use slipway_document::text::{printable, printable_json};
@@ -183,11 +184,22 @@ impl From<CampaignError> for Failure {
             CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
-            CampaignError::Python(_)
-            | CampaignError::Folder(_)
-            | CampaignError::Run(_)
-            | CampaignError::Store(_)
-            | CampaignError::Objects(_) => Exit::Failed,
+            CampaignError::Folder(_) | CampaignError::Run(_) | CampaignError::Store(_) | CampaignError::Objects(_) => {
+                Exit::Failed
+            }
+        };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let exit = match &error {
+            ServeError::Folder { source, .. } | ServeError::Listen { source, .. } | ServeError::Io(source) => {
+                exit_of(source)
+            }
+            ServeError::Tokens(TokenError::Io { source, .. }) => exit_of(source),
+            ServeError::Plain(_) | ServeError::Open(_) | ServeError::Tls(_) | ServeError::Tokens(_) => Exit::Usage,
         };
         Self::new(exit, &error)
     }

@@ -22,8 +22,6 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
         design,
         run: Run { command: Vec::new(), env: BTreeMap::default() },
         outputs: Vec::new(),
-        objectives: Vec::new(),
-        constraints: Vec::new(),
         attempts: Attempts { most: 1, timeout: None, pause: Seconds(0.0) },
         workers: Workers {
             most: None,

@@ -2,10 +2,8 @@
 //! errors are found.
 
 mod design;
-mod objective;
 mod output;
 mod run;
-mod search;
 mod variable;
 
 use std::path::{Component, Path, PathBuf};
@@ -18,12 +16,10 @@ use slipway_document::units::{Cores, Seconds};
 
 use crate::file::{File, Input as WrittenInput, Inputs, WorkerSettings, Workers as WrittenWorkers};
 use crate::kind::CAMPAIGN_FILE;
-use crate::model::{Attempts, Campaign, Design, Input, Workers};
+use crate::model::{Attempts, Campaign, Input, Workers};
 
 /// Most workers of a campaign: as many nodes as a lab has at most.
 const MOST_WORKERS: u32 = 10_000;
-/// Most points of a design: beyond, their numbers no longer fit a table's column of whole numbers exactly.
-const MOST: u64 = 1 << 40;
 
 /// Reads a campaign file.
 ///
@@ -50,11 +46,6 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
     let variables = variable::variables(&file.variables, report);
     let design = design::design(file.design.as_ref(), &variables, base_dir, report);
     let outputs = output::outputs(&file.outputs, &variables, report);
-    let objectives = objective::objectives(&file.objectives, &outputs, report);
-    let constraints = objective::constraints(&file.constraints, &outputs, report);
-    if let (Some(written), Design::Search(search)) = (&file.design, &design) {
-        search::check(search, &objectives, &constraints, written.at, report);
-    }
     let names: Vec<String> = variables.iter().map(|variable| variable.name.clone()).collect();
     let run = run::run(&file.run, &file.env, &names, report);
     let inputs = inputs(&file.inputs, base_dir, report);
@@ -68,8 +59,6 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         design,
         run: run?,
         outputs,
-        objectives,
-        constraints,
         attempts,
         workers,
         storage: file.storage.as_ref().map(|path| base_dir.join(&path.value)),

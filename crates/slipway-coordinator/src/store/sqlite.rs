@@ -4,13 +4,13 @@
 //! and not at each commit: a crash of the machine may undo the last commits, never a part of one. Points whose result is
 //! undone run again, so no result is lost (<https://sqlite.org/pragma.html#pragma_synchronous>).
 
+mod tally;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
-
-mod history;
 
 use super::{
     Attempt, Counts, FailureKind, Fence, Filter, Lease, Outcome, Point, PointState, Recorded, Row, Rules, Spent, State,
@@ -26,7 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Results that tell the present rate.
 const LATEST: u32 = 200;
 
-const TABLES: &str = concat!(include_str!("tables.sql"), include_str!("history.sql"));
+pub use tally::{Failures, Tally};
+
+const TABLES: &str = include_str!("tables.sql");
 
 /// A campaign's queue in an SQLite file.
 #[derive(Debug)]
@@ -214,7 +216,7 @@ impl Store for Sqlite {
 
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError> {
         self.change(|change| {
-            let row = "SELECT state, min(points, coalesce(open, points)), next, fence FROM campaign";
+            let row = "SELECT state, points, next, fence FROM campaign";
             let (state, points, next, mut fence): (State, u64, u64, Fence) =
                 change.query_row(row, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             if state != State::Running {

@@ -8,7 +8,7 @@ use slipway_campaign::model::Output;
 use slipway_campaign::sensitivity::{self, Analysis, SensitivityError};
 use slipway_campaign::value::Value;
 use slipway_coordinator::Folder;
-use slipway_coordinator::store::{Filter, History as _, Point, PointState, Sqlite, Store as _};
+use slipway_coordinator::store::{Filter, Point, PointState, Row, Sqlite, Store as _};
 use slipway_results::Digest;
 use slipway_results::objects::{self, Directory, Manifest, ObjectError, Storage, Swept};
 
@@ -81,32 +81,25 @@ pub fn rows<E: From<CampaignError>>(
         let page = store.results(after, PAGE).map_err(CampaignError::from)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq;
-        for row in page {
-            let Some(values) = values(study, &store, row.point)? else { continue };
-            let whole = |number: u64| Some(Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)));
-            let mut cells = vec![whole(row.point)];
-            cells.extend(values.into_iter().map(Some));
-            cells.extend(row.record.values);
-            cells.push(Some(Value::Number(row.usage.seconds)));
-            cells.push(Some(Value::Number(row.usage.cpu_seconds)));
-            cells.push(whole(row.usage.peak_bytes));
-            cells.push(whole(row.worker.into()));
-            cells.push(whole(row.attempts.into()));
-            cells.push(whole(study.plan.seed(row.point)));
-            see(cells)?;
-        }
+        page.into_iter().filter_map(|row| cells(study, row)).try_for_each(&mut *see)?;
     }
 }
 
-/// The values of a point. `None` where the design became shorter, or a search has not chosen the point yet.
-///
-/// # Errors
-/// Of the queue.
-pub fn values(study: &Study, store: &Sqlite, point: u64) -> Result<Option<Vec<Value>>, CampaignError> {
-    if study.plan.is_search() {
-        return Ok(store.values(point)?);
-    }
-    Ok((point < study.plan.len()).then(|| study.plan.point(point)))
+/// A result under [`columns`]. `None` for a point beyond the end of a design that became shorter.
+#[must_use]
+pub fn cells(study: &Study, row: Row) -> Option<Vec<Option<Value>>> {
+    let values = (row.point < study.plan.len()).then(|| study.plan.point(row.point))?;
+    let whole = |number: u64| Some(Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)));
+    let mut cells = vec![whole(row.point)];
+    cells.extend(values.into_iter().map(Some));
+    cells.extend(row.record.values);
+    cells.push(Some(Value::Number(row.usage.seconds)));
+    cells.push(Some(Value::Number(row.usage.cpu_seconds)));
+    cells.push(whole(row.usage.peak_bytes));
+    cells.push(whole(row.worker.into()));
+    cells.push(whole(row.attempts.into()));
+    cells.push(whole(study.plan.seed(row.point)));
+    Some(cells)
 }
 
 /// Each output that has numbers, over all results.
@@ -166,16 +159,22 @@ pub fn analyse(study: &Study, output: usize) -> Result<Result<Analysis, Sensitiv
 /// # Errors
 /// Of the queue and of storage.
 pub fn files(study: &Study, point: u64) -> Result<Option<(Directory, Digest)>, CampaignError> {
-    let store = store(study)?;
+    let digest = manifest(&store(study)?, point)?;
+    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
+    Ok(digest.map(|digest| (storage, digest)))
+}
+
+/// The list of a point's files: of its result, or of its last attempt that failed.
+///
+/// # Errors
+/// Of the queue.
+pub fn manifest(store: &Sqlite, point: u64) -> Result<Option<Digest>, CampaignError> {
     let filter = Filter { points: vec![point], ..Filter::default() };
-    let found = store.points(&filter, point, 1)?.pop();
-    let digest = match found {
+    Ok(match store.points(&filter, point, 1)?.pop() {
         Some(Point { state: PointState::Done, .. }) => store.result(point)?.and_then(|row| row.record.manifest),
         Some(Point { manifest, .. }) => manifest,
         None => None,
-    };
-    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
-    Ok(digest.map(|digest| (storage, digest)))
+    })
 }
 
 /// A file of a point.

@@ -1,13 +1,11 @@
 //! `slipway campaign`
 
-mod best;
 mod change;
-mod extend;
 mod files;
 mod init;
-mod number;
 mod results;
 mod run;
+mod serve;
 mod status;
 mod watch;
 
@@ -49,7 +47,6 @@ enum What {
     Watch(watch::Args),
     Points(status::Points),
     Results(results::Args),
-    Best(best::Args),
     Sensitivity(results::Sensitivity),
     Logs(files::Logs),
     Export(files::Export),
@@ -57,9 +54,10 @@ enum What {
     Resume(change::Resume),
     Cancel(change::Cancel),
     Retry(change::Retry),
-    Extend(extend::Args),
     Verify(files::Verify),
     Gc(files::Gc),
+    Serve(serve::Args),
+    Token(serve::Token),
     Schema(init::Schema),
 }
 
@@ -72,7 +70,6 @@ impl Args {
             What::Watch(args) => args.run(context),
             What::Points(args) => args.run(context),
             What::Results(args) => args.run(context),
-            What::Best(args) => args.run(context),
             What::Sensitivity(args) => args.run(context),
             What::Logs(args) => args.run(context),
             What::Export(args) => args.run(context),
@@ -80,9 +77,10 @@ impl Args {
             What::Resume(args) => args.run(context),
             What::Cancel(args) => args.run(context),
             What::Retry(args) => args.run(context),
-            What::Extend(args) => args.run(context),
             What::Verify(args) => args.run(context),
             What::Gc(args) => args.run(context),
+            What::Serve(args) => args.run(context),
+            What::Token(args) => args.run(context),
             What::Schema(args) => args.run(context),
         }
     }

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part")]
 
 mod fails;
+pub mod http;
 mod inventory;
 
 use std::fs::File;

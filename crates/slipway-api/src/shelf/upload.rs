@@ -1,0 +1,154 @@
+//! Campaigns from elsewhere, with the files that they bring.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use flate2::bufread::GzDecoder;
+use slipway_campaign::model::Campaign;
+use slipway_image::member::{Fault, Kind, Members};
+
+use crate::error::ApiError;
+
+/// Most bytes that an archive may hold, unpacked.
+const MOST: u64 = 4 << 30;
+/// Most files and folders of an archive.
+const ENTRIES: u64 = 100_000;
+/// Largest campaign file in bytes, and one more, so that a longer one is refused.
+const LARGEST_FILE: u64 = (4 << 20) + 1;
+/// Longest path in an archive, in bytes.
+const LONGEST: usize = 1024;
+
+/// Refuses files outside the campaign's own: the caller must not read this machine's by way of a campaign's results.
+pub(super) fn only_own(campaign: &Campaign, sources: impl Iterator<Item = PathBuf>) -> Result<(), ApiError> {
+    for source in sources {
+        let inside = source.strip_prefix("/campaign").ok();
+        if inside.is_none_or(|path| !path.components().all(|part| matches!(part, Component::Normal(_)))) {
+            return Err(ApiError::bad(
+                "use a file outside the campaign\nHint: put inputs into the archive, and name them by relative paths",
+            ));
+        }
+    }
+    if campaign.storage.is_some() {
+        return Err(ApiError::bad("place the campaign\nHint: leave `storage` out: the server has its own folder"));
+    }
+    if campaign.workers.image != "host" {
+        return Err(ApiError::bad(
+            "use an image of this machine\nHint: leave `image` out, or run the campaign by `slipway campaign run`",
+        ));
+    }
+    Ok(())
+}
+
+/// A folder that is gone with the value, unless it was kept.
+pub(super) struct Room(PathBuf);
+
+impl Room {
+    pub(super) fn new(root: &Path) -> io::Result<Self> {
+        let path = root.join(format!(".new-{}", crate::tokens::secret()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Unpacks a tar archive, plain or compressed by gzip. Only files and folders may be in it, each name once and below
+    /// the archive's root; nothing in it is believed, sizes are measured.
+    pub(super) fn fill(&self, archive: &Path) -> Result<(), ApiError> {
+        let mut file = BufReader::new(File::open(archive)?);
+        let magic = io::BufRead::fill_buf(&mut file)?;
+        if magic.starts_with(&[0x1f, 0x8b]) {
+            self.unpack(GzDecoder::new(file).take(MOST))
+        } else {
+            self.unpack(file.take(MOST))
+        }
+    }
+
+    fn unpack(&self, stream: impl Read) -> Result<(), ApiError> {
+        let mut members = Members::new(stream);
+        let mut entries = 0;
+        let fault = |fault| match fault {
+            Fault::Io(_) => ApiError::bad("read the archive: it is cut off, damaged or too large"),
+            Fault::Malformed(what) => ApiError::bad(&format!("read the archive: {what}")),
+        };
+        while let Some(member) = members.next().map_err(fault)? {
+            entries += 1;
+            if entries > ENTRIES {
+                return Err(ApiError::large("unpack the archive: it has too many files"));
+            }
+            let shown = slipway_image::member::shown(&member.path);
+            let refuse = |why: &str| ApiError::bad(&format!("unpack `{shown}`: {why}"));
+            let path = inside(&member.path).ok_or_else(|| refuse("its path leaves the campaign, or is none"))?;
+            let place = self.0.join(path);
+            let parent = if member.kind == Kind::Directory { Some(place.as_path()) } else { place.parent() };
+            // No link is ever made here, so no path leads out of the room.
+            if let Some(parent) = parent {
+                fs::create_dir_all(parent).map_err(|_| refuse("a file is where its folder belongs"))?;
+            }
+            match member.kind {
+                Kind::Directory => {}
+                Kind::File if member.runs.is_none() => {
+                    let mode = 0o600 | member.mode & 0o100;
+                    let mut file = OpenOptions::new()
+                        .write(true)
+                        .create_new(true)
+                        .mode(mode)
+                        .open(&place)
+                        .map_err(|_| refuse("the archive has it twice"))?;
+                    io::copy(&mut members, &mut file)
+                        .map_err(|_| refuse("it is cut off, too large, or the disk is full"))?;
+                }
+                Kind::File => return Err(refuse("it is a sparse file")),
+                Kind::Symlink(_) | Kind::HardLink(_) => return Err(refuse("it is a link")),
+                Kind::Fifo | Kind::Device => return Err(refuse("it is neither a file nor a folder")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a file in it.
+    pub(super) fn text(&self, name: &str) -> Result<String, ApiError> {
+        let missing =
+            || ApiError::bad(&format!("find `{name}` in the archive: it has none at its root, or one that is no text"));
+        let mut text = String::new();
+        let file = File::open(self.0.join(name)).map_err(|_| missing())?;
+        file.take(LARGEST_FILE).read_to_string(&mut text).map_err(|_| missing())?;
+        Ok(text)
+    }
+
+    /// Moves the folder into the campaign's. Returns its place.
+    pub(super) fn keep(self, campaign: &Path) -> io::Result<PathBuf> {
+        let place = campaign.join("uploaded");
+        fs::rename(&self.0, &place)?;
+        Ok(place)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // Kept, it is not there any more.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A name in the archive as a path in the room.
+fn inside(name: &[u8]) -> Option<PathBuf> {
+    let name = std::str::from_utf8(name).ok().filter(|name| name.len() <= LONGEST && !name.contains('\0'))?;
+    let mut path = PathBuf::new();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(path)
+}
+
+/// Unpacks bytes as an archive into a folder of its own, and removes it. For the fuzzer.
+///
+/// # Errors
+/// The reason why they are no archive.
+pub fn try_archive(folder: &Path, bytes: &[u8]) -> Result<(), String> {
+    let room = Room::new(folder).map_err(|error| error.to_string())?;
+    room.unpack(bytes.take(1 << 20)).map_err(|error| format!("{error:?}"))
+}
