@@ -3,18 +3,20 @@
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::sched::{CloneFlags, setns, unshare};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
     mount_remount, move_mount, open_tree, unmount,
 };
-use rustix::process::pivot_root;
+use rustix::process::{WaitOptions, pivot_root, waitpid};
 
+use crate::clone::{Cloned, SingleThread, clone};
 use crate::ns::in_first_user_namespace;
 
 /// A mount that the kernel refused.
@@ -67,23 +69,38 @@ pub fn mount_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, target: &Pat
         return mount_fs("overlay", target, MountFlags::NODEV, &options);
     }
     let mount = || {
-        let overlay = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for lower in lowers {
-            fsconfig_set_string(overlay.as_fd(), "lowerdir+", lower)?;
-        }
-        fsconfig_set_string(overlay.as_fd(), "upperdir", upper)?;
-        fsconfig_set_string(overlay.as_fd(), "workdir", work)?;
-        if first_namespace {
-            fsconfig_set_string(overlay.as_fd(), "redirect_dir", "off")?;
-            fsconfig_set_string(overlay.as_fd(), "metacopy", "off")?;
-        } else {
-            fsconfig_set_flag(overlay.as_fd(), "userxattr")?;
-        }
-        fsconfig_create(overlay.as_fd())?;
-        let tree = fsmount(overlay.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        let tree = make_overlay(lowers, upper, work, first_namespace)?;
         move_mount(tree.as_fd(), "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     };
     mount().map_err(failed(format!("an overlay of {} layers (that many take Linux 6.5)", lowers.len()), target))
+}
+
+/// As [`mount_overlay`], attached nowhere yet. `None` where the kernel makes none so: before Linux 6.5, or for paths of more than 255
+/// bytes.
+pub fn detached_overlay(lowers: &[PathBuf], upper: &Path, work: &Path) -> Result<Option<OwnedFd>, MountError> {
+    let nowhere = Path::new("nowhere yet");
+    let refused = |source| MountError { what: "overlay".to_owned(), target: nowhere.to_owned(), source };
+    match make_overlay(lowers, upper, work, in_first_user_namespace().map_err(refused)?) {
+        Err(rustix::io::Errno::INVAL) => Ok(None),
+        made => made.map(Some).map_err(failed("overlay", nowhere)),
+    }
+}
+
+fn make_overlay(lowers: &[PathBuf], upper: &Path, work: &Path, first_namespace: bool) -> rustix::io::Result<OwnedFd> {
+    let overlay = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for lower in lowers {
+        fsconfig_set_string(overlay.as_fd(), "lowerdir+", lower)?;
+    }
+    fsconfig_set_string(overlay.as_fd(), "upperdir", upper)?;
+    fsconfig_set_string(overlay.as_fd(), "workdir", work)?;
+    if first_namespace {
+        fsconfig_set_string(overlay.as_fd(), "redirect_dir", "off")?;
+        fsconfig_set_string(overlay.as_fd(), "metacopy", "off")?;
+    } else {
+        fsconfig_set_flag(overlay.as_fd(), "userxattr")?;
+    }
+    fsconfig_create(overlay.as_fd())?;
+    fsmount(overlay.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
 /// Overlay options are split at commas and colons; a backslash keeps one in a path.
@@ -145,14 +162,67 @@ pub fn make_private() -> Result<(), MountError> {
     mount_change(root, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("private", root))
 }
 
-/// Makes the mount at `root` the root of this mount namespace and detaches everything else
-/// (`pivot_root(2)`, NOTES).
-pub fn enter_root(root: &Path) -> Result<(), MountError> {
+/// Makes a mount namespace with one mount in it: an empty folder that nobody can write to. `place` is any folder; nothing appears there.
+///
+/// # Errors
+/// When the kernel refuses a step, or the process that makes the namespace ends early.
+pub fn empty_namespace(alone: SingleThread, place: &Path) -> io::Result<OwnedFd> {
+    let (reader, writer) = io::pipe()?;
+    let (ended, end) = io::pipe()?;
+    match clone(alone, CloneFlags::CLONE_NEWNS)? {
+        Cloned::Child => {
+            drop(end);
+            let said = match have_nothing(place) {
+                Ok(()) => Vec::new(),
+                Err(error) => error.to_string().into_bytes(),
+            };
+            let _ = (&writer).write_all(&said);
+            drop(writer);
+            // The other side has opened the namespace then.
+            let _ = (&ended).read(&mut [0]);
+            std::process::exit(0)
+        }
+        Cloned::Parent { pid, .. } => {
+            drop((writer, ended));
+            let mut said = String::new();
+            let made = (&reader)
+                .read_to_string(&mut said)
+                .and_then(|_| if said.is_empty() { Ok(()) } else { Err(io::Error::other(said)) })
+                .and_then(|()| File::open(format!("/proc/{}/ns/mnt", pid.as_raw_nonzero())));
+            drop(end);
+            waitpid(Some(pid), WaitOptions::empty())?;
+            Ok(made?.into())
+        }
+    }
+}
+
+/// In a mount namespace of the caller's own: leaves nothing of it but an empty folder (`pivot_root(2)`, NOTES).
+fn have_nothing(place: &Path) -> Result<(), MountError> {
+    make_private()?;
+    let harmless = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount_fs("tmpfs", place, harmless, "mode=555,size=4k,nr_inodes=2")?;
     let run = || {
-        rustix::process::chdir(root)?;
+        rustix::process::chdir(place)?;
         pivot_root(".", ".")?;
-        unmount(".", UnmountFlags::DETACH)?;
-        rustix::process::chdir("/")
+        unmount(".", UnmountFlags::DETACH)
+    };
+    run().map_err(failed("an empty root", place))
+}
+
+/// Enters a mount namespace of this process's own, with a detached tree as its root. The namespace begins as a copy of `empty`
+/// ([`empty_namespace`]), and the tree lies on top of that one's root, as any machine's root lies on top of its initial one. Nothing beneath
+/// can be reached: `..` ends at the tree's root, and so does `setns(2)`.
+///
+/// `pivot_root(2)` would go through all processes of the machine, to move those that are at the old root.
+pub fn enter_tree(tree: BorrowedFd<'_>, empty: BorrowedFd<'_>) -> Result<(), MountError> {
+    let root = Path::new("/");
+    let run = || -> Result<(), rustix::io::Errno> {
+        let errno = |error: nix::errno::Errno| rustix::io::Errno::from_raw_os_error(error as i32);
+        setns(empty, CloneFlags::CLONE_NEWNS).map_err(errno)?;
+        unshare(CloneFlags::CLONE_NEWNS).map_err(errno)?;
+        rustix::process::fchdir(tree)?;
+        move_mount(tree, "", CWD, root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        rustix::process::chroot(".")
     };
     run().map_err(failed("the new root", root))
 }

@@ -21,6 +21,7 @@ use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Bare, Parting, SingleThread, clone_bare};
 use slipway_sys::init;
+use slipway_sys::mount::empty_namespace;
 use slipway_sys::process::ProcessId;
 
 use super::error::{AnchorError, NodeError};
@@ -57,6 +58,8 @@ pub(super) struct Nodes {
     users: Vec<bool>,
     /// The program of PID 1 in every node.
     init: init::Program,
+    /// A mount namespace with nothing in it, which each node's begins as.
+    empty: OwnedFd,
     fabric: Fabric,
     /// `None` where this machine lets us make no control groups.
     groups: Option<LabGroups>,
@@ -108,6 +111,7 @@ impl Nodes {
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub(super) fn prepare(alone: SingleThread, blueprint: &Blueprint, state: State) -> Result<Self, AnchorError> {
         let lab = &blueprint.lab;
+        let empty = empty_namespace(alone, &blueprint.dir.join("root"));
         let disks = disk::prepare(lab, &blueprint.dir, &blueprint.scratch)?;
         let fabric = Fabric::build(lab, blueprint.dir.path())?;
         let groups = LabGroups::make(lab, &blueprint.dir, &disks)?;
@@ -133,6 +137,7 @@ impl Nodes {
             processes: most_processes().map_err(AnchorError::system("look how many processes there may be"))?,
             users: user::own(lab),
             init: init::Program::new(Step::Ready as u8).map_err(AnchorError::system("make the program of inits"))?,
+            empty: empty.map_err(AnchorError::system("make an empty mount namespace"))?,
             fabric,
             groups,
             launcher,
@@ -268,7 +273,7 @@ impl Nodes {
             None if self.users[index] => Net::Owned,
             None => Net::Own,
         };
-        let mut keep = vec![0, 1, 2, theirs.raw(), self.anchor.as_raw_fd()];
+        let mut keep = vec![0, 1, 2, theirs.raw(), self.anchor.as_raw_fd(), self.empty.as_raw_fd()];
         keep.extend(self.init.descriptors());
         keep.extend(group.iter().flat_map(Group::descriptors));
         keep.extend(net.joined().map(|net| net.as_raw_fd()));
@@ -285,6 +290,7 @@ impl Nodes {
                     image: &blueprint.images[node.image],
                     mounts: &bypasses::needs(&blueprint.lab, &self.state.routers, index).mounts,
                     scratch: &blueprint.scratch(index),
+                    empty: self.empty.as_fd(),
                 },
                 net,
                 prepare: &|proc| prepare_node(&blueprint.lab, index, proc).map_err(|error| error.to_string()),

@@ -102,8 +102,8 @@ fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {
     birth.group.map_or(Ok(()), Group::join_others).map_err(|error| error.to_string())?;
     nix::unistd::setsid().map_err(says("start a session"))?;
 
-    let mut own =
-        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
+    // Not of mounts: its root is a tree that is made in the lab's (`Root::enter`).
+    let mut own = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWCGROUP;
     let enter = |net: BorrowedFd<'_>| setns(net, CloneFlags::CLONE_NEWNET).map_err(says("join the network namespace"));
     // The owner of the node's network, where that is not the anchor's own user namespace.
     let mut of_its_own = None;

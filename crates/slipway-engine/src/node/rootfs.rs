@@ -11,10 +11,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use rustix::mount::{MountAttrFlags, MountFlags};
 use slipway_lab::model::{Mount, Node};
-use slipway_sys::mount::{attach, detached, detached_fs, enter_root, mount_fs, mount_overlay, set_flags};
+use slipway_sys::mount::{
+    attach, detached, detached_fs, detached_overlay, enter_tree, mount_fs, mount_overlay, set_flags,
+};
 use slipway_sys::ns::in_first_user_namespace;
 
 use super::error::{RootfsError, file};
@@ -33,6 +36,8 @@ pub(crate) struct Root<'a> {
     pub(crate) mounts: &'a [Mount],
     /// On disk, for the node's `/scratch`.
     pub(crate) scratch: &'a Path,
+    /// A mount namespace with nothing in it, which the node's begins as.
+    pub(crate) empty: BorrowedFd<'a>,
 }
 
 const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
@@ -114,29 +119,14 @@ pub(crate) fn own_proc() -> Result<OwnedFd, RootfsError> {
 }
 
 impl Root<'_> {
-    /// Makes this process's mount namespace the node's, with its `/proc`. The namespace must be the process's own already.
+    /// Enters the node's mount namespace, which gets the node's `/proc`. This process is in the lab's until then.
     pub(crate) fn enter(&self, proc: BorrowedFd<'_>) -> Result<(), RootfsError> {
         // In a user namespace no device can be made, whatever the capabilities; the machine's own are bound instead.
         let make_own_devices = in_first_user_namespace().map_err(file("read", Path::new("/proc/self/uid_map")))?;
         let binds = self.binds(!make_own_devices)?;
-        let (upper, work) = upper(self.dir, &self.node.name);
-        for path in [&upper, &work] {
-            // Kept from the node's last life when it was stopped and is started again.
-            fs::create_dir_all(path).map_err(file("make", path))?;
-        }
-        let root = self.dir.join("root");
-        let mut lowers = self.image.lowers.clone();
-        if lies_on_the_machine(self.image) {
-            lowers.pop();
-            lowers.push(hidden(self.dir).join("root"));
-        }
-        if !make_own_devices && lowers == [Path::new("/")] {
-            pieces::mount(&upper, &work, &root)?;
-        } else {
-            mount_overlay(&lowers, &upper, &work, &root)?;
-        }
+        let tree = self.tree(make_own_devices)?;
         let sys = detached_fs("sysfs", HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-        enter_root(&root)?;
+        enter_tree(tree.as_fd(), self.empty)?;
         self.kernel_file_systems(proc, &sys)?;
         link_devices()?;
         if make_own_devices {
@@ -151,6 +141,34 @@ impl Root<'_> {
             set_flags(Path::new("/"), MountFlags::RDONLY | MountFlags::NODEV)?;
         }
         Ok(())
+    }
+
+    /// The node's root, attached nowhere.
+    fn tree(&self, in_first_user_namespace: bool) -> Result<OwnedFd, RootfsError> {
+        let (upper, work) = upper(self.dir, &self.node.name);
+        for path in [&upper, &work] {
+            // Kept from the node's last life when it was stopped and is started again.
+            fs::create_dir_all(path).map_err(file("make", path))?;
+        }
+        let mut lowers = self.image.lowers.clone();
+        if lies_on_the_machine(self.image) {
+            lowers.pop();
+            lowers.push(hidden(self.dir).join("root"));
+        }
+        let in_pieces = !in_first_user_namespace && lowers == [Path::new("/")];
+        let whole = if in_pieces { None } else { detached_overlay(&lowers, &upper, &work)? };
+        if let Some(tree) = whole {
+            return Ok(tree);
+        }
+        // Put together at a place, in a namespace where no other node sees it.
+        unshare(CloneFlags::CLONE_NEWNS).map_err(|error| file("leave the mounts of", self.dir.path())(error.into()))?;
+        let root = self.dir.join("root");
+        if in_pieces {
+            pieces::mount(&upper, &work, &root)?;
+        } else {
+            mount_overlay(&lowers, &upper, &work, &root)?;
+        }
+        Ok(detached(&root, true)?)
     }
 
     /// Takes every source on the machine, while its path still means the machine's.
