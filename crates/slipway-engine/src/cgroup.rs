@@ -1,5 +1,7 @@
 //! A lab's control groups: the record of who is in a node, and its limits.
 
+use std::os::fd::RawFd;
+
 use slipway_lab::condition::Cpu;
 use slipway_lab::model::{self, Lab};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Group, Hierarchy, Limits};
@@ -117,6 +119,11 @@ impl LabGroups {
     /// A group for a process of the lab itself, in which nothing is limited.
     pub(crate) fn of_process(&self, name: &str) -> Result<Group, CgroupError> {
         self.lab.create_within(name)
+    }
+
+    /// The descriptors that a copy of this needs to make nodes' groups.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.lab.descriptors()
     }
 
     /// The group of a node: as it is, whatever has been changed in it since; made with the limits of the lab's file where

@@ -1,8 +1,9 @@
 //! Making processes with `clone3(2)`, for a caller that is single-threaded.
 //!
-//! A lab's anchor clones each node's init from itself without an exec, so a thousand inits share one set of pages.
-//! That is sound only while one thread exists: after a clone in a threaded process the child may hold locks
-//! (malloc's, for one) whose owners are gone. [`SingleThread`] is the proof that this was checked.
+//! A clone goes on in the same program, without an exec. That is sound only while one thread exists: after a clone in a threaded
+//! process the child may hold locks (malloc's, for one) whose owners are gone. [`SingleThread`] is the proof that this was checked.
+
+mod borrowing;
 
 use std::fs;
 use std::io;
@@ -12,6 +13,8 @@ use nix::sched::CloneFlags;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+pub use borrowing::{Stack, clone_borrowing};
 
 /// Proof that the process had one thread when it was made. Not `Send`: it stays with that thread.
 #[derive(Debug, Clone, Copy)]

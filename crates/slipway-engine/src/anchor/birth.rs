@@ -1,16 +1,16 @@
 //! Nodes as their anchor holds them: born, ended, born again.
 
 mod death;
+mod spawner;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sched::CloneFlags;
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::event::PollFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -19,7 +19,7 @@ use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
 use slipway_sys::cgroup::Group;
-use slipway_sys::clone::{Bare, Parting, SingleThread, clone_bare};
+use slipway_sys::clone::SingleThread;
 use slipway_sys::init;
 use slipway_sys::mount::empty_namespace;
 use slipway_sys::process::ProcessId;
@@ -35,17 +35,12 @@ use crate::disk;
 use crate::exec::{Child, Entry, Launcher, Program, Stdio, ssh};
 use crate::fast::{FastError, FastReport, Routers};
 use crate::network::graph::Graph;
-use crate::network::{Fabric, NodeNet, configure_node, mark, prepare_node, sources};
-use crate::node::init::{Birth, Net, live, most_processes};
+use crate::network::{Fabric, NodeNet, mark, sources};
+use crate::node::init::most_processes;
 use crate::node::link::{Link, Step};
-use crate::node::rootfs::Root;
 use crate::node::user;
 use crate::protocol::State;
 use crate::state::{NodeState, NodeStatus, ProgramEnd};
-
-/// How many inits are on their way at once. Enough to keep every core busy with mounts while the anchor makes links;
-/// few enough that a failure is seen soon.
-const WINDOW: usize = 32;
 
 /// Everything the anchor holds of a lab.
 #[derive(Debug)]
@@ -84,26 +79,10 @@ struct Slot {
     sources: Option<SourceAddresses>,
 }
 
-/// A node between its clone and its first word.
+/// A node whose init is on its way.
 struct Unborn {
     index: usize,
     link: Link,
-    /// What the init takes along, until it has.
-    taken: Option<Taken>,
-}
-
-/// What an init takes along of the anchor's descriptors. Nothing of it is closed before the init has its own.
-struct Taken {
-    parting: Parting,
-    _link: Link,
-    _group: Option<Group>,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        // Nothing else keeps an init from its own; without them, it ends, and says so by its end.
-        let _ = self.parting.wait();
-    }
 }
 
 impl Nodes {
@@ -173,19 +152,20 @@ impl Nodes {
         which: &[usize],
         ready: &mut dyn FnMut(usize) -> Result<(), AnchorError>,
     ) -> Result<(), AnchorError> {
+        which.iter().try_for_each(|&index| self.make_way(blueprint, index))?;
+        // Not closed before every init has said its last.
+        let spawners = self.make_spawners(alone, blueprint, which)?;
         let mut linked = Vec::new();
         let mut done = 0;
-        for window in which.chunks(WINDOW).chain([&[][..]]) {
+        for window in which.chunks(spawners.len().max(1)).chain([&[][..]]) {
             let mut unborn = Vec::with_capacity(window.len());
-            for &index in window {
-                unborn.push(self.clone_init(alone, blueprint, index)?);
-            }
-            for unborn in &mut unborn {
-                unborn.taken = None;
+            for (&index, spawner) in window.iter().zip(&spawners) {
+                let link = spawner.make(index).map_err(|error| of_node(blueprint, index, error))?;
+                unborn.push(Unborn { index, link });
             }
             self.link(blueprint, &unborn)?;
             // Those before, who were busy meanwhile.
-            for Unborn { index, link, .. } in std::mem::replace(&mut linked, unborn) {
+            for Unborn { index, link } in std::mem::replace(&mut linked, unborn) {
                 link.expect(Step::Ready).map_err(|error| of_node(blueprint, index, error.into()))?;
                 self.state.nodes[index].status = NodeStatus::Running;
                 done += 1;
@@ -251,59 +231,22 @@ impl Nodes {
         Ok(started?)
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(node = %blueprint.lab.nodes[index].name), err(level = "debug"))]
-    fn clone_init(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<Unborn, AnchorError> {
-        let says = |what: &'static str| move |error| of_node(blueprint, index, NodeError::system(what)(error));
-        let node = &blueprint.lab.nodes[index];
-        let (ours, theirs) = Link::pair().map_err(says("open a socket pair"))?;
-        let group = self.group(blueprint, index)?;
-        let own = sources(&blueprint.lab, index);
-        if node.rules_its_network() {
+    /// Does what has to be done for a node before it gets an init.
+    fn make_way(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
+        if blueprint.lab.nodes[index].rules_its_network() {
             self.renew_network(blueprint, index)?;
         }
-        let slot = &mut self.slots[index];
-        if let Some(folder) = group.as_ref().and_then(Group::clone_target).filter(|_| !own.is_empty()) {
-            // Where the kernel cannot, the network's notes say so (`Host::probe`).
-            slot.sources = slot.sources.take().or_else(|| SourceAddresses::attach(folder, &own, mark(index)).ok());
+        let own = sources(&blueprint.lab, index);
+        if !own.is_empty() {
+            let group = self.group(blueprint, index)?;
+            if let Some(folder) = group.as_ref().and_then(Group::clone_target) {
+                let slot = &mut self.slots[index];
+                // Where the kernel cannot, the network's notes say so (`Host::probe`).
+                slot.sources = slot.sources.take().or_else(|| SourceAddresses::attach(folder, &own, mark(index)).ok());
+            }
         }
-        let born_in = group.as_ref().and_then(Group::clone_target);
-        let net = match &self.slots[index].net {
-            Some(kept) => Net::Join(kept.as_fd()),
-            None if blueprint.on_host_network(index) => Net::Join(self.fabric.host_net(node.host)),
-            None if self.users[index] => Net::Owned,
-            None => Net::Own,
-        };
-        let mut keep = vec![0, 1, 2, theirs.raw(), self.anchor.as_raw_fd(), self.empty.as_raw_fd()];
-        keep.extend(self.init.descriptors());
-        keep.extend(group.iter().flat_map(Group::descriptors));
-        keep.extend(net.joined().map(|net| net.as_raw_fd()));
-        let cloned = clone_bare(alone, CloneFlags::CLONE_NEWPID, born_in, &keep).map_err(says("clone its init"))?;
-        let Bare::Parent(pid, parting) = cloned else {
-            let birth = Birth {
-                anchor: self.anchor.as_fd(),
-                program: &self.init,
-                processes: self.processes,
-                group: group.as_ref(),
-                root: Root {
-                    dir: &blueprint.dir,
-                    node,
-                    image: &blueprint.images[node.image],
-                    mounts: &bypasses::needs(&blueprint.lab, &self.state.routers, index).mounts,
-                    scratch: &blueprint.scratch(index),
-                    empty: self.empty.as_fd(),
-                },
-                net,
-                prepare: &|proc| prepare_node(&blueprint.lab, index, proc).map_err(|error| error.to_string()),
-                configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
-                confine: &|| self.launcher.confine_init().map_err(|error| format!("confine its init: {error}")),
-            };
-            live(&birth, &theirs)
-        };
-        let taken = Taken { parting, _link: theirs, _group: group };
-        let init = ProcessId::of(pid).map_err(says("name its init"))?;
-        self.state.nodes[index] =
-            NodeState { status: NodeStatus::Stopped, init: Some(init), command: None, ended: None };
-        Ok(Unborn { index, link: ours, taken: Some(taken) })
+        self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None };
+        Ok(())
     }
 
     /// Has a node whose programs may change its network get a new one: nobody knows what they left of the one before.
@@ -319,21 +262,28 @@ impl Nodes {
 
     /// The node's control group, made if it is not there; a node that starts again has the limits that it had.
     fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, AnchorError> {
+        self.group_of(blueprint, index).map_err(|error| of_node(blueprint, index, error))
+    }
+
+    fn group_of(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, NodeError> {
         let name = &blueprint.lab.nodes[index].name;
-        let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose();
-        let group = group.map_err(|error| of_node(blueprint, index, error.into()))?;
+        let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose()?;
         // One that was frozen when it ended would be born frozen.
-        match group.as_ref().filter(|_| self.state.ready).map(Group::thaw) {
-            Some(Err(error)) => Err(of_node(blueprint, index, error.into())),
-            _ => Ok(group),
-        }
+        group.as_ref().filter(|_| self.state.ready).map_or(Ok(()), Group::thaw)?;
+        Ok(group)
     }
 
     /// Waits for the window's namespaces and puts interfaces into those that are new.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = unborn.len()), err(level = "debug"))]
     fn link(&mut self, blueprint: &Blueprint, unborn: &[Unborn]) -> Result<(), AnchorError> {
         let mut fresh = Vec::new();
-        for Unborn { index, link, .. } in unborn {
+        for Unborn { index, link } in unborn {
+            let pid = link.born().map_err(|error| of_node(blueprint, *index, error.into()))?;
+            let named = ProcessId::of(pid)
+                .map_err(|error| of_node(blueprint, *index, NodeError::system("name its init")(error)));
+            self.state.nodes[*index].init = Some(named?);
+        }
+        for Unborn { index, link } in unborn {
             link.expect(Step::Namespaced).map_err(|error| of_node(blueprint, *index, error.into()))?;
             let slot = &mut self.slots[*index];
             if slot.net.is_none() {
@@ -356,7 +306,7 @@ impl Nodes {
             .filter_map(|&node| self.slots[node].net.as_ref().map(|net| NodeNet { node, netns: net.as_fd() }))
             .collect();
         self.fabric.attach(&blueprint.lab, &nets)?;
-        for Unborn { index, link, .. } in unborn {
+        for Unborn { index, link } in unborn {
             link.say(Step::Linked).map_err(|_| of_node(blueprint, *index, link.last_word().into()))?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A node's PID 1: builds the node around itself, then executes the program that reaps whatever is orphaned in it.
 //!
-//! Until then it is a clone of the anchor, alone in its PID namespace, and its memory is the anchor's. With the exec all of that is
-//! gone before the first program of the node starts: [`slipway_sys::init`] has nothing that a program in the node could look at.
+//! Until then it has the memory of a spawner, a clone of the anchor that waits meanwhile. It is alone in its PID namespace. With the exec it
+//! leaves all of that before the first program of the node starts: [`slipway_sys::init`] has nothing that a program in the node could look at.
 
 use std::convert::Infallible;
 use std::fs;
@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
+use rustix::process::Pid;
 use slipway_sys::cgroup::Group;
 use slipway_sys::init::Program;
 use slipway_sys::mount::set_sysctl;
@@ -46,7 +47,7 @@ impl<'a> Net<'a> {
     }
 }
 
-/// Everything an init needs, borrowed from the anchor's memory as it was when it was cloned.
+/// Everything an init needs, borrowed from its spawner's memory.
 pub(crate) struct Birth<'a> {
     /// The anchor's own pidfd.
     pub(crate) anchor: BorrowedFd<'a>,
@@ -87,11 +88,11 @@ pub(crate) fn most_processes() -> io::Result<Option<u32>> {
     Ok(Some(half.max(1024)))
 }
 
-/// The life of an init. Never returns.
-pub(crate) fn live(birth: &Birth<'_>, link: &Link) -> ! {
-    let Err(account) = be_born(birth, link);
+/// The life of an init, whose number in the anchor's PID namespace is `pid`. Returns where it fails, and has told why.
+pub(crate) fn live(birth: &Birth<'_>, pid: Pid, link: &Link) {
+    let Err(account) =
+        link.tell_born(pid).map_err(|error| format!("answer the anchor: {error}")).and_then(|()| be_born(birth, link));
     link.fail(&account);
-    std::process::exit(1);
 }
 
 fn be_born(birth: &Birth<'_>, link: &Link) -> Result<Infallible, String> {

@@ -85,8 +85,8 @@ pub fn clone_borrowing(
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> isize {
-    let result: isize;
+unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> i64 {
+    let result: i64;
     // SAFETY: the caller's.
     unsafe {
         asm!(
@@ -99,7 +99,7 @@ unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> isize {
             "call r13",
             "ud2",
             "2:",
-            inout("rax") libc::SYS_clone3 as isize => result,
+            inout("rax") libc::SYS_clone3 => result,
             in("rdi") args,
             in("rsi") size_of::<CloneArgs>(),
             in("r12") call,
@@ -113,8 +113,8 @@ unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> isize {
 
 #[cfg(target_arch = "aarch64")]
 #[allow(unsafe_code)]
-unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> isize {
-    let result: isize;
+unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> i64 {
+    let result: i64;
     // SAFETY: the caller's.
     unsafe {
         asm!(
@@ -139,68 +139,45 @@ unsafe fn call_clone3(args: *const CloneArgs, call: *mut Call<'_>) -> isize {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
 
     use rustix::process::{WaitOptions, getpid, getppid, waitpid};
 
     use super::*;
-    use crate::clone::{Cloned, clone};
-
-    /// In a process of its own, since this one has threads. It says what it found by its exit code.
-    fn alone(action: impl FnOnce(SingleThread) -> bool) {
-        // SAFETY: none of the harness's locks is taken by what runs here.
-        #[allow(unsafe_code)]
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let found = SingleThread::check().is_ok_and(action);
-            // SAFETY: the harness's own end is not this process's.
-            #[allow(unsafe_code)]
-            unsafe {
-                libc::_exit(i32::from(!found));
-            }
-        }
-        let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).expect("a child").expect("it ends");
-        assert_eq!(status.exit_status(), Some(0));
-    }
 
     #[test]
     fn the_maker_sees_what_its_child_wrote_and_keeps_its_descriptors() {
-        alone(|proof| {
-            let (mut told, mut parent) = (None, None);
-            let file: OwnedFd = std::fs::File::open("/dev/null").expect("there").into();
-            let mut file = Some(file);
-            let raw = file.as_ref().map(|file| file.as_raw_fd()).expect("open");
-            // This process is the parent: a sibling of one more that it makes.
-            let Ok(Cloned::Parent { pid: maker, .. }) = clone(proof, CloneFlags::empty()).map(|cloned| {
-                if matches!(cloned, Cloned::Child) {
-                    let mut stack = Stack::default();
-                    let made = clone_borrowing(proof, CloneFlags::CLONE_NEWPID, None, &mut stack, &mut |pid| {
-                        told = Some(pid);
-                        parent = Some((getpid(), getppid()));
-                        file = None;
-                    });
-                    let still = rustix::fs::fstat(
-                        // SAFETY: open, if the child closed its own alone.
-                        #[allow(unsafe_code)]
-                        unsafe { BorrowedFd::borrow_raw(raw) }.as_fd(),
-                    );
-                    let first = parent.is_some_and(|(own, parent)| own.is_init() && parent.is_none());
-                    let right = made.is_ok() && made.ok() == told && first && still.is_ok() && file.is_none();
-                    // SAFETY: as in `alone`.
-                    #[allow(unsafe_code)]
-                    unsafe {
-                        libc::_exit(i32::from(!right));
-                    }
-                }
-                cloned
-            }) else {
-                return false;
-            };
-            let code = |pid| Some(waitpid(pid, WaitOptions::empty()).ok()??.1.exit_status());
-            // One of them is the sibling, which ended by returning.
-            let mut codes = [code(Some(maker)), code(None)];
-            codes.sort_unstable();
-            codes == [Some(Some(0)), Some(Some(1))]
-        });
+        // In a process of its own, since this one has threads.
+        // SAFETY: none of the harness's locks is taken by what runs there.
+        #[allow(unsafe_code)]
+        let maker = unsafe { libc::fork() };
+        if maker == 0 {
+            let code = i32::from(!borrows().unwrap_or(false));
+            // SAFETY: the harness's own end is not this process's.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::_exit(code);
+            }
+        }
+        let (_, status) = waitpid(Pid::from_raw(maker), WaitOptions::empty()).expect("a child").expect("it ends");
+        assert_eq!(status.exit_status(), Some(0));
+    }
+
+    fn borrows() -> io::Result<bool> {
+        let file: OwnedFd = File::open("/dev/null")?.into();
+        let copy = file.try_clone()?;
+        let (mut told, mut is_first, mut closed) = (None, false, Some(copy));
+        let number = closed.as_ref().map(OwnedFd::as_raw_fd);
+        let proof = SingleThread::check()?;
+        let made = clone_borrowing(proof, CloneFlags::CLONE_NEWPID, None, &mut Stack::default(), &mut |pid| {
+            told = Some(pid);
+            is_first = getpid().is_init() && getppid().is_none();
+            closed = None;
+        })?;
+        let here = std::path::Path::new("/proc/self/fd").join(number.unwrap_or(-1).to_string()).exists();
+        let parents = crate::process::status(made.as_raw_nonzero().get(), "PPid")?
+            == crate::process::status(getpid().as_raw_nonzero().get(), "PPid")?;
+        Ok(told == Some(made) && is_first && closed.is_none() && here && parents)
     }
 }
