@@ -1,7 +1,7 @@
 //! A process that is named so that a recycled pid can never be taken for it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -77,10 +77,16 @@ impl ProcessId {
     /// # Errors
     /// When there is none, or `/proc` is not mounted.
     pub fn of(pid: Pid) -> io::Result<Self> {
-        let pid = pid.as_raw_nonzero().get();
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let ticks = start_time(&stat).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
-        Ok(Self { pid, start: ticks })
+        Self::look(pid.as_raw_nonzero().get()).map(|(id, _)| id)
+    }
+
+    /// And whether it is a zombie.
+    fn look(pid: i32) -> io::Result<(Self, bool)> {
+        let mut line = [0; LONGEST_STAT];
+        let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut line)?;
+        let line = String::from_utf8_lossy(line.get(..length).unwrap_or_default());
+        let start = start_time(&line).ok_or_else(|| io::Error::other("unreadable /proc stat line"))?;
+        Ok((Self { pid, start }, is_zombie(&line)))
     }
 
     /// Opens the process, or says `None` where it has ended. The descriptor then stays true whatever happens to the pid.
@@ -97,8 +103,8 @@ impl ProcessId {
             Err(error) => return Err(error.into()),
         };
         // Looked at after the open: had the pid been recycled before it, the start time differs.
-        match Self::of(pid) {
-            Ok(now) if now == self && !is_zombie(self.pid) => Ok(Some(pidfd)),
+        match Self::look(self.pid) {
+            Ok((now, false)) if now == self => Ok(Some(pidfd)),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -191,9 +197,12 @@ pub fn reap(pidfd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn is_zombie(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+/// Bytes that a stat line has at most: 52 numbers, of at most 20 digits. One read gives it whole.
+const LONGEST_STAT: usize = 2048;
+
+/// Field 3 of a stat line.
+fn is_zombie(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Field 22 of a stat line. The command name (field 2) may hold anything, so fields are counted after its last `)`.
