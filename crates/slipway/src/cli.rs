@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Parser};
 use slipway_document::text::printable;
 use slipway_engine::state::StateRoot;
 use tracing_subscriber::EnvFilter;
@@ -59,6 +59,9 @@ pub(crate) fn run() -> Exit {
 }
 
 fn parse() -> Result<Cli, Exit> {
+    if let Some(cli) = parse_alone() {
+        return Ok(cli);
+    }
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| {
         let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -73,6 +76,16 @@ fn parse() -> Result<Cli, Exit> {
         }
         if asked { Exit::Success } else { Exit::Usage }
     })
+}
+
+/// Parses the arguments of the subcommand that comes first, without the parsers of all others: to make these takes most of the time of a
+/// short command. `None` where the arguments are wrong, or ask for help. Then the whole parser explains.
+fn parse_alone() -> Option<Cli> {
+    let word = std::env::args_os().nth(1)?;
+    let (parser, read) = Command::alone(word.to_str()?)?;
+    let matches = Global::augment_args(clap::Command::new("slipway")).subcommand(parser).try_get_matches().ok()?;
+    let (_, of_command) = matches.subcommand()?;
+    Some(Cli { global: Global::from_arg_matches(&matches).ok()?, command: read(of_command).ok()? })
 }
 
 /// The whole command line: for parsing, completion and manual pages.

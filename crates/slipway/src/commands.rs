@@ -4,6 +4,9 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Makes a command of what its parser matched.
+type Read = fn(&clap::ArgMatches) -> Result<Command, clap::Error>;
+
 /// Declares the modules, the enum that clap reads, the order of `slipway --help`, and who runs what.
 macro_rules! commands {
     ($($heading:literal { $($module:ident $name:ident,)* })*) => {
@@ -22,6 +25,17 @@ macro_rules! commands {
         pub(crate) const GROUPS: &[(&str, &[&str])] = &[$(($heading, &[$(stringify!($name)),*])),*];
 
         impl Command {
+            /// The parser of the subcommand `word` alone, and what makes the command of its matches.
+            pub(crate) fn alone(word: &str) -> Option<(clap::Command, Read)> {
+                $($(if word == stringify!($module) {
+                    let parser = <$module::Args as clap::Args>::augment_args(clap::Command::new(stringify!($module)));
+                    return Some((parser, |matches| {
+                        <$module::Args as clap::FromArgMatches>::from_arg_matches(matches).map(Self::$name)
+                    }));
+                })*)*
+                None
+            }
+
             /// Runs it.
             pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
                 match self {
