@@ -40,6 +40,23 @@ fn lab(place: &Place) -> Lab<'_> {
     Lab { place, name: place.name("init") }
 }
 
+/// Leaves a root of its own by its working directory, as a process with `CAP_SYS_CHROOT` can, and climbs as far as it gets.
+const CLIMB: &str = r#"mkdir "/tmp/cell" or die; chroot "/tmp/cell" or die; chdir ".." for 1..50; chroot "." or die;
+open my $name, "<", "/etc/hostname" or die; print <$name>; opendir my $root, "/proc" or die; print scalar(grep { /^[0-9]+$/ } readdir $root)"#;
+
+#[test]
+fn a_program_that_leaves_its_own_root_is_still_in_its_node() {
+    let place = Place::new();
+    let lab = lab(&place);
+    for node in NODES {
+        // Of processes there are the init and the program itself.
+        assert_eq!(lab.exec(node, ["perl", "-e", CLIMB]), format!("{node}\n2"));
+        let mounts = lab.exec(node, ["cat", "/proc/self/mountinfo"]);
+        let at_root: Vec<&str> = mounts.lines().filter(|line| line.split(' ').nth(4) == Some("/")).collect();
+        assert!(matches!(at_root[..], [one] if one.contains(" - overlay ")), "{mounts}");
+    }
+}
+
 #[test]
 fn a_program_in_a_node_sees_nothing_of_its_init() {
     let place = Place::new();
