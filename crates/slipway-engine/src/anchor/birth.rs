@@ -28,7 +28,7 @@ use super::error::{AnchorError, NodeError};
 use super::logs::Logs;
 use super::{Blueprint, room};
 use crate::bypass::{BypassError, Near};
-use crate::bypasses::{self, Bypasses};
+use crate::bypasses::Bypasses;
 use crate::cgroup::LabGroups;
 use crate::condition::{Around, LinkError, LinkReport, Links, Place, Seat};
 use crate::disk;
