@@ -164,7 +164,7 @@ impl Detail {
         let outputs = campaign.outputs.iter().map(|output| Output {
             name: output.name.clone(),
             unit: output.unit.clone(),
-            series: matches!(output.pick, Pick::Series(_)),
+            series: matches!(output.pick, Pick::Series(_) | Pick::SqlSeries(_)),
         });
         Ok(Self {
             summary,

@@ -184,7 +184,7 @@ impl Shelf {
             Design::List { source } => Some(source.clone()),
             _ => None,
         };
-        let sources = campaign.inputs.iter().map(|input| input.source.clone()).chain(list);
+        let sources = campaign.inputs.iter().filter_map(|input| input.source.path().map(Path::to_owned)).chain(list);
         upload::only_own(&campaign, sources)?;
         let id = Id::try_from(campaign.name).map_err(ApiError::bad)?;
         let place = self.path(&id);

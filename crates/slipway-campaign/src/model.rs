@@ -1,10 +1,12 @@
 //! A campaign, as its file means it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use slipway_document::units::{Bytes, Cores, Seconds};
+use slipway_energyplus::path::Path as FieldPath;
+use slipway_energyplus::{Report, Reporting};
 
 use crate::template::Template;
 use crate::value::Value;
@@ -57,16 +59,71 @@ pub const RESERVED: [&str; 12] = [
 pub struct Input {
     /// Path in the point's folder: relative, without `..`.
     pub name: PathBuf,
-    /// Path on this machine.
-    pub source: PathBuf,
-    /// Whether `{variable}` in the file stands for the point's value.
-    pub template: bool,
+    /// The place that it is copied from.
+    pub source: Source,
+    /// The difference that a point's values make to it.
+    pub content: Content,
+}
+
+/// The place of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A path on this machine.
+    Path(PathBuf),
+    /// A model among the examples of EnergyPlus' package, by the beginning of its name.
+    ExampleModel(String),
+    /// A weather file among the examples, by the beginning of its name.
+    ExampleWeather(String),
+    /// An `OpenStudio` workflow (OSW) on this machine: the file, and all files that it names.
+    Workflow(PathBuf),
+}
+
+impl Source {
+    /// The path on this machine; examples have none. A workflow's other files are below its own folder.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) | Self::Workflow(path) => Some(path),
+            Self::ExampleModel(_) | Self::ExampleWeather(_) => None,
+        }
+    }
+}
+
+/// The difference that a point's values make to an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// None: all points share the file.
+    Same,
+    /// `{variable}` in the file stands for the point's value.
+    Template,
+    /// Fields of the model's objects get values, and the model asks for reports.
+    Model(Model),
+}
+
+/// Changes of a model (IDF, OSM).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// Fields, each with its value.
+    pub fields: Vec<(FieldPath, Template)>,
+    /// Reports that outputs read; `None` for a model that is translated before it runs.
+    pub reports: Option<Reports>,
+}
+
+/// Reports of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reports {
+    /// The reports.
+    pub wanted: Vec<Report>,
+    /// Their frequency.
+    pub reporting: Reporting,
+    /// Whether the model's own reports get this frequency too.
+    pub all: bool,
 }
 
 /// A variable and its distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
-    /// The name: a letter or `_`, then letters, digits and `_`.
+    /// The name: a letter or `_`, then letters, digits, `_` and `.`.
     pub name: String,
     /// The distribution.
     pub distribution: Distribution,
@@ -201,6 +258,47 @@ pub enum Design {
     },
 }
 
+/// Where a worker finds the scripts that run engines.
+pub const ENGINES: &str = "/campaign/engine";
+/// Where a worker finds the engine's Python environment.
+pub const PYTHON: &str = "/campaign/python";
+
+/// A program that Slipway brings along: [`Run::command`] runs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Engine {
+    /// Its kind.
+    pub kind: EngineKind,
+    /// Python packages, each with its version.
+    pub packages: Vec<String>,
+}
+
+/// A kind of engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineKind {
+    /// A function of the user's own.
+    Python {
+        /// The input that has it.
+        file: PathBuf,
+        /// Its name.
+        function: String,
+    },
+    /// `EnergyPlus`, for a model and a weather file among the inputs.
+    EnergyPlus {
+        /// Whether it runs the whole year of the weather file.
+        annual: bool,
+    },
+    /// `OpenStudio`'s SDK, which translates a model for `EnergyPlus`.
+    OpenStudioModel {
+        /// Whether `EnergyPlus` runs the whole year of the weather file.
+        annual: bool,
+    },
+    /// An `OpenStudio` workflow.
+    OpenStudioWorkflow {
+        /// The arguments that points set, each as measure and argument.
+        arguments: Vec<(String, String)>,
+    },
+}
+
 /// The program of a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
@@ -208,12 +306,14 @@ pub struct Run {
     pub command: Vec<Template>,
     /// Environment added for the program.
     pub env: BTreeMap<String, Template>,
+    /// The engine that the command runs, if it is no program of the user's own.
+    pub engine: Option<Engine>,
 }
 
 /// A result to extract from a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The name: a letter or `_`, then letters, digits and `_`.
+    /// The name: a letter or `_`, then letters, digits, `_` and `.`.
     pub name: String,
     /// Unit for plots; empty without one.
     pub unit: String,
@@ -229,7 +329,7 @@ pub struct Output {
 pub enum Pick {
     /// The first group of the first match of a regular expression.
     Regex(String),
-    /// A JSON path (RFC 9535) that selects one value.
+    /// A JSON path (RFC 9535) that selects one value, or a list of numbers: a time series.
     JsonPath(String),
     /// The last value in the column of a CSV file.
     Column(String),
@@ -237,6 +337,8 @@ pub enum Pick {
     Series(String),
     /// The first value of the first row of a query, read from an SQLite file.
     Sql(String),
+    /// The first value of each row of a query: a time series.
+    SqlSeries(String),
     /// The size of the file in bytes.
     Size,
 }

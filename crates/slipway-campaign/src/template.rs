@@ -50,6 +50,12 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    /// A text without any place for a value.
+    #[must_use]
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self(vec![Piece::Text(text.into())])
+    }
+
     /// The text at a point with these values, one for each variable.
     ///
     /// # Panics
@@ -67,11 +73,14 @@ impl Template {
     }
 }
 
-/// Whether a text can name a variable or a result: a letter or `_`, then letters, digits and `_`; at most 64.
+/// Longest name of a variable or a result. `OpenStudio`'s are `measure.argument`.
+const LONGEST: usize = 128;
+
+/// Whether a text can name a variable or a result: a letter or `_`, then letters, digits, `_` and `.`; at most 128.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    starts && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    starts && text.len() <= LONGEST && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
 
 #[cfg(test)]

@@ -175,6 +175,12 @@ impl Folder {
         self.0.join("inputs")
     }
 
+    /// The scripts that run an engine.
+    #[must_use]
+    pub fn engine(&self) -> PathBuf {
+        self.0.join("engine")
+    }
+
     /// The folder that one worker writes to, by the worker's number from 1.
     #[must_use]
     pub fn work(&self, worker: u32) -> PathBuf {

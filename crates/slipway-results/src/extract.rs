@@ -59,7 +59,7 @@ struct Source {
     size: Vec<usize>,
     document: document::Picks,
     columns: Vec<columns::Column>,
-    queries: Vec<(usize, String)>,
+    queries: Vec<sql::Query>,
 }
 
 impl Extractor {
@@ -81,9 +81,10 @@ impl Extractor {
                 Pick::JsonPath(path) => source.document.add_path(index, path).map_err(failed)?,
                 Pick::Column(name) => source.columns.push(columns::Column::last(index, name)),
                 Pick::Series(name) => source.columns.push(columns::Column::series(index, name)),
-                Pick::Sql(query) => {
-                    sql::check(query).map_err(failed)?;
-                    source.queries.push((index, query.clone()));
+                Pick::Sql(text) | Pick::SqlSeries(text) => {
+                    sql::check(text).map_err(failed)?;
+                    let is_series = matches!(output.pick, Pick::SqlSeries(_));
+                    source.queries.push(sql::Query { output: index, text: text.clone(), is_series });
                 }
                 Pick::Size => source.size.push(index),
             }
@@ -118,7 +119,7 @@ impl Source {
     /// The outputs of this file.
     fn indices(&self) -> impl Iterator<Item = usize> {
         let columns = self.columns.iter().map(|column| column.output);
-        let queries = self.queries.iter().map(|(output, _)| *output);
+        let queries = self.queries.iter().map(|query| query.output);
         self.size.iter().copied().chain(self.document.indices()).chain(columns).chain(queries)
     }
 

@@ -70,6 +70,26 @@ fn each_pick_finds_its_value() {
     let series = from("t,a\n1,2\n2, 3.5\n3,-1e3\n", Pick::Series("a".into()));
     assert_eq!((series.values, series.series), (vec![None], vec![(0, vec![2.0, 3.5, -1000.0])]));
     assert_eq!(series.problems, [""; 0]);
+    let series = from(r#"{"a": [1, 2.5]}"#, Pick::JsonPath("$.a".into()));
+    assert_eq!((series.values, series.series), (vec![None], vec![(0, vec![1.0, 2.5])]));
+}
+
+#[test]
+fn a_query_of_many_rows_is_a_series() {
+    let folder = TempDir::new().unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("f")).unwrap();
+    database.execute_batch("create table t (a); insert into t values (1), (2.5), ('x'), (null);").unwrap();
+    drop(database);
+    let series = |query: &str| in_folder(folder.path(), Pick::SqlSeries(query.into()));
+    assert_eq!(series("select a from t where a < 9").series, [(0, vec![1.0, 2.5])]);
+    for (query, words) in [
+        ("select a from t", "a text among the numbers"),
+        ("select a from t where 0", "no row"),
+        ("select null from t", "null"),
+    ] {
+        let problem = only_problem(series(query));
+        assert!(problem.contains(words), "{problem}");
+    }
 }
 
 #[test]
@@ -149,7 +169,7 @@ fn numbers_that_are_none_are_problems() {
         let series = problem(format!("a\n1\n{text}\n"), Pick::Series("a".into()));
         assert_eq!(series, format!("output `y`: f: line 3: `{text}` is not a finite number"));
     }
-    for json in ["null", "[1]", "{}", "1e999"] {
+    for json in ["null", "[]", "[1, \"a\"]", "{}", "1e999"] {
         problem(format!(r#"{{"a": {json}}}"#), Pick::JsonPath("$.a".into()));
     }
     problem(format!("a={}", "x".repeat(5000)), Pick::Regex("a=(.*)".into()));

@@ -1,5 +1,6 @@
 //! Campaigns: one program, run at many points, by workers that are nodes of a lab.
 
+mod engine;
 mod inputs;
 pub mod ledger;
 mod list;
@@ -24,6 +25,7 @@ use crate::{Event, Events, Machine, StudyError};
 use ledger::Ledger;
 use nodes::Nodes;
 
+pub use engine::EngineError;
 pub use inputs::InputError;
 pub use list::ListError;
 pub use standing::Standing;
@@ -53,6 +55,9 @@ pub enum CampaignError {
     /// The list of points.
     #[error(transparent)]
     List(#[from] ListError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// An input.
     #[error(transparent)]
     Input(#[from] InputError),
@@ -148,7 +153,8 @@ impl Study {
     /// # Errors
     /// As [`run`], where nothing was made yet.
     pub fn check(&self) -> Result<(), CampaignError> {
-        inputs::find(&self.campaign).map(drop).map_err(Into::into)
+        let environment = engine::found_environment(&self.campaign)?;
+        inputs::find(&self.campaign, environment.as_ref()).map(drop).map_err(Into::into)
     }
 }
 
@@ -163,13 +169,17 @@ pub fn run(
     events: &mut Events<'_>,
 ) -> Result<Summary, CampaignError> {
     let Study { campaign, plan, setup, path } = study;
-    let found = inputs::find(campaign)?;
+    let environment = engine::environment(campaign, events)?;
+    let found = inputs::find(campaign, environment.as_ref())?;
     let folder = Folder::create(path, &setup.text)?;
     let _lock = folder.lock()?;
     inputs::bring(&folder, &found)?;
+    if environment.is_some() {
+        engine::write_scripts(&folder)?;
+    }
     keep(setup, &setup_file(&folder))?;
     let size = size(campaign, most, plan.len());
-    let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, size.most, events)?;
+    let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
     let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
         .map_err(|error| StudyError::io("take signals")(error).into())
         .and_then(|signals| {

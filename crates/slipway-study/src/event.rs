@@ -69,6 +69,8 @@ pub enum Event<'a> {
         /// The error; it fits "failed to …".
         why: &'a str,
     },
+    /// The Python environment of a campaign's engine is on its way.
+    Python(slipway_python::Step<'a>),
     /// A campaign is on its way.
     Points(Points),
     /// A program printed a line.

@@ -6,6 +6,7 @@ use slipway_document::units::Seconds;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_measure::check::{self, CheckedPath, Tally};
+use slipway_python::Step;
 use slipway_study::Event;
 
 use crate::context::Global;
@@ -50,6 +51,13 @@ impl<'a> Steps<'a> {
             Event::Points(Points { counts, .. }) => {
                 let done = counts.done + counts.failed;
                 self.meter().show(Progress::Points { done, total: counts.points });
+            }
+            Event::Python(Step::Making { requirements: [] }) => say(self.global, "making a Python environment"),
+            Event::Python(Step::Making { requirements }) => {
+                say(self.global, &format!("fetching Python packages, once: {}", requirements.join(", ")));
+            }
+            Event::Python(Step::Waiting) => {
+                say(self.global, "waiting for another process that makes the same environment");
             }
             Event::LabDone | Event::CheckDone => self.finish(),
             Event::Checked { under, paths } => self.checked(under, paths),

@@ -19,7 +19,7 @@ use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
 use slipway_study::StudyError;
-use slipway_study::campaign::CampaignError;
+use slipway_study::campaign::{CampaignError, EngineError};
 use slipway_sys::cgroup::CgroupError;
 use slipway_verify::VerifyError;
 
@@ -180,7 +180,10 @@ impl From<CampaignError> for Failure {
                 };
                 return Self::usage(format!("{error}{hint}"));
             }
-            CampaignError::Plan(_) | CampaignError::List(_) | CampaignError::Input(_) => Exit::Usage,
+            CampaignError::Engine(EngineError::Environment(_)) => Exit::Failed,
+            CampaignError::Plan(_) | CampaignError::List(_) | CampaignError::Input(_) | CampaignError::Engine(_) => {
+                Exit::Usage
+            }
             CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),

@@ -1,5 +1,5 @@
 //! Runs what README.md and the guide show, in order, file by file: fenced blocks of `console` are commands and their
-//! output, blocks of `yaml` are labs. So nothing is documented that does not work.
+//! output, blocks of `yaml` are labs, or campaigns where they have `run:`. So nothing is documented that does not work.
 //!
 //! - `$ ` begins a command, `> ` continues it; both go to `sh`, in a folder that belongs to the file. It must exit with 0.
 //!   (`slipway verify` may exit with 1: whether links are as asked is also up to how busy the machine is.)
@@ -64,6 +64,7 @@ fn check(file: &Path, root: &Path) -> String {
             std::fs::write(place.folder.path().join(name), &block.text).expect("a file can be written");
         }
         let outcome = match kind {
+            Some("yaml") if block.text.lines().any(|line| line.starts_with("run:")) => is_campaign(&block),
             Some("yaml") => is_lab(&block),
             Some("console") => steps(&block).iter().try_for_each(|step| place.run(step)),
             _ => Ok(()),
@@ -99,6 +100,11 @@ fn blocks(text: &str) -> Vec<Block> {
 
 fn is_lab(block: &Block) -> Result<(), (usize, String)> {
     let result = slipway_lab::parse("shown.yaml", &block.text, Path::new("/"));
+    result.map(drop).map_err(|errors| (block.line, errors.plain()))
+}
+
+fn is_campaign(block: &Block) -> Result<(), (usize, String)> {
+    let result = slipway_campaign::parse("shown.yaml", &block.text, Path::new("/"));
     result.map(drop).map_err(|errors| (block.line, errors.plain()))
 }
 

@@ -20,7 +20,7 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
         inputs: Vec::new(),
         variables: variables.iter().enumerate().map(named).collect(),
         design,
-        run: Run { command: Vec::new(), env: BTreeMap::default() },
+        run: Run { command: Vec::new(), env: BTreeMap::default(), engine: None },
         outputs: Vec::new(),
         attempts: Attempts { most: 1, timeout: None, pause: Seconds(0.0) },
         workers: Workers {

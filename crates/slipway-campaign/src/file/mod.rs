@@ -2,6 +2,7 @@
 //! made of them, so editors show these comments.
 
 mod design;
+mod engine;
 mod output;
 mod variable;
 
@@ -12,7 +13,8 @@ use slipway_document::de::{Named, Spanned};
 use slipway_document::units::{Bytes, Cores, Seconds};
 
 pub(crate) use self::design::{Design, Fast, Lhs, Morris, Saltelli, Settings, Word};
-pub(crate) use self::output::{Output, OutputSettings};
+pub(crate) use self::engine::{EnergyPlus, Engines, Frequency, OpenStudio, PythonFunction};
+pub(crate) use self::output::{Output, OutputSettings, Taken};
 pub(crate) use self::variable::{Choices, Gauss, Scalar, Shape, Variable};
 use crate::model::Keep;
 
@@ -26,8 +28,8 @@ pub(crate) struct File {
     pub(crate) campaign: Option<Spanned<String>>,
     /// Seed of the design and of the points. 0 when left out.
     pub(crate) seed: Option<u64>,
-    /// The program of a point and its arguments. `{variable}` stands for the point's value.
-    pub(crate) run: Spanned<Command>,
+    /// The program of a point and its arguments, in which `{variable}` stands for the point's value; or an engine.
+    pub(crate) run: Spanned<Program>,
     /// Environment added for the program. `{variable}` stands for the point's value.
     #[serde(default)]
     pub(crate) env: Named<Scalar>,
@@ -36,13 +38,13 @@ pub(crate) struct File {
     pub(crate) inputs: Inputs,
     /// Variables by name, each with its values.
     #[serde(default)]
-    #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$"}))]
+    #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_.]{0,127}$"}))]
     pub(crate) variables: Named<Option<Variable>>,
     /// The points: how many, and the values that each takes. One point of medians when left out.
     pub(crate) design: Option<Spanned<Design>>,
     /// Results by name, each with the place where the program leaves it.
     #[serde(default)]
-    #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$"}))]
+    #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_.]{0,127}$"}))]
     pub(crate) outputs: Named<Option<Output>>,
     /// Attempts before a point counts as failed. 3 when left out.
     #[schemars(range(min = 1, max = 100))]
@@ -59,17 +61,25 @@ pub(crate) struct File {
     pub(crate) keep: Option<Keep>,
 }
 
-/// A program and its arguments.
+/// A program and its arguments, or an engine.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
-pub(crate) enum Command {
+pub(crate) enum Program {
     /// One line, split into words as a shell does (quotes, but no variables and no wildcards).
     Line(String),
     /// A list of words.
     Words(Vec<String>),
+    /// A program that Slipway brings along: Python, `EnergyPlus` or `OpenStudio`.
+    Engine(Box<Engines>),
 }
 
-by_shape!(Command, "a command: a line, or a list of words", Text => Line, List => Words);
+by_shape!(
+    Program,
+    "a command (a line, or a list of words), or an engine such as `{python: {file: model.py, function: simulate}}`",
+    Text => Line,
+    List => Words,
+    Map => Engine,
+);
 
 /// Files and folders for each point.
 #[derive(Debug, JsonSchema)]

@@ -2,6 +2,7 @@
 //! errors are found.
 
 mod design;
+mod engine;
 mod output;
 mod run;
 mod variable;
@@ -14,9 +15,9 @@ use slipway_document::names;
 use slipway_document::tree::Tree;
 use slipway_document::units::{Cores, Seconds};
 
-use crate::file::{File, Input as WrittenInput, Inputs, WorkerSettings, Workers as WrittenWorkers};
+use crate::file::{File, Input as WrittenInput, Inputs, Program, WorkerSettings, Workers as WrittenWorkers};
 use crate::kind::CAMPAIGN_FILE;
-use crate::model::{Attempts, Campaign, Input, Workers};
+use crate::model::{Attempts, Campaign, Content, Input, Run, Source, Workers};
 
 /// Most workers of a campaign: as many nodes as a lab has at most.
 const MOST_WORKERS: u32 = 10_000;
@@ -45,10 +46,27 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
     }
     let variables = variable::variables(&file.variables, report);
     let design = design::design(file.design.as_ref(), &variables, base_dir, report);
-    let outputs = output::outputs(&file.outputs, &variables, report);
+    let mut reads = engine::reads(&file.run.value);
+    let outputs = output::outputs(&file.outputs, &variables, &mut reads, report);
     let names: Vec<String> = variables.iter().map(|variable| variable.name.clone()).collect();
-    let run = run::run(&file.run, &file.env, &names, report);
-    let inputs = inputs(&file.inputs, base_dir, report);
+    let mut inputs = inputs(&file.inputs, base_dir, report);
+    let env = run::environment(&file.env, &names, report);
+    let run = match &file.run.value {
+        Program::Engine(engines) => {
+            let returned = output::returned(&outputs);
+            let reports = reads.into_reports();
+            engine::engine(engines, (file.run.at, file.run.whole), &names, &returned, reports, base_dir, report).map(
+                |prepared| {
+                    engine::add_inputs(&mut inputs, prepared.inputs, file.run.at, report);
+                    Run { command: prepared.command, env, engine: Some(prepared.engine) }
+                },
+            )
+        }
+        program => {
+            let command = run::command(program, file.run.at, &names, report);
+            command.map(|command| Run { command, env, engine: None })
+        }
+    };
     let attempts = attempts(file, report);
     let workers = workers(file.workers.as_ref(), base_dir, report);
     Some(Campaign {
@@ -83,7 +101,9 @@ fn inputs(written: &Inputs, base_dir: &Path, report: &mut Report) -> Vec<Input> 
         if path.value.is_empty() || path.value.contains('\0') {
             report.add(path.at, "this is no path", "write the path of a file or folder");
         }
-        let input = Input { name: inside(&name, report), source: base_dir.join(&path.value), template };
+        let content = if template { Content::Template } else { Content::Same };
+        let source = Source::Path(base_dir.join(&path.value));
+        let input = Input { name: inside(&name, report), source, content };
         if inputs.iter().any(|other| other.name == input.name) {
             report.add(path.at, "two inputs have this name in the point's folder", "write a map with a name for each");
         }

@@ -26,7 +26,7 @@ pub(super) fn check_name(name: &Spanned<String>, whose: &str, report: &mut Repor
     if RESERVED.contains(&name.value.as_str()) {
         report.add(name.at, format!("`{}` is a column of every result", name.value), "choose another name");
     } else if !is_name(&name.value) {
-        let help = "write a letter or `_`, then letters, digits and `_`; at most 64 in all";
+        let help = "write a letter or `_`, then letters, digits, `_` and `.`; at most 128 in all";
         report.add(name.at, format!("this is no name of {whose}"), help);
     }
 }

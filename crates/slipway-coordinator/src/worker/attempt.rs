@@ -127,7 +127,10 @@ impl Worker {
     /// Runs the program to its end.
     fn run(&self, lease: Lease, limit: Option<Duration>, usage: &mut Usage) -> Result<(), Failure> {
         let (values, seed) = (self.plan.point(lease.point), self.plan.seed(lease.point));
-        self.scene.lay_out(&self.point(), lease, seed, &values).map_err(Failure::storage)?;
+        self.scene.lay_out(&self.point(), lease, seed, &values).map_err(|error| match error {
+            SceneError::Model { .. } => Failure { kind: FailureKind::Fatal, message: error.to_string() },
+            error => Failure::storage(error),
+        })?;
         let mut words = self.campaign.run.command.iter().map(|word| word.fill(&values));
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
@@ -197,7 +200,12 @@ impl Worker {
             (None, signal) => format!("signal {} ended the program", signal.unwrap_or_default()),
         };
         let tail = [self.stderr(), self.stdout()].iter().map(|path| tail(path)).find(|text| !text.is_empty());
-        tail.map_or(end.clone(), |tail| format!("{end}:\n{tail}"))
+        match tail {
+            // An engine's script says all that there is to say.
+            Some(tail) if self.campaign.run.engine.is_some() && status.code() == Some(1) => tail,
+            Some(tail) => format!("{end}:\n{tail}"),
+            None => end,
+        }
     }
 }
 

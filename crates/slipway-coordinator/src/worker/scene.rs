@@ -2,19 +2,23 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use slipway_campaign::model::Campaign;
+use slipway_campaign::model::{Campaign, Content, Model};
 use slipway_campaign::template::Template;
 use slipway_campaign::value::Value;
+use slipway_energyplus::add_reports;
+use slipway_energyplus::idf::{Idf, IdfError, check_value};
+use slipway_energyplus::path::Path as FieldPath;
 
 use crate::store::Lease;
 
 /// The file with the point's number, seed and values.
 pub(super) const POINT_FILE: &str = "point.json";
-/// Largest template in bytes.
+/// Largest template or model in bytes.
 const LARGEST: u64 = 64 << 20;
 /// Deepest folder of inputs.
 const DEEPEST: usize = 64;
@@ -29,6 +33,16 @@ pub struct Scene {
     folders: Vec<PathBuf>,
     links: Vec<(PathBuf, PathBuf)>,
     templates: Vec<Filled>,
+    models: Vec<Edited>,
+}
+
+/// A model whose objects depend on the point.
+#[derive(Debug)]
+struct Edited {
+    name: PathBuf,
+    model: Idf,
+    /// A field's path, its value, and its places in the model.
+    fields: Vec<(FieldPath, Template, Vec<Range<usize>>)>,
 }
 
 /// A file whose text depends on the point.
@@ -60,6 +74,14 @@ pub enum SceneError {
         /// The fault.
         what: String,
     },
+    /// A model that cannot be read or changed.
+    #[error("edit the model {}: {source}", path.display())]
+    Model {
+        /// The input's name.
+        path: PathBuf,
+        /// The fault.
+        source: IdfError,
+    },
 }
 
 impl SceneError {
@@ -76,17 +98,17 @@ impl Scene {
     /// Where an input is missing, or a template has a variable that the campaign lacks.
     pub fn new(campaign: &Campaign, inputs: &Path) -> Result<Self, SceneError> {
         let names = campaign.variables.iter().map(|variable| variable.name.clone()).collect();
-        let mut scene = Self { names, folders: Vec::new(), links: Vec::new(), templates: Vec::new() };
+        let mut scene =
+            Self { names, folders: Vec::new(), links: Vec::new(), templates: Vec::new(), models: Vec::new() };
         for input in &campaign.inputs {
             if let Some(parent) = input.name.parent() {
                 scene.folders.push(parent.to_owned());
             }
             let source = inputs.join(&input.name);
-            if input.template {
-                let text = template(&source, &input.name, &scene.names)?;
-                scene.templates.push(text);
-            } else {
-                scene.lay(&source, &input.name, 0)?;
+            match &input.content {
+                Content::Same => scene.lay(&source, &input.name, 0)?,
+                Content::Template => scene.templates.push(template(&source, &input.name, &scene.names)?),
+                Content::Model(changes) => scene.models.push(Edited::new(&source, &input.name, changes)?),
             }
         }
         Ok(scene)
@@ -134,6 +156,10 @@ impl Scene {
             let protect = || fs::set_permissions(&path, fs::Permissions::from_mode(*mode));
             write.and_then(|()| protect()).map_err(SceneError::io("write", &path))?;
         }
+        for edited in &self.models {
+            let path = folder.join(&edited.name);
+            fs::write(&path, edited.text(values)?).map_err(SceneError::io("write", &path))?;
+        }
         let values: serde_json::Map<_, _> =
             self.names.iter().cloned().zip(values.iter().map(|value| json!(value))).collect();
         let point = json!({"point": lease.point, "attempt": lease.attempt, "seed": seed, "values": values});
@@ -142,15 +168,47 @@ impl Scene {
     }
 }
 
-fn template(source: &Path, name: &Path, names: &[String]) -> Result<Filled, SceneError> {
-    let failed = |what: String| SceneError::Template { path: name.to_owned(), what };
+impl Edited {
+    fn new(source: &Path, name: &Path, changes: &Model) -> Result<Self, SceneError> {
+        let failed = |source| SceneError::Model { path: name.to_owned(), source };
+        let mut model = Idf::parse(text(source, name)?.0).map_err(failed)?;
+        if let Some(reports) = &changes.reports {
+            model = add_reports(&model, &reports.wanted, reports.reporting, reports.all).map_err(failed)?;
+        }
+        let places = model.find_all(changes.fields.iter().map(|(path, _)| path)).map_err(failed)?;
+        let fields = changes.fields.iter().cloned().zip(places).map(|((path, value), places)| (path, value, places));
+        let fields = fields.collect();
+        Ok(Self { name: name.to_owned(), model, fields })
+    }
+
+    /// The model at a point.
+    fn text(&self, values: &[Value]) -> Result<String, SceneError> {
+        let mut changes = Vec::new();
+        for (path, value, places) in &self.fields {
+            let value = value.fill(values);
+            check_value(path, &value).map_err(|source| SceneError::Model { path: self.name.clone(), source })?;
+            changes.extend(places.iter().map(|place| (place.clone(), value.clone())));
+        }
+        Ok(self.model.with(changes))
+    }
+}
+
+/// The text of an input that points change, and its permissions.
+fn text(source: &Path, name: &Path) -> Result<(String, u32), SceneError> {
     let file = fs::File::open(source).map_err(SceneError::io("open", source))?;
     let mode = file.metadata().map_err(SceneError::io("read", source))?.permissions().mode() & 0o777;
     let mut text = String::new();
     file.take(LARGEST + 1).read_to_string(&mut text).map_err(SceneError::io("read", source))?;
     if text.len() as u64 > LARGEST {
-        return Err(failed(format!("it is larger than {} MiB", LARGEST >> 20)));
+        let what = format!("it is larger than {} MiB", LARGEST >> 20);
+        return Err(SceneError::Template { path: name.to_owned(), what });
     }
+    Ok((text, mode))
+}
+
+fn template(source: &Path, name: &Path, names: &[String]) -> Result<Filled, SceneError> {
+    let failed = |what: String| SceneError::Template { path: name.to_owned(), what };
+    let (text, mode) = text(source, name)?;
     let text = Template::read(&text, names).map_err(|unknown| {
         failed(format!("there is no variable `{unknown}`\nHint: write `{{{{{unknown}}}}}` for the text itself"))
     })?;

@@ -53,13 +53,21 @@ impl Picks {
         }
         let document: Result<serde_json::Value, _> = serde_json::from_slice(text);
         for (output, path) in &self.paths {
-            let value = match &document {
-                Ok(document) => select(path, document),
-                Err(error) => Err(format!("it is no JSON: {error}")),
-            };
-            found.set(*output, value);
+            match &document {
+                Ok(document) => match series(path, document) {
+                    Some(values) => found.set_series(*output, values),
+                    None => found.set(*output, select(path, document)),
+                },
+                Err(error) => found.set(*output, Err(format!("it is no JSON: {error}"))),
+            }
         }
     }
+}
+
+/// The list of numbers that a path selects, if it does.
+fn series(path: &JsonPath, document: &serde_json::Value) -> Option<Vec<f64>> {
+    let list = path.query(document).exactly_one().ok()?.as_array()?;
+    if list.is_empty() { None } else { list.iter().map(serde_json::Value::as_f64).collect() }
 }
 
 fn select(path: &JsonPath, document: &serde_json::Value) -> Result<Value, String> {
@@ -78,7 +86,7 @@ fn select(path: &JsonPath, document: &serde_json::Value) -> Result<Value, String
         serde_json::Value::String(text) => bounded(text),
         serde_json::Value::Null => Err("the JSON path selects null".to_owned()),
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
-            Err("the JSON path selects a list or an object, not one value".to_owned())
+            Err("the JSON path selects an object or a list that is not of numbers".to_owned())
         }
     }
 }

@@ -18,6 +18,8 @@ use super::{Found, LONGEST, bounded};
 const MOST: u64 = 512 << 20;
 /// Longest text or blob in bytes that a query may touch.
 const CELL: i32 = 16 << 20;
+/// Most values of a series.
+const LONGEST_SERIES: usize = 16 << 20;
 /// Steps of SQLite's machine between two looks at their number.
 const STRIDE: i32 = 1 << 16;
 /// Most steps of one query: some seconds. Views in a hostile file could go on for ever.
@@ -25,6 +27,15 @@ const STEPS: u64 = 1 << 29;
 /// File format (<https://sqlite.org/fileformat.html>): magic, and the versions that say whether there is a WAL.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const VERSIONS: std::ops::Range<usize> = 18..20;
+
+/// A query, and the output that it is for.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) output: usize,
+    pub(super) text: String,
+    /// Whether all rows are wanted: a time series.
+    pub(super) is_series: bool,
+}
 
 /// Refuses a query that no database could run.
 pub(super) fn check(query: &str) -> Result<(), String> {
@@ -43,10 +54,20 @@ pub(super) fn check(query: &str) -> Result<(), String> {
 }
 
 /// Runs the queries of one file.
-pub(super) fn read(file: File, size: u64, queries: &[(usize, String)], found: &mut Found<'_>) {
-    match open(file, size) {
-        Ok(mut database) => queries.iter().for_each(|(output, query)| found.set(*output, first(&mut database, query))),
-        Err(what) => queries.iter().for_each(|(output, _)| found.set(*output, Err::<Value, _>(&what))),
+pub(super) fn read(file: File, size: u64, queries: &[Query], found: &mut Found<'_>) {
+    let mut database = match open(file, size) {
+        Ok(database) => database,
+        Err(what) => return queries.iter().for_each(|query| found.set(query.output, Err::<Value, _>(&what))),
+    };
+    for query in queries {
+        if query.is_series {
+            match column(&mut database, &query.text) {
+                Ok(values) => found.set_series(query.output, values),
+                Err(what) => found.set(query.output, Err::<Value, _>(what)),
+            }
+        } else {
+            found.set(query.output, first(&mut database, &query.text));
+        }
     }
 }
 
@@ -75,14 +96,36 @@ fn open(mut file: File, size: u64) -> Result<Connection, String> {
     database.map_err(|error: Error| error.to_string())
 }
 
-/// The first value of the first row.
-fn first(database: &mut Connection, query: &str) -> Result<Value, String> {
+/// Sets a bound to the steps of the next query.
+fn bound(database: &mut Connection) -> Result<(), String> {
     let mut left = STEPS / u64::from(STRIDE.unsigned_abs());
     let bounded_steps = move || {
         left -= 1;
         left == 0
     };
-    database.progress_handler(STRIDE, Some(bounded_steps)).map_err(|error| error.to_string())?;
+    database.progress_handler(STRIDE, Some(bounded_steps)).map_err(|error| error.to_string())
+}
+
+/// The first value of each row, all of them numbers.
+fn column(database: &mut Connection, query: &str) -> Result<Vec<f64>, String> {
+    bound(database)?;
+    let failed = |error: Error| error.to_string();
+    let mut statement = database.prepare(query).map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut values = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        if values.len() == LONGEST_SERIES {
+            return Err(format!("the query selects more than {LONGEST_SERIES} rows"));
+        }
+        let value = plain(row.get_ref(0).map_err(failed)?)?;
+        values.push(value.number().ok_or("the query selects a text among the numbers")?);
+    }
+    if values.is_empty() { Err("the query selects no row".to_owned()) } else { Ok(values) }
+}
+
+/// The first value of the first row.
+fn first(database: &mut Connection, query: &str) -> Result<Value, String> {
+    bound(database)?;
     let value = database.query_row(query, [], |row| Ok(plain(row.get_ref(0)?)));
     value.map_err(|error| match error {
         Error::QueryReturnedNoRows => "the query selects no row".to_owned(),

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use slipway_campaign::model::Campaign;
 use slipway_coordinator::Folder;
+use slipway_python::Environment;
 use slipway_results::Digest;
+
+use super::engine::{self, EngineError};
 
 /// Deepest folder of inputs.
 const DEEPEST: usize = 64;
@@ -28,6 +31,9 @@ pub enum InputError {
         /// The error of the action.
         source: io::Error,
     },
+    /// An engine's own input.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// An input is another than when the campaign began.
     #[error(
         "go on with the campaign: input {} has changed since it began\nHint: put it back, or give the changed campaign another name", .0.display()
@@ -50,11 +56,22 @@ pub(super) struct Found {
 }
 
 /// Finds all files of inputs, by their paths in a point's folder. Folders without files are left out.
-pub(super) fn find(campaign: &Campaign) -> Result<BTreeMap<PathBuf, Found>, InputError> {
+///
+/// Examples of an engine are in its `environment`; without one they are left out.
+pub(super) fn find(
+    campaign: &Campaign,
+    environment: Option<&Environment>,
+) -> Result<BTreeMap<PathBuf, Found>, InputError> {
     let mut found = BTreeMap::new();
     for input in &campaign.inputs {
-        look(&input.source, &input.name, 0, &mut found)?;
+        for (below, source) in engine::files(&input.source, environment)? {
+            let name = below.map_or_else(|| input.name.clone(), |below| input.name.join(below));
+            look(&source, &name, 0, &mut found)?;
+        }
     }
+    // What an engine would refuse at each point.
+    let path = |name: &Path| found.get(name).map(|found| found.source.clone());
+    engine::check(campaign, &path)?;
     Ok(found)
 }
 

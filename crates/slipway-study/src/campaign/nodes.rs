@@ -6,13 +6,14 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use serde_json::{Map, Value, json};
-use slipway_campaign::model::Campaign;
+use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
 use slipway_coordinator::{Fleet, Folder};
 use slipway_document::text::printable;
 use slipway_engine::exec::{Child, Entry, Launcher, Program, Stdio};
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::state::StateRoot;
 use slipway_lab::scenario::{Kill, Order};
+use slipway_python::Environment;
 use slipway_sys::process::ProcessId;
 
 use super::CampaignError;
@@ -45,6 +46,7 @@ impl<'a> Nodes<'a> {
         machine: &Machine,
         campaign: &Campaign,
         folder: &'a Folder,
+        environment: Option<&Environment>,
         most: u32,
         events: &mut Events<'_>,
     ) -> Result<(Self, Passing), CampaignError> {
@@ -52,7 +54,7 @@ impl<'a> Nodes<'a> {
             folder.make_worker(worker)?;
         }
         let name = format!("campaign-{}", campaign.name);
-        let source = Source::new(&name, lab_file(&name, campaign, folder, most).to_string(), "/");
+        let source = Source::new(&name, lab_file(&name, campaign, folder, environment, most).to_string(), "/");
         let lab = source.lab()?;
         events(Event::LabStarting { lab: &name });
         let up = lab::up_in_passing(machine, &lab, &mut |progress| events(Event::LabProgress(progress)));
@@ -87,19 +89,24 @@ fn node(worker: u32) -> usize {
 }
 
 /// The lab file of workers.
-fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, most: u32) -> Value {
+fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, environment: Option<&Environment>, most: u32) -> Value {
     let workers = &campaign.workers;
     let mut nodes = Map::new();
     for worker in 1..=most {
         let mount = |path: std::path::PathBuf, target: &str| json!(format!("{}:{target}", path.display()));
+        let mut mounts = vec![
+            mount(folder.call(worker), &format!("{CALL}:ro")),
+            mount(folder.inputs(), &format!("{INPUTS}:ro")),
+            mount(folder.work(worker), WORK),
+        ];
+        if let Some(environment) = environment {
+            mounts.push(mount(folder.engine(), &format!("{ENGINES}:ro")));
+            mounts.push(mount(environment.folder().to_owned(), &format!("{PYTHON}:ro")));
+        }
         let mut settings = json!({
             "image": if workers.image == "host" { "host" } else { "campaign" },
             "cpu": format!("{} cores", workers.cpus.0),
-            "mounts": [
-                mount(folder.call(worker), &format!("{CALL}:ro")),
-                mount(folder.inputs(), &format!("{INPUTS}:ro")),
-                mount(folder.work(worker), WORK),
-            ],
+            "mounts": mounts,
         });
         if let Some(memory) = workers.memory {
             settings["memory"] = json!(format!("{}B", memory.0));

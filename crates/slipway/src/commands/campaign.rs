@@ -2,6 +2,7 @@
 
 mod change;
 mod files;
+mod import;
 mod init;
 mod results;
 mod run;
@@ -42,6 +43,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Init(init::Args),
+    Import(import::Args),
     Run(run::Args),
     Status(status::Args),
     Watch(watch::Args),
@@ -65,6 +67,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self.what {
             What::Init(args) => args.run(context),
+            What::Import(args) => args.run(context),
             What::Run(args) => args.run(context),
             What::Status(args) => args.run(context),
             What::Watch(args) => args.run(context),

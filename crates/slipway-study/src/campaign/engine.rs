@@ -1,0 +1,236 @@
+//! Engines of campaigns: the Python environment, the scripts, and all that can be found wrong before the first point.
+
+mod examples;
+mod workflow;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use slipway_campaign::model::{Campaign, Content, Engine, EngineKind, Source};
+use slipway_coordinator::Folder;
+use slipway_document::text::printable;
+use slipway_energyplus::idf::{Idf, IdfError};
+use slipway_energyplus::weather::{self, WeatherError};
+use slipway_energyplus::{VERSION, add_reports};
+use slipway_openstudio::osw::OswError;
+use slipway_python::{Environment, EnvironmentError};
+
+use crate::{Event, Events};
+
+/// Scripts that run engines, by name.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("python.py", include_str!("engine/python.py")),
+    ("energyplus.py", include_str!("engine/energyplus.py")),
+    ("openstudio.py", include_str!("engine/openstudio.py")),
+];
+
+/// The reason why an engine cannot run a campaign. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The Python environment.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// A file operation failed.
+    #[error("{doing} {}: {source}", path.display())]
+    Io {
+        /// Verb, as in "read".
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the action.
+        source: io::Error,
+    },
+    /// There is no such example.
+    #[error("find the example `{name}`: {what}")]
+    Example {
+        /// The beginning of its name.
+        name: String,
+        /// The fault and the next step.
+        what: String,
+    },
+    /// The model.
+    #[error("use the model {}: {source}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: IdfError,
+    },
+    /// The model is for another EnergyPlus.
+    #[error(
+        "use the model {}: it is for EnergyPlus {version}, and EnergyPlus here is {VERSION}\nHint: bring it to {VERSION} with the IDFVersionUpdater of EnergyPlus", path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+    },
+    /// The weather file.
+    #[error("use the weather file {}: {source}", path.display())]
+    Weather {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: WeatherError,
+    },
+    /// The Python function.
+    #[error("use {}: {what}", path.display())]
+    Function {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        what: String,
+    },
+    /// The workflow's text.
+    #[error("use the workflow {}: {source}", path.display())]
+    Osw {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: OswError,
+    },
+    /// A part of the workflow that is not there, or cannot run here.
+    #[error("use the workflow {}: {what}", path.display())]
+    Workflow {
+        /// The file.
+        path: PathBuf,
+        /// The fault and the next step.
+        what: String,
+    },
+}
+
+impl EngineError {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { doing, path, source }
+    }
+}
+
+/// The environment of a campaign's engine, if it has one. It is made where it is not there.
+pub(super) fn environment(campaign: &Campaign, events: &mut Events<'_>) -> Result<Option<Environment>, EngineError> {
+    let Some(engine) = &campaign.run.engine else { return Ok(None) };
+    let sink = &mut |step: slipway_python::Step<'_>| events(Event::Python(step));
+    Ok(Some(Environment::make(&slipway_python::cache(), &packages(engine), sink)?))
+}
+
+/// The environment, if it is there already.
+pub(super) fn found_environment(campaign: &Campaign) -> Result<Option<Environment>, EngineError> {
+    let Some(engine) = &campaign.run.engine else { return Ok(None) };
+    Ok(Environment::find(&slipway_python::cache(), &packages(engine))?)
+}
+
+fn packages(engine: &Engine) -> Vec<&str> {
+    engine.packages.iter().map(String::as_str).collect()
+}
+
+/// The files of an input: where each is, and its name below the input's. Without an environment, examples are left out.
+pub(super) fn files(
+    source: &Source,
+    environment: Option<&Environment>,
+) -> Result<Vec<(Option<PathBuf>, PathBuf)>, EngineError> {
+    match source {
+        Source::Path(path) => Ok(vec![(None, path.clone())]),
+        Source::ExampleModel(name) => examples::find(environment, "model", name),
+        Source::ExampleWeather(name) => examples::find(environment, "weather", name),
+        Source::Workflow(path) => {
+            let files = workflow::files(path)?;
+            Ok(files.into_iter().map(|(name, path)| (Some(name), path)).collect())
+        }
+    }
+}
+
+/// Looks for what would stop each point. `find` gives the path of an input on this machine, by its name.
+pub(super) fn check(campaign: &Campaign, find: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<(), EngineError> {
+    let Some(engine) = &campaign.run.engine else { return Ok(()) };
+    for input in &campaign.inputs {
+        if let (Content::Model(_), Some(path)) = (&input.content, find(&input.name)) {
+            model(&input.content, &path)?;
+        }
+    }
+    match &engine.kind {
+        EngineKind::Python { file, function: name } => match find(file) {
+            Some(path) => function(campaign, &path, name),
+            None => Ok(()),
+        },
+        EngineKind::EnergyPlus { annual } | EngineKind::OpenStudioModel { annual } => match find(Path::new("in.epw")) {
+            Some(path) => {
+                let text = fs::read(&path).map_err(EngineError::io("read", &path))?;
+                weather::check(&String::from_utf8_lossy(&text), *annual)
+                    .map_err(|source| EngineError::Weather { path, source })
+            }
+            None => Ok(()),
+        },
+        EngineKind::OpenStudioWorkflow { arguments } => {
+            let workflow = campaign.inputs.iter().find_map(|input| match &input.source {
+                Source::Workflow(path) => Some(path),
+                _ => None,
+            });
+            workflow.map_or(Ok(()), |path| workflow::check(path, arguments))
+        }
+    }
+}
+
+/// Whether the model is one, for this version, with all fields that points set.
+fn model(content: &Content, path: &Path) -> Result<(), EngineError> {
+    let Content::Model(changes) = content else { return Ok(()) };
+    let failed = |source| EngineError::Model { path: path.to_owned(), source };
+    let text = fs::read(path).map_err(EngineError::io("read", path))?;
+    let mut model = Idf::parse(String::from_utf8_lossy(&text).into_owned()).map_err(failed)?;
+    if let Some(reports) = &changes.reports {
+        // OpenStudio's own models name their version otherwise, and the SDK translates them.
+        if let Some(version) = model.version().filter(|version| !is_version(version)) {
+            return Err(EngineError::Version { path: path.to_owned(), version: version.to_owned() });
+        }
+        model = add_reports(&model, &reports.wanted, reports.reporting, reports.all).map_err(failed)?;
+    }
+    model.find_all(changes.fields.iter().map(|(path, _)| path)).map(drop).map_err(failed)
+}
+
+/// Whether a model's version (`25.2`, `25.2.0`) is EnergyPlus' own.
+fn is_version(version: &str) -> bool {
+    version == VERSION || version.strip_prefix(VERSION).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether a Python file has the function, with the campaign's variables as parameters. Nothing of the file runs.
+fn function(campaign: &Campaign, path: &Path, name: &str) -> Result<(), EngineError> {
+    let python = Path::new("python3");
+    let failed = EngineError::io("run", python);
+    let variables = campaign.variables.iter().map(|variable| &variable.name);
+    let child = Command::new(python)
+        .args(["-IB", "-", "--check"])
+        .arg(path)
+        .arg(name)
+        .args(variables)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let output = child.and_then(|mut child| {
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let written = stdin.write_all(SCRIPTS[0].1.as_bytes());
+        // Python reads to the end of the script.
+        drop(stdin);
+        written.and_then(|()| child.wait_with_output())
+    });
+    let output = output.map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = printable(&String::from_utf8_lossy(&output.stderr));
+    let what = words.lines().last().unwrap_or("python3 cannot read it").to_owned();
+    Err(EngineError::Function { path: path.to_owned(), what })
+}
+
+/// Writes the scripts that workers run.
+pub(super) fn write_scripts(folder: &Folder) -> Result<(), EngineError> {
+    let engine = folder.engine();
+    fs::create_dir_all(&engine).map_err(EngineError::io("make", &engine))?;
+    for (name, text) in SCRIPTS {
+        let path = engine.join(name);
+        fs::write(&path, text).map_err(EngineError::io("write", &path))?;
+    }
+    Ok(())
+}
