@@ -70,7 +70,11 @@ def run(model, weather, annual):
     # It is written only at the end, and one that is there would be another run's.
     if os.path.exists("eplusout.err"):
         os.remove("eplusout.err")
+    # Its own last line on standard error says only that there were errors, and those are what the message is for.
+    kept = os.dup(2)
+    os.dup2(1, 2)
     code = api.runtime.run_energyplus(state, words + [model])
+    os.dup2(kept, 2)
     if code != 0:
         fail(*(errors() or [f"EnergyPlus ended with exit code {code}"]))
 
