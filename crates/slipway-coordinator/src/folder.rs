@@ -5,6 +5,9 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 /// The folder of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder(PathBuf);
@@ -113,18 +116,26 @@ impl Folder {
         Ok(Lock(file))
     }
 
-    /// Whether a coordinator runs the campaign now.
+    /// Whether a coordinator runs the campaign now. The lab of one that was killed may hold the lock still.
     ///
     /// # Errors
-    /// Where the lock cannot be opened.
+    /// Where the lock cannot be read.
     pub fn is_running(&self) -> Result<bool, FolderError> {
         let path = self.0.join("lock");
+        let failed = |doing, source| FolderError::Io { doing, path: path.clone(), source };
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(FolderError::Io { doing: "open", path, source }),
+            Err(source) => return Err(failed("open", source)),
         };
-        Ok(file.try_lock_shared().is_err())
+        if file.try_lock_shared().is_ok() {
+            return Ok(false);
+        }
+        let mut pid = String::new();
+        file.take(20).read_to_string(&mut pid).map_err(|source| failed("read", source))?;
+        // A coordinator that has just taken the lock has yet to write its number, and lives.
+        let pid = pid.parse().ok().and_then(Pid::from_raw);
+        Ok(pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)))
     }
 
     /// The folder itself.

@@ -180,6 +180,23 @@ pub struct Point {
     pub manifest: Option<Digest>,
 }
 
+impl Point {
+    /// The reason of the last failure in one line of at most 120 characters; empty without one.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let message = self.message.as_deref().unwrap_or_default();
+        let words: Vec<&str> = message.split_whitespace().collect();
+        let line = words.join(" ");
+        match line.char_indices().nth(REASON) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line,
+        }
+    }
+}
+
+/// Characters of a reason in one line.
+const REASON: usize = 119;
+
 /// A result, in the order in which results came.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {

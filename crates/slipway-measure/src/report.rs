@@ -4,6 +4,7 @@
 //! page's Content-Security-Policy forbids scripts and loading, in case an escape is missing.
 
 mod axes;
+mod campaign;
 mod checks;
 mod curve;
 mod order;
@@ -18,6 +19,7 @@ mod words;
 
 use askama::Template;
 
+pub use campaign::{Bar, Bars, Campaign, Output, Scatter, Time, campaign};
 pub use timeline::timeline;
 
 use crate::record::Comparison;

@@ -47,6 +47,40 @@ fn dom(page: &str) -> (String, Vec<String>) {
 }
 
 #[test]
+fn a_campaigns_page_loads_nothing_and_has_a_table_for_each_picture() {
+    let points: Vec<(f64, f64)> = (0..200).map(|i| (f64::from(i), f64::from(i % 17))).collect();
+    let output = report::Output {
+        name: "heat".to_owned(),
+        unit: "kWh".to_owned(),
+        values: points.iter().map(|(_, value)| *value).collect(),
+        scatter: vec![report::Scatter { variable: "area".to_owned(), words: Vec::new(), points: points.clone() }],
+        sensitivity: Ok(report::Bars {
+            used: 200,
+            measures: vec!["S1".to_owned(), "ST".to_owned()],
+            rows: vec![("area".to_owned(), vec![Some((0.4, Some((0.3, 0.5)))), Some((0.6, None))])],
+        }),
+    };
+    let page = report::campaign(&report::Campaign {
+        name: "offices".to_owned(),
+        progress: points,
+        breaks: vec![70.0],
+        time: report::Time { used: 50.0, lost: 2.0, idle: 8.0, fixed: 100.0 },
+        failures: vec![("timeout".to_owned(), 3)],
+        outputs: vec![output],
+        ..report::Campaign::default()
+    });
+    let (dom, console) = dom(&page);
+    assert_eq!(console, Vec::<String>::new());
+    let labels: HashSet<&str> = dom.split("aria-label=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(labels.len(), 6, "each picture has a title of its own: {labels:?}");
+    for table in
+        ["Results over time", "Time of workers", "Values of heat", "0.400 [0.300, 0.500]", "lowest, middle and highest"]
+    {
+        assert!(dom.contains(table), "{table} is missing");
+    }
+}
+
+#[test]
 fn the_page_holds_every_driver_and_figure_and_loads_nothing() {
     let comparison = Comparison::read(EXAMPLE).unwrap();
     let summary = Summary::new(&comparison);

@@ -5,10 +5,12 @@ mod inputs;
 pub mod ledger;
 mod list;
 mod nodes;
+pub mod report;
 pub mod results;
 mod standing;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use slipway_campaign::design::{Plan, PlanError};
@@ -16,8 +18,9 @@ use slipway_campaign::model::{Campaign, Design};
 use slipway_coordinator::protocol::{Setup, SetupError};
 use slipway_coordinator::store::{Sqlite, StoreError};
 use slipway_coordinator::worker::{self, CallError};
-use slipway_coordinator::{Folder, FolderError, Progress, Run, RunError, Size, Summary};
+use slipway_coordinator::{Folder, FolderError, Lock, Progress, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
+use slipway_engine::lab;
 use slipway_results::objects::ObjectError;
 use slipway_sys::signals::Taken;
 
@@ -32,6 +35,9 @@ pub use standing::Standing;
 
 /// The folder of campaigns whose file names no storage, beside the file.
 pub const FOLDER: &str = "slipway-campaigns";
+/// Longest wait for the end of what a dead coordinator left.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Share of the memory that is free at the start which workers may take together.
 const MEMORY: f64 = 0.9;
 
@@ -172,7 +178,7 @@ pub fn run(
     let environment = engine::environment(campaign, events)?;
     let found = inputs::find(campaign, environment.as_ref())?;
     let folder = Folder::create(path, &setup.text)?;
-    let _lock = folder.lock()?;
+    let _lock = lock(machine, campaign, &folder)?;
     inputs::bring(&folder, &found)?;
     if environment.is_some() {
         engine::write_scripts(&folder)?;
@@ -195,6 +201,23 @@ pub fn run(
         });
     passing.down().map_err(StudyError::from)?;
     outcome
+}
+
+/// Takes the campaign's folder. Where its last coordinator was killed, its lab may hold it still: that goes down first.
+fn lock(machine: &Machine, campaign: &Campaign, folder: &Folder) -> Result<Lock, CampaignError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match folder.lock() {
+            Err(FolderError::Taken { .. }) if !folder.is_running()? && Instant::now() < deadline => {
+                // Its guard may be at it already. If neither can, the lock stays taken, and its error says so.
+                if let Err(error) = lab::down(&machine.labs, &nodes::lab_name(campaign), PATIENCE) {
+                    tracing::info!("take a dead coordinator's lab down: {error}");
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            other => return Ok(other?),
+        }
+    }
 }
 
 /// The file with all that workers learn of a campaign.

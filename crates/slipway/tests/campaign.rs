@@ -78,6 +78,13 @@ fn the_file_of_init_runs_as_it_is() {
     }
     assert_eq!(answer["outputs"][0]["count"], 40);
     place.run(["campaign", "verify"]);
+    place.run(["campaign", "report", "--out", "page.html"]);
+    let page = std::fs::read_to_string(place.path().join("page.html")).expect("the page was written");
+    for part in
+        ["<svg", "height against speed", "height: how often each value came", "time of workers", "40 of 40 points"]
+    {
+        assert!(page.to_lowercase().contains(&part.to_lowercase()), "{part} is not in {page}");
+    }
     let csv = place.run(["campaign", "results"]);
     assert_eq!(csv.lines().count(), 41);
     assert!(csv.starts_with("point,speed,angle,height,"), "{csv}");

@@ -25,9 +25,29 @@ impl Scale {
             return Self::log(values, start, end);
         }
         let low = if low > 0.0 && high / low >= ZOOM_BELOW { 0.0 } else { low };
+        Self::fit_linear(&[low, high], start, end)
+    }
+
+    /// A linear scale over all of `values`, from and to a round number.
+    pub(super) fn fit_linear(values: &[f64], start: f64, end: f64) -> Self {
+        let (low, high) = bounds(values);
         let step = step(low, high);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         Self { log: false, low, high: if high > low { high } else { low + step }, start, end }
+    }
+
+    /// As [`fit`](Self::fit), but it begins at zero only where values do: for clouds, whose form matters.
+    pub(super) fn near(values: &[f64], start: f64, end: f64) -> Self {
+        let (low, high) = bounds(values);
+        if low > 0.0 && high / low > LOG_FROM {
+            return Self::log(values, start, end);
+        }
+        Self::fit_linear(values, start, end)
+    }
+
+    /// A linear scale from `low` to `high`.
+    pub(super) fn exactly(low: f64, high: f64, start: f64, end: f64) -> Self {
+        Self { log: false, low, high, start, end }
     }
 
     /// A logarithmic scale; values that are not positive have no place on it and are not considered.

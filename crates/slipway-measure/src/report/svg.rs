@@ -50,6 +50,16 @@ impl Svg {
         self.push(format_args!(r#"<polyline class="{class}" points="{}"/>"#, list.trim_end()));
     }
 
+    /// Many dots as one path: a small page, whatever their number.
+    pub(super) fn dots(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
+        let mut path = String::new();
+        // Writing to a String cannot fail.
+        for (x, y) in points {
+            let _ = write!(path, "M{x:.1} {y:.1}h0");
+        }
+        self.push(format_args!(r#"<path class="{class}" d="{path}"/>"#));
+    }
+
     /// A closed path around the origin, moved to `at`, with a text that appears when it is pointed at.
     pub(super) fn shape(&mut self, class: &str, at: (f64, f64), path: &str, hint: &str) {
         let hint = escape(hint);

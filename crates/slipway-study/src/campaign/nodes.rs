@@ -53,7 +53,7 @@ impl<'a> Nodes<'a> {
         for worker in 1..=most {
             folder.make_worker(worker)?;
         }
-        let name = format!("campaign-{}", campaign.name);
+        let name = lab_name(campaign);
         let source = Source::new(&name, lab_file(&name, campaign, folder, environment, most).to_string(), "/");
         let lab = source.lab()?;
         events(Event::LabStarting { lab: &name });
@@ -82,6 +82,11 @@ impl<'a> Nodes<'a> {
             .and_then(|file| file.take(MOST_WORDS).read_to_string(&mut words));
         if read.is_ok() { printable(&words) } else { String::new() }
     }
+}
+
+/// The lab of a campaign's workers.
+pub(super) fn lab_name(campaign: &Campaign) -> String {
+    format!("campaign-{}", campaign.name)
 }
 
 fn node(worker: u32) -> usize {

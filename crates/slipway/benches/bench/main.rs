@@ -3,6 +3,7 @@
 //!
 //! They need root, what `make setup-bench` installs, and a machine that does nothing else.
 
+mod campaign;
 mod common;
 mod cpu;
 mod datapath;
@@ -26,7 +27,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 16] = [
+    let benches: [(&str, fn()); 21] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -35,6 +36,11 @@ fn main() {
         ("disk", disk::run),
         ("scenario", scenario::run),
         ("policy", policy::run),
+        ("campaign-overhead", campaign::overhead),
+        ("campaign-memory", campaign::memory),
+        ("campaign-storage", campaign::storage),
+        ("campaign-elastic", campaign::elastic),
+        ("campaign-energyplus", campaign::energyplus),
         ("fast-hosts", fast::hosts),
         ("fast-host", fast::host),
         ("fast-setup", fast::setup),

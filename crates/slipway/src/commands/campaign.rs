@@ -4,6 +4,7 @@ mod change;
 mod files;
 mod import;
 mod init;
+mod report;
 mod results;
 mod run;
 mod serve;
@@ -32,6 +33,7 @@ Examples:
   slipway campaign init                      write a commented campaign.yaml
   slipway campaign run                       run it
   slipway campaign watch                     from another terminal
+  slipway campaign report                    a page with pictures
   slipway campaign results > results.csv
   slipway campaign points --state failed     points that failed, and why
   slipway campaign retry --failure timeout   run these again, with all attempts")]
@@ -50,6 +52,7 @@ enum What {
     Points(status::Points),
     Results(results::Args),
     Sensitivity(results::Sensitivity),
+    Report(report::Args),
     Logs(files::Logs),
     Export(files::Export),
     Pause(change::Pause),
@@ -74,6 +77,7 @@ impl Args {
             What::Points(args) => args.run(context),
             What::Results(args) => args.run(context),
             What::Sensitivity(args) => args.run(context),
+            What::Report(args) => args.run(context),
             What::Logs(args) => args.run(context),
             What::Export(args) => args.run(context),
             What::Pause(args) => args.run(context),

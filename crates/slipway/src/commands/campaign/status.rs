@@ -157,10 +157,10 @@ impl List<'_> {
         }
         let lines = page.iter().map(|point| {
             let failure = point.failure.map_or_else(|| "-".to_owned(), word_of);
-            // The first line tells most; --json and `logs` have the rest.
-            let message = point.message.as_deref().and_then(|message| message.lines().next()).unwrap_or("-");
+            // --json and `logs` have all of it.
+            let reason = if point.message.is_some() { point.reason() } else { "-".to_owned() };
             let Point { point: number, attempts, worker, state, .. } = point;
-            format!("{number:<8}  {:<7}  {attempts:<8}  {worker:<6}  {failure:<11}  {message}\n", word_of(*state))
+            format!("{number:<8}  {:<7}  {attempts:<8}  {worker:<6}  {failure:<11}  {reason}\n", word_of(*state))
         });
         self.context.print(&printable(&lines.collect::<String>()))
     }

@@ -139,8 +139,7 @@ fn first(now: &Standing) -> String {
 fn lines(now: &Standing) -> String {
     let failures = now.failures.iter().map(|point| {
         let kind = point.failure.map_or_else(String::new, word_of);
-        let message = point.message.as_deref().and_then(|message| message.lines().next()).unwrap_or_default();
-        format!("\n  point {}, {kind}: {message}", point.point)
+        format!("\n  point {}, {kind}: {}", point.point, point.reason())
     });
     std::iter::once(first(now)).chain(failures).collect()
 }
