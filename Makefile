@@ -11,7 +11,7 @@ export CARGO_TARGET_$(shell echo $(TRIPLE) | tr a-z- A-Z_)_RUNNER := $(SUDO)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help hooks setup setup-bench setup-lint build bpf demo test test-long test-vm fuzz fuzz-replay lint lint-code lint-docs check-aarch64 audit doc bench man install clean
+.PHONY: help hooks setup setup-bench setup-lint build bpf demo demo-campaign test test-long test-vm fuzz fuzz-replay lint lint-code lint-docs check-aarch64 audit doc bench man install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,6 +35,11 @@ bpf: ## compile the BPF programs again, after a change to them (Debian's clang)
 demo: setup build ## compare what six container networks cost a real parallel program
 	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
 	  --drivers host,bridge,ovs,macvlan,vxlan,fast --jobs iperf3,job --streams 1 --time 1s
+
+demo-campaign: setup build ## run a campaign of 384 points, and say where its picture is
+	$(SUDO) $(SLIPWAY) campaign run examples/campaigns/house/campaign.yaml
+	$(SUDO) $(SLIPWAY) campaign sensitivity examples/campaigns/house/campaign.yaml
+	$(SUDO) $(SLIPWAY) campaign report examples/campaigns/house/campaign.yaml
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast

@@ -108,6 +108,13 @@ impl Desk {
         }
     }
 
+    /// A worker asks for points, and may have done so a while ago: its call says nothing about the present.
+    fn note_call(&mut self, worker: u32) {
+        if let Some(heard) = self.workers.get_mut(&worker) {
+            heard.has_called = true;
+        }
+    }
+
     /// Seconds on the queue's clock.
     fn now(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
@@ -179,7 +186,7 @@ impl Desk {
 
     /// What a worker is to do.
     pub(crate) fn give(&mut self, worker: u32) -> Result<Given, StoreError> {
-        self.hear(worker);
+        self.note_call(worker);
         if self.is_surplus(worker) {
             return Ok(Given::End);
         }

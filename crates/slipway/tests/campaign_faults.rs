@@ -156,6 +156,7 @@ impl Drop for Campaign {
 /// A process that descends from another one.
 struct Process {
     pid: Pid,
+    parent: i32,
     name: String,
 }
 
@@ -169,7 +170,7 @@ fn descendants(of: Pid) -> Vec<Process> {
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
             let (head, tail) = stat.rsplit_once(')')?;
             let parent = tail.split_whitespace().nth(1)?.parse().ok()?;
-            Some((parent, Process { pid, name: head.split_once('(')?.1.to_owned() }))
+            Some((parent, Process { pid, parent, name: head.split_once('(')?.1.to_owned() }))
         })
         .collect();
     let mut found = vec![of.as_raw_nonzero().get()];
@@ -186,9 +187,12 @@ fn descendants(of: Pid) -> Vec<Process> {
     }
 }
 
+/// The workers. What one of them has forked has its name too, until it executes the program.
 fn agents(run: &Child) -> Vec<Pid> {
-    let all = descendants(Pid::from_child(run)).into_iter();
-    all.filter(|process| process.name == "agent").map(|process| process.pid).collect()
+    let all: Vec<Process> =
+        descendants(Pid::from_child(run)).into_iter().filter(|process| process.name == "agent").collect();
+    let pids: Vec<i32> = all.iter().map(|process| process.pid.as_raw_nonzero().get()).collect();
+    all.into_iter().filter(|process| !pids.contains(&process.parent)).map(|process| process.pid).collect()
 }
 
 /// Kills workers, programs, nodes, the lab and the coordinator at random moments, fills storage up, pauses and cancels.
