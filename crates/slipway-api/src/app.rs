@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::sessions::Sessions;
 use crate::shelf::Shelf;
@@ -13,6 +14,8 @@ pub(crate) type Shared = Arc<App>;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) shelf: Shelf,
+    /// Makes campaigns of analyses of `OpenStudio`, where the program has it.
+    pub(crate) converter: Option<Arc<dyn Convert>>,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
     /// Names that the server is called by, besides addresses and `localhost`.

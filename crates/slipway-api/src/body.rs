@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use axum::body::{Body, Bytes};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
 
 use crate::app::aside;
@@ -33,13 +33,16 @@ impl Drop for Kept {
 }
 
 /// Writes a body to a file of at most `most` bytes.
-pub(crate) async fn keep(body: Body, most: u64) -> Result<Kept, ApiError> {
+pub(crate) async fn keep<E>(
+    mut body: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    most: u64,
+) -> Result<Kept, ApiError> {
     let path = std::env::temp_dir().join(format!("slipway-{}", crate::tokens::secret()));
     let mut options = File::options();
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.write(true).create_new(true).open(&path)?;
     let kept = Kept(path);
-    let (mut body, mut size) = (body.into_data_stream(), 0);
+    let mut size = 0;
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| ApiError::bad("read the body: the connection ended"))?;
         size += piece.len() as u64;

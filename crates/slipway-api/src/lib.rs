@@ -7,10 +7,12 @@
 mod answers;
 mod app;
 mod body;
+mod convert;
 mod error;
 mod extract;
 mod guard;
 mod listen;
+mod openstudio;
 mod page;
 mod routes;
 mod sessions;
@@ -31,6 +33,7 @@ use app::{App, Shared};
 use sessions::Sessions;
 use shelf::Shelf;
 
+pub use convert::{Convert, Converted, Files};
 pub use shelf::try_archive;
 pub use tls::TlsError;
 pub use tokens::{Key, Role, TokenError, Tokens};
@@ -53,6 +56,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// The program that runs campaigns: slipway itself.
     pub program: PathBuf,
+    /// Makes campaigns of analyses of `OpenStudio`; without it, its clients can read and not start.
+    pub converter: Option<Arc<dyn Convert>>,
 }
 
 /// The reason why the server does not serve. Each fits "failed to …".
@@ -120,7 +125,7 @@ impl Server {
     /// # Errors
     /// Where a setting is unsafe, or something cannot be read.
     pub fn open(options: Options) -> Result<Self, ServeError> {
-        let Options { folder, listen, tls, tokens, names, program } = options;
+        let Options { folder, listen, tls, tokens, names, program, converter } = options;
         let failed = |source| ServeError::Folder { path: folder.clone(), source };
         std::fs::create_dir_all(&folder).map_err(failed)?;
         let root = folder.canonicalize().map_err(failed)?;
@@ -145,8 +150,14 @@ impl Server {
         } else {
             (tokens, None)
         };
-        let app =
-            Arc::new(App { shelf: Shelf::new(root, program), tokens, sessions: Sessions::default(), names, is_secure });
+        let app = Arc::new(App {
+            shelf: Shelf::new(root, program),
+            converter,
+            tokens,
+            sessions: Sessions::default(),
+            names,
+            is_secure,
+        });
         Ok(Self { listener, tls, app, address, token: printed })
     }
 
@@ -180,7 +191,12 @@ impl Server {
 
 fn all(app: Shared) -> Router {
     let outer = middleware::from_fn_with_state(app.clone(), guard::outer);
-    page::routes().merge(routes::routes(&app)).layer(DefaultBodyLimit::max(BODY)).layer(outer).with_state(app)
+    page::routes()
+        .merge(routes::routes(&app))
+        .merge(openstudio::routes(&app))
+        .layer(DefaultBodyLimit::max(BODY))
+        .layer(outer)
+        .with_state(app)
 }
 
 /// The description of the API, in JSON (`OpenAPI` 3.1).

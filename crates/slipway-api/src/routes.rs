@@ -17,6 +17,9 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::guard;
 
+pub(crate) use files::send as file_of;
+pub(crate) use results::send as csv_of;
+
 /// All routes of the API, with their description.
 fn api() -> (Router<Shared>, OpenApi) {
     #[derive(utoipa::OpenApi)]

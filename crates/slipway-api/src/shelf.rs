@@ -22,6 +22,7 @@ use start::Starts;
 
 pub(crate) use start::Start;
 pub use upload::try_archive;
+pub(crate) use upload::{Brought, names};
 
 /// Name of a campaign in its folder, and in addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -107,6 +108,11 @@ impl Shelf {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
+    /// The folder of projects and analyses of `OpenStudio`.
+    pub(crate) fn openstudio(&self) -> PathBuf {
+        self.root.join(".openstudio")
+    }
+
     fn path(&self, id: &Id) -> PathBuf {
         self.root.join(id.as_str())
     }
@@ -168,15 +174,13 @@ impl Shelf {
         self.starts.start(id, &item.folder, workers)
     }
 
-    /// Makes a campaign of a file's text and an archive of its inputs, and returns its name. Without a text, the file is
-    /// `campaign.yaml` in the archive.
-    pub(crate) fn add(&self, text: Option<String>, archive: Option<&Path>) -> Result<Id, ApiError> {
+    /// Makes a campaign of a file's text and the files that it brings, and returns its name: `id`, or the file's. Without a
+    /// text, the file is `campaign.yaml` among the files.
+    pub(crate) fn add(&self, id: Option<Id>, files: &Brought<'_>, text: Option<String>) -> Result<Id, ApiError> {
         let name = "campaign.yaml";
         // Made beside its place and moved there as a whole, apart from the queue, whose name the file has.
         let room = upload::Room::new(&self.root)?;
-        if let Some(archive) = archive {
-            room.fill(archive)?;
-        }
+        room.fill(files)?;
         let text = text.map_or_else(|| room.text(name), Ok)?;
         let campaign =
             slipway_campaign::parse(name, &text, Path::new("/campaign")).map_err(|errors| ApiError::file(&errors))?;
@@ -186,7 +190,7 @@ impl Shelf {
         };
         let sources = campaign.inputs.iter().filter_map(|input| input.source.path().map(Path::to_owned)).chain(list);
         upload::only_own(&campaign, sources)?;
-        let id = Id::try_from(campaign.name).map_err(ApiError::bad)?;
+        let id = id.map_or_else(|| Id::try_from(campaign.name).map_err(ApiError::bad), Ok)?;
         let place = self.path(&id);
         let taken =
             || ApiError::conflict("there is a campaign of this name\nHint: give the file another `campaign:` name");

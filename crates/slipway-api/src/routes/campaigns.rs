@@ -14,7 +14,7 @@ use crate::app::{Shared, aside};
 use crate::body;
 use crate::error::ApiError;
 use crate::extract::{At, Said};
-use crate::shelf::Id;
+use crate::shelf::{Brought, Id};
 
 /// All campaigns, the latest change first
 #[utoipa::path(get, path = "/campaigns", responses((status = 200, body = Vec<Summary>)))]
@@ -60,11 +60,11 @@ pub(crate) struct Made {
 pub(crate) async fn create(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let is_archive = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/x-tar");
     let id = if is_archive {
-        let archive = body::keep(request.into_body(), body::ARCHIVE).await?;
-        aside(move || app.shelf.add(None, Some(archive.path()))).await?
+        let archive = body::keep(request.into_body().into_data_stream(), body::ARCHIVE).await?;
+        aside(move || app.shelf.add(None, &Brought::Tar(archive.path()), None)).await?
     } else {
         let Said(NewCampaign { file }) = Said::from_request(request, &app).await?;
-        aside(move || app.shelf.add(Some(file), None)).await?
+        aside(move || app.shelf.add(None, &Brought::Nothing, Some(file))).await?
     };
     let place = format!("/api/v1/campaigns/{}", id.as_str());
     let made = Made { id: id.as_str().to_owned() };

@@ -74,6 +74,11 @@ pub(crate) async fn results(
 /// All results, as CSV
 #[utoipa::path(get, path = "/campaigns/{id}/results.csv", params(("id" = String, Path)), responses((status = 200, content_type = "text/csv", body = String), (status = 404)))]
 pub(crate) async fn csv(State(app): State<Shared>, At(id): At<Id>) -> Result<Response, ApiError> {
+    send(app, id).await
+}
+
+/// Sends all results as CSV.
+pub(crate) async fn send(app: Shared, id: Id) -> Result<Response, ApiError> {
     let name = format!("attachment; filename=\"{}.csv\"", id.as_str());
     let item = aside(move || app.shelf.item(&id)).await?;
     let body = body::written(move |out| {

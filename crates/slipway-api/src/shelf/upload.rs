@@ -41,6 +41,41 @@ pub(super) fn only_own(campaign: &Campaign, sources: impl Iterator<Item = PathBu
     Ok(())
 }
 
+/// The files that a campaign brings.
+pub(crate) enum Brought<'a> {
+    /// None.
+    Nothing,
+    /// A tar archive, plain or compressed by gzip.
+    Tar(&'a Path),
+    /// A ZIP archive, and files beside or in place of its own: name and text.
+    Zip {
+        /// The archive, if there is one.
+        archive: Option<&'a Path>,
+        /// More files.
+        more: &'a [(String, String)],
+    },
+}
+
+/// Names of the files in a ZIP archive.
+pub(crate) fn names(archive: &Path) -> Result<std::collections::BTreeSet<String>, ApiError> {
+    let archive = open_zip(archive)?;
+    let names = archive.file_names().collect::<Result<Vec<_>, _>>().map_err(|error| damaged(&error))?;
+    Ok(names.iter().filter(|name| !name.ends_with('/')).map(|name| name.replace('\\', "/")).collect())
+}
+
+fn open_zip(archive: &Path) -> Result<zip::ZipArchive<BufReader<File>>, ApiError> {
+    let archive = zip::ZipArchive::new(BufReader::new(File::open(archive)?)).map_err(|error| damaged(&error))?;
+    if archive.len() as u64 > ENTRIES {
+        return Err(ApiError::large("unpack the archive: it has too many files"));
+    }
+    Ok(archive)
+}
+
+fn damaged(error: &zip::result::ZipError) -> ApiError {
+    tracing::info!("read a ZIP archive: {error}");
+    ApiError::bad("read the archive: it is no ZIP archive, or damaged")
+}
+
 /// A folder that is gone with the value, unless it was kept.
 pub(super) struct Room(PathBuf);
 
@@ -51,16 +86,63 @@ impl Room {
         Ok(Self(path))
     }
 
-    /// Unpacks a tar archive, plain or compressed by gzip. Only files and folders may be in it, each name once and below
-    /// the archive's root; nothing in it is believed, sizes are measured.
-    pub(super) fn fill(&self, archive: &Path) -> Result<(), ApiError> {
-        let mut file = BufReader::new(File::open(archive)?);
-        let magic = io::BufRead::fill_buf(&mut file)?;
-        if magic.starts_with(&[0x1f, 0x8b]) {
-            self.unpack(GzDecoder::new(file).take(MOST))
-        } else {
-            self.unpack(file.take(MOST))
+    /// Unpacks what a campaign brings. Only files and folders may be in an archive, each name once and below its root;
+    /// nothing in it is believed, sizes are measured.
+    pub(super) fn fill(&self, files: &Brought<'_>) -> Result<(), ApiError> {
+        match files {
+            Brought::Nothing => Ok(()),
+            Brought::Tar(archive) => {
+                let mut file = BufReader::new(File::open(archive)?);
+                let magic = io::BufRead::fill_buf(&mut file)?;
+                if magic.starts_with(&[0x1f, 0x8b]) {
+                    self.unpack(GzDecoder::new(file).take(MOST))
+                } else {
+                    self.unpack(file.take(MOST))
+                }
+            }
+            Brought::Zip { archive, more } => {
+                if let Some(archive) = archive {
+                    self.unzip(archive)?;
+                }
+                for (name, text) in *more {
+                    let place = self.0.join(inside(name.as_bytes()).ok_or_else(|| ApiError::bad("name a file"))?);
+                    fs::write(place, text)?;
+                }
+                Ok(())
+            }
         }
+    }
+
+    fn unzip(&self, archive: &Path) -> Result<(), ApiError> {
+        let mut left = MOST;
+        let mut archive = open_zip(archive)?;
+        for index in 0..archive.len() {
+            let mut member = archive.by_index(index).map_err(|error| damaged(&error))?;
+            let name = member.name().map_err(|error| damaged(&error))?.replace('\\', "/");
+            let shown = slipway_image::member::shown(name.as_bytes());
+            let refuse = |why: &str| ApiError::bad(&format!("unpack `{shown}`: {why}"));
+            // Programs on Windows write backslashes, which are no names anywhere.
+            let path = inside(name.as_bytes());
+            let path = path.ok_or_else(|| refuse("its path leaves the analysis, or is none"))?;
+            let place = self.0.join(path);
+            let (is_folder, is_file) = (member.is_dir(), member.is_file());
+            let folder = if is_folder { Some(place.as_path()) } else { place.parent() };
+            if let Some(folder) = folder {
+                fs::create_dir_all(folder).map_err(|_| refuse("a file is where its folder belongs"))?;
+            }
+            if is_folder {
+                continue;
+            }
+            if !is_file {
+                return Err(refuse("it is a link, and neither a file nor a folder"));
+            }
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600).open(&place);
+            let mut file = file.map_err(|_| refuse("the archive has it twice"))?;
+            let copied = io::copy(&mut (&mut member).take(left + 1), &mut file).map_err(|_| refuse("it is damaged"))?;
+            left = left.checked_sub(copied).ok_or_else(|| ApiError::large("unpack the archive: it is too large"))?;
+        }
+        Ok(())
     }
 
     fn unpack(&self, stream: impl Read) -> Result<(), ApiError> {

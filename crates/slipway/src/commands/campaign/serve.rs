@@ -51,7 +51,8 @@ impl Args {
         let Self { folder, listen, tls, token_file: tokens, names } = self;
         let program = slipway_sys::exe::path().map_err(Failure::io("find this program's own file"))?;
         let tls = tls.and_then(|files| <[PathBuf; 2]>::try_from(files).ok()).map(|[chain, key]| (chain, key));
-        let server = Server::open(Options { folder: folder.clone(), listen, tls, tokens, names, program })?;
+        let converter = None;
+        let server = Server::open(Options { folder: folder.clone(), listen, tls, tokens, names, program, converter })?;
         let answer = json!({"url": server.url(), "address": server.address(), "folder": folder});
         context.answer(&answer, |_| {
             format!("campaigns in {}\n{}\nCtrl-C ends the server; campaigns go on\n", folder.display(), server.url())
