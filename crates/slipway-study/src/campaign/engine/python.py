@@ -89,7 +89,10 @@ if __name__ == "__main__":
         try:
             main(*sys.argv[1:])
         except Exception as error:
-            # The error comes first, since the first line of a message is the one that lists show.
-            lines = traceback.format_exception(error)
-            print(lines[-1].strip(), "".join(lines[:-1]).rstrip(), sep="\n", file=sys.stderr)
+            # A point's message is the last eight lines here, and lists show how it begins: so the error comes first, and
+            # then the two innermost calls, of three lines each at most. The whole goes to the other log.
+            traceback.print_exc(file=sys.stdout)
+            words = f"{type(error).__name__}: {error}".splitlines()[:2]
+            calls = traceback.format_tb(error.__traceback__, limit=-2)
+            print(*words, "".join(calls).rstrip(), sep="\n", file=sys.stderr)
             sys.exit(1)
