@@ -1,0 +1,190 @@
+//! Engines of campaigns for real: packages from the index, fetched by the product itself, and runs in workers' nodes.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Place, told};
+use serde_json::Value;
+
+/// Writes a campaign of a test's own name, as `campaign.yaml`.
+fn write(place: &Place, text: &str) {
+    let text = format!("campaign: {}\n{text}", place.name("e"));
+    fs::write(place.path().join("campaign.yaml"), text).expect("the campaign file can be written");
+}
+
+/// Runs the campaign: its exit code, and all that it says.
+fn run(place: &Place) -> (Option<i32>, String) {
+    let output = place.slipway(["campaign", "run"]).output().expect("slipway can be started");
+    (output.status.code(), told(&output))
+}
+
+/// Results by point.
+fn rows(place: &Place) -> Vec<Value> {
+    let mut rows = place.json(["campaign", "results"]).as_array().expect("rows").clone();
+    rows.sort_by_key(|row| row["point"].as_u64());
+    rows
+}
+
+/// The message of the first point that failed.
+fn failure(place: &Place) -> String {
+    let points = place.json(["campaign", "points", "--state", "failed"]);
+    let found = points.as_array().or_else(|| points["points"].as_array()).and_then(|points| points.first());
+    found.map_or_else(String::new, |point| point["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_python_function_returns_numbers_and_series_and_its_errors_are_failures() {
+    let place = Place::new();
+    fs::write(place.path().join("half.py"), "def half(x):\n    return x / 2\n").expect("it can be written");
+    let model = "from half import half\n\ndef simulate(x, y=1):\n    if x > 5:\n        raise ValueError(f'{x} is too much')\n    return {'z': half(x) + y, 'all': [x, y, 3]}\n";
+    fs::write(place.path().join("model.py"), model).expect("it can be written");
+    let file = |function: &str| {
+        format!(
+            "run: {{python: {{file: model.py, function: {function}}}}}\ninputs: [half.py]\nattempts: 1\nvariables: {{x: [1, 4, 9]}}\ndesign: grid\noutputs: {{z: , all: }}\n"
+        )
+    };
+    write(&place, &file("simulat"));
+    let (code, words) = run(&place);
+    assert!(code == Some(2) && words.contains("there are: simulate"), "{words}");
+    write(&place, &file("simulate"));
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(5), "{words}");
+    let numbers: Vec<_> = rows(&place).iter().map(|row| row["z"].as_f64()).collect();
+    assert_eq!(numbers, [Some(1.5), Some(3.0)]);
+    assert!(failure(&place).starts_with("ValueError: 9 is too much"), "{}", failure(&place));
+}
+
+/// Three days of January instead of a year.
+const SHORT: &str = "'SimulationControl/Run Simulation for Weather File Run Periods': 'Yes', 'SimulationControl/Run Simulation for Sizing Periods': 'No', 'RunPeriod/End Month': 1, 'RunPeriod/End Day of Month': 3";
+
+fn office(more: &str, set: &str) -> String {
+    format!(
+        "run: {{energyplus: {{model: 'example:RefBldgSmallOffice', weather: 'example:USA_IL_Chicago'{more}, set: {{{set}}}}}}}\nattempts: 1\n"
+    )
+}
+
+#[test]
+fn energyplus_runs_edited_models_and_says_in_its_own_words_why_one_fails() {
+    let place = Place::new();
+    let outputs = "variables: {thickness: [0.05, 0.2, -1]}\ndesign: grid\noutputs:\n  heat: {meter: 'Electricity:Facility', unit: kWh}\n  lights: {table: End Uses/Interior Lighting/Electricity}\n  warm: {variable: Zone Mean Air Temperature, of: Core_ZN, take: greatest}\n";
+    let wall = "'Material/Mass NonRes Wall Insulation/Thickness': '{thickness}'";
+    write(
+        &place,
+        &(office(", annual: false, reporting: daily", &format!("{SHORT}, 'Material/Mass/Thickness': 1")) + outputs),
+    );
+    let (code, words) = run(&place);
+    assert!(code == Some(2) && words.contains("the model has no `Material` of that name"), "{words}");
+    write(&place, &(office(", annual: false, reporting: daily", &format!("{SHORT}, {wall}")) + outputs));
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(5), "{words}");
+    let rows = rows(&place);
+    assert_eq!(rows.len(), 2, "{words}");
+    assert_ne!(rows[0]["heat"], rows[1]["heat"], "walls matter");
+    assert!(rows.iter().all(|row| row["warm"].as_f64().is_some_and(|warm| (15.0..30.0).contains(&warm))), "{rows:?}");
+    assert!(failure(&place).starts_with("Severe: ") && failure(&place).contains("thickness"), "{}", failure(&place));
+}
+
+#[test]
+fn energyplus_runs_a_year() {
+    let place = Place::new();
+    write(
+        &place,
+        &(office("", "'Lights/*/Watts per Floor Area': 8")
+            + "keep: tables\noutputs: {year: {meter: 'Electricity:Facility', unit: kWh}}\n"),
+    );
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(0), "{words}");
+    let year = rows(&place)[0]["year"].as_f64().expect("a number");
+    assert!((40_000.0..90_000.0).contains(&year), "{year} kWh of 511 m² of offices");
+}
+
+const MEASURE: &str = r#"
+import openstudio
+
+class ThickerInsulation(openstudio.measure.ModelMeasure):
+    def arguments(self, model=None):
+        found = openstudio.measure.OSArgumentVector()
+        found.append(openstudio.measure.OSArgument.makeDoubleArgument("thickness", True))
+        return found
+
+    def run(self, model, runner, user_arguments):
+        thickness = runner.getDoubleArgumentValue("thickness", user_arguments)
+        if thickness > 1:
+            runner.registerError("nobody builds that")
+            return False
+        period = model.getRunPeriod()
+        period.setEndMonth(1)
+        period.setEndDayOfMonth(3)
+        changed = [one for one in model.getStandardOpaqueMaterials() if "insulation" in one.nameString()]
+        for material in changed:
+            material.setThickness(thickness)
+        runner.registerValue("materials", len(changed))
+        return True
+"#;
+
+#[test]
+fn openstudio_runs_a_workflow_of_measures_in_python_and_refuses_ruby_without_its_program() {
+    let place = Place::new();
+    let packages = [slipway_energyplus::OPENSTUDIO, slipway_energyplus::PACKAGE];
+    let environment = slipway_python::Environment::make(&slipway_python::cache(), &packages, &mut |_| {});
+    let environment = environment.unwrap_or_else(|error| panic!("{error}"));
+    let path = |name: &str| place.path().join(name);
+    for folder in ["files", "measures/ThickerInsulation", "measures/OldOne"] {
+        fs::create_dir_all(path(folder)).expect("a folder");
+    }
+    let code = format!(
+        "import openstudio; openstudio.model.exampleModel().save(openstudio.path('{}'), True)",
+        path("files/seed.osm").display()
+    );
+    assert!(Command::new(environment.python()).args(["-c", &code]).status().expect("an interpreter").success());
+    let weather = environment.packages().expect("packages").join("pyenergyplus/data/weather");
+    let weather = fs::read_dir(weather).expect("weather files").next().expect("one").expect("one").path();
+    fs::copy(weather, path("files/site.epw")).expect("a copy");
+    fs::write(path("measures/ThickerInsulation/measure.py"), MEASURE).expect("it can be written");
+    fs::write(path("measures/OldOne/measure.rb"), "").expect("it can be written");
+    let workflow = |step: &str| {
+        let text = format!(
+            "{{\"seed_file\": \"seed.osm\", \"weather_file\": \"site.epw\", \"steps\": [{{\"measure_dir_name\": \"{step}\"}}]}}"
+        );
+        fs::write(path("in.osw"), text).expect("it can be written");
+    };
+    write(
+        &place,
+        "run: {openstudio: {workflow: in.osw, set: {ThickerInsulation/thickness: '{ThickerInsulation.thickness}'}}}\nattempts: 1\nvariables: {ThickerInsulation.thickness: [0.05, 2]}\ndesign: grid\noutputs:\n  ThickerInsulation.materials:\n  site: {table: Site and Source Energy/Total Site Energy/Total Energy, unit: GJ}\n",
+    );
+    workflow("OldOne");
+    if std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .all(|folder| !folder.join("openstudio").exists())
+    {
+        let (code, words) = run(&place);
+        assert!(
+            code == Some(2) && words.contains("need the program `openstudio`") && words.contains("OldOne"),
+            "{words}"
+        );
+    }
+    workflow("ThickerInsulation");
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(5), "{words}");
+    let rows = rows(&place);
+    assert!(
+        rows[0]["ThickerInsulation.materials"].as_f64() > Some(0.0) && rows[0]["site"].as_f64() > Some(0.0),
+        "{rows:?}"
+    );
+    assert!(failure(&place).contains("nobody builds that"), "{}", failure(&place));
+}
+
+#[test]
+fn an_analysis_that_cannot_run_is_refused_and_nothing_is_written() {
+    let place = Place::new();
+    let analysis =
+        r#"{"analysis": {"name": "a", "problem": {"analysis_type": "nsga_nrel", "algorithm": {}, "workflow": []}}}"#;
+    fs::write(place.path().join("a.json"), analysis).expect("it can be written");
+    let output = place.slipway(["campaign", "import", "a.json"]).output().expect("slipway can be started");
+    let words = told(&output);
+    for part in ["$.analysis.seed.path", "$.analysis.weather_file.path", "`nsga_nrel` searches"] {
+        assert!(words.contains(part), "{words}");
+    }
+    assert!(output.status.code() == Some(2) && !place.path().join("campaign.yaml").exists(), "{words}");
+}
