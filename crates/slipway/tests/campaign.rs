@@ -246,6 +246,20 @@ fn a_campaign_is_paused_resumed_and_cancelled_from_another_terminal() {
 }
 
 #[test]
+fn every_example_resolves() {
+    let place = Place::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns");
+    let folders: Vec<_> = std::fs::read_dir(examples).expect("the examples are there").collect();
+    assert!(!folders.is_empty());
+    for folder in folders {
+        let file = folder.expect("their folder can be read").path().join("campaign.yaml");
+        let plan = place.json(["campaign".as_ref(), "run".as_ref(), "--dry-run".as_ref(), file.as_os_str()]);
+        assert!(plan["points"].as_u64() > Some(0), "{plan}");
+        assert_eq!(plan["dry_run"], true, "{}", file.display());
+    }
+}
+
+#[test]
 fn wrong_files_change_nothing() {
     let place = Place::new();
     for (text, part) in [
