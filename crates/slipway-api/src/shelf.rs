@@ -14,8 +14,8 @@ use serde::Deserialize;
 use slipway_campaign::model::Design;
 use slipway_coordinator::Folder;
 use slipway_coordinator::store::{Counts, Sqlite, State, Store as _};
-use slipway_study::campaign::Study;
 use slipway_study::campaign::ledger::{self, Run};
+use slipway_study::campaign::{CampaignError, InputError, Study};
 
 use crate::error::ApiError;
 use start::Starts;
@@ -202,8 +202,8 @@ impl Shelf {
             _ => ApiError::internal(&error),
         })?;
         let made = room.keep(&place).map_err(ApiError::from).and_then(|sources| {
-            let study = Study::new(name.to_owned(), text, sources)?;
-            study.check().map_err(|_| ApiError::bad("find an input: the archive lacks a file that `inputs` names"))?;
+            let study = Study::new(name.to_owned(), text, sources.clone())?;
+            study.check().map_err(|error| unfit(error, &sources))?;
             Ok(study.place(place.clone())?)
         });
         match made {
@@ -229,5 +229,16 @@ impl Shelf {
         let gone = self.root.join(format!(".gone-{}", crate::tokens::secret()));
         fs::rename(self.path(id), &gone)?;
         Ok(fs::remove_dir_all(&gone)?)
+    }
+}
+
+/// Tells why a campaign whose files are in `sources` cannot run, without the paths of this machine.
+fn unfit(error: CampaignError, sources: &Path) -> ApiError {
+    match error {
+        CampaignError::Input(InputError::Engine(error)) => {
+            let text = error.to_string().replace(&format!("{}/", sources.display()), "");
+            ApiError::bad(&slipway_document::text::printable(&text))
+        }
+        _ => ApiError::bad("find an input: the archive lacks a file that `inputs` names"),
     }
 }

@@ -1,5 +1,7 @@
-//! The flow of OpenStudio's client against `slipway-api`, driven by a script that sends what that client sends. What makes
-//! campaigns of analyses is a small one of the test's own.
+//! The flow of OpenStudio's client, driven by scripts that send what that client sends.
+//!
+//! One goes to `slipway-api`, where a small converter of the test's own makes campaigns that run anywhere. The other goes to
+//! `slipway campaign serve`, with the converter that users have.
 
 mod common;
 
@@ -7,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::Place;
+use common::http::Served;
 use slipway_api::{Convert, Converted, Files, Options, Server};
 
 #[derive(Debug)]
@@ -56,8 +59,21 @@ fn its_clients_flow_works() {
     let (base, token) = url.split_once("/?token=").expect("a token");
     let (base, token) = (base.to_owned(), token.to_owned());
     std::thread::spawn(|| server.run());
-    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openstudio/client.py");
-    let output = Command::new("python3").args([client, &base, &token]).output().expect("python3 runs");
-    assert!(output.status.success(), "{}", common::told(&output));
+    run("client.py", &base, &token);
     assert!(!place.path().join("up").exists());
+}
+
+#[test]
+fn the_command_makes_campaigns_of_analyses() {
+    let place = Place::new();
+    let served = Served::new(&place, &[]);
+    run("analyses.py", &format!("http://{}", served.address), &served.token);
+}
+
+/// Runs a script of the client, which ends by itself.
+#[track_caller]
+fn run(script: &str, base: &str, token: &str) {
+    let script = format!("{}/tests/openstudio/{script}", env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("python3").args(["-B", &script, base, token]).output().expect("python3 runs");
+    assert!(output.status.success(), "{}", common::told(&output));
 }

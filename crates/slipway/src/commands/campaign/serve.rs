@@ -1,10 +1,13 @@
 //! `slipway campaign serve` and `slipway campaign token`
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::json;
-use slipway_api::{Options, Role, ServeError, Server, TokenError, Tokens};
+use slipway_api::{Convert, Converted, Files, Options, Role, ServeError, Server, TokenError, Tokens};
+use slipway_document::text::printable;
 use slipway_study::campaign::FOLDER;
 
 use crate::context::Context;
@@ -51,7 +54,7 @@ impl Args {
         let Self { folder, listen, tls, token_file: tokens, names } = self;
         let program = slipway_sys::exe::path().map_err(Failure::io("find this program's own file"))?;
         let tls = tls.and_then(|files| <[PathBuf; 2]>::try_from(files).ok()).map(|[chain, key]| (chain, key));
-        let converter = None;
+        let converter: Option<Arc<dyn Convert>> = Some(Arc::new(Importer));
         let server = Server::open(Options { folder: folder.clone(), listen, tls, tokens, names, program, converter })?;
         let answer = json!({"url": server.url(), "address": server.address(), "folder": folder});
         context.answer(&answer, |_| {
@@ -59,6 +62,25 @@ impl Args {
         })?;
         server.run()?;
         Ok(Exit::Success)
+    }
+}
+
+/// Makes campaigns of analyses as `slipway campaign import` does.
+#[derive(Debug)]
+struct Importer;
+
+impl Convert for Importer {
+    fn convert(&self, analysis: &str, files: &Files) -> Result<Converted, String> {
+        let Files { names, data_points } = files.clone();
+        let files = slipway_openstudio::Files { names, data_points };
+        let made = slipway_openstudio::read(analysis, &files).map_err(|error| error.to_string())?;
+        let mut campaign = made.campaign;
+        for note in made.changes {
+            // One line, so that nothing of the analysis ends the comment. Writing to a string cannot fail.
+            let note = printable(&note.to_string()).replace('\n', " ");
+            let _ = writeln!(campaign, "# otherwise: {note}");
+        }
+        Ok(Converted { campaign, files: made.files })
     }
 }
 
