@@ -4,6 +4,7 @@ PREFIX ?= /usr/local
 TRIPLE := $(shell uname -m)-unknown-linux-gnu
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SLIPWAY := $(TARGET)/$(TRIPLE)/release/slipway
+QUERY := $(TARGET)/$(TRIPLE)/release/slipway-query
 # Labs need root. Cargo itself runs as you, so that no file of root's lands in target/; what it builds runs through sudo.
 ifneq ($(shell id -u),0)
 SUDO := sudo --preserve-env
@@ -25,8 +26,8 @@ setup-bench: ## the same for `make bench` and the OpenFOAM example (large)
 setup-lint: ## install the programs of `make lint`
 	scripts/setup.sh lint
 
-build: ## build the release binary
-	cargo build --release --locked --package slipway
+build: ## build the release binaries
+	cargo build --release --locked --package slipway --package slipway-query
 
 bpf: ## compile the BPF programs again, after a change to them (Debian's clang)
 	scripts/setup.sh bpf
@@ -103,6 +104,7 @@ man: build ## write the manual pages to target/man
 # Builds nothing, so that `sudo make install` leaves no file of root's in target/.
 install: ## install program, manual pages and completions below PREFIX (/usr/local); after `make man`
 	install -D -m 0755 $(SLIPWAY) $(DESTDIR)$(PREFIX)/bin/slipway
+	install -D -m 0755 $(QUERY) $(DESTDIR)$(PREFIX)/bin/slipway-query
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)

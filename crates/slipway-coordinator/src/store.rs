@@ -316,6 +316,9 @@ pub trait Store: Send {
     /// Results with a `seq` above `after`, in order.
     fn results(&self, after: u64, most: usize) -> Result<Vec<Row>, StoreError>;
 
+    /// Number of results with a `seq` from `first` to `last`: of them all, if none was dropped.
+    fn count_results(&self, first: u64, last: u64) -> Result<u64, StoreError>;
+
     /// The result of a point.
     fn result(&self, point: u64) -> Result<Option<Row>, StoreError>;
 

@@ -8,6 +8,7 @@ mod nodes;
 pub mod report;
 pub mod results;
 mod standing;
+pub mod tables;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use slipway_sys::signals::Taken;
 use crate::{Event, Events, Machine, StudyError};
 use ledger::Ledger;
 use nodes::Nodes;
+use tables::TablesError;
 
 pub use engine::EngineError;
 pub use inputs::InputError;
@@ -76,6 +78,9 @@ pub enum CampaignError {
     /// Stored results.
     #[error(transparent)]
     Objects(#[from] ObjectError),
+    /// Tables of results.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -116,7 +121,7 @@ impl Study {
         let campaign =
             slipway_campaign::parse(&shown, &text, &folder).map_err(|errors| CampaignError::File(errors.into()))?;
         let rows = match &campaign.design {
-            Design::List { source } => Some(list::read(source)?),
+            Design::List { source } => Some(list::read(source, &campaign.variables)?),
             _ => None,
         };
         let plan = Plan::new(&campaign, rows.clone())?;

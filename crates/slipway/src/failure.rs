@@ -19,6 +19,7 @@ use slipway_engine::state::StateError;
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
 use slipway_study::StudyError;
+use slipway_study::campaign::tables::TablesError;
 use slipway_study::campaign::{CampaignError, EngineError};
 use slipway_sys::cgroup::CgroupError;
 use slipway_verify::VerifyError;
@@ -185,11 +186,14 @@ impl From<CampaignError> for Failure {
                 Exit::Usage
             }
             CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
+            CampaignError::Tables(TablesError::Missing { .. }) => Exit::Unable,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
-            CampaignError::Folder(_) | CampaignError::Run(_) | CampaignError::Store(_) | CampaignError::Objects(_) => {
-                Exit::Failed
-            }
+            CampaignError::Folder(_)
+            | CampaignError::Run(_)
+            | CampaignError::Store(_)
+            | CampaignError::Objects(_)
+            | CampaignError::Tables(_) => Exit::Failed,
         };
         Self::new(exit, &error)
     }

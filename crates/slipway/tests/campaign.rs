@@ -3,49 +3,11 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Child, Stdio};
 
-use common::{Inventory, Place, as_before, await_that, told};
-use rustix::process::{Pid, Signal, kill_process};
+use common::campaigns::{await_done, end, pid, start, status, write};
+use common::{Inventory, Place, as_before, await_that};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-
-/// A campaign of a test's own name, as `campaign.yaml`.
-fn write(place: &Place, text: &str) {
-    let text = format!("campaign: {}\n{text}", place.name("c"));
-    std::fs::write(place.path().join("campaign.yaml"), text).expect("the campaign file can be written");
-}
-
-/// Starts `slipway campaign run`.
-fn start(place: &Place) -> Child {
-    let mut run = place.slipway(["--json", "campaign", "run"]);
-    run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started")
-}
-
-fn pid(child: &Child) -> Pid {
-    Pid::from_child(child)
-}
-
-/// Its answer, and its exit code.
-#[track_caller]
-fn end(run: Child) -> (Option<i32>, Value) {
-    let output = run.wait_with_output().expect("it can be awaited");
-    let answer = serde_json::from_slice(&output.stdout);
-    (output.status.code(), answer.unwrap_or_else(|error| panic!("{error}: {}", told(&output))))
-}
-
-fn status(place: &Place) -> Value {
-    place.json(["campaign", "status"])
-}
-
-/// Waits until so many points have results. The campaign's folder is there when the queue is.
-#[track_caller]
-fn await_done(place: &Place, count: u64) {
-    await_that("points have results", || {
-        let output = place.slipway(["--json", "campaign", "status"]).output().expect("slipway can be started");
-        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        status["done"].as_u64().is_some_and(|done| done >= count)
-    });
-}
 
 /// The numbers of points that have results, in order.
 fn numbers(place: &Place) -> Vec<u64> {

@@ -433,6 +433,14 @@ impl Store for Sqlite {
         self.rows("seq > ?1 ORDER BY seq LIMIT ?2", params![after, most])
     }
 
+    fn count_results(&self, first: u64, last: u64) -> Result<u64, StoreError> {
+        let last = last.min(i64::MAX.unsigned_abs());
+        self.read(|read| {
+            let count = "SELECT count(*) FROM result WHERE seq BETWEEN ?1 AND ?2";
+            read.prepare_cached(count)?.query_row(params![first, last], |row| row.get(0))
+        })
+    }
+
     fn result(&self, point: u64) -> Result<Option<Row>, StoreError> {
         Ok(self.rows("point = ?1", params![point])?.pop())
     }

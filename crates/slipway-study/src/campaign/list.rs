@@ -1,9 +1,12 @@
-//! Points from a CSV file.
+//! Points from a CSV or Parquet file.
 
 use std::path::{Path, PathBuf};
 
 use slipway_campaign::design::Rows;
+use slipway_campaign::model::Variable;
 use slipway_campaign::value::Value;
+
+use super::tables::{self, TablesError};
 
 /// Most rows: they are in memory, of each worker too.
 const MOST: usize = 1_000_000;
@@ -19,18 +22,18 @@ pub enum ListError {
         /// The error.
         source: csv::Error,
     },
-    /// A kind of file that has no reader.
-    #[error("read the list of points {}: lists are CSV files\nHint: write it as CSV, with a header of names", .0.display())]
-    Kind(PathBuf),
+    /// A Parquet file.
+    #[error(transparent)]
+    Parquet(#[from] TablesError),
     /// Too many rows.
     #[error("read the list of points {}: it has more than {MOST} rows", .0.display())]
     Long(PathBuf),
 }
 
-/// Reads a CSV file with a header of names.
-pub(super) fn read(path: &Path) -> Result<Rows, ListError> {
+/// Reads a file with a column for each variable: CSV with a header of names, or Parquet.
+pub(super) fn read(path: &Path, variables: &[Variable]) -> Result<Rows, ListError> {
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) {
-        return Err(ListError::Kind(path.to_owned()));
+        return Ok(tables::list(path, variables.iter().map(|variable| variable.name.as_str()))?);
     }
     let failed = |source| ListError::File { path: path.to_owned(), source };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(failed)?;

@@ -4,6 +4,7 @@
 //! They need root, what `make setup-bench` installs, and a machine that does nothing else.
 
 mod campaign;
+mod campaign_query;
 mod common;
 mod cpu;
 mod datapath;
@@ -27,7 +28,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 21] = [
+    let benches: [(&str, fn()); 22] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -41,6 +42,7 @@ fn main() {
         ("campaign-storage", campaign::storage),
         ("campaign-elastic", campaign::elastic),
         ("campaign-energyplus", campaign::energyplus),
+        ("campaign-query", campaign_query::run),
         ("fast-hosts", fast::hosts),
         ("fast-host", fast::host),
         ("fast-setup", fast::setup),

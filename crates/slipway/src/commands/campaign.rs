@@ -4,6 +4,7 @@ mod change;
 mod files;
 mod import;
 mod init;
+mod query;
 mod report;
 mod results;
 mod run;
@@ -35,6 +36,7 @@ Examples:
   slipway campaign watch                     from another terminal
   slipway campaign report                    a page with pictures
   slipway campaign results > results.csv
+  slipway campaign query 'select state, count(*) from points group by state'
   slipway campaign points --state failed     points that failed, and why
   slipway campaign retry --failure timeout   run these again, with all attempts")]
 pub(crate) struct Args {
@@ -51,6 +53,7 @@ enum What {
     Watch(watch::Args),
     Points(status::Points),
     Results(results::Args),
+    Query(query::Args),
     Sensitivity(results::Sensitivity),
     Report(report::Args),
     Logs(files::Logs),
@@ -76,6 +79,7 @@ impl Args {
             What::Watch(args) => args.run(context),
             What::Points(args) => args.run(context),
             What::Results(args) => args.run(context),
+            What::Query(args) => args.run(context),
             What::Sensitivity(args) => args.run(context),
             What::Report(args) => args.run(context),
             What::Logs(args) => args.run(context),

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part")]
 
+pub mod campaigns;
 mod fails;
 pub mod http;
 mod inventory;

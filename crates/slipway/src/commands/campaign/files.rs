@@ -1,4 +1,4 @@
-//! `slipway campaign logs|export|verify`
+//! `slipway campaign logs|export|verify|gc`
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use slipway_document::text::printable;
 use slipway_document::units::Bytes;
 use slipway_results::objects::unpack;
-use slipway_study::campaign::{CampaignError, results};
+use slipway_study::campaign::{CampaignError, results, tables};
 
 use super::Which;
 use crate::context::{Context, DryRun};
@@ -73,11 +73,12 @@ impl Export {
     }
 }
 
-/// Compare queue, results and files of a campaign
+/// Compare queue, results, files and tables of a campaign
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Every result is one of a point that is done, every point that is done has one,
-and each file of a result is in storage with the content that its name says.
+each file of a result is in storage with the content that its name says, and tables
+have the queue's values.
 
 Examples:
   slipway campaign verify
@@ -121,7 +122,11 @@ impl Gc {
 impl Verify {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let study = self.which.open()?;
-        let faults = results::verify(&study)?;
+        let mut faults = results::verify(&study)?;
+        // Before results are dropped, since the next query alone takes them from the tables.
+        let wrong = tables::verify(&study).map_err(CampaignError::from)?;
+        let fault = |tables::TableFault { file, what }| results::Fault { point: None, what: format!("{file}: {what}") };
+        faults.extend(wrong.into_iter().map(fault));
         let again = if self.again { results::redo(&study, &faults)? } else { 0 };
         context.answer(&json!({"campaign": study.campaign.name, "faults": faults, "again": again}), |_| {
             let line = |fault: &results::Fault| match fault.point {
@@ -129,7 +134,7 @@ impl Verify {
                 None => format!("{}\n", fault.what),
             };
             match faults.len() {
-                0 => "queue, results and files agree\n".to_owned(),
+                0 => "queue, results, files and tables agree\n".to_owned(),
                 count => {
                     let next = match (again, faults.iter().any(|fault| fault.point.is_some())) {
                         (0, false) => String::new(),

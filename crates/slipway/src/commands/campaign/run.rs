@@ -8,7 +8,7 @@ use serde_json::json;
 use slipway_coordinator::Summary;
 use slipway_coordinator::store::State;
 use slipway_study::campaign::results::{self, Figure};
-use slipway_study::campaign::{self, Study};
+use slipway_study::campaign::{self, Study, tables};
 
 use super::read;
 use crate::context::{Context, DryRun};
@@ -72,10 +72,14 @@ impl Args {
             steps.show(event);
         });
         steps.finish();
+        let summary = summary?;
+        if let Err(error) = tables::update(&study) {
+            say(&context.global, &format!("the tables of results are not up to date, and a query brings them there: {error}"));
+        }
         let ran = Ran {
             campaign: study.campaign.name.clone(),
             folder: study.folder().to_owned(),
-            summary: summary?,
+            summary,
             outputs: results::figures(&study)?,
         };
         context.answer(&ran, text)?;
