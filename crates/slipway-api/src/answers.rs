@@ -200,6 +200,7 @@ fn design(design: &Design) -> &'static str {
         Design::Oat { .. } => "oat",
         Design::Repeat { .. } => "repeat",
         Design::List { .. } => "list",
+        Design::Search(search) => search.method.word(),
     }
 }
 

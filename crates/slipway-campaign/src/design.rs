@@ -33,7 +33,7 @@ const SEEDS: u64 = 2;
 /// Seeds are below this: programs often read a seed as a signed 32-bit number.
 const SEED_END: u64 = 1 << 31;
 
-/// A share of probability that Morris' grid leaves out at an end without a bound, whose value would be infinite.
+/// A share of probability that Morris' grid and searches leave out at an end without a bound, whose value would be infinite.
 const OPEN_END: f64 = 0.005;
 
 /// The points of a campaign.
@@ -54,6 +54,8 @@ enum Source {
     Oat(u32),
     Medians,
     Rows(Vec<Vec<Value>>),
+    /// A search chooses them while the campaign runs; the campaign's queue keeps them.
+    Search,
 }
 
 /// A design that cannot be planned.
@@ -155,6 +157,7 @@ impl Plan {
                 (levels::oat_count(&variables, levels).ok_or(PlanError::TooMany)?, Source::Oat(levels))
             }
             Design::Repeat { points } => (points, Source::Medians),
+            Design::Search(search) => (search.points, Source::Search),
             Design::List { .. } => {
                 let rows = list.ok_or(PlanError::NoRows)?.in_order(&variables)?;
                 (rows.len() as u64, Source::Rows(rows))
@@ -179,14 +182,22 @@ impl Plan {
         self.count == 0
     }
 
+    /// Whether a search chooses the points while the campaign runs. No point is known before, so
+    /// [`point`](Self::point) has none.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        matches!(self.source, Source::Search)
+    }
+
     /// The values of a point, in the variables' order.
     ///
     /// # Panics
-    /// At [`len`](Self::len) and above.
+    /// At [`len`](Self::len) and above, and for a [search](Self::is_search).
     #[must_use]
     pub fn point(&self, index: u64) -> Vec<Value> {
         assert!(index < self.count, "the plan has the point");
         match &self.source {
+            Source::Search => panic!("the campaign's queue has the points of a search"),
             Source::Grid(levels) => levels::grid(&self.variables, *levels, index),
             Source::Oat(levels) => levels::oat(&self.variables, *levels, index),
             Source::Medians => levels::medians(&self.variables),
@@ -269,7 +280,7 @@ fn cube(design: &Design, seed: u64, variables: &[Variable]) -> Result<Box<dyn Cu
             fits(samples, dimensions as u64)?;
             Box::new(fast::Fast::new(fast::phases(seed, dimensions), samples, harmonics))
         }
-        Design::Grid { .. } | Design::Oat { .. } | Design::Repeat { .. } | Design::List { .. } => {
+        Design::Grid { .. } | Design::Oat { .. } | Design::Repeat { .. } | Design::List { .. } | Design::Search(_) => {
             unreachable!("these are not made in the cube")
         }
     })
@@ -285,8 +296,8 @@ fn sequence(seed: u64, dimensions: usize, points: u64) -> Result<Sobol, PlanErro
     Ok(Sobol::new(Some(seed), dimensions, points))
 }
 
-/// Probabilities of the first and last level of Morris' grid.
-fn finite_range(distribution: &Distribution) -> (f64, f64) {
+/// Probabilities between which values are finite: the ends of Morris' grid, and of a search.
+pub(crate) fn finite_range(distribution: &Distribution) -> (f64, f64) {
     match *distribution {
         Distribution::Normal { low, high, .. } => {
             (if low.is_finite() { 0.0 } else { OPEN_END }, if high.is_finite() { 1.0 } else { 1.0 - OPEN_END })

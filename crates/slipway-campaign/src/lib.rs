@@ -12,6 +12,8 @@ pub mod model;
 mod normal;
 mod resolve;
 mod schema;
+pub mod score;
+pub mod search;
 pub mod sensitivity;
 pub mod template;
 pub mod value;

@@ -11,6 +11,10 @@ use slipway_energyplus::{Report, Reporting};
 use crate::template::Template;
 use crate::value::Value;
 
+mod search;
+
+pub use search::{Constraint, Goal, Method, Objective, Search};
+
 /// One program, run at many points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Campaign {
@@ -28,6 +32,10 @@ pub struct Campaign {
     pub run: Run,
     /// The results to extract, in the file's order.
     pub outputs: Vec<Output>,
+    /// Outputs to improve, in the file's order.
+    pub objectives: Vec<Objective>,
+    /// Limits of outputs.
+    pub constraints: Vec<Constraint>,
     /// Attempts of a point, and their limits.
     pub attempts: Attempts,
     /// The workers.
@@ -36,6 +44,17 @@ pub struct Campaign {
     pub storage: Option<PathBuf>,
     /// The files of points that stay in storage.
     pub keep: Keep,
+}
+
+impl Campaign {
+    /// The search, where the design is one.
+    #[must_use]
+    pub fn search(&self) -> Option<Search> {
+        match self.design {
+            Design::Search(search) => Some(search),
+            _ => None,
+        }
+    }
 }
 
 /// Columns of every result, whose names no variable and no output can have.
@@ -256,6 +275,8 @@ pub enum Design {
         /// The file.
         source: PathBuf,
     },
+    /// Each batch of points follows from the results of those before.
+    Search(Search),
 }
 
 /// Where a worker finds the scripts that run engines.

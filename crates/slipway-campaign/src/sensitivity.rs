@@ -73,6 +73,11 @@ pub enum SensitivityError {
         "analyse: the design compares no variables over their range\nHint: take the design `morris` to screen variables, or `saltelli` for shares of variance"
     )]
     Design,
+    /// The points crowd where results are good.
+    #[error(
+        "analyse: the design is a search, so its points crowd where results are good and are no fair sample\nHint: run the same file with the design `morris` or `saltelli`, under another `campaign:` name"
+    )]
+    Search,
     /// There are too few results.
     #[error(
         "analyse: {there} complete {unit} have results, and {needed} are needed\nHint: wait for more points, or extend the campaign"
@@ -121,6 +126,7 @@ pub fn analyse(campaign: &Campaign, plan: &Plan, results: &[Option<f64>]) -> Res
             (used, Measures::Fast(known.map(|(name, of)| Named { name: name.to_owned(), of }).collect()))
         }
         Design::Oat { .. } | Design::Repeat { .. } => return Err(SensitivityError::Design),
+        Design::Search(_) => return Err(SensitivityError::Search),
         _ => {
             let (points, results): (Vec<Vec<f64>>, Vec<f64>) = (0..)
                 .zip(&results)

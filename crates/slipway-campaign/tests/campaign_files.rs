@@ -49,7 +49,19 @@ fn uncommented(line: &str) -> String {
     let indent = text.len() - text.trim_start().len();
     match (is_key, indent) {
         (true, 1) if !text.contains(", oat") && !word.contains('.') => {
-            let top = ["seed", "env", "inputs", "attempts", "timeout", "pause", "workers", "storage", "keep"];
+            let top = [
+                "seed",
+                "env",
+                "inputs",
+                "objectives",
+                "constraints",
+                "attempts",
+                "timeout",
+                "pause",
+                "workers",
+                "storage",
+                "keep",
+            ];
             if top.contains(&word) { text.trim_start().to_owned() } else { format!("  {}", text.trim_start()) }
         }
         (true, 3) if word == "model.txt" => text.to_owned(),

@@ -22,8 +22,9 @@ use tokio::task::JoinHandle;
 use crate::desk::Desk;
 use crate::folder::{Folder, FolderError};
 use crate::protocol::{PULSE, Setup};
+use crate::search::{Quest, SearchError, search};
 use crate::serve::{self, Office};
-use crate::store::{Counts, Spent, Sqlite, State, Store as _, StoreError};
+use crate::store::{Counts, Spent, Sqlite, State, Step, Store as _, StoreError};
 
 /// Time after which the coordinator looks for another process's change of the queue.
 const LOOK: Duration = Duration::from_millis(500);
@@ -71,6 +72,8 @@ pub struct Run<'a> {
     pub points: u64,
     /// Limits of its workers.
     pub size: Size,
+    /// The Python interpreter with the library of a design that searches.
+    pub python: Option<PathBuf>,
 }
 
 /// How far a campaign is.
@@ -87,12 +90,14 @@ pub struct Progress {
     pub elapsed: f64,
     /// Time of workers in this run, where those that run now count until now.
     pub time: Time,
+    /// The last step of a search.
+    pub step: Option<Step>,
 }
 
 impl Progress {
     /// Whether something else than time differs.
     fn differs(&self, other: &Self) -> bool {
-        (self.counts, self.workers, self.closing) != (other.counts, other.workers, other.closing)
+        (self.counts, self.workers, self.closing, self.step) != (other.counts, other.workers, other.closing, other.step)
     }
 }
 
@@ -145,6 +150,9 @@ pub enum RunError {
     /// The folder was removed, or another one is in its place.
     #[error("use the campaign's database {}: it is gone, or another file is in its place\nHint: is its file system still mounted?", .0.display())]
     Gone(PathBuf),
+    /// The search.
+    #[error(transparent)]
+    Search(#[from] SearchError),
     /// Workers end before they have done anything.
     #[error("run workers: {BARREN} in a row ended before their first call; the last: {0}")]
     Barren(String),
@@ -175,7 +183,7 @@ pub fn run(
     signals: &Taken,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, RunError> {
-    let Run { folder, campaign, setup, points, size } = run;
+    let Run { folder, campaign, setup, points, size, python } = run;
     let mut store = Sqlite::create(&folder.store(), points)?;
     store.back_up()?;
     store.extend(points)?;
@@ -187,7 +195,14 @@ pub fn run(
         .build()
         .map_err(RunError::io("start the event loop"))?;
     runtime.block_on(async {
+        let quest = python.zip(campaign.search()).map(|(python, plan)| Quest {
+            campaign: campaign.clone(),
+            plan,
+            python,
+            log: folder.optimiser(),
+        });
         let mut crew = Crew::new(folder, office, size, fleet);
+        crew.search = quest.map(|quest| tokio::spawn(search(crew.office.clone(), quest)));
         let outcome = crew.work(signals, progress).await;
         let ended = crew.end_all();
         // The first error is the cause.
@@ -210,6 +225,8 @@ struct Crew<'a> {
     lived: f64,
     most: usize,
     before: Spent,
+    /// The search, until it has ended.
+    search: Option<JoinHandle<Result<(), SearchError>>>,
     /// Device and inode of the queue's file.
     file: Option<(u64, u64)>,
 }
@@ -225,7 +242,21 @@ impl<'a> Crew<'a> {
         let before = office.desk().spent().unwrap_or_default();
         let (alive, ended, start) = (BTreeMap::new(), mpsc::unbounded_channel(), Instant::now());
         let file = identity(folder);
-        Self { folder, office, size, fleet, alive, ended, barren: 0, start, lived: 0.0, most: 0, before, file }
+        Self {
+            folder,
+            office,
+            size,
+            fleet,
+            alive,
+            ended,
+            barren: 0,
+            start,
+            lived: 0.0,
+            most: 0,
+            before,
+            search: None,
+            file,
+        }
     }
 
     /// Works until nothing is left to do. Returns whether a signal ended it.
@@ -244,13 +275,13 @@ impl<'a> Crew<'a> {
                 self.is_there()?;
                 return Err(RunError::Unstored(why));
             }
-            let (counts, state, closing) = {
+            let (counts, ready, state, closing, step) = {
                 let desk = self.office.desk();
-                (desk.counts()?, desk.state()?, desk.is_closing())
+                (desk.counts()?, desk.ready()?, desk.state()?, desk.is_closing(), desk.step()?)
             };
             let workers = u32::try_from(self.alive.len()).unwrap_or(u32::MAX);
             let (elapsed, time) = self.time()?;
-            let now = Progress { counts, workers, closing, elapsed, time };
+            let now = Progress { counts, workers, closing, elapsed, time, step };
             let is_due =
                 |(at, before): (Instant, Progress)| at.elapsed() >= if before.differs(&now) { TOLD } else { QUIET };
             if told.is_none_or(is_due) {
@@ -262,16 +293,21 @@ impl<'a> Crew<'a> {
                 self.office.changed.notify_waiters();
             }
             last = (state, counts.waiting);
-            let is_over = counts.waiting + counts.running == 0 || closing && self.alive.is_empty();
+            let is_done = counts.waiting + counts.running == 0 && self.search.is_none();
+            let is_over = is_done || closing && self.alive.is_empty();
             if is_over || state == State::Cancelled {
                 progress(now);
                 return Ok(closing && counts.waiting > 0);
             }
-            let demand = counts.running + if state == State::Running && !closing { counts.waiting } else { 0 };
+            let demand = counts.running + if state == State::Running && !closing { ready } else { 0 };
             self.grow(demand)?;
             tokio::select! {
                 worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default(), "ended")?,
                 _ = pulse.tick() => self.pulse()?,
+                ended = ended(&mut self.search) => {
+                    self.search = None;
+                    ended?;
+                }
                 () = self.office.progress.notified() => {}
                 () = tokio::time::sleep(LOOK) => {}
                 ready = asked.readable() => {
@@ -407,6 +443,15 @@ impl<'a> Crew<'a> {
         let (elapsed, workers) = self.time()?;
         let desk = self.office.desk();
         Ok(Summary { counts: desk.counts()?, state: desk.state()?, interrupted, elapsed, workers })
+    }
+}
+
+/// The end of a search; never, where there is none.
+async fn ended(search: &mut Option<JoinHandle<Result<(), SearchError>>>) -> Result<(), SearchError> {
+    let Some(search) = search else { return std::future::pending().await };
+    match search.await {
+        Ok(ended) => ended,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

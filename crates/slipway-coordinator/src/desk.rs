@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use slipway_campaign::model::Campaign;
+use slipway_campaign::model::{Campaign, Design};
+use slipway_campaign::value::Value;
 use slipway_results::objects::{ObjectError, Storage};
 
 use crate::pace::{PILOTS, Pace};
 use crate::protocol::Report;
 use crate::store::{
-    Attempt, Counts, FailureKind, Filter, Lease, Outcome, Recorded, Rules, Spent, State, Store, StoreError, Usage,
+    Attempt, Counts, FailureKind, Filter, Lease, Outcome, Recorded, Rules, Spent, State, Step, Store, StoreError, Usage,
 };
 
 /// Longest message of a failure in bytes.
@@ -25,7 +26,13 @@ const UNSTORED: u32 = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Given {
     /// Run these points.
-    Run(Vec<Lease>, Option<Duration>),
+    Run {
+        leases: Vec<Lease>,
+        /// Longest time of each.
+        limit: Option<Duration>,
+        /// Values of each, where a search chose them.
+        values: Vec<Vec<Value>>,
+    },
     /// Wait for a change, or for this long.
     Wait(Option<Duration>),
     /// End.
@@ -37,6 +44,8 @@ pub(crate) struct Desk {
     store: Box<dyn Store>,
     storage: Box<dyn Storage>,
     outputs: usize,
+    /// Whether a search chooses the points.
+    searches: bool,
     rules: Rules,
     pace: Pace,
     peak: u64,
@@ -77,9 +86,13 @@ impl Desk {
         }
         let rules = Rules { most: campaign.attempts.most, pause: campaign.attempts.pause.0 };
         let outputs = campaign.outputs.len();
+        let searches = matches!(campaign.design, Design::Search(_));
+        if searches {
+            store.hold()?;
+        }
         let (start, closing, workers) = (Instant::now(), false, BTreeMap::new());
         let (room, unstored) = (usize::MAX, (0, String::new()));
-        Ok(Self { store, storage, outputs, rules, pace, peak, start, closing, workers, room, unstored })
+        Ok(Self { store, storage, outputs, searches, rules, pace, peak, start, closing, workers, room, unstored })
     }
 
     /// Expects a worker to call.
@@ -196,7 +209,8 @@ impl Desk {
         let now = self.now();
         let leases = self.store.lease(worker, self.share()?, now)?;
         if !leases.is_empty() {
-            return Ok(Given::Run(leases, self.pace.limit()));
+            let values = if self.searches { self.values(&leases)? } else { Vec::new() };
+            return Ok(Given::Run { leases, limit: self.pace.limit(), values });
         }
         let counts = self.store.counts()?;
         if counts.waiting + counts.running == 0 || self.store.state()? == State::Cancelled {
@@ -206,13 +220,18 @@ impl Desk {
         Ok(Given::Wait(due))
     }
 
+    fn values(&self, leases: &[Lease]) -> Result<Vec<Vec<Value>>, StoreError> {
+        let values = |lease: &Lease| Ok(self.store.values(lease.point)?.unwrap_or_default());
+        leases.iter().map(values).collect()
+    }
+
     /// The number of points that a worker gets: a batch, but no more than its share of the last ones.
     fn share(&self) -> Result<usize, StoreError> {
         let batch = self.pace.batch();
         if batch == 1 {
             return Ok(1);
         }
-        let share = self.store.counts()?.waiting / (2 * self.workers.len().max(1) as u64);
+        let share = self.store.ready()? / (2 * self.workers.len().max(1) as u64);
         Ok(batch.min(usize::try_from(share).unwrap_or(batch)).max(1))
     }
 
@@ -280,6 +299,21 @@ impl Desk {
 
     pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
         self.store.counts()
+    }
+
+    /// Points that can be given out now.
+    pub(crate) fn ready(&self) -> Result<u64, StoreError> {
+        self.store.ready()
+    }
+
+    /// The last step of the search, if there is one.
+    pub(crate) fn step(&self) -> Result<Option<Step>, StoreError> {
+        if self.searches { self.store.step() } else { Ok(None) }
+    }
+
+    /// The queue, for the search that fills it.
+    pub(crate) fn store(&mut self) -> &mut dyn Store {
+        self.store.as_mut()
     }
 
     pub(crate) fn spent(&self) -> Result<Spent, StoreError> {

@@ -210,6 +210,12 @@ impl Folder {
         self.0.join("runs")
     }
 
+    /// The last words of the optimiser of a search.
+    #[must_use]
+    pub fn optimiser(&self) -> PathBuf {
+        self.0.join("optimiser.log")
+    }
+
     /// Extracted results, in Parquet.
     #[must_use]
     pub fn tables(&self) -> PathBuf {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use slipway_campaign::design::{Plan, PlanError, Rows};
 use slipway_campaign::model::Campaign;
+use slipway_campaign::value::Value;
 use slipway_document::errors::DocumentErrors;
 use slipway_results::Digest;
 
@@ -37,6 +38,9 @@ pub struct Setup {
     pub folder: PathBuf,
     /// Points of a design that reads them from a file.
     pub rows: Option<Rows>,
+    /// Sizes that the design was extended to, one after the other.
+    #[serde(default)]
+    pub extended: Vec<u64>,
 }
 
 /// The reason why a campaign cannot be understood.
@@ -56,7 +60,10 @@ impl Setup {
     /// # Errors
     /// Where the file or its design is wrong.
     pub fn read(&self) -> Result<(Campaign, Plan), SetupError> {
-        let campaign = slipway_campaign::parse(&self.file, &self.text, &self.folder)?;
+        let mut campaign = slipway_campaign::parse(&self.file, &self.text, &self.folder)?;
+        for &size in &self.extended {
+            campaign.design = campaign.design.extended(size)?;
+        }
         let plan = Plan::new(&campaign, self.rows.clone())?;
         Ok((campaign, plan))
     }
@@ -96,6 +103,9 @@ pub enum Answer {
         leases: Vec<Lease>,
         /// Longest time of each.
         limit: Option<Duration>,
+        /// Values of each, where a search chose them; empty where they follow from the points' numbers.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        values: Vec<Vec<Value>>,
     },
     /// Nothing is to be done: end.
     End,

@@ -66,7 +66,7 @@ impl Office {
         loop {
             let changed = self.changed.notified();
             let due = match self.desk().give(worker)? {
-                Given::Run(leases, limit) => return Ok(Answer::Run { leases, limit }),
+                Given::Run { leases, limit, values } => return Ok(Answer::Run { leases, limit, values }),
                 Given::End => return Ok(Answer::End),
                 Given::Wait(due) => due,
             };

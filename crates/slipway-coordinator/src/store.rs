@@ -4,6 +4,7 @@
 //! lease has a *fence*, a number that only grows. A result counts if its fence is that of the point's lease, so a point gets
 //! one result, whichever workers come late or repeat themselves.
 
+mod history;
 mod sqlite;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use slipway_campaign::value::Value;
 use slipway_results::Digest;
 
+pub use history::{Batch, History, Learnt, Step};
 pub use sqlite::{Failures, Sqlite, Tally};
 
 /// The number of a lease; greater than those of all leases before.
@@ -254,7 +256,7 @@ pub struct Filter {
 }
 
 /// The queue of a campaign. Times are seconds on one clock of the caller's, which starts anew with each opening.
-pub trait Store: Send {
+pub trait Store: History + Send {
     /// The state of the campaign.
     fn state(&self) -> Result<State, StoreError>;
 

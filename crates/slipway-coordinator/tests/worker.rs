@@ -25,7 +25,7 @@ fn worker(root: &Path, text: &str, inputs: &[(&str, &str)]) -> Result<Worker, Wo
 }
 
 fn attempt(worker: &Worker, point: u64) -> Ended {
-    worker.attempt(Lease { point, fence: 1, attempt: 1 }, Some(Duration::from_mins(1)))
+    worker.attempt(Lease { point, fence: 1, attempt: 1 }, None, Some(Duration::from_mins(1)))
 }
 
 fn record(ended: &Ended) -> &Record {
@@ -133,7 +133,7 @@ fn a_program_that_takes_too_long_ends_with_its_children() {
     let root = TempDir::new().unwrap();
     let text = "run: sh -c 'sleep 1000 & echo $! >child; wait'";
     let worker = worker(root.path(), text, &[]).unwrap();
-    let ended = worker.attempt(Lease { point: 0, fence: 1, attempt: 1 }, Some(Duration::from_secs(2)));
+    let ended = worker.attempt(Lease { point: 0, fence: 1, attempt: 1 }, None, Some(Duration::from_secs(2)));
     assert_eq!(failure(&ended), (FailureKind::Timeout, "the program took longer than 2s"));
     let child = fs::read_to_string(root.path().join("work/point/child")).unwrap();
     // Its parent is gone, so init may not have collected it yet.

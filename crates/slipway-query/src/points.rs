@@ -92,22 +92,30 @@ impl Pages {
         // Points without a row in the queue were never given out.
         let most = usize::try_from(end - self.from).unwrap_or(usize::MAX);
         let mut known = store.points(&Filter::default(), self.from, most)?.into_iter().peekable();
-        let rows: Vec<_> =
-            (self.from..end).map(|point| cells(study, point, known.next_if(|row| row.point == point))).collect();
+        let rows = (self.from..end)
+            .map(|point| {
+                let values = results::values(study, store, point)?;
+                Ok(cells(study, point, values, known.next_if(|row| row.point == point)))
+            })
+            .collect::<Result<Vec<_>, QueryError>>()?;
         self.from = end;
         let batch = batch::batch(&self.columns, &rows);
         Ok(Some(batch.map_err(|error| QueryError::Run(DataFusionError::from(error)))?))
     }
 }
 
-fn cells(study: &Study, point: u64, known: Option<Point>) -> Vec<Option<Value>> {
+/// A planned point of a search has no `values` yet.
+fn cells(study: &Study, point: u64, values: Option<Vec<Value>>, known: Option<Point>) -> Vec<Option<Value>> {
     let whole = |number: u64| Some(Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)));
     let word = |word: serde_json::Result<serde_json::Value>| match word {
         Ok(serde_json::Value::String(word)) => Some(Value::Text(word)),
         _ => None,
     };
     let mut cells = vec![whole(point)];
-    cells.extend(study.plan.point(point).into_iter().map(Some));
+    match values {
+        Some(values) => cells.extend(values.into_iter().map(Some)),
+        None => cells.resize(1 + study.campaign.variables.len(), None),
+    }
     cells.push(whole(study.plan.seed(point)));
     match known {
         Some(known) => cells.extend([

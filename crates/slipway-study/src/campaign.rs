@@ -7,6 +7,7 @@ mod list;
 mod nodes;
 pub mod report;
 pub mod results;
+pub mod search;
 mod standing;
 pub mod tables;
 
@@ -17,11 +18,12 @@ use nix::sys::signal::Signal;
 use slipway_campaign::design::{Plan, PlanError};
 use slipway_campaign::model::{Campaign, Design};
 use slipway_coordinator::protocol::{Setup, SetupError};
-use slipway_coordinator::store::{Sqlite, StoreError};
+use slipway_coordinator::store::{Sqlite, Store as _, StoreError};
 use slipway_coordinator::worker::{self, CallError};
 use slipway_coordinator::{Folder, FolderError, Lock, Progress, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
 use slipway_engine::lab;
+use slipway_python::EnvironmentError;
 use slipway_results::objects::ObjectError;
 use slipway_sys::signals::Taken;
 
@@ -40,6 +42,8 @@ pub const FOLDER: &str = "slipway-campaigns";
 /// Longest wait for the end of what a dead coordinator left.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The file in it with all that workers learn of a campaign.
+const SETUP: &str = "setup.json";
 /// Share of the memory that is free at the start which workers may take together.
 const MEMORY: f64 = 0.9;
 
@@ -81,6 +85,9 @@ pub enum CampaignError {
     /// Tables of results.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// The optimiser's library.
+    #[error(transparent)]
+    Python(#[from] EnvironmentError),
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -126,7 +133,8 @@ impl Study {
         };
         let plan = Plan::new(&campaign, rows.clone())?;
         let path = campaign.storage.clone().unwrap_or_else(|| folder.join(FOLDER).join(&campaign.name));
-        Ok(Self { campaign, plan, setup: Setup { file: shown, text, folder, rows }, path })
+        let setup = Setup { file: shown, text, folder, rows, extended: Vec::new() };
+        Self { campaign, plan, setup, path }.like_before()
     }
 
     /// The campaign that a folder has the state and results of, as it was when it began.
@@ -151,6 +159,31 @@ impl Study {
         keep(&self.setup, &setup_file(&folder))?;
         Sqlite::create(&folder.store(), self.plan.len())?;
         Ok(Self { path, ..self })
+    }
+
+    /// The campaign with the extensions that the folder has of the same file.
+    fn like_before(mut self) -> Result<Self, CampaignError> {
+        let kept = std::fs::read(self.path.join(SETUP)).ok();
+        let kept = kept.and_then(|kept| serde_json::from_slice::<Setup>(&kept).ok());
+        if let Some(kept) = kept.filter(|kept| kept.text == self.setup.text && !kept.extended.is_empty()) {
+            self.setup.extended = kept.extended;
+            (self.campaign, self.plan) = self.setup.read()?;
+        }
+        Ok(self)
+    }
+
+    /// Makes the design larger, in its own unit. Points that there are stay as they are.
+    ///
+    /// # Errors
+    /// Where the design has no extension, the size is smaller than before, or the campaign runs.
+    pub fn extended(mut self, size: u64) -> Result<Self, CampaignError> {
+        let folder = Folder::open(&self.path)?;
+        let _lock = folder.lock()?;
+        self.setup.extended.push(size);
+        (self.campaign, self.plan) = self.setup.read()?;
+        keep(&self.setup, &setup_file(&folder))?;
+        results::store(&self)?.extend(self.plan.len())?;
+        Ok(self)
     }
 
     /// The folder of the campaign's state and results.
@@ -190,11 +223,12 @@ pub fn run(
     }
     keep(setup, &setup_file(&folder))?;
     let size = size(campaign, most, plan.len());
+    let python = search::python(campaign, events)?;
     let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
     let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
         .map_err(|error| StudyError::io("take signals")(error).into())
         .and_then(|signals| {
-            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size };
+            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, python };
             let mut ledger = Ledger::new(&folder);
             let mut progress = |progress: Progress| {
                 ledger.note(&progress);
@@ -227,7 +261,7 @@ fn lock(machine: &Machine, campaign: &Campaign, folder: &Folder) -> Result<Lock,
 
 /// The file with all that workers learn of a campaign.
 fn setup_file(folder: &Folder) -> PathBuf {
-    folder.path().join("setup.json")
+    folder.path().join(SETUP)
 }
 
 fn keep(setup: &Setup, path: &Path) -> Result<(), CampaignError> {

@@ -189,7 +189,8 @@ impl From<CampaignError> for Failure {
             CampaignError::Tables(TablesError::Missing { .. }) => Exit::Unable,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
-            CampaignError::Folder(_)
+            CampaignError::Python(_)
+            | CampaignError::Folder(_)
             | CampaignError::Run(_)
             | CampaignError::Store(_)
             | CampaignError::Objects(_)

@@ -152,6 +152,8 @@ impl Place {
             .args(["-c", script])
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{path}", slipway.display()))
+            // Fetched once for all tests.
+            .env("SLIPWAY_PYTHON", Path::new(env!("CARGO_TARGET_TMPDIR")).join("python"))
             .env("SLIPWAY_STATE", self.state.path());
         command
     }
@@ -242,7 +244,7 @@ fn every_example_runs_as_it_says() {
 }
 
 #[test]
-fn every_example_is_a_lab() {
+fn every_example_is_a_lab_or_a_campaign() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let folders = std::fs::read_dir(&examples).expect("the examples are there");
     let folders = folders.map(|entry| entry.expect("their folder can be read").path()).filter(|path| path.is_dir());
@@ -251,8 +253,13 @@ fn every_example_is_a_lab() {
         for path in files.map(|entry| entry.expect("it can be read").path()) {
             if path.extension().is_some_and(|extension| extension == "yaml") {
                 let text = std::fs::read_to_string(&path).expect("an example can be read");
-                let lab = slipway_lab::parse(&path.to_string_lossy(), &text, &folder);
-                assert!(lab.is_ok(), "{}", lab.map_err(|errors| errors.plain()).unwrap_err());
+                let name = path.to_string_lossy();
+                let read = if folder.ends_with("campaigns") {
+                    slipway_campaign::parse(&name, &text, &folder).map(drop)
+                } else {
+                    slipway_lab::parse(&name, &text, &folder).map(drop)
+                };
+                assert!(read.is_ok(), "{}", read.map_err(|errors| errors.plain()).unwrap_err());
             }
         }
     }

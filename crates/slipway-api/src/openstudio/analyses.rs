@@ -218,10 +218,12 @@ pub(super) async fn data(State(app): State<Shared>, At(name): At<String>) -> Res
         let item = app.shelf.item(&analysis)?;
         let (columns, mut rows, mut after) = (results::columns(&item.study), Vec::new(), 0);
         while rows.len() < MOST {
-            let page = item.store().results(after, PAGE)?;
+            let store = item.store();
+            let page = store.results(after, PAGE)?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            for cells in page.into_iter().filter_map(|row| results::cells(&item.study, row)) {
+            for row in page {
+                let Some(cells) = results::cells(&item.study, &store, row)? else { continue };
                 let mut row: serde_json::Map<String, Value> =
                     columns.iter().cloned().zip(cells.iter().map(|cell| json!(cell))).collect();
                 let number = row.get("point").and_then(Value::as_u64).unwrap_or_default();

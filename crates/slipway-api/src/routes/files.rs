@@ -121,14 +121,15 @@ pub(crate) async fn point(State(app): State<Shared>, At((id, point)): At<(Id, u6
             return Err(ApiError::missing("the design has no such point"));
         }
         let point = number(point)?;
-        let (found, result) = {
+        let (found, result, values) = {
             let store = item.store();
             let filter = Filter { points: vec![point], ..Filter::default() };
-            (store.points(&filter, point, 1)?.pop(), store.result(point)?)
+            let values = results::values(&item.study, &store, point)?;
+            (store.points(&filter, point, 1)?.pop(), store.result(point)?, values)
         };
         let waiting =
             Point { number: point, state: "waiting".into(), attempts: 0, worker: 0, failure: None, message: None };
-        let values = campaign.variables.iter().zip(plan.point(point));
+        let values = campaign.variables.iter().zip(values.into_iter().flatten());
         let values = values.map(|(variable, value)| (variable.name.clone(), json!(value))).collect();
         let of = result.map(|row| row.record.values).unwrap_or_default();
         let outputs = campaign.outputs.iter().zip(of).map(|(output, value)| (output.name.clone(), json!(value)));

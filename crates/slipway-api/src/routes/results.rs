@@ -63,9 +63,13 @@ pub(crate) async fn results(
     aside(move || {
         let after = i64::try_from(after).map(|_| after).map_err(|_| ApiError::bad("read `after`: it is too large"))?;
         let item = app.shelf.item(&id)?;
-        let page = item.store().results(after, most)?;
+        let store = item.store();
+        let page = store.results(after, most)?;
         let (next, more) = (page.last().map_or(after, |row| row.seq), page.len() == most);
-        let rows = page.into_iter().filter_map(|row| study::cells(&item.study, row)).collect();
+        let mut rows = Vec::with_capacity(page.len());
+        for row in page {
+            rows.extend(study::cells(&item.study, &store, row)?);
+        }
         Ok(Json(Table { columns: study::columns(&item.study), rows, next, more }))
     })
     .await
@@ -89,10 +93,15 @@ pub(crate) async fn send(app: Shared, id: Id) -> Result<Response, ApiError> {
         out.write_all(line(&mut study::columns(&item.study).into_iter()).as_bytes())?;
         let mut after = 0;
         loop {
-            let page = item.store().results(after, PAGE).map_err(std::io::Error::other)?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.seq;
-            for cells in page.into_iter().filter_map(|row| study::cells(&item.study, row)) {
+            let rows = {
+                let store = item.store();
+                let page = store.results(after, PAGE).map_err(std::io::Error::other)?;
+                let Some(last) = page.last() else { return Ok(()) };
+                after = last.seq;
+                let cells = |row| study::cells(&item.study, &store, row).transpose();
+                page.into_iter().filter_map(cells).collect::<Result<Vec<_>, _>>().map_err(std::io::Error::other)?
+            };
+            for cells in rows {
                 let mut cells = cells.into_iter().map(|cell| cell.map(|cell| cell.to_string()).unwrap_or_default());
                 out.write_all(line(&mut cells).as_bytes())?;
             }

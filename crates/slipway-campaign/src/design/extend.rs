@@ -5,7 +5,8 @@ use crate::model::Design;
 use super::PlanError;
 
 impl Design {
-    /// Its size in its own unit: trajectories for Morris, base samples for Saltelli, samples of a curve for FAST, points for
+    /// Its size in its own unit: trajectories for Morris, base samples for Saltelli, samples of a curve for FAST,
+    /// generations for searches by generations, points for
     /// the others. `None` where levels or a file give the size.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
@@ -16,6 +17,7 @@ impl Design {
             Self::Lhs { ref blocks, .. } => Some(blocks.iter().sum()),
             Self::Morris { trajectories, .. } => Some(trajectories),
             Self::Saltelli { samples, .. } | Self::Fast { samples, .. } => Some(samples),
+            Self::Search(ref search) => Some(search.points / search.unit()),
             Self::Grid { .. } | Self::Oat { .. } | Self::List { .. } => None,
         }
     }
@@ -43,6 +45,9 @@ impl Design {
             | Self::Repeat { points: count }
             | Self::Morris { trajectories: count, .. }
             | Self::Saltelli { samples: count, .. } => *count = size,
+            Self::Search(search) => {
+                search.points = size.checked_mul(search.unit()).ok_or(PlanError::TooMany)?;
+            }
             Self::Lhs { blocks, .. } if more > 0 => blocks.push(more),
             Self::Lhs { .. } | Self::Fast { .. } | Self::Grid { .. } | Self::Oat { .. } | Self::List { .. } => {}
         }

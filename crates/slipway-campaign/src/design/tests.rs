@@ -22,6 +22,8 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
         design,
         run: Run { command: Vec::new(), env: BTreeMap::default(), engine: None },
         outputs: Vec::new(),
+        objectives: Vec::new(),
+        constraints: Vec::new(),
         attempts: Attempts { most: 1, timeout: None, pause: Seconds(0.0) },
         workers: Workers {
             most: None,

@@ -3,6 +3,8 @@ use serde::Deserialize;
 use slipway_document::by_shape;
 use slipway_document::de::Spanned;
 
+use super::search::{Bayesian, Evolution};
+
 /// A design of the experiment.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
@@ -52,6 +54,14 @@ pub(crate) struct Settings {
     pub(crate) repeat: Option<Spanned<Points>>,
     /// A file of points (CSV or Parquet) with variables' names as its header, relative to the campaign file.
     pub(crate) list: Option<Spanned<String>>,
+    /// A search for objectives: the genetic algorithm NSGA-II.
+    pub(crate) nsga2: Option<Spanned<Evolution>>,
+    /// A search for objectives: the genetic algorithm SPEA2.
+    pub(crate) spea2: Option<Spanned<Evolution>>,
+    /// A search for one objective: a particle swarm.
+    pub(crate) pso: Option<Spanned<Evolution>>,
+    /// A search for one objective: a Gaussian process chooses each point. For programs that take long.
+    pub(crate) bayesian: Option<Spanned<Bayesian>>,
 }
 
 /// A number of points.

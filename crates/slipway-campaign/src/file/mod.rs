@@ -3,7 +3,9 @@
 
 mod design;
 mod engine;
+mod objective;
 mod output;
+mod search;
 mod variable;
 
 use schemars::JsonSchema;
@@ -14,7 +16,9 @@ use slipway_document::units::{Bytes, Cores, Seconds};
 
 pub(crate) use self::design::{Design, Fast, Lhs, Morris, Saltelli, Settings, Word};
 pub(crate) use self::engine::{EnergyPlus, Engines, Frequency, OpenStudio, PythonFunction};
+pub(crate) use self::objective::{Constraint, Goal, Objective, ObjectiveSettings};
 pub(crate) use self::output::{Output, OutputSettings, Taken};
+pub(crate) use self::search::{Bayesian, Evolution};
 pub(crate) use self::variable::{Choices, Gauss, Scalar, Shape, Variable};
 use crate::model::Keep;
 
@@ -46,6 +50,12 @@ pub(crate) struct File {
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_.]{0,127}$"}))]
     pub(crate) outputs: Named<Option<Output>>,
+    /// Outputs to improve, each with its direction or the number to come near to.
+    #[serde(default)]
+    pub(crate) objectives: Named<Option<Objective>>,
+    /// Limits of outputs, for designs that search.
+    #[serde(default)]
+    pub(crate) constraints: Named<Option<Constraint>>,
     /// Attempts before a point counts as failed. 3 when left out.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) attempts: Option<Spanned<u32>>,

@@ -5,8 +5,9 @@ use std::path::Path;
 use slipway_document::de::Spanned;
 use slipway_document::errors::{Report, Span};
 
+use super::{MOST, search};
 use crate::file::{Design as Written, Fast, Lhs, Morris, Saltelli, Settings, Word};
-use crate::model::{Design, Distribution, Variable};
+use crate::model::{Design, Distribution, Method, Variable};
 
 /// Levels of a continuous variable where the file gives none.
 const LEVELS: u32 = 3;
@@ -63,6 +64,10 @@ fn one(settings: &Settings, at: Span, in_doubt: bool, base_dir: &Path, report: &
             Design::Saltelli { samples: count(of.at, samples, report), second_order }
         }),
         settings.fast.as_ref().map(|of| fast(of, report)),
+        settings.nsga2.as_ref().map(|of| search::generations(Method::Nsga2, of, report)),
+        settings.spea2.as_ref().map(|of| search::generations(Method::Spea2, of, report)),
+        settings.pso.as_ref().map(|of| search::generations(Method::Pso, of, report)),
+        settings.bayesian.as_ref().map(|of| search::bayesian(of, report)),
         settings.list.as_ref().map(|path| Design::List { source: base_dir.join(&path.value) }),
     ];
     let mut found = found.into_iter().flatten();
@@ -106,9 +111,6 @@ fn fast(written: &Spanned<Fast>, report: &mut Report) -> Design {
     }
     Design::Fast { samples, harmonics }
 }
-
-/// Most points of a design: beyond, their numbers no longer fit a table's column of whole numbers exactly.
-const MOST: u64 = 1 << 40;
 
 fn count<N: Copy + Into<u64>>(at: Span, number: N, report: &mut Report) -> N {
     if !(1..=MOST).contains(&number.into()) {

@@ -3,8 +3,10 @@
 
 mod design;
 mod engine;
+mod objective;
 mod output;
 mod run;
+mod search;
 mod variable;
 
 use std::path::{Component, Path, PathBuf};
@@ -17,10 +19,12 @@ use slipway_document::units::{Cores, Seconds};
 
 use crate::file::{File, Input as WrittenInput, Inputs, Program, WorkerSettings, Workers as WrittenWorkers};
 use crate::kind::CAMPAIGN_FILE;
-use crate::model::{Attempts, Campaign, Content, Input, Run, Source, Workers};
+use crate::model::{Attempts, Campaign, Content, Design, Input, Run, Source, Workers};
 
 /// Most workers of a campaign: as many nodes as a lab has at most.
 const MOST_WORKERS: u32 = 10_000;
+/// Most points of a design: beyond, their numbers no longer fit a table's column of whole numbers exactly.
+const MOST: u64 = 1 << 40;
 
 /// Reads a campaign file.
 ///
@@ -48,6 +52,11 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
     let design = design::design(file.design.as_ref(), &variables, base_dir, report);
     let mut reads = engine::reads(&file.run.value);
     let outputs = output::outputs(&file.outputs, &variables, &mut reads, report);
+    let objectives = objective::objectives(&file.objectives, &outputs, report);
+    let constraints = objective::constraints(&file.constraints, &outputs, report);
+    if let (Some(written), Design::Search(search)) = (&file.design, &design) {
+        search::check(search, &objectives, &constraints, written.at, report);
+    }
     let names: Vec<String> = variables.iter().map(|variable| variable.name.clone()).collect();
     let mut inputs = inputs(&file.inputs, base_dir, report);
     let env = run::environment(&file.env, &names, report);
@@ -77,6 +86,8 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         design,
         run: run?,
         outputs,
+        objectives,
+        constraints,
         attempts,
         workers,
         storage: file.storage.as_ref().map(|path| base_dir.join(&path.value)),

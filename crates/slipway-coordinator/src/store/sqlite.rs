@@ -12,6 +12,8 @@ use std::time::Duration;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
+mod history;
+
 use super::{
     Attempt, Counts, FailureKind, Fence, Filter, Lease, Outcome, Point, PointState, Recorded, Row, Rules, Spent, State,
     Stint, Store, StoreError, Usage,
@@ -28,7 +30,7 @@ const LATEST: u32 = 200;
 
 pub use tally::{Failures, Tally};
 
-const TABLES: &str = include_str!("tables.sql");
+const TABLES: &str = concat!(include_str!("tables.sql"), include_str!("history.sql"));
 
 /// A campaign's queue in an SQLite file.
 #[derive(Debug)]
@@ -216,7 +218,7 @@ impl Store for Sqlite {
 
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError> {
         self.change(|change| {
-            let row = "SELECT state, points, next, fence FROM campaign";
+            let row = "SELECT state, min(points, coalesce(open, points)), next, fence FROM campaign";
             let (state, points, next, mut fence): (State, u64, u64, Fence) =
                 change.query_row(row, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             if state != State::Running {

@@ -3,6 +3,7 @@ CREATE TABLE campaign (
     state   TEXT    NOT NULL DEFAULT 'running',
     points  INTEGER NOT NULL,             -- of the design
     next    INTEGER NOT NULL DEFAULT 0,   -- the first point that no worker has had; those from here have no row
+    open    INTEGER,                      -- points from here are kept back; NULL: none
     fence   INTEGER NOT NULL DEFAULT 0,   -- of the last lease
     waiting INTEGER NOT NULL DEFAULT 0,   -- rows below, by state
     running INTEGER NOT NULL DEFAULT 0,

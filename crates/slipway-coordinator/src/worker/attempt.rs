@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use slipway_campaign::design::Plan;
 use slipway_campaign::model::{Campaign, Keep};
+use slipway_campaign::value::Value;
 use slipway_results::extract::{ExtractError, Extractor};
 use slipway_results::objects::{Limits, Out, PackError, keeps, pack};
 use slipway_results::{Digest, series};
@@ -91,15 +92,16 @@ impl Worker {
         Ok(Self { campaign, plan, scene, extractor, work: work.to_owned() })
     }
 
-    /// Runs a point. `limit` ends a program that takes longer, with all of its process group.
+    /// Runs a point, with these values or, without, those of the design. `limit` ends a program that takes longer, with all
+    /// of its process group.
     ///
     /// # Panics
     /// Where the design lacks the point.
     #[must_use]
-    pub fn attempt(&self, lease: Lease, limit: Option<Duration>) -> Ended {
+    pub fn attempt(&self, lease: Lease, values: Option<Vec<Value>>, limit: Option<Duration>) -> Ended {
         let mut usage = Usage::default();
         let mut out = Out::new(&self.work.join("out"));
-        let outcome = self.run(lease, limit, &mut usage).and_then(|()| self.results(&mut out));
+        let outcome = self.run(lease, values, limit, &mut usage).and_then(|()| self.results(&mut out));
         let outcome = match outcome {
             Ok(record) => Outcome::Done(record),
             Err(Failure { kind, message }) => {
@@ -125,8 +127,15 @@ impl Worker {
     }
 
     /// Runs the program to its end.
-    fn run(&self, lease: Lease, limit: Option<Duration>, usage: &mut Usage) -> Result<(), Failure> {
-        let (values, seed) = (self.plan.point(lease.point), self.plan.seed(lease.point));
+    fn run(
+        &self,
+        lease: Lease,
+        values: Option<Vec<Value>>,
+        limit: Option<Duration>,
+        usage: &mut Usage,
+    ) -> Result<(), Failure> {
+        let values = values.unwrap_or_else(|| self.plan.point(lease.point));
+        let seed = self.plan.seed(lease.point);
         self.scene.lay_out(&self.point(), lease, seed, &values).map_err(|error| match error {
             SceneError::Model { .. } => Failure { kind: FailureKind::Fatal, message: error.to_string() },
             error => Failure::storage(error),

@@ -63,9 +63,10 @@ pub fn work(socket: &Path, inputs: &Path, work: &Path) -> Result<(), CallError> 
     let (campaign, plan) = setup.read().map_err(Box::new)?;
     let worker = Worker::new(campaign, plan, inputs, work)?;
     let mut turn = Turn::default();
-    while let Answer::Run { leases, limit } = line.call("POST", TURN, &turn)? {
+    while let Answer::Run { leases, limit, values } = line.call("POST", TURN, &turn)? {
+        let mut values = values.into_iter();
         let run = |lease: crate::store::Lease| {
-            let ended = worker.attempt(lease, limit);
+            let ended = worker.attempt(lease, values.next(), limit);
             let super::Ended { outcome, usage, objects } = ended;
             Report { point: lease.point, fence: lease.fence, outcome, usage, objects }
         };

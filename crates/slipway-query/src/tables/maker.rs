@@ -7,7 +7,7 @@ use arrow::array::{Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::errors::ParquetError;
 use slipway_campaign::value::Value;
-use slipway_coordinator::store::Row;
+use slipway_coordinator::store::{Row, Sqlite};
 use slipway_results::objects::{self, Directory};
 use slipway_results::{Digest, series};
 use slipway_study::campaign::{Study, results};
@@ -80,11 +80,11 @@ impl<'a> Results<'a> {
         Self { study, columns, cells, adopted: false }
     }
 
-    fn cells(&self, row: Row) -> Option<Vec<Option<Value>>> {
+    fn cells(&self, store: &Sqlite, row: Row) -> Result<Option<Vec<Option<Value>>>, QueryError> {
         let seq = i64::try_from(row.seq).unwrap_or(i64::MAX);
-        let mut all = results::cells(self.study, row)?;
+        let Some(mut all) = results::cells(self.study, store, row)? else { return Ok(None) };
         all.push(Some(Value::Integer(seq)));
-        Some(self.cells.iter().map(|at| all[*at].take()).collect())
+        Ok(Some(self.cells.iter().map(|at| all[*at].take()).collect()))
     }
 }
 
@@ -115,7 +115,7 @@ impl Maker for Results<'_> {
         while results < RESULTS
             && let Some(row) = rows.next()?
         {
-            cells.extend(self.cells(row.clone()));
+            cells.extend(self.cells(rows.store, row.clone())?);
             last = Some(row);
             results += 1;
         }

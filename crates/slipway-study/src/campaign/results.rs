@@ -8,7 +8,7 @@ use slipway_campaign::model::Output;
 use slipway_campaign::sensitivity::{self, Analysis, SensitivityError};
 use slipway_campaign::value::Value;
 use slipway_coordinator::Folder;
-use slipway_coordinator::store::{Filter, Point, PointState, Row, Sqlite, Store as _};
+use slipway_coordinator::store::{Filter, History as _, Point, PointState, Row, Sqlite, Store as _};
 use slipway_results::Digest;
 use slipway_results::objects::{self, Directory, Manifest, ObjectError, Storage, Swept};
 
@@ -81,14 +81,20 @@ pub fn rows<E: From<CampaignError>>(
         let page = store.results(after, PAGE).map_err(CampaignError::from)?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq;
-        page.into_iter().filter_map(|row| cells(study, row)).try_for_each(&mut *see)?;
+        for row in page {
+            if let Some(cells) = cells(study, &store, row)? {
+                see(cells)?;
+            }
+        }
     }
 }
 
 /// A result under [`columns`]. `None` for a point beyond the end of a design that became shorter.
-#[must_use]
-pub fn cells(study: &Study, row: Row) -> Option<Vec<Option<Value>>> {
-    let values = (row.point < study.plan.len()).then(|| study.plan.point(row.point))?;
+///
+/// # Errors
+/// Of the queue.
+pub fn cells(study: &Study, store: &Sqlite, row: Row) -> Result<Option<Vec<Option<Value>>>, CampaignError> {
+    let Some(values) = values(study, store, row.point)? else { return Ok(None) };
     let whole = |number: u64| Some(Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)));
     let mut cells = vec![whole(row.point)];
     cells.extend(values.into_iter().map(Some));
@@ -99,7 +105,18 @@ pub fn cells(study: &Study, row: Row) -> Option<Vec<Option<Value>>> {
     cells.push(whole(row.worker.into()));
     cells.push(whole(row.attempts.into()));
     cells.push(whole(study.plan.seed(row.point)));
-    Some(cells)
+    Ok(Some(cells))
+}
+
+/// The values of a point. `None` where the design became shorter, or a search has not chosen the point yet.
+///
+/// # Errors
+/// Of the queue.
+pub fn values(study: &Study, store: &Sqlite, point: u64) -> Result<Option<Vec<Value>>, CampaignError> {
+    if study.plan.is_search() {
+        return Ok(store.values(point)?);
+    }
+    Ok((point < study.plan.len()).then(|| study.plan.point(point)))
 }
 
 /// Each output that has numbers, over all results.

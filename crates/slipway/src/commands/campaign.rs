@@ -1,9 +1,12 @@
 //! `slipway campaign`
 
+mod best;
 mod change;
+mod extend;
 mod files;
 mod import;
 mod init;
+mod number;
 mod query;
 mod report;
 mod results;
@@ -54,6 +57,7 @@ enum What {
     Points(status::Points),
     Results(results::Args),
     Query(query::Args),
+    Best(best::Args),
     Sensitivity(results::Sensitivity),
     Report(report::Args),
     Logs(files::Logs),
@@ -62,6 +66,7 @@ enum What {
     Resume(change::Resume),
     Cancel(change::Cancel),
     Retry(change::Retry),
+    Extend(extend::Args),
     Verify(files::Verify),
     Gc(files::Gc),
     Serve(serve::Args),
@@ -80,6 +85,7 @@ impl Args {
             What::Points(args) => args.run(context),
             What::Results(args) => args.run(context),
             What::Query(args) => args.run(context),
+            What::Best(args) => args.run(context),
             What::Sensitivity(args) => args.run(context),
             What::Report(args) => args.run(context),
             What::Logs(args) => args.run(context),
@@ -88,6 +94,7 @@ impl Args {
             What::Resume(args) => args.run(context),
             What::Cancel(args) => args.run(context),
             What::Retry(args) => args.run(context),
+            What::Extend(args) => args.run(context),
             What::Verify(args) => args.run(context),
             What::Gc(args) => args.run(context),
             What::Serve(args) => args.run(context),

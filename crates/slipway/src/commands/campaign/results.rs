@@ -9,7 +9,7 @@ use slipway_campaign::sensitivity::{Analysis, Measures};
 use slipway_study::campaign::results;
 
 use super::Which;
-use super::run::number;
+use super::number::number;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, unwritten};

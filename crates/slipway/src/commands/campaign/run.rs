@@ -10,7 +10,8 @@ use slipway_coordinator::store::State;
 use slipway_study::campaign::results::{self, Figure};
 use slipway_study::campaign::{self, Study, tables};
 
-use super::read;
+use super::number::number;
+use super::{best, read};
 use crate::context::{Context, DryRun};
 use crate::events::{Steps, say};
 use crate::exit::Exit;
@@ -62,12 +63,17 @@ impl Args {
         let machine = context.machine()?;
         let mut steps = Steps::new(&context.global);
         let mut closing = false;
+        let mut batch = None;
         let summary = campaign::run(&machine, &study, self.workers, &mut |event| {
-            if let slipway_study::Event::Points(progress) = event
-                && progress.closing
-                && !std::mem::replace(&mut closing, true)
-            {
-                say(&context.global, "points that run will end; Ctrl-C again ends them now");
+            if let slipway_study::Event::Points(progress) = event {
+                if progress.closing && !std::mem::replace(&mut closing, true) {
+                    say(&context.global, "points that run will end; Ctrl-C again ends them now");
+                }
+                if let Some(step) = progress.step.filter(|step| batch.replace(step.batch) != Some(step.batch))
+                    && let Some(text) = best::step(&study.campaign, &step)
+                {
+                    say(&context.global, &text);
+                }
             }
             steps.show(event);
         });
@@ -129,31 +135,21 @@ fn text(ran: &Ran) -> String {
     text
 }
 
-/// Six significant digits, as far as they say something.
-pub(super) fn number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = value.abs().log10().floor();
-    if !(-5.0..9.0).contains(&digits) {
-        return format!("{value:.5e}");
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 10")]
-    let decimals = (5.0 - digits).clamp(0.0, 10.0) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 /// Shows the first points.
 fn dry(context: &Context, study: &Study) -> Result<Exit, Failure> {
     let names: Vec<&str> = study.campaign.variables.iter().map(|variable| variable.name.as_str()).collect();
-    let points: Vec<_> = (0..study.plan.len().min(SHOWN)).map(|point| study.plan.point(point)).collect();
+    let shown = if study.plan.is_search() { 0 } else { study.plan.len().min(SHOWN) };
+    let points: Vec<_> = (0..shown).map(|point| study.plan.point(point)).collect();
     let rows: Vec<_> = points
         .iter()
         .map(|values| names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value))).collect())
         .collect::<Vec<serde_json::Map<_, _>>>();
     let answer = json!({"campaign": study.campaign.name, "points": study.plan.len(), "first": rows, "dry_run": true});
     context.answer(&answer, |_| {
+        if let Some(search) = study.campaign.search() {
+            let (word, batches) = (search.method.word(), search.batches());
+            return format!("{} points at most, in {batches} batches that {word} chooses as results come\n", study.plan.len());
+        }
         let mut text = format!("{} points; the first:\n", study.plan.len());
         let _ = writeln!(text, "{}", names.join(","));
         for values in &points {

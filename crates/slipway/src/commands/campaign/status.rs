@@ -8,7 +8,7 @@ use slipway_document::text::{printable, printable_json};
 use slipway_study::campaign::{CampaignError, Standing, results};
 
 use super::Which;
-use super::run::number;
+use super::number::number;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
