@@ -38,7 +38,8 @@ impl Made {
     fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::create(temporary.path(), FILE).unwrap();
-        let setup = Setup { file: "made.yaml".into(), text: FILE.into(), folder: "/".into(), rows: None };
+        let setup =
+            Setup { file: "made.yaml".into(), text: FILE.into(), folder: "/".into(), rows: None, extended: Vec::new() };
         fs::write(temporary.path().join("setup.json"), serde_json::to_vec(&setup).unwrap()).unwrap();
         let store = Sqlite::create(&folder.store(), 100_000).unwrap();
         Self { folder: temporary, store }

@@ -89,7 +89,13 @@ struct Queue {
 impl Queue {
     fn new(path: &Path) -> Self {
         let folder = Folder::create(path, FILE).expect("a campaign's folder can be made");
-        let setup = Setup { file: "hours.yaml".into(), text: FILE.into(), folder: "/".into(), rows: None };
+        let setup = Setup {
+            file: "hours.yaml".into(),
+            text: FILE.into(),
+            folder: "/".into(),
+            rows: None,
+            extended: Vec::new(),
+        };
         let setup = serde_json::to_vec(&setup).expect("a setup is JSON");
         fs::write(path.join("setup.json"), setup).expect("it can be written");
         let store = Sqlite::create(&folder.store(), 100_000).expect("a queue can be made");
