@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
 }
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Progress {
     /// new, running, paused, interrupted, cancelled or ended
@@ -100,7 +100,7 @@ pub(crate) struct Variable {
 pub(crate) struct Output {
     pub(crate) name: String,
     pub(crate) unit: String,
-    /// Whether it is a time series.
+    /// Whether the output is a time series.
     pub(crate) series: bool,
 }
 

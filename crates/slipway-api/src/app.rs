@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     /// Names that the server is called by, besides addresses and `localhost`.
     pub(crate) names: Vec<String>,
-    /// Whether it speaks TLS.
+    /// Whether the server speaks TLS.
     pub(crate) is_secure: bool,
 }
 

@@ -71,7 +71,7 @@ impl Item {
     }
 }
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Debug, Clone)]
 pub(crate) struct Look {
     pub(crate) word: &'static str,
@@ -139,7 +139,7 @@ impl Shelf {
         Ok(item)
     }
 
-    /// How far a campaign is.
+    /// Progress of a campaign.
     pub(crate) fn look(&self, id: &Id, item: &Item) -> Result<Look, ApiError> {
         let (state, counts) = {
             let store = item.store();

@@ -118,7 +118,7 @@ impl Tokens {
         Ok(tokens(list))
     }
 
-    /// Whether there is none.
+    /// Whether there is no token.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list().is_empty()

@@ -15,7 +15,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Whether all constraints hold.
+    /// Whether the point keeps all constraints.
     #[must_use]
     pub fn is_feasible(&self) -> bool {
         self.excess.iter().all(|excess| *excess <= 0.0)

@@ -76,7 +76,7 @@ pub struct Run<'a> {
     pub python: Option<PathBuf>,
 }
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Progress {
     /// Counts of points.

@@ -58,7 +58,7 @@ pub(crate) struct Desk {
     unstored: (u32, String),
 }
 
-/// What the coordinator heard of a worker.
+/// The coordinator's record of a worker's calls.
 #[derive(Debug, Default)]
 struct Heard {
     has_called: bool,

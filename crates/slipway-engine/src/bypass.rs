@@ -87,7 +87,7 @@ pub(crate) trait Bypass: Debug {
     /// Descriptors to wait for, and the events to wait for there.
     fn waits_for(&self) -> Vec<PollFd<'_>>;
 
-    /// How long to wait at most.
+    /// Longest time to wait.
     fn patience(&self) -> Option<Duration>;
 
     /// Acts on the descriptors of [`waits_for`](Self::waits_for) that something happened at, in the same order, and does other

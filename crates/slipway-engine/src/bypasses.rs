@@ -53,7 +53,7 @@ impl Bypasses {
         self.tcp.as_ref()
     }
 
-    /// The same, to ask its routers.
+    /// The bypass for TCP, to ask its routers.
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Routers> {
         self.tcp.as_mut()
     }

@@ -96,7 +96,7 @@ pub(super) fn words(mut from: impl Read, most: u64) -> String {
     slipway_document::text::printable(&String::from_utf8_lossy(&kept))
 }
 
-/// What pip's errors mean.
+/// Explains pip's errors.
 pub(super) fn explain(errors: &str, requirements: &[&str]) -> EnvironmentError {
     // "WARNING: Retrying (Retry(total=1, …)) after connection broken by 'NewConnectionError(…)': /simple/numpy/"
     let broken = errors.lines().find(|line| line.contains("after connection broken by"));

@@ -187,7 +187,7 @@ fn descendants(of: Pid) -> Vec<Process> {
     }
 }
 
-/// The workers. What one of them has forked has its name too, until it executes the program.
+/// The workers. A child of a worker has the worker's name too, until it executes the program.
 fn agents(run: &Child) -> Vec<Pid> {
     let all: Vec<Process> =
         descendants(Pid::from_child(run)).into_iter().filter(|process| process.name == "agent").collect();

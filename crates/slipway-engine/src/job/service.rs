@@ -43,7 +43,7 @@ pub(super) enum Event {
 struct Call {
     /// `None` once the caller is gone.
     socket: Option<OwnedFd>,
-    /// Whether it speaks this version.
+    /// Whether the agent speaks this version.
     greeted: bool,
     child: Option<Child>,
 }

@@ -48,7 +48,7 @@ impl Network {
     }
 }
 
-/// Ways past a network that data of its nodes' programs may take. What takes none of them goes by the network's driver.
+/// Ways past a network that data of its nodes' programs may take. All other data takes the network's driver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bypasses {
     /// For TCP connections between nodes.
@@ -56,7 +56,7 @@ pub struct Bypasses {
 }
 
 impl Bypasses {
-    /// Whether there is none.
+    /// Whether there is no bypass.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

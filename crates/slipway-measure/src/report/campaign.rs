@@ -18,7 +18,7 @@ const MOST: usize = 1500;
 pub struct Campaign {
     /// Its name.
     pub name: String,
-    /// How it stands, in words.
+    /// State of the campaign, in words.
     pub state: String,
     /// Names and values of facts about it.
     pub facts: Vec<(String, String)>,
@@ -45,7 +45,7 @@ pub struct Time {
     pub lost: f64,
     /// Without a program.
     pub idle: f64,
-    /// Of a fixed number of workers.
+    /// Worker time of a fixed cluster, in seconds.
     pub fixed: f64,
 }
 

@@ -69,7 +69,7 @@ pub(super) fn find(
             look(&source, &name, 0, &mut found)?;
         }
     }
-    // What an engine would refuse at each point.
+    // An engine would refuse the following at each point.
     let path = |name: &Path| found.get(name).map(|found| found.source.clone());
     engine::check(campaign, &path)?;
     Ok(found)

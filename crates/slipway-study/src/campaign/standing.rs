@@ -11,7 +11,7 @@ use super::{CampaignError, Study, results};
 /// Failures that are told.
 const LATEST: usize = 5;
 
-/// How far a campaign is.
+/// Progress of a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Standing {
     /// Its name.

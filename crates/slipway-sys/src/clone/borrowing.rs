@@ -12,7 +12,7 @@ use super::{CloneArgs, INTO_CGROUP, SingleThread};
 /// Bytes of [`Stack`]: an eighth of a process's own, and many times as much as the deepest that runs on one.
 const STACK: usize = 1 << 20;
 
-/// What processes that borrow memory have of their own, one after the other.
+/// The parts of their own that processes with borrowed memory have, one process after the other.
 #[derive(Debug)]
 pub struct Stack(Vec<u128>);
 
@@ -45,7 +45,7 @@ extern "C" fn enter(call: *mut Call<'_>) -> ! {
 /// descriptors of its own, copies of the caller's. It is a sibling (`CLONE_PARENT`): its parent is the caller's. `child` is told
 /// its number in the caller's PID namespace, and the caller gets it afterwards. A `child` that returns ends with code 1.
 ///
-/// What `child` takes of the memory and does not give back before it executes a program is lost. It must not hold a lock then.
+/// Memory that `child` takes, and does not give back before it executes a program, is lost. It must not hold a lock then.
 ///
 /// # Errors
 /// As `clone3(2)`.

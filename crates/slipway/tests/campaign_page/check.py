@@ -88,7 +88,7 @@ def check(browser):
     browser.until("bars", "return document.querySelectorAll('svg.plot rect').length >= 4")
     browser.picture(f"{folder}/sensitivity.png")
 
-    # Failures: the simulator's message in the list, its log in the point. What a program wrote is text, whatever it wrote.
+    # Failures: the simulator's message in the list, its log in the point. Output of a program is text, whatever it is.
     tab(browser, "failures")
     browser.until("the failures", "return document.querySelectorAll('tbody tr').length === 2")
     assert "** Severe ** <img src=x onerror=alert(1)>" in browser.text(), browser.text()

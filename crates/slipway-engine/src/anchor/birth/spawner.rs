@@ -60,7 +60,7 @@ impl Drop for Spawner {
     }
 }
 
-/// What a spawner holds of the anchor's descriptors until it has its own.
+/// The anchor's descriptors that a spawner holds until it has its own.
 struct Taken {
     parting: Parting,
     _orders: OwnedFd,

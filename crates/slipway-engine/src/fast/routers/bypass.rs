@@ -74,7 +74,7 @@ impl Bypass for Routers {
             }
         }
         if self.again.is_some_and(|again| again.due <= now) {
-            // What goes wrong is in the log.
+            // The log has each error.
             let _ = self.revoke(near);
         }
         changed

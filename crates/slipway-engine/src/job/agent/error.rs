@@ -33,7 +33,7 @@ pub(super) enum AgentError {
     /// The launch service did not execute the command.
     #[error("{reason}")]
     Refused {
-        /// As a shell would exit.
+        /// Exit code, as a shell's.
         code: u8,
         /// In the service's words.
         reason: String,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{busy, option};
 use crate::common::{Slipway, Way, compare, less, more};
 
-/// Where examples are.
+/// The campaign that runs, unless `SLIPWAY_CAMPAIGN` names another.
 const EXAMPLE: &str = "../../examples/campaigns/office/campaign.yaml";
 
 pub(crate) fn run() {

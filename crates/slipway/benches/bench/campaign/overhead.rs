@@ -13,7 +13,7 @@ pub(crate) fn run() {
     let points = option("points", 10_000, 200);
     let (count, python) = (points.to_string(), python());
     let each = f64::from(points);
-    // What the programs themselves cost, from the first round on: it is taken off.
+    // The cost of the programs themselves, from the first round on: the figures are without it.
     let bare = Cell::new(None);
     let figures = |work: &dyn Fn()| {
         let before = busy();
