@@ -7,20 +7,10 @@ use crate::distribution::number;
 use crate::error::Notes;
 use crate::imported::Files;
 use crate::points;
+use crate::search;
 use crate::variable::{MOST, Rows, Variable};
 
 const PATH: &str = "$.analysis.problem.algorithm";
-/// Algorithms that search, each with the design that comes nearest.
-const SEARCHES: [(&str, &str); 8] = [
-    ("nsga_nrel", "lhs"),
-    ("spea_nrel", "lhs"),
-    ("pso", "sobol"),
-    ("ga", "lhs"),
-    ("gaisl", "lhs"),
-    ("optim", "sobol"),
-    ("rgenoud", "lhs"),
-    ("sequential_search", "doe"),
-];
 
 /// The points of an analysis.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,12 +40,8 @@ pub(crate) fn choose(
     let samples = count(&["number_of_samples"], 100);
     let is =
         |name: &str, word: &str| problem.pointer(&format!("/algorithm/{name}")).and_then(Json::as_str) == Some(word);
-    if let Some((_, near)) = SEARCHES.iter().find(|(name, _)| *name == kind) {
-        let text = format!(
-            "`{kind}` searches: it takes its next points from results, and no design here does yet; the nearest that runs is `{near}`"
-        );
-        notes.refuse("$.analysis.problem.analysis_type", text);
-        return None;
+    if search::is_one(kind) {
+        return search::design(kind, problem, notes).map(Chosen::Design);
     }
     let designed = |design: &str, notes: &mut Notes| with_pivots(design, variables, seed, notes);
     let chosen = match kind {

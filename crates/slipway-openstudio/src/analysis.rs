@@ -13,6 +13,7 @@ use crate::distribution::{self, plain};
 use crate::error::{ImportError, Note, Notes};
 use crate::imported::{Files, Imported};
 use crate::osw::{LARGEST, Step, Workflow};
+use crate::search;
 use crate::variable::{Rows, Variable};
 use crate::yaml;
 
@@ -242,9 +243,9 @@ fn inside(path: &str, place: &str, files: &Files, notes: &mut Notes) -> Option<S
     Some(plain)
 }
 
-/// Outputs, as lines of the campaign file.
+/// Outputs and objectives, as lines of the campaign file.
 fn outputs(analysis: &Json, variables: &[Variable], notes: &mut Notes) -> String {
-    let mut lines = Vec::new();
+    let (mut lines, mut wishes) = (Vec::new(), Vec::new());
     let mut taken: BTreeSet<&str> = variables.iter().map(|variable| variable.name.as_str()).collect();
     for (index, output) in analysis.get("output_variables").and_then(Json::as_array).into_iter().flatten().enumerate() {
         let path = format!("$.analysis.output_variables[{index}]");
@@ -263,15 +264,15 @@ fn outputs(analysis: &Json, variables: &[Variable], notes: &mut Notes) -> String
         let unit = output.get("units").and_then(Json::as_str).unwrap_or_default();
         lines.push(format!("  {}: {{unit: {}}}", yaml::text(name), yaml::text(unit)));
         if output.get("objective_function").and_then(Json::as_bool) == Some(true) {
-            let number =
-                |key: &str| output.get(key).and_then(distribution::number).map_or("none".to_owned(), yaml::number);
-            let text = format!(
-                "`{name}` is an output; its place as an objective (target {}, scaling {}, group {}) matters to optimisation alone",
-                number("objective_function_target"),
-                number("scaling_factor"),
-                number("objective_function_group")
-            );
-            notes.change(path, text);
+            wishes.push((name, output));
+        }
+    }
+    if !wishes.is_empty() {
+        let group = |output: &Json| output.get("objective_function_group").and_then(distribution::number);
+        lines.push("objectives:".to_owned());
+        for (name, output) in &wishes {
+            let same = wishes.iter().filter(|(_, other)| group(other) == group(output)).count();
+            lines.push(search::objective(name, output, same > 1));
         }
     }
     lines.join("\n")
@@ -284,7 +285,8 @@ fn others(analysis: &Json, problem: &Json, notes: &mut Notes) {
     if is_set(analysis.get("server_scripts")) {
         notes.change("$.analysis.server_scripts", "scripts of the server are not run");
     }
-    if problem.pointer("/algorithm/failed_f_value").is_some() {
+    let kind = problem.get("analysis_type").and_then(Json::as_str).unwrap_or_default();
+    if !search::is_one(kind) && problem.pointer("/algorithm/failed_f_value").is_some() {
         let text = "a point that fails has no result, instead of this value";
         notes.change("$.analysis.problem.algorithm.failed_f_value", text);
     }

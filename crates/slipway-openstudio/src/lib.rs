@@ -11,6 +11,7 @@ mod error;
 mod imported;
 pub mod osw;
 mod points;
+mod search;
 mod variable;
 mod yaml;
 

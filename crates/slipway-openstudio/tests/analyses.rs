@@ -90,7 +90,8 @@ fn an_analysis_becomes_a_campaign_with_its_own_names() {
         (Some("seeds/office.osm"), &["measures".to_owned()][..])
     );
     assert_eq!(workflow.steps[0].arguments, json!({"facade": "South"}).as_object().expect("a map").clone());
-    assert!(made.changes.iter().any(|note| note.path == "$.analysis.output_variables[0]"), "{:?}", made.changes);
+    let objective = "objectives:\n  \"openstudio_results.total_site_energy\": {target: 0}\n";
+    assert!(made.campaign.contains(objective), "{}", made.campaign);
 }
 
 #[test]
@@ -112,11 +113,56 @@ fn every_algorithm_has_its_points_or_a_refusal() {
     assert_eq!(count("sobol", json!({"number_of_samples": 8, "order": 1})), 8 * 4);
     assert_eq!(count("morris", json!({"r": 6, "levels": 5})), 6 * 3);
     assert_eq!(count("fast99", json!({"n": 10, "M": 4})), 65 * 2);
-    for kind in ["nsga_nrel", "spea_nrel", "pso", "ga", "gaisl", "optim", "rgenoud", "sequential_search"] {
+    for kind in ["optim", "sequential_search"] {
         let words = refused(&analysis(kind, json!({}), two()), &Files::default());
         assert!(words.contains(kind) && words.contains("$.analysis.problem.analysis_type"), "{words}");
     }
     assert!(refused(&analysis("lhs2", json!({}), two()), &Files::default()).contains("no algorithm of OpenStudio"));
+}
+
+#[test]
+fn searches_keep_sizes_objectives_and_the_value_of_failed_points() {
+    let settings = json!({"number_of_samples": 8, "generations": 3, "npart": 12, "popSize": 6, "failed_f_value": 1e6});
+    for (kind, design, sizes, is_same) in [
+        ("nsga_nrel", "nsga2", (8, 3), true),
+        ("spea_nrel", "spea2", (8, 3), true),
+        ("pso", "pso", (12, 3), true),
+        ("ga", "nsga2", (6, 3), false),
+        ("gaisl", "nsga2", (6, 3), false),
+        ("rgenoud", "nsga2", (6, 3), false),
+    ] {
+        let made = imported(&analysis(kind, settings.clone(), vec![variable("depth", uniform())]));
+        let (population, generations) = sizes;
+        let expected =
+            format!("design: {{{design}: {{population: {population}, generations: {generations}, failed: 1000000}}}}");
+        assert!(made.campaign.contains(&expected), "{kind}: {}", made.campaign);
+        assert!(made.campaign.contains("\"openstudio_results.total_site_energy\": {target: 0}"), "{}", made.campaign);
+        let other = made.changes.iter().any(|note| note.text.contains(kind));
+        assert_eq!(other, !is_same, "{kind}: {:?}", made.changes);
+        assert!(!made.changes.iter().any(|note| note.path.contains("failed_f_value")), "{:?}", made.changes);
+    }
+    // Without an objective a search has nothing to search for.
+    let mut document = analysis("nsga_nrel", json!({}), vec![variable("depth", uniform())]);
+    document["analysis"]["output_variables"][0]["objective_function"] = false.into();
+    assert!(refused(&document, &Files::default()).contains("objective"));
+}
+
+#[test]
+fn objectives_of_one_group_count_together() {
+    let mut document = analysis("nsga_nrel", json!({}), vec![variable("depth", uniform())]);
+    document["analysis"]["output_variables"] = json!([
+        {"name": "m.a", "objective_function": true, "objective_function_target": 1, "scaling_factor": 10, "objective_function_group": 1},
+        {"name": "m.b", "objective_function": true, "objective_function_target": 2, "objective_function_group": 1},
+        {"name": "m.c", "objective_function": true, "scaling_factor": "0", "objective_function_group": 2},
+    ]);
+    let made = imported(&document);
+    for line in [
+        "\"m.a\": {target: 1, scale: 10, group: \"group 1\"}",
+        "\"m.b\": {target: 2, group: \"group 1\"}",
+        "\"m.c\": {goal: minimize}",
+    ] {
+        assert!(made.campaign.contains(line), "{line}: {}", made.campaign);
+    }
 }
 
 #[test]

@@ -179,11 +179,11 @@ fn openstudio_runs_a_workflow_of_measures_in_python_and_refuses_ruby_without_its
 fn an_analysis_that_cannot_run_is_refused_and_nothing_is_written() {
     let place = Place::new();
     let analysis =
-        r#"{"analysis": {"name": "a", "problem": {"analysis_type": "nsga_nrel", "algorithm": {}, "workflow": []}}}"#;
+        r#"{"analysis": {"name": "a", "problem": {"analysis_type": "optim", "algorithm": {}, "workflow": []}}}"#;
     fs::write(place.path().join("a.json"), analysis).expect("it can be written");
     let output = place.slipway(["campaign", "import", "a.json"]).output().expect("slipway can be started");
     let words = told(&output);
-    for part in ["$.analysis.seed.path", "$.analysis.weather_file.path", "`nsga_nrel` searches"] {
+    for part in ["$.analysis.seed.path", "$.analysis.weather_file.path", "`optim` has no design here"] {
         assert!(words.contains(part), "{words}");
     }
     assert!(output.status.code() == Some(2) && !place.path().join("campaign.yaml").exists(), "{words}");
