@@ -37,10 +37,9 @@ demo: setup build ## compare what six container networks cost a real parallel pr
 	$(SUDO) $(SLIPWAY) compare examples/demo.yaml \
 	  --drivers host,bridge,ovs,macvlan,vxlan,fast --jobs iperf3,job --streams 1 --time 1s
 
-demo-campaign: setup build ## run a campaign of 384 points, and say where its picture is
-	$(SUDO) $(SLIPWAY) campaign run examples/campaigns/house/campaign.yaml
-	$(SUDO) $(SLIPWAY) campaign sensitivity examples/campaigns/house/campaign.yaml
-	$(SUDO) $(SLIPWAY) campaign report examples/campaigns/house/campaign.yaml
+demo-campaign: setup build ## run eight years of a small office in EnergyPlus, and draw the results
+	$(SUDO) $(SLIPWAY) campaign run examples/campaigns/office/campaign.yaml
+	$(SUDO) $(SLIPWAY) campaign report examples/campaigns/office/campaign.yaml
 
 test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
