@@ -134,6 +134,8 @@ fn a_campaign_outlives_its_server_and_is_cancelled_by_the_next() {
     assert_eq!(served.call("GET", &path, None).json()["state"], "cancelled");
     assert_eq!(served.call("POST", &format!("{path}/start"), None).code(), "conflict");
     drop(served);
+    // The coordinator lets go of the campaign before it makes tables of results and ends.
+    await_that("the coordinator's processes end", || Inventory::of(&place).processes == before.processes);
     as_before(&place, &before, "its lab went down");
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
 use slipway_coordinator::{Fleet, Folder};
 use slipway_document::text::printable;
-use slipway_engine::exec::{Child, Entry, Launcher, Program, Stdio};
+use slipway_engine::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::state::StateRoot;
 use slipway_lab::scenario::{Kill, Order};
@@ -75,6 +75,14 @@ impl<'a> Nodes<'a> {
         Ok(())
     }
 
+    /// Starts the worker's program in its node.
+    fn launch(&self, worker: u32) -> io::Result<Result<Child, ExecError>> {
+        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
+        let program = Program { argv: vec![AGENT.into(), "worker".into()], ..Program::default() };
+        let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
+        Ok(self.launcher.spawn(&entry, &program, Stdio::Descriptors([null.as_fd(); 3]), None))
+    }
+
     /// The reason that a worker wrote down, if it did.
     fn words(&self, worker: u32) -> String {
         let mut words = String::new();
@@ -91,6 +99,10 @@ pub(super) fn lab_name(campaign: &Campaign) -> String {
 
 fn node(worker: u32) -> usize {
     worker as usize - 1
+}
+
+fn kill(worker: u32) -> Order {
+    Order::Kill { nodes: vec![node(worker)], how: Kill::Soft }
 }
 
 /// The lab file of workers.
@@ -135,11 +147,16 @@ impl Fleet for Nodes<'_> {
     fn start(&mut self, worker: u32) -> io::Result<OwnedFd> {
         let _ = std::fs::remove_file(self.folder.work(worker).join(WORDS));
         self.revive(node(worker))?;
-        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
-        let program = Program { argv: vec![AGENT.into(), "worker".into()], ..Program::default() };
-        let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
-        let stdio = Stdio::Descriptors([null.as_fd(); 3]);
-        let child = self.launcher.spawn(&entry, &program, stdio, None).map_err(io::Error::other)?;
+        let child = match self.launch(worker)? {
+            // Somebody froze a node without a worker. It ends as the node of a silent worker does.
+            Err(ExecError::Frozen(_)) => {
+                self.lab.give(kill(worker)).map_err(io::Error::other)?;
+                self.revive(node(worker))?;
+                self.launch(worker)?
+            }
+            launched => launched,
+        };
+        let child = child.map_err(io::Error::other)?;
         let pidfd = child.as_fd().try_clone_to_owned()?;
         self.workers.insert(worker, child);
         Ok(pidfd)
@@ -152,7 +169,7 @@ impl Fleet for Nodes<'_> {
             tracing::warn!(worker, "end a worker: {error}");
         }
         // Its programs, and what they left in the background.
-        if let Err(error) = self.lab.give(Order::Kill { nodes: vec![node(worker)], how: Kill::Soft }) {
+        if let Err(error) = self.lab.give(kill(worker)) {
             tracing::warn!(worker, "end a worker's node: {error}");
         }
         self.words(worker)
