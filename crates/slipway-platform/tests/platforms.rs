@@ -40,7 +40,10 @@ fn written(lab: &Lab) -> String {
 
 #[test]
 fn every_example_and_right_file_reads_back_equal() {
-    let all = [files(&folder("../../examples"), "yaml"), files(&folder("../slipway-lab/tests/right"), "yaml")].concat();
+    let mut examples = files(&folder("../../examples"), "yaml");
+    // Campaigns are no labs.
+    examples.retain(|path| !path.starts_with(folder("../../examples/campaigns")));
+    let all = [examples, files(&folder("../slipway-lab/tests/right"), "yaml")].concat();
     assert!(all.len() > 12);
     for path in all {
         written(&read(&path));

@@ -63,8 +63,14 @@ impl Campaign {
 
     /// Starts, and waits until workers are there.
     fn started(&self) -> Child {
-        let run = self.start();
-        await_that("points run", || self.count("running") > 0 || self.count("done") > 0);
+        let mut run = self.start();
+        let mut ended = false;
+        await_that("points run", || {
+            ended = run.try_wait().expect("it can be awaited").is_some();
+            ended || self.count("running") > 0 || self.count("done") > 0
+        });
+        let is_good = !ended || self.count("done") > 0;
+        assert!(is_good, "{}", told(&run.wait_with_output().expect("it has ended")));
         run
     }
 
