@@ -8,8 +8,6 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use crate::netlink::Direction;
-
 pub use guard::{FreeNumber, FreeOption, FreeOptions, GuardedOptions, SocketGuard};
 pub use interruptions::{Interruptions, ThreadCounts};
 pub use object::{Object, Ready};
@@ -251,20 +249,6 @@ impl Program {
         let action = call::test_run(self.as_fd(), packet, &mut context)?.cast_signed();
         let after = context[MARK..].first_chunk().copied().unwrap_or_default();
         Ok(Outcome { action, mark: u32::from_ne_bytes(after) })
-    }
-}
-
-impl Program {
-    /// Has the kernel run the program on packets that pass a device of the caller's network namespace (tcx, Linux 6.6). It runs before
-    /// all filters of the device's clsact, which need not be there, and is there as long as the device is. Of its actions the kernel takes
-    /// `TC_ACT_SHOT`, `TC_ACT_OK` and a redirect; any other lets the packet go on.
-    ///
-    /// # Errors
-    /// `EINVAL` where the kernel is older, `ENODEV` for a device that is not there.
-    pub fn attach_to_device(&self, index: u32, direction: Direction) -> io::Result<()> {
-        // `enum bpf_attach_type`: BPF_TCX_INGRESS, BPF_TCX_EGRESS.
-        let attach_type = if direction == Direction::Ingress { 46 } else { 47 };
-        call::attach_to_device(self.as_fd(), index, attach_type)
     }
 }
 

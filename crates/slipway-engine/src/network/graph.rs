@@ -93,9 +93,9 @@ pub enum Direction {
 pub struct Program {
     /// The packets that it sees.
     pub direction: Direction,
-    /// Its place among the direction's filters, from 1. 0 is no filter: the kernel runs it before them (tcx).
+    /// Its place among the direction's programs, from 1.
     pub order: u16,
-    /// Its name, as `tc filter` or `bpftool net` shows it.
+    /// Its name, as `tc filter` shows it.
     pub name: String,
 }
 

@@ -72,11 +72,6 @@ impl Made {
         self.put((self.inode, name.to_owned()), entry);
     }
 
-    /// Notes a program that no request attached.
-    pub(super) fn attached(&mut self, index: u32, direction: Direction, name: &str) {
-        self.set(index).programs.insert(Program { direction, order: 0, name: name.to_owned() });
-    }
-
     /// Notes requests that the kernel has carried out, for `network` or the underlay.
     pub(super) fn note(&mut self, network: Option<NetworkId>, requests: &[Request<'_>]) -> io::Result<()> {
         requests.iter().try_for_each(|request| self.note_one(network, request))
@@ -122,7 +117,7 @@ impl Made {
             Request::DeleteClsact(index) => {
                 let set = self.set(*index);
                 set.has_clsact = false;
-                set.programs.retain(|program| program.order == 0);
+                set.programs.clear();
             }
             Request::AddBpfFilter(filter) => {
                 let direction = if filter.direction == Of::Ingress { Direction::Ingress } else { Direction::Egress };

@@ -19,10 +19,8 @@ use slipway_lab::model::{DriverKind, Interface, Lab, Network, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, Mac, NewLink, Request};
-use slipway_sys::ns::{create_net, with_net};
 
 use super::device::try_in_scratch;
-use super::site::{LOOPBACK, Site};
 
 /// Shows in `bpftool prog`, `bpftool map` and `tc filter`.
 const NAME: &str = "slipway_policy";
@@ -214,18 +212,6 @@ impl Guard {
             let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), guard.on(100)];
             try_in_scratch(DriverKind::Bridge, "cls_bpf", &trial).is_ok()
         })
-    }
-
-    /// Whether the kernel runs the program at a port without a clsact. That is cheaper: for each clsact the kernel goes through all
-    /// that there are (`flow_indr_dev_setup_offload`).
-    pub(super) fn needs_no_clsact(&self) -> bool {
-        let trial = || with_net(create_net()?.as_fd(), || self.0.attach_to_device(LOOPBACK, Direction::Ingress))?;
-        trial().is_ok()
-    }
-
-    /// Puts the program at nodes' ports of their host.
-    pub(super) fn attach(&self, site: &mut Site, ports: &[u32]) -> io::Result<()> {
-        site.attach(&self.0, GUARD, ports)
     }
 
     /// Puts the program at a node's port of its host, which has a clsact.

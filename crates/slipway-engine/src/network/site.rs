@@ -1,19 +1,17 @@
 //! The network namespaces that a lab is built in.
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, Underlay};
-use slipway_sys::bpf::Program;
-use slipway_sys::netlink::{self, AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
 use super::device::settle;
 use super::error::NetworkError;
-use super::graph::{Direction, Space};
+use super::graph::Space;
 use super::made::{self, Made};
 
 /// The loopback device's index in every namespace.
@@ -82,16 +80,6 @@ impl Site {
     pub(super) fn make(&mut self, network: Option<usize>, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
         self.netlink.run(requests)?;
         self.made.note(network.map(NetworkId::from), requests).map_err(NetlinkError::from)
-    }
-
-    /// Puts a program on what ports here receive, before their filters, and notes it.
-    pub(super) fn attach(&mut self, program: &Program, name: &str, ports: &[u32]) -> io::Result<()> {
-        let each = |&port: &u32| program.attach_to_device(port, netlink::Direction::Ingress);
-        with_net(self.net(), || ports.iter().try_for_each(each))??;
-        for &port in ports {
-            self.made.attached(port, Direction::Ingress, name);
-        }
-        Ok(())
     }
 
     /// A number for a device to be made here. Chosen by us, so that one batch can make it and go on to use it.

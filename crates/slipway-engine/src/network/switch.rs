@@ -27,9 +27,6 @@ use crate::kernel;
 /// Nodes on one bridge: the kernel's 1,023 ports, less some for what joins it to others.
 const LEAF_PORTS: usize = 1000;
 
-/// The guard's work.
-const GUARDS: &str = "keep nodes from sending what only routers may send";
-
 /// The first kernel whose bridges keep a port to the addresses behind it (`IFLA_BRPORT_LOCKED`).
 const KEEPS: (u32, u32) = (5, 18);
 
@@ -42,8 +39,6 @@ pub(super) struct Switches {
     ports: BTreeMap<Port, u32>,
     /// At the ports of nodes that do not forward.
     guard: Option<Guard>,
-    /// Whether that is attached to ports directly.
-    direct: bool,
     /// By network, where nodes do not know all others.
     solicits: BTreeMap<usize, Solicit>,
 }
@@ -93,10 +88,8 @@ impl Switches {
             self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
         }
         if self.guard.is_none() && Guard::is_there() {
-            let says = NetworkError::system(GUARDS);
-            let guard = Guard::of(lab).map_err(std::io::Error::other).map_err(says)?;
-            self.direct = guard.needs_no_clsact();
-            self.guard = Some(guard);
+            let says = NetworkError::system("keep nodes from sending what only routers may send");
+            self.guard = Some(Guard::of(lab).map_err(std::io::Error::other).map_err(says)?);
         }
         for host in hosts_of(lab, network) {
             let switch = Switch::build(lab, network, host, sites)?;
@@ -137,7 +130,7 @@ impl Switches {
         let of = &lab.networks[network];
         let mtu = Some(mtu(lab, network));
         let answers = !knows_all(lab, network);
-        let mut by_host = BTreeMap::<usize, (Vec<Request<'_>>, Vec<u32>)>::new();
+        let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
             let switch = &self.by_host[&(network, host)];
@@ -148,30 +141,22 @@ impl Switches {
             let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
             let peer =
                 Peer { name: interface.name.clone(), mac: Some(interface.mac), mtu, net: Some(netns), index: None };
-            let (requests, guarded) = by_host.entry(host).or_default();
+            let requests = by_host.entry(host).or_default();
             requests.push(Request::AddVeth(Veth { link, peer }));
             requests.push(keep(index, answers));
             requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
             let guard = self.guard.as_ref().filter(|_| !policy::forwards(&lab.nodes[port.node]));
             let rules = lab.nodes[port.node].rules_its_network();
-            if solicit.is_some() || (self.guard.is_some() && !self.direct) || of.keeps_policy() || rules {
+            if solicit.is_some() || self.guard.is_some() || of.keeps_policy() || rules {
                 requests.push(Request::AddClsact(index));
             }
-            match guard {
-                Some(_) if self.direct => guarded.push(index),
-                guard => requests.extend(guard.map(|guard| guard.on(index))),
-            }
+            requests.extend(guard.map(|guard| guard.on(index)));
             requests.extend(solicit.map(|solicit| solicit.on(index)));
             self.ports.insert(port, index);
         }
-        for (host, (requests, guarded)) in by_host {
-            let site = &mut sites.switches[host];
-            site.make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
-            // In force before the bridge, or the other end of the wire, is up.
-            if let Some(guard) = self.guard.as_ref().filter(|_| !guarded.is_empty()) {
-                guard.attach(site, &guarded).map_err(NetworkError::system(GUARDS))?;
-            }
+        for (host, requests) in by_host {
+            sites.switches[host].make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
         }
         if !of.offloads {
             for End { port, .. } in ends {

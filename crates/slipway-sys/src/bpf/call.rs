@@ -23,7 +23,6 @@ const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
-const PROG_ATTACH: libc::c_int = 8;
 const PROG_TEST_RUN: libc::c_int = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
@@ -110,14 +109,6 @@ struct ProgLoad {
 }
 
 #[repr(C)]
-struct ProgAttach {
-    target_ifindex: u32,
-    attach_bpf_fd: u32,
-    attach_type: u32,
-    attach_flags: u32,
-}
-
-#[repr(C)]
 struct LinkCreate {
     prog_fd: u32,
     target_fd: u32,
@@ -167,18 +158,6 @@ pub(super) fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
     // the same number of bytes, other numbers.)
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }?;
     Ok(info)
-}
-
-/// Attaches a program to a device of the caller's network namespace, which keeps it.
-pub(super) fn attach_to_device(program: BorrowedFd<'_>, index: u32, attach_type: u32) -> io::Result<()> {
-    let mut attributes = ProgAttach {
-        target_ifindex: index,
-        attach_bpf_fd: program.as_raw_fd().cast_unsigned(),
-        attach_type,
-        attach_flags: 0,
-    };
-    // SAFETY: the attributes hold no addresses.
-    unsafe { bpf(PROG_ATTACH, &mut attributes) }.map(drop)
 }
 
 /// Loads a description of types (BTF).
