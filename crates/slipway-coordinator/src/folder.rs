@@ -119,7 +119,7 @@ impl Folder {
     /// Whether a coordinator runs the campaign now. The lab of one that was killed may hold the lock still.
     ///
     /// # Errors
-    /// Where the lock cannot be read.
+    /// An error of the file system, where the lock cannot be read.
     pub fn is_running(&self) -> Result<bool, FolderError> {
         let path = self.0.join("lock");
         let failed = |doing, source| FolderError::Io { doing, path: path.clone(), source };

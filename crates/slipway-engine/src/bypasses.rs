@@ -119,7 +119,7 @@ impl Bypasses {
         self.have_end(|bypass| bypass.set_policy(near, rules))
     }
 
-    /// As [`Bypass::end`], of all.
+    /// Ends the helpers of all bypasses ([`Bypass::end`]).
     pub(crate) fn end(&mut self) {
         self.each_mut().for_each(Bypass::end);
     }

@@ -84,7 +84,7 @@ def missing(name, kind, is_meter, database):
     known = [row[0] for row in rows]
     if name.casefold() in (other.casefold() for other in known):
         return
-    # What the model could report is in the dictionaries that EnergyPlus writes.
+    # EnergyPlus writes dictionaries of all that the model could report.
     possible = set(known)
     for path in ["eplusout.mdd"] if is_meter else ["eplusout.rdd"]:
         try:
