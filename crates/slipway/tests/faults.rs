@@ -80,6 +80,10 @@ fn killed_in_rounds(
                 kill_anchor(&place, &name);
             }
             place.run(["down", "--all"]);
+            // A guard belongs to the killed command, not to the lab, and ends by itself once it has cleared up.
+            await_that("the command's guard has ended", || {
+                Inventory::of(&place).processes.iter().all(|process| !process.ends_with(" slipway-guard"))
+            });
             as_before(&place, &before, &format!("round {round}, killed after {moment:?}, anchor too: {anchor_too}"));
         } else {
             let started = Instant::now();
