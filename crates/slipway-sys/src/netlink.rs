@@ -131,6 +131,10 @@ impl Netlink {
             let (bytes, count) = self.serialize(rest);
             self.socket.send(&bytes, 0)?;
             self.answers(first, count, |index, error, message| {
+                let numbered = matches!(rest[index], Request::NumberNet { .. });
+                if numbered && error.kind() == io::ErrorKind::AlreadyExists {
+                    return;
+                }
                 refused.push(Refused { request: rest[index].to_string(), error, message });
             })?;
             rest = &rest[count..];

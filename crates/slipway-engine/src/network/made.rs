@@ -50,7 +50,7 @@ enum Being {
 #[derive(Debug, Default)]
 struct Settings {
     bridge: Option<u32>,
-    has_clsact: bool,
+    places: Option<&'static str>,
     programs: BTreeSet<Program>,
     remotes: BTreeSet<std::net::IpAddr>,
 }
@@ -113,10 +113,11 @@ impl Made {
             Request::AddForwarding { index, to: Forward::Remote(remote), .. } => {
                 self.set(*index).remotes.insert(*remote);
             }
-            Request::AddClsact(index) => self.set(*index).has_clsact = true,
+            Request::AddClsact(index) => self.set(*index).places = Some("clsact"),
+            Request::AddIngress(index) => self.set(*index).places = Some("ingress"),
             Request::DeleteClsact(index) => {
                 let set = self.set(*index);
-                set.has_clsact = false;
+                set.places = None;
                 set.programs.clear();
             }
             Request::AddBpfFilter(filter) => {
@@ -202,7 +203,7 @@ pub(super) fn links(all: &[&Made], spaces: &BTreeMap<Inode, Space>) -> Vec<Link>
             kind,
             mtu: entry.mtu,
             bridge: bridge.map(|name| (*name).clone()),
-            qdiscs: set.filter(|set| set.has_clsact).map(|_| "clsact".to_owned()).into_iter().collect(),
+            qdiscs: set.and_then(|set| set.places).map(str::to_owned).into_iter().collect(),
             programs: set.map(|set| set.programs.iter().cloned().collect()).unwrap_or_default(),
         })
     };

@@ -39,6 +39,8 @@ pub(super) struct Site {
     net: OwnedFd,
     pub(super) netlink: Netlink,
     next: u32,
+    /// Network namespaces that have a number here.
+    numbered: i32,
     pub(super) made: Made,
 }
 
@@ -69,7 +71,7 @@ impl Site {
         let netlink =
             with_net(net.as_fd(), Netlink::open).and_then(|socket| socket).map_err(NetworkError::system(what))?;
         let inode = made::inode(&net).map_err(NetworkError::system("look at a namespace"))?;
-        Ok(Self { net, netlink, next: FIRST_INDEX, made: Made::new(inode) })
+        Ok(Self { net, netlink, next: FIRST_INDEX, numbered: 0, made: Made::new(inode) })
     }
 
     pub(super) fn net(&self) -> BorrowedFd<'_> {
@@ -86,6 +88,14 @@ impl Site {
     pub(super) fn index(&mut self) -> u32 {
         self.next += 1;
         self.next
+    }
+
+    /// A number for a network namespace that devices of this one lead to. The kernel gives numbers that rise, and goes
+    /// through all of them to find the newest, for each message about a device (`peernet2id`, `net/core/net_namespace.c`).
+    /// These fall, so that the newest is the first.
+    pub(super) fn net_number(&mut self) -> i32 {
+        self.numbered += 1;
+        i32::MAX - self.numbered
     }
 
     /// Starts to listen for IPv6 addresses here.

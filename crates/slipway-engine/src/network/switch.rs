@@ -142,14 +142,18 @@ impl Switches {
             let peer =
                 Peer { name: interface.name.clone(), mac: Some(interface.mac), mtu, net: Some(netns), index: None };
             let requests = by_host.entry(host).or_default();
+            requests.push(Request::NumberNet { net: netns, number: sites.switches[host].net_number() });
             requests.push(Request::AddVeth(Veth { link, peer }));
             requests.push(keep(index, answers));
             requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
             let solicit = self.solicits.get(&network);
             let guard = self.guard.as_ref().filter(|_| !policy::forwards(&lab.nodes[port.node]));
             let rules = lab.nodes[port.node].rules_its_network();
-            if solicit.is_some() || self.guard.is_some() || of.keeps_policy() || rules {
+            if of.keeps_policy() || rules {
                 requests.push(Request::AddClsact(index));
+            } else if solicit.is_some() || guard.is_some() {
+                // Half the cost: the kernel goes through all such places for each new one (`flow_indr_dev_setup_offload`).
+                requests.push(Request::AddIngress(index));
             }
             requests.extend(guard.map(|guard| guard.on(index)));
             requests.extend(solicit.map(|solicit| solicit.on(index)));

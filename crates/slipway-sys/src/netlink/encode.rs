@@ -11,6 +11,7 @@ use netlink_packet_route::link::{
     MacVlanMode,
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -50,6 +51,7 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         Request::AddNeighbour { index, address, mac } => {
             (RouteNetlinkMessage::NewNeighbour(neighbour(*index, *address, *mac)), PUT)
         }
+        Request::NumberNet { net, number } => (RouteNetlinkMessage::NewNsId(net_number(*net, *number)), 0),
         // A vxlan device holds several targets for the all-zero address: one entry each, so not exclusive.
         Request::AddForwarding { index, mac, to } => {
             let flags = if matches!(to, Forward::Remote(_)) { NLM_F_CREATE | NLM_F_APPEND } else { PUT };
@@ -59,6 +61,7 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
             (RouteNetlinkMessage::DelNeighbour(forwarding(*index, *mac, *to)), 0)
         }
         Request::AddClsact(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_clsact(*index)), NEW),
+        Request::AddIngress(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_ingress(*index)), NEW),
         Request::DeleteClsact(index) => (RouteNetlinkMessage::DelQueueDiscipline(tc::delete_clsact(*index)), 0),
         // Not exclusive: the filter's handle is fixed, so a new program takes the old one's place.
         Request::AddBpfFilter(filter) => {
@@ -69,6 +72,12 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
             (RouteNetlinkMessage::DelQueueDiscipline(tc::delete_qdisc(*index, *parent)), 0)
         }
     }
+}
+
+fn net_number(net: BorrowedFd<'_>, number: i32) -> NsidMessage {
+    let mut message = NsidMessage::default();
+    message.attributes = vec![NsidAttribute::Fd(net.as_raw_fd().cast_unsigned()), NsidAttribute::Id(number)];
+    message
 }
 
 fn link_at(index: u32) -> LinkMessage {
@@ -273,10 +282,11 @@ fn forwarding(index: u32, mac: Mac, to: Forward) -> NeighbourMessage {
     message.header.ifindex = index;
     message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
     match to {
-        // Static, in the words of `bridge(8)`: does not age, and is no address of the bridge's own.
+        // `static extern_learn`, in the words of `bridge(8)`: does not age, and is no address of the bridge's own. The kernel
+        // goes through all ports for a static entry that is not extern_learn (`fdb_add_hw_addr`, net/bridge/br_fdb.c).
         Forward::Port => {
             message.header.state = NeighbourState::Noarp;
-            message.header.flags = NeighbourFlags::Controller;
+            message.header.flags = NeighbourFlags::Controller | NeighbourFlags::ExtLearned;
         }
         Forward::Remote(address) => {
             message.header.state = NeighbourState::Permanent;

@@ -76,7 +76,15 @@ pub enum Request<'a> {
         /// The Ethernet address of the neighbour.
         mac: Mac,
     },
-    /// Adds a static entry to a forwarding table.
+    /// Gives another network namespace a number here (`RTM_NEWNSID`). One that has a number keeps it; a number that is
+    /// taken is not given.
+    NumberNet {
+        /// The namespace.
+        net: BorrowedFd<'a>,
+        /// The number.
+        number: i32,
+    },
+    /// Adds an entry to a forwarding table. It does not age.
     AddForwarding {
         /// The bridge's port, or the vxlan device.
         index: u32,
@@ -96,7 +104,9 @@ pub enum Request<'a> {
     },
     /// Gives the device of this index its places for programs, ingress and egress (tc-bpf(8)).
     AddClsact(u32),
-    /// Takes them away, and the programs in them.
+    /// The same for ingress alone.
+    AddIngress(u32),
+    /// Takes a clsact away, and the programs in it.
     DeleteClsact(u32),
     /// Runs a program on every packet. There is one to a direction; a new one takes the place of the old, between two packets.
     AddBpfFilter(BpfFilter<'a>),
@@ -312,7 +322,9 @@ impl fmt::Display for Request<'_> {
             Self::DeleteForwarding { index, mac, to } => {
                 write!(f, "stop forwarding {} {to} of device {index}", MacText(*mac))
             }
+            Self::NumberNet { number, .. } => write!(f, "number a network namespace {number}"),
             Self::AddClsact(index) => write!(f, "add clsact to device {index}"),
+            Self::AddIngress(index) => write!(f, "add the ingress qdisc to device {index}"),
             Self::DeleteClsact(index) => write!(f, "delete clsact of device {index}"),
             Self::AddBpfFilter(BpfFilter { index, direction, name, .. }) => {
                 write!(f, "run program {name} on {direction} of device {index}")

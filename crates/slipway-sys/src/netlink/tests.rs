@@ -53,6 +53,14 @@ fn one_message_makes_a_port_and_its_peer_elsewhere() {
 }
 
 #[test]
+fn a_namespace_keeps_its_first_number() {
+    let (_host, mut host) = namespace();
+    let (node, _inside) = namespace();
+    let number = |number| Request::NumberNet { net: node.as_fd(), number };
+    host.run(&[number(7), number(6)]).expect("the second changes nothing");
+}
+
+#[test]
 fn a_refusal_names_the_request_and_the_rest_still_runs() {
     let (_net, mut netlink) = namespace();
     let requests = [veth(named("a", 10), "b"), veth(named("a", 11), "c"), veth(named("d", 12), "e")];

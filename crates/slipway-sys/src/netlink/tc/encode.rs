@@ -20,6 +20,13 @@ pub(in crate::netlink) fn add_clsact(index: u32) -> TcMessage {
     message
 }
 
+pub(in crate::netlink) fn add_ingress(index: u32) -> TcMessage {
+    // The ingress qdisc and the clsact share the handle and the parent (`TC_H_INGRESS`, `TC_H_CLSACT`).
+    let mut message = clsact(index);
+    message.attributes.push(TcAttribute::Kind("ingress".to_owned()));
+    message
+}
+
 pub(in crate::netlink) fn delete_clsact(index: u32) -> TcMessage {
     clsact(index)
 }

@@ -51,6 +51,10 @@ fn programs_are_put_replaced_and_taken_away() {
     assert!(netlink.run(&[Request::AddClsact(DEVICE)]).is_err(), "what is there was not made by us");
     netlink.run(&[Request::DeleteClsact(DEVICE)]).expect("takes it away");
     assert!(!kinds(&mut netlink).contains(&"clsact".to_owned()));
+    netlink
+        .run(&[Request::AddIngress(DEVICE), filter(Direction::Ingress, "gate", first.as_fd())])
+        .expect("the kernel takes a program on ingress alone");
+    assert!(kinds(&mut netlink).contains(&"ingress".to_owned()));
 }
 
 #[test]
