@@ -41,6 +41,8 @@ const OPEN_END: f64 = 0.005;
 pub struct Plan {
     seed: u64,
     variables: Vec<Variable>,
+    baseline: Option<Vec<Value>>,
+    /// Points, with the baseline.
     count: u64,
     source: Source,
 }
@@ -167,10 +169,12 @@ impl Plan {
                 (cube.count(), Source::Cube(cube))
             }
         };
-        Ok(Self { seed, variables, count, source })
+        let baseline = campaign.baseline.clone();
+        let count = count.checked_add(u64::from(baseline.is_some())).ok_or(PlanError::TooMany)?;
+        Ok(Self { seed, variables, baseline, count, source })
     }
 
-    /// Number of points.
+    /// Number of points, with the baseline.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.count
@@ -182,8 +186,14 @@ impl Plan {
         self.count == 0
     }
 
+    /// Points before those of the design: 1 with a baseline, which is point 0.
+    #[must_use]
+    pub fn lead(&self) -> u64 {
+        self.baseline.is_some().into()
+    }
+
     /// Whether a search chooses the points while the campaign runs. No point is known before, so
-    /// [`point`](Self::point) has none.
+    /// [`point`](Self::point) has the baseline alone.
     #[must_use]
     pub fn is_search(&self) -> bool {
         matches!(self.source, Source::Search)
@@ -192,10 +202,15 @@ impl Plan {
     /// The values of a point, in the variables' order.
     ///
     /// # Panics
-    /// At [`len`](Self::len) and above, and for a [search](Self::is_search).
+    /// At [`len`](Self::len) and above, and for the points that a [search](Self::is_search) chooses.
     #[must_use]
     pub fn point(&self, index: u64) -> Vec<Value> {
         assert!(index < self.count, "the plan has the point");
+        let index = match &self.baseline {
+            Some(baseline) if index == 0 => return baseline.clone(),
+            Some(_) => index - 1,
+            None => index,
+        };
         match &self.source {
             Source::Search => panic!("the campaign's queue has the points of a search"),
             Source::Grid(levels) => levels::grid(&self.variables, *levels, index),
@@ -214,7 +229,7 @@ impl Plan {
     }
 
     /// The coordinates of a point in the unit cube, one for each variable that varies. `None` for designs that are not
-    /// made in the cube.
+    /// made in the cube, and for the baseline.
     ///
     /// # Panics
     /// At [`len`](Self::len) and above.
@@ -222,7 +237,7 @@ impl Plan {
     pub fn coordinates(&self, index: u64) -> Option<Vec<f64>> {
         assert!(index < self.count, "the plan has the point");
         match &self.source {
-            Source::Cube(cube) => Some(cube.at(index)),
+            Source::Cube(cube) => Some(cube.at(index.checked_sub(self.lead())?)),
             _ => None,
         }
     }

@@ -28,6 +28,8 @@ pub struct Campaign {
     pub variables: Vec<Variable>,
     /// The design of the experiment.
     pub design: Design,
+    /// The values of a point that runs before all others, in the variables' order.
+    pub baseline: Option<Vec<Value>>,
     /// The program of a point.
     pub run: Run,
     /// The results to extract, in the file's order.
@@ -58,7 +60,7 @@ impl Campaign {
 }
 
 /// Columns of every result, whose names no variable and no output can have.
-pub const RESERVED: [&str; 12] = [
+pub const RESERVED: [&str; 13] = [
     "point",
     "state",
     "seed",
@@ -71,6 +73,7 @@ pub const RESERVED: [&str; 12] = [
     "message",
     "manifest",
     "seq",
+    "baseline",
 ];
 
 /// A file that every point finds in its folder.

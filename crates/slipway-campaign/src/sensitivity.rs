@@ -102,12 +102,16 @@ pub enum SensitivityError {
 /// # Errors
 /// Where the design has no measures, or results are too few or all the same.
 pub fn analyse(campaign: &Campaign, plan: &Plan, results: &[Option<f64>]) -> Result<Analysis, SensitivityError> {
-    let results: Vec<Option<f64>> = results.iter().map(|result| result.filter(|number| number.is_finite())).collect();
+    // The baseline is no point of the design.
+    let lead = plan.lead();
+    let results = results.iter().skip(usize::from(lead > 0));
+    let results: Vec<Option<f64>> = results.map(|result| result.filter(|number| number.is_finite())).collect();
     let varying = || campaign.variables.iter().filter(|variable| variable.distribution.varies());
     let names: Vec<&str> = varying().map(|variable| variable.name.as_str()).collect();
     let (used, measures) = match campaign.design {
         Design::Morris { levels, .. } => {
-            let points: Vec<Vec<f64>> = (0..results.len() as u64).filter_map(|index| plan.coordinates(index)).collect();
+            let points = (lead..).take(results.len()).filter_map(|index| plan.coordinates(index));
+            let points: Vec<Vec<f64>> = points.collect();
             let (used, effects) = morris::effects(&points, &results, levels)?;
             (used, Measures::Morris(named(&names, effects)))
         }
@@ -128,7 +132,7 @@ pub fn analyse(campaign: &Campaign, plan: &Plan, results: &[Option<f64>]) -> Res
         Design::Oat { .. } | Design::Repeat { .. } => return Err(SensitivityError::Design),
         Design::Search(_) => return Err(SensitivityError::Search),
         _ => {
-            let (points, results): (Vec<Vec<f64>>, Vec<f64>) = (0..)
+            let (points, results): (Vec<Vec<f64>>, Vec<f64>) = (lead..)
                 .zip(&results)
                 .filter_map(|(index, result)| {
                     let values = plan.point(index);

@@ -53,6 +53,7 @@ fn uncommented(line: &str) -> String {
                 "seed",
                 "env",
                 "inputs",
+                "baseline",
                 "objectives",
                 "constraints",
                 "attempts",

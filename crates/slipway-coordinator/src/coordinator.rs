@@ -147,6 +147,11 @@ pub enum RunError {
         "store results: several attempts in a row failed so; the last: {0}\nHint: their points wait again; mend it, then `slipway campaign run` goes on"
     )]
     Unstored(String),
+    /// The point that all others wait for has failed.
+    #[error(
+        "run the baseline, point 0, so no other point runs; it failed with all attempts, the last one so: {0}\nHint: mend the cause; `slipway campaign retry --point 0` and `slipway campaign run` go on"
+    )]
+    Baseline(String),
     /// The folder was removed, or another one is in its place.
     #[error("use the campaign's database {}: it is gone, or another file is in its place\nHint: is its file system still mounted?", .0.display())]
     Gone(PathBuf),
@@ -293,6 +298,10 @@ impl<'a> Crew<'a> {
                 self.office.changed.notify_waiters();
             }
             last = (state, counts.waiting);
+            if let Some(why) = self.office.desk().failed_baseline()?.filter(|_| state != State::Cancelled) {
+                progress(now);
+                return Err(RunError::Baseline(why));
+            }
             let is_done = counts.waiting + counts.running == 0 && self.search.is_none();
             let is_over = is_done || closing && self.alive.is_empty();
             if is_over || state == State::Cancelled {

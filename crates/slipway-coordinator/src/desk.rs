@@ -87,8 +87,9 @@ impl Desk {
         let rules = Rules { most: campaign.attempts.most, pause: campaign.attempts.pause.0 };
         let outputs = campaign.outputs.len();
         let searches = matches!(campaign.design, Design::Search(_));
+        store.lead(campaign.baseline.is_some().into())?;
         if searches {
-            store.hold()?;
+            store.hold(campaign.baseline.as_deref())?;
         }
         let (start, closing, workers) = (Instant::now(), false, BTreeMap::new());
         let (room, unstored) = (usize::MAX, (0, String::new()));
@@ -216,7 +217,7 @@ impl Desk {
         if counts.waiting + counts.running == 0 || self.store.state()? == State::Cancelled {
             return Ok(Given::End);
         }
-        let due = self.store.due()?.map(|due| Duration::try_from_secs_f64((due - now).max(0.0)).unwrap_or_default());
+        let due = self.store.due(now)?.map(|due| Duration::try_from_secs_f64((due - now).max(0.0)).unwrap_or_default());
         Ok(Given::Wait(due))
     }
 
@@ -271,6 +272,11 @@ impl Desk {
         }
         self.store.retry(&Filter { failure: Some(FailureKind::Storage), ..Filter::default() })?;
         Ok(Some(std::mem::take(&mut self.unstored).1))
+    }
+
+    /// The reason why the baseline failed, once it has, in the program's words. Nothing else can run then.
+    pub(crate) fn failed_baseline(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.store.stopper()?.map(|point| point.message.unwrap_or_default()))
     }
 
     /// Notes the time of workers in the queue, in seconds, so that the end of the coordinator loses none.

@@ -269,11 +269,17 @@ pub trait Store: History + Send {
     /// Makes the design longer. A shorter length changes nothing.
     fn extend(&mut self, points: u64) -> Result<(), StoreError>;
 
+    /// Has all points wait until those below `points` have a result.
+    fn lead(&mut self, points: u64) -> Result<(), StoreError>;
+
+    /// A point that all others wait for, and that has failed.
+    fn stopper(&self) -> Result<Option<Point>, StoreError>;
+
     /// Gives at most `want` points to a worker.
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError>;
 
-    /// The time at which the next point that waits after a failure is due; `None` where none waits.
-    fn due(&self) -> Result<Option<f64>, StoreError>;
+    /// The time after `now` at which the next point that waits after a failure is due; `None` where none waits.
+    fn due(&self, now: f64) -> Result<Option<f64>, StoreError>;
 
     /// Records attempts that ended, in one step.
     fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError>;

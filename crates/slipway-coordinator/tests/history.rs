@@ -55,7 +55,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("campaign.db");
         let mut store = Sqlite::create(&path, 10).unwrap();
-        store.hold().unwrap();
+        store.hold(None).unwrap();
         let mut history: Vec<Batch> = Vec::new();
         let mut values: Vec<Vec<Value>> = Vec::new();
         let mut now = 0.0;
@@ -103,7 +103,7 @@ proptest! {
                     store = Sqlite::create(&path, 10).unwrap();
                     store.recover().unwrap();
                     store.begin(0.0).unwrap();
-                    store.hold().unwrap();
+                    store.hold(None).unwrap();
                 }
                 Step::Extend(points) => store.extend(points).unwrap(),
                 Step::Exhaust => store.exhaust().unwrap(),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use slipway_campaign::value::Value;
 use slipway_coordinator::store::{
-    Attempt, Counts, FailureKind, Filter, Lease, Outcome, PointState, Record, Recorded, Rules, Sqlite, State, Store,
-    StoreError, Usage,
+    Attempt, Counts, FailureKind, Filter, History as _, Lease, Outcome, PointState, Record, Recorded, Rules, Sqlite,
+    State, Store, StoreError, Usage,
 };
 
 const RULES: Rules = Rules { most: 3, pause: 1.0 };
@@ -148,7 +148,7 @@ fn pauses_double_and_attempts_end() {
         let lease = store.lease(1, 1, now).unwrap()[0];
         assert_eq!(lease.attempt, number);
         assert_eq!(store.record(&[attempt(lease, 1, false)], RULES, now).unwrap(), [Recorded::Again]);
-        assert_eq!(store.due().unwrap(), Some(now + pause));
+        assert_eq!(store.due(now).unwrap(), Some(now + pause));
         assert!(store.lease(1, 1, now + pause - 0.1).unwrap().is_empty());
         now += pause;
     }
@@ -159,6 +159,42 @@ fn pauses_double_and_attempts_end() {
     assert_eq!(store.retry(&Filter { failure: Some(FailureKind::Timeout), ..Filter::default() }).unwrap(), 0);
     assert_eq!(store.retry(&Filter { failure: Some(FailureKind::Fatal), ..Filter::default() }).unwrap(), 1);
     assert_eq!(store.lease(1, 1, now).unwrap()[0].attempt, 1);
+}
+
+/// Whatever happens to it, nothing else is given out before the baseline has a result, and again once that is dropped.
+#[test]
+fn the_baseline_comes_before_all_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 10).unwrap();
+    store.lead(1).unwrap();
+    let rules = Rules { most: 2, pause: 1.0 };
+    let of = |leases: &[Lease]| leases.iter().map(|lease| lease.point).collect::<Vec<_>>();
+
+    assert_eq!(store.ready().unwrap(), 1);
+    let first = store.lease(1, 4, 0.0).unwrap();
+    assert_eq!((of(&first), store.ready().unwrap()), (vec![0], 0));
+    assert!(store.lease(2, 4, 0.0).unwrap().is_empty());
+    store.record(&[attempt(first[0], 1, false)], rules, 0.0).unwrap();
+    assert_eq!(store.due(0.0).unwrap(), Some(1.0));
+    let second = store.lease(1, 4, 1.0).unwrap();
+    assert_eq!((of(&second), store.stopper().unwrap()), (vec![0], None));
+    store.record(&[attempt(second[0], 1, false)], rules, 1.0).unwrap();
+    assert_eq!(store.stopper().unwrap().and_then(|point| point.message).as_deref(), Some("no"));
+    assert!(store.lease(1, 4, 9.0).unwrap().is_empty(), "it has failed, and the rest does not run");
+
+    store.retry(&Filter { points: vec![0], ..Filter::default() }).unwrap();
+    let third = store.lease(1, 4, 9.0).unwrap();
+    store.record(&[attempt(third[0], 1, true)], rules, 9.0).unwrap();
+    assert_eq!(store.ready().unwrap(), 9);
+    let others = store.lease(1, 3, 9.0).unwrap();
+    assert_eq!(of(&others), [1, 2, 3]);
+    store.record(&[attempt(others[0], 1, false)], rules, 9.0).unwrap();
+
+    // Its result is damaged: points that wait after a failure wait for it too.
+    store.redo(&[0]).unwrap();
+    assert_eq!((store.ready().unwrap(), of(&store.lease(2, 4, 99.0).unwrap())), (1, vec![0]));
+    assert_eq!((store.ready().unwrap(), store.due(99.0).unwrap()), (0, None));
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
 }
 
 #[test]

@@ -100,6 +100,9 @@ pub(crate) fn of_variables(study: &Study) -> Vec<Column> {
         }
         return columns;
     }
+    if let Some(baseline) = &study.campaign.baseline {
+        columns.iter_mut().zip(baseline).for_each(|(column, value)| column.see(value));
+    }
     for (column, variable) in columns.iter_mut().zip(variables) {
         match &variable.distribution {
             Distribution::Fixed(value) => column.see(value),

@@ -35,7 +35,7 @@ use tables::TablesError;
 pub use engine::EngineError;
 pub use inputs::InputError;
 pub use list::ListError;
-pub use standing::Standing;
+pub use standing::{Baseline, Standing};
 
 /// The folder of campaigns whose file names no storage, beside the file.
 pub const FOLDER: &str = "slipway-campaigns";

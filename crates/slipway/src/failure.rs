@@ -189,6 +189,8 @@ impl From<CampaignError> for Failure {
             CampaignError::Tables(TablesError::Missing { .. }) => Exit::Unable,
             CampaignError::Folder(FolderError::Io { ref source, .. })
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
+            // The code of runs in which any point failed.
+            CampaignError::Run(RunError::Baseline(_)) => Exit::Strained,
             CampaignError::Python(_)
             | CampaignError::Folder(_)
             | CampaignError::Run(_)

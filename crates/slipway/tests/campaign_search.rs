@@ -199,3 +199,44 @@ objectives: {cost: minimize}
     let words = place.fails(2, ["campaign", "extend", "1", "c.yaml"]);
     assert!(words.contains("give a larger number"), "{words}");
 }
+
+/// The baseline is no point of the search: the optimiser never learns its score.
+#[test]
+fn a_search_has_its_baseline_first() {
+    let place = Place::new();
+    write(
+        &place,
+        "c",
+        "\
+run: [sh, -c, 'echo begin $(date +%s%N) kind {kind} cost {x}; [ {kind} = old ] && sleep 0.5; echo end $(date +%s%N)']
+variables: {x: {uniform: [0, 1]}, kind: [a, b]}
+baseline: {x: -3, kind: old}
+design: {nsga2: {population: 6, generations: 2}}
+outputs: {cost: 'cost ([-0-9.e]+)', begin: 'begin ([0-9]+)', end: 'end ([0-9]+)'}
+objectives: {cost: minimize}
+workers: 2
+",
+    );
+    let dry = place.run(["campaign", "run", "--dry-run", "c.yaml"]);
+    assert!(dry.starts_with("the baseline, then 12 points at most, in 2 batches"), "{dry}");
+    let (code, answer) = end(start(&place, "c.yaml"));
+    assert_eq!((code, &answer["done"], &answer["points"]), (Some(0), &13.into(), &13.into()), "{answer}");
+    let rows = place.json(["campaign", "results", "c.yaml"]);
+    let of = |name: &str| rows.as_array().expect("rows").iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+    assert_eq!((&of("point")[0], &of("kind")[0], &of("x")[0]), (&0.into(), &"old".into(), &(-3.0).into()), "{rows}");
+    let ended = of("end")[0].as_u64();
+    assert!(of("begin")[1..].iter().all(|begin| begin.as_u64() > ended), "{rows}");
+    let best = place.json(["campaign", "best", "c.yaml"]);
+    let steps: Vec<(&Value, f64)> = best["steps"]
+        .as_array()
+        .expect("steps")
+        .iter()
+        .map(|step| (&step["points"], step["least"].as_f64().expect("a score")))
+        .collect();
+    assert!(steps.len() == 2 && steps.iter().all(|(points, least)| **points == 6 && *least >= 0.0), "{best}");
+    place.run(["campaign", "verify", "c.yaml"]);
+    // The next generations follow those of before, behind the baseline.
+    slipway(&place, &["campaign", "extend", "3", "c.yaml"]).output().expect("slipway can be started");
+    let (code, answer) = end(start(&place, "c.yaml"));
+    assert_eq!((code, &answer["done"], &answer["points"]), (Some(0), &19.into(), &19.into()), "{answer}");
+}

@@ -20,6 +20,7 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
         inputs: Vec::new(),
         variables: variables.iter().enumerate().map(named).collect(),
         design,
+        baseline: None,
         run: Run { command: Vec::new(), env: BTreeMap::default(), engine: None },
         outputs: Vec::new(),
         objectives: Vec::new(),
@@ -202,4 +203,20 @@ fn points_stay_as_they_are() {
         text.bytes().fold(digest, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
     });
     assert_eq!(digest, 5_317_293_253_160_120_068);
+}
+
+#[test]
+fn a_baseline_is_point_0_and_moves_the_others_by_one() {
+    for (design, count) in designs() {
+        let alone = plan(design.clone());
+        let baseline = vec![Value::Integer(5); 5];
+        let with = Campaign { baseline: Some(baseline.clone()), ..campaign(design.clone(), &variables()) };
+        let with = Plan::new(&with, None).expect("a design that fits");
+        assert_eq!((with.len(), with.lead(), alone.lead()), (count + 1, 1, 0), "{design:?}");
+        assert_eq!((with.point(0), with.coordinates(0)), (baseline, None), "{design:?}");
+        for index in 0..count {
+            assert_eq!(with.point(index + 1), alone.point(index), "{design:?}");
+            assert_eq!(with.coordinates(index + 1), alone.coordinates(index), "{design:?}");
+        }
+    }
 }

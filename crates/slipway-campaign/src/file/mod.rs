@@ -1,6 +1,7 @@
 //! The campaign file as it is written. These types are the whole grammar. The reader follows them, and the JSON Schema is
 //! made of them, so editors show these comments.
 
+mod baseline;
 mod design;
 mod engine;
 mod objective;
@@ -14,6 +15,7 @@ use slipway_document::by_shape;
 use slipway_document::de::{Named, Spanned};
 use slipway_document::units::{Bytes, Cores, Seconds};
 
+pub(crate) use self::baseline::Baseline;
 pub(crate) use self::design::{Design, Fast, Lhs, Morris, Saltelli, Settings, Word};
 pub(crate) use self::engine::{EnergyPlus, Engines, Frequency, OpenStudio, PythonFunction};
 pub(crate) use self::objective::{Constraint, Goal, Objective, ObjectiveSettings};
@@ -46,6 +48,8 @@ pub(crate) struct File {
     pub(crate) variables: Named<Option<Variable>>,
     /// The points: how many, and the values that each takes. One point of medians when left out.
     pub(crate) design: Option<Spanned<Design>>,
+    /// A point that runs before all others: `true` for each variable's median, or values of variables. None when left out.
+    pub(crate) baseline: Option<Baseline>,
     /// Results by name, each with the place where the program leaves it.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_.]{0,127}$"}))]

@@ -1,6 +1,7 @@
 //! From the file to the campaign. Each step goes on after an error with something plausible in its place, so that all
 //! errors are found.
 
+mod baseline;
 mod design;
 mod engine;
 mod objective;
@@ -49,6 +50,7 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         names::check(name, report);
     }
     let variables = variable::variables(&file.variables, report);
+    let baseline = baseline::baseline(file.baseline.as_ref(), &variables, report);
     let design = design::design(file.design.as_ref(), &variables, base_dir, report);
     let mut reads = engine::reads(&file.run.value);
     let outputs = output::outputs(&file.outputs, &variables, &mut reads, report);
@@ -84,6 +86,7 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         inputs,
         variables,
         design,
+        baseline,
         run: run?,
         outputs,
         objectives,

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::*;
 
+const VARIABLES: &str = "{x: {uniform: [0, 1]}, same: 3, y: {integer: [0, 9]}, z: [red, green, blue]}";
+
 fn campaign(design: &str) -> (Campaign, Plan) {
-    let variables = "{x: {uniform: [0, 1]}, same: 3, y: {integer: [0, 9]}, z: [red, green, blue]}";
-    let text = format!("campaign: c\nrun: x\nvariables: {variables}\ndesign: {design}\n");
+    let text = format!("campaign: c\nrun: x\nvariables: {VARIABLES}\ndesign: {design}\n");
     let campaign = crate::parse("c.yaml", &text, Path::new(".")).expect("a campaign");
     let plan = Plan::new(&campaign, None).expect("a plan");
     (campaign, plan)
@@ -81,4 +82,16 @@ fn results_that_say_nothing_are_refused() {
     assert_eq!(refused("{saltelli: 8}", &none), few(2, "base samples"));
     assert_eq!(refused("{fast: 65}", &none), few(1, "curves"));
     assert_eq!(refused("{lhs: 100}", &none), few(41, "points"));
+}
+
+#[test]
+fn the_baseline_is_no_part_of_the_sample() {
+    for design in ["{morris: 20}", "{saltelli: 64}", "{fast: 65}", "{random: 100}"] {
+        let (campaign, plan) = campaign(design);
+        let alone = analyse(&campaign, &plan, &results(&plan)).expect("all points");
+        let text = format!("{{campaign: c, run: x, variables: {VARIABLES}, design: {design}, baseline: {{x: 1000}}}}");
+        let campaign = crate::parse("c.yaml", &text, Path::new(".")).expect("a campaign");
+        let plan = Plan::new(&campaign, None).expect("a plan");
+        assert_eq!(analyse(&campaign, &plan, &results(&plan)).expect("all points"), alone, "{design}");
+    }
 }

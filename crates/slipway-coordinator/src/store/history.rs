@@ -48,8 +48,8 @@ pub struct Step {
 
 /// The history of a search, in a campaign's queue.
 pub trait History {
-    /// Keeps back all points that the search has not chosen.
-    fn hold(&mut self) -> Result<(), StoreError>;
+    /// Keeps back all points that the search has not chosen. The baseline, if there is one, is point 0 and needs no choice.
+    fn hold(&mut self, baseline: Option<&[Value]>) -> Result<(), StoreError>;
 
     /// A batch, by its number from 0.
     fn batch(&self, number: u64) -> Result<Option<Batch>, StoreError>;

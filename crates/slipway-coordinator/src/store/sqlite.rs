@@ -22,7 +22,7 @@ use super::{
 /// `PRAGMA application_id`: "Slip", so that `file` and other programs tell the database from others.
 const APPLICATION: i32 = 0x536c_6970;
 /// `PRAGMA user_version`: of the tables.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 /// Time to wait for another process's write.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Results that tell the present rate.
@@ -216,20 +216,33 @@ impl Store for Sqlite {
         self.change(|change| change.execute("UPDATE campaign SET points = max(points, ?1)", params![points]).map(drop))
     }
 
+    fn lead(&mut self, points: u64) -> Result<(), StoreError> {
+        self.change(|change| change.execute("UPDATE campaign SET lead = ?1", params![points]).map(drop))
+    }
+
+    fn stopper(&self) -> Result<Option<Point>, StoreError> {
+        self.read(|read| {
+            let failed =
+                format!("SELECT {POINT} FROM point WHERE point < (SELECT lead FROM campaign) AND state = 'failed'");
+            read.prepare_cached(&failed)?.query_row([], point).optional()
+        })
+    }
+
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError> {
         self.change(|change| {
-            let row = "SELECT state, min(points, coalesce(open, points)), next, fence FROM campaign";
-            let (state, points, next, mut fence): (State, u64, u64, Fence) =
-                change.query_row(row, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+            let row = format!("SELECT state, {END}, next, fence FROM campaign");
+            let (state, end, next, mut fence): (State, u64, u64, Fence) = change
+                .prepare_cached(&row)?
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             if state != State::Running {
                 return Ok(Vec::new());
             }
             let mut leases = Vec::with_capacity(want.min(1024));
             let mut again = change.prepare_cached(
                 "SELECT point, attempts, failure IS 'lost-worker' FROM point
-                 WHERE state = 'waiting' AND due <= ?1 ORDER BY due, point LIMIT ?2",
+                 WHERE state = 'waiting' AND due <= ?1 AND point < ?3 ORDER BY due, point LIMIT ?2",
             )?;
-            let waiting = again.query_map(params![now, want], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            let waiting = again.query_map(params![now, want, end], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
             let mut room = want as u64;
             for row in waiting {
                 let (point, attempts, is_suspect): (u64, u32, bool) = row?;
@@ -246,7 +259,7 @@ impl Store for Sqlite {
                 }
             }
             let waited = leases.len();
-            for point in next..points.min(next.saturating_add(room)) {
+            for point in next..end.min(next.saturating_add(room)) {
                 fence += 1;
                 leases.push(Lease { point, fence, attempt: 1 });
             }
@@ -270,8 +283,9 @@ impl Store for Sqlite {
         })
     }
 
-    fn due(&self) -> Result<Option<f64>, StoreError> {
-        self.read(|read| read.query_row("SELECT min(due) FROM point WHERE state = 'waiting'", [], |row| row.get(0)))
+    fn due(&self, now: f64) -> Result<Option<f64>, StoreError> {
+        let due = "SELECT min(due) FROM point WHERE state = 'waiting' AND due > ?1";
+        self.read(|read| read.prepare_cached(due)?.query_row(params![now], |row| row.get(0)))
     }
 
     fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError> {
@@ -471,6 +485,11 @@ impl Store for Sqlite {
         })
     }
 }
+
+/// The end of the points that may be given out: none behind the baseline before it is done, and none that a search has not
+/// chosen.
+pub(super) const END: &str = "CASE WHEN lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')
+     THEN min(lead, points) ELSE min(points, coalesce(open, points)) END";
 
 /// Columns of a [`Point`].
 const POINT: &str = "point, state, attempts, worker, failure, message, manifest";

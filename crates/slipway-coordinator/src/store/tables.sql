@@ -4,6 +4,7 @@ CREATE TABLE campaign (
     points  INTEGER NOT NULL,             -- of the design
     next    INTEGER NOT NULL DEFAULT 0,   -- the first point that no worker has had; those from here have no row
     open    INTEGER,                      -- points from here are kept back; NULL: none
+    lead    INTEGER NOT NULL DEFAULT 0,   -- points before this one run first: others wait for their results
     fence   INTEGER NOT NULL DEFAULT 0,   -- of the last lease
     waiting INTEGER NOT NULL DEFAULT 0,   -- rows below, by state
     running INTEGER NOT NULL DEFAULT 0,

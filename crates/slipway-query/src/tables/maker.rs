@@ -72,8 +72,9 @@ impl<'a> Results<'a> {
             ("worker", whole),
             ("attempts", whole),
             ("seed", whole),
-            ("seq", whole),
         ];
+        let baseline = study.campaign.baseline.as_ref().map(|_| ("baseline", Some(batch::Kind::Bool)));
+        let own = own.into_iter().chain(baseline).chain([("seq", whole)]);
         let own = own.map(|(name, kind)| Some(Column::new(name, kind)));
         let all = point.chain(variables).chain(outputs).chain(own).enumerate();
         let (cells, columns) = all.filter_map(|(at, column)| Some((at, column?))).unzip();

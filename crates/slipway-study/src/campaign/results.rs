@@ -64,6 +64,7 @@ pub fn columns(study: &Study) -> Vec<String> {
     let variables = study.campaign.variables.iter().map(|variable| variable.name.clone());
     let outputs = study.campaign.outputs.iter().map(|output| output.name.clone());
     let own = ["seconds", "cpu_seconds", "peak_bytes", "worker", "attempts", "seed"];
+    let own = own.into_iter().chain(study.campaign.baseline.is_some().then_some("baseline"));
     std::iter::once("point".to_owned()).chain(variables).chain(outputs).chain(own.map(str::to_owned)).collect()
 }
 
@@ -105,6 +106,9 @@ pub fn cells(study: &Study, store: &Sqlite, row: Row) -> Result<Option<Vec<Optio
     cells.push(whole(row.worker.into()));
     cells.push(whole(row.attempts.into()));
     cells.push(whole(study.plan.seed(row.point)));
+    if study.campaign.baseline.is_some() {
+        cells.push(Some(Value::Bool(row.point < study.plan.lead())));
+    }
     Ok(Some(cells))
 }
 
@@ -119,7 +123,25 @@ pub fn values(study: &Study, store: &Sqlite, point: u64) -> Result<Option<Vec<Va
     Ok((point < study.plan.len()).then(|| study.plan.point(point)))
 }
 
-/// Each output that has numbers, over all results.
+/// Whether a row of [`rows`] is the baseline's.
+#[must_use]
+pub fn is_baseline(study: &Study, cells: &[Option<Value>]) -> bool {
+    study.campaign.baseline.is_some() && cells.first() == Some(&Some(Value::Integer(0)))
+}
+
+/// The numbers of the baseline's outputs, in the campaign's order. `None`: it has no result yet.
+///
+/// # Errors
+/// Of the queue.
+pub fn baseline(study: &Study) -> Result<Option<Vec<Option<f64>>>, CampaignError> {
+    if study.campaign.baseline.is_none() {
+        return Ok(None);
+    }
+    let numbers = |row: Row| row.record.values.iter().map(|value| value.as_ref().and_then(Value::number)).collect();
+    Ok(store(study)?.result(0)?.map(numbers))
+}
+
+/// Each output that has numbers, over all results of the design.
 ///
 /// # Errors
 /// Of the queue.
@@ -129,6 +151,9 @@ pub fn figures(study: &Study) -> Result<Vec<Figure>, CampaignError> {
     // Welford's sums: one pass, and no loss where values are large and alike.
     let mut sums: Vec<Sums> = vec![(0, 0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY); outputs.len()];
     rows::<CampaignError>(study, &mut |cells| {
+        if is_baseline(study, &cells) {
+            return Ok(());
+        }
         for (sum, cell) in sums.iter_mut().zip(&cells[first..]) {
             let Some(value) = cell.as_ref().and_then(Value::number) else { continue };
             sum.0 += 1;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use slipway_coordinator::Folder;
-use slipway_coordinator::store::{Counts, Point, Spent, State, Store as _};
+use slipway_coordinator::store::{Counts, Filter, Point, PointState, Spent, Sqlite, State, Store as _};
 
 use super::{CampaignError, Study, results};
 
@@ -33,8 +33,19 @@ pub struct Standing {
     pub left: Option<f64>,
     /// Time of workers over all runs, in seconds.
     pub seconds: Spent,
+    /// The point that all others wait for, where the campaign has one.
+    pub baseline: Option<Baseline>,
     /// Points whose last attempt failed, the latest first: at most five.
     pub failures: Vec<Point>,
+}
+
+/// The baseline: point 0.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Baseline {
+    /// Its state. Where it failed, no other point runs.
+    pub state: PointState,
+    /// The reason of its last failure, in the program's own words; `None` where it did not fail.
+    pub message: Option<String>,
 }
 
 impl Standing {
@@ -58,8 +69,15 @@ impl Standing {
             rate,
             left: rate.filter(|_| goes_on).map(|rate| (counts.waiting + counts.running) as f64 / rate),
             seconds: store.spent()?,
+            baseline: baseline(study, &store)?,
             failures: store.failures(LATEST)?,
         })
+    }
+
+    /// Whether the baseline failed, so that nothing else runs.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.baseline.as_ref().is_some_and(|baseline| baseline.state == PointState::Failed)
     }
 
     /// Whether all points have ended, or will never run.
@@ -67,4 +85,14 @@ impl Standing {
     pub fn is_over(&self) -> bool {
         self.counts.waiting + self.counts.running == 0 || self.state == State::Cancelled
     }
+}
+
+fn baseline(study: &Study, store: &Sqlite) -> Result<Option<Baseline>, CampaignError> {
+    if study.campaign.baseline.is_none() {
+        return Ok(None);
+    }
+    let of = |point: Point| Baseline { state: point.state, message: point.message };
+    let found = store.points(&Filter { points: vec![0], ..Filter::default() }, 0, 1)?.pop();
+    // A point that no worker had has no row.
+    Ok(Some(found.map_or(Baseline { state: PointState::Waiting, message: None }, of)))
 }

@@ -7,13 +7,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_campaign::value::Value;
 
-use super::Sqlite;
+use super::{END, Sqlite};
 use crate::store::StoreError;
 use crate::store::history::{Batch, History, Learnt, Step};
 
 impl History for Sqlite {
-    fn hold(&mut self) -> Result<(), StoreError> {
+    fn hold(&mut self, baseline: Option<&[Value]>) -> Result<(), StoreError> {
         self.change(|change| {
+            if let Some(values) = baseline {
+                let put = "INSERT OR IGNORE INTO chosen (point, coordinates, variables) VALUES (0, '[]', ?1)";
+                change.execute(put, params![text(&values)?])?;
+            }
             let open = "UPDATE campaign SET open = (SELECT coalesce(max(point) + 1, 0) FROM chosen)";
             change.execute(open, []).map(drop)
         })
@@ -106,8 +110,12 @@ impl History for Sqlite {
 
     fn ready(&self) -> Result<u64, StoreError> {
         self.read(|read| {
-            let ready = "SELECT waiting + max(0, min(points, coalesce(open, points)) - next) FROM campaign";
-            read.prepare_cached(ready)?.query_row([], |row| row.get(0))
+            // Rows that wait behind the end are few: only a baseline that runs again leaves some.
+            let ready = format!(
+                "SELECT CASE WHEN ({END}) < next THEN (SELECT count(*) FROM point WHERE state = 'waiting' AND point < ({END}))
+                 ELSE waiting + ({END}) - next END FROM campaign"
+            );
+            read.prepare_cached(&ready)?.query_row([], |row| row.get(0))
         })
     }
 }

@@ -6,7 +6,8 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use slipway_campaign::sensitivity::{Analysis, Measures};
-use slipway_study::campaign::results;
+use slipway_campaign::value::Value;
+use slipway_study::campaign::{Study, results};
 
 use super::Which;
 use super::number::number;
@@ -21,22 +22,36 @@ use crate::view;
 Columns: the point, its variables, the outputs, then seconds, cpu_seconds,
 peak_bytes, worker, attempts and seed. Rows are in the order in which results
 came. A time series has no column; `slipway campaign export` writes files.
+Campaigns with a baseline have the column `baseline`, which is true for point 0.
 
 Examples:
   slipway campaign results > results.csv
+  slipway campaign results --difference      outputs against the baseline's
   slipway campaign results --json study.yaml | jq '.[] | select(.cost > 10)'")]
 pub(super) struct Args {
     #[command(flatten)]
     which: Which,
+    /// Print each output as its difference to the baseline's; texts have none
+    #[arg(long)]
+    difference: bool,
 }
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let study = self.which.open()?;
         let columns = results::columns(&study);
+        let baseline = if self.difference { Some(baseline(&study)?) } else { None };
+        let first = 1 + study.campaign.variables.len();
+        let against = |cells: &mut Vec<Option<Value>>| {
+            for (cell, baseline) in cells[first..].iter_mut().zip(baseline.iter().flatten()) {
+                let number = cell.as_ref().and_then(Value::number);
+                *cell = number.zip(*baseline).map(|(number, baseline)| Value::Number(number - baseline));
+            }
+        };
         if context.global.json {
             let mut rows: Vec<Map<String, Json>> = Vec::new();
-            results::rows::<Failure>(&study, &mut |cells| {
+            results::rows::<Failure>(&study, &mut |mut cells| {
+                against(&mut cells);
                 rows.push(columns.iter().cloned().zip(cells.into_iter().map(|cell| json!(cell))).collect());
                 Ok(())
             })?;
@@ -46,13 +61,27 @@ impl Args {
         let written = |error: csv::Error| unwritten(&io::Error::from(error));
         let mut out = csv::Writer::from_writer(io::stdout().lock());
         out.write_record(&columns).map_err(written)?;
-        results::rows::<Failure>(&study, &mut |cells| {
+        results::rows::<Failure>(&study, &mut |mut cells| {
+            against(&mut cells);
             let cells = cells.into_iter().map(|cell| cell.map(|cell| cell.to_string()).unwrap_or_default());
             out.write_record(cells).map_err(written)
         })?;
         out.flush().map_err(|error| unwritten(&error))?;
         Ok(Exit::Success)
     }
+}
+
+/// Numbers of the baseline's outputs.
+fn baseline(study: &Study) -> Result<Vec<Option<f64>>, Failure> {
+    if study.campaign.baseline.is_none() {
+        return Err(Failure::usage(
+            "compare results with the baseline: the campaign has none\nHint: add `baseline: true` or values to the file, under another `campaign:` name",
+        ));
+    }
+    results::baseline(study)?.ok_or_else(|| {
+        let why = "compare results with the baseline: it has no result yet\nHint: `slipway campaign status` says why";
+        Failure::new(Exit::Failed, &why)
+    })
 }
 
 /// Show how much each variable matters for the outputs

@@ -138,7 +138,7 @@ fn text(ran: &Ran) -> String {
 /// Shows the first points.
 fn dry(context: &Context, study: &Study) -> Result<Exit, Failure> {
     let names: Vec<&str> = study.campaign.variables.iter().map(|variable| variable.name.as_str()).collect();
-    let shown = if study.plan.is_search() { 0 } else { study.plan.len().min(SHOWN) };
+    let shown = if study.plan.is_search() { study.plan.lead() } else { study.plan.len().min(SHOWN) };
     let points: Vec<_> = (0..shown).map(|point| study.plan.point(point)).collect();
     let rows: Vec<_> = points
         .iter()
@@ -148,9 +148,14 @@ fn dry(context: &Context, study: &Study) -> Result<Exit, Failure> {
     context.answer(&answer, |_| {
         if let Some(search) = study.campaign.search() {
             let (word, batches) = (search.method.word(), search.batches());
-            return format!("{} points at most, in {batches} batches that {word} chooses as results come\n", study.plan.len());
+            let baseline = if study.plan.lead() > 0 { "the baseline, then " } else { "" };
+            return format!(
+                "{baseline}{} points at most, in {batches} batches that {word} chooses as results come\n",
+                search.points
+            );
         }
-        let mut text = format!("{} points; the first:\n", study.plan.len());
+        let first = if study.plan.lead() > 0 { "the baseline, and the first" } else { "the first" };
+        let mut text = format!("{} points; {first}:\n", study.plan.len());
         let _ = writeln!(text, "{}", names.join(","));
         for values in &points {
             let words: Vec<String> = values.iter().map(ToString::to_string).collect();

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use slipway_coordinator::store::{FailureKind, Filter, Point, PointState, State, Store as _};
 use slipway_document::text::{printable, printable_json};
-use slipway_study::campaign::{CampaignError, Standing, results};
+use slipway_study::campaign::{Baseline, CampaignError, Standing, results};
 
 use super::Which;
 use super::number::number;
@@ -44,6 +44,10 @@ fn text(standing: &Standing) -> String {
         ("running", counts.running.to_string()),
         ("waiting", counts.waiting.to_string()),
     ];
+    if let Some(Baseline { state, message }) = &standing.baseline {
+        let message = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        facts.push(("baseline", format!("{}{message}", word_of(state))));
+    }
     if let Some(pace) = pace(standing) {
         facts.push(("pace", pace));
     }
@@ -60,6 +64,9 @@ pub(super) fn state(standing: &Standing) -> &'static str {
     match (standing.state, standing.runs, standing.counts.waiting + standing.counts.running) {
         (State::Cancelled, ..) => "cancelled",
         (_, _, 0) => "ended",
+        (_, false, _) if standing.is_stopped() => {
+            "stopped, since the baseline failed; `slipway campaign retry --point 0`, then `slipway campaign run`"
+        }
         (State::Paused, ..) => "paused; `slipway campaign resume` goes on",
         (State::Running, true, _) => "running",
         (State::Running, false, _) => "interrupted; `slipway campaign run` goes on",
