@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Fault, Inventory, Lab, Place, await_that, entries, told};
+use common::{Fault, Inventory, Lab, PATIENCE, Place, await_that, entries, told};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use slipway_sys::process::wait_for_end;
@@ -448,7 +448,10 @@ fn a_lab_whose_anchor_was_killed_comes_up_again_at_once_and_meets_no_old_wire() 
         let wire = pidfd_open(wire, PidfdFlags::empty()).expect("it runs");
         let anchor = place.json(["inspect", &lab.name])["state"]["anchor"]["pid"].as_i64().expect("a pid");
         let anchor = i32::try_from(anchor).ok().and_then(Pid::from_raw).expect("a pid");
+        let dead = pidfd_open(anchor, PidfdFlags::empty()).expect("it runs");
         kill_process(anchor, Signal::KILL).expect("it is there");
+        // Until then the lab is up.
+        assert!(wait_for_end(&dead, PATIENCE).expect("looks"), "SIGKILL ends an anchor");
         let again = place.up("again", WIRE);
         assert!(wait_for_end(&wire, Duration::ZERO).expect("looks"), "the wire went with its lab");
         assert!(again.pings("n1", "n2"));
