@@ -3,6 +3,7 @@
 //! A *campaign* runs one program many times. Its *design* says how many *points* there are and which inputs each has.
 //! Both follow from the file, its seed and a point's number alone, so any machine computes any point at any time.
 
+pub mod condition;
 pub mod design;
 mod distribution;
 mod file;

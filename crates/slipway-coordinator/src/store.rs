@@ -163,7 +163,7 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// A point that some worker had.
+/// A point that some worker had, or that has a priority.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// Its number in the design.
@@ -172,7 +172,7 @@ pub struct Point {
     pub state: PointState,
     /// Attempts so far.
     pub attempts: u32,
-    /// The worker of the last attempt.
+    /// The worker of the last attempt; 0 before the first.
     pub worker: u32,
     /// The kind of the last failure, if the last attempt failed.
     pub failure: Option<FailureKind>,
@@ -180,6 +180,8 @@ pub struct Point {
     pub message: Option<String>,
     /// Digest of the list of files that the last attempt left, if it failed and the campaign keeps them.
     pub manifest: Option<Digest>,
+    /// Of points that wait, those with a greater one come first.
+    pub priority: i32,
 }
 
 impl Point {
@@ -275,6 +277,10 @@ pub trait Store: History + Send {
     /// A point that all others wait for, and that has failed.
     fn stopper(&self) -> Result<Option<Point>, StoreError>;
 
+    /// Gives points a priority: of those that wait, the greatest comes first. Each has 0 before. Points with a result, and those
+    /// that a search has not chosen, are left out. Returns how many were not.
+    fn prioritise(&mut self, points: &[u64], priority: i32) -> Result<u64, StoreError>;
+
     /// Gives at most `want` points to a worker.
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError>;
 
@@ -309,7 +315,7 @@ pub trait Store: History + Send {
     /// Has points that failed run again, with all their attempts. Returns how many.
     fn retry(&mut self, filter: &Filter) -> Result<u64, StoreError>;
 
-    /// Points that some worker had, from `from` in the order of their numbers.
+    /// Points that some worker had or that have a priority, from `from` in the order of their numbers.
     fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError>;
 
     /// Points whose last attempt failed, the latest first.

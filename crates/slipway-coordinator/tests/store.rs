@@ -35,6 +35,10 @@ enum Step {
     },
     Pause(bool),
     Extend(u64),
+    Prioritise {
+        points: Vec<u64>,
+        priority: i32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -48,6 +52,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..10_u64).prop_map(|point| Step::Redo { point }),
         1 => any::<bool>().prop_map(Step::Pause),
         1 => (1..40_u64).prop_map(Step::Extend),
+        2 => (prop::collection::vec(0..40_u64, 1..9), -2..3_i32)
+            .prop_map(|(points, priority)| Step::Prioritise { points, priority }),
     ]
 }
 
@@ -68,13 +74,23 @@ proptest! {
         let mut store = Sqlite::create(&path, 10).unwrap();
         let mut leases: Vec<(Lease, u32)> = Vec::new();
         let mut results: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut priorities: BTreeMap<u64, i32> = BTreeMap::new();
         let mut now = 0.0;
         for step in steps {
             now += 10.0;
             match step {
                 Step::Lease { worker, want } => {
+                    let (counts, state) = (store.counts().unwrap(), store.state().unwrap());
                     let given = store.lease(worker, want, now).unwrap();
                     prop_assert!(given.len() <= want);
+                    prop_assert_eq!(store.counts().unwrap().waiting + given.len() as u64, counts.waiting);
+                    // Points whose pauses have passed all wait, so that the first is one of the greatest priority.
+                    if let Some(first) = given.first().filter(|_| want > 0 && state == State::Running) {
+                        let of = |point: u64| *priorities.get(&point).unwrap_or(&0);
+                        let left = store.points(&Filter { state: Some(PointState::Waiting), ..Filter::default() }, 0, 99);
+                        let most = left.unwrap().iter().map(|point| point.priority).max().unwrap_or(i32::MIN);
+                        prop_assert!(of(first.point) >= most, "{} before one of {most}", of(first.point));
+                    }
                     for lease in given {
                         prop_assert!(!results.contains_key(&lease.point), "a point with a result was given out");
                         prop_assert!(leases.last().is_none_or(|(last, _)| lease.fence > last.fence));
@@ -107,6 +123,13 @@ proptest! {
                 Step::Retry => drop(store.retry(&Filter::default()).unwrap()),
                 Step::Pause(paused) => store.set_state(if paused { State::Paused } else { State::Running }).unwrap(),
                 Step::Extend(points) => store.extend(points).unwrap(),
+                Step::Prioritise { points, priority } => {
+                    let (before, ready) = (store.counts().unwrap(), store.ready().unwrap());
+                    store.prioritise(&points, priority).unwrap();
+                    prop_assert_eq!((store.counts().unwrap(), store.ready().unwrap()), (before, ready));
+                    let points = points.into_iter().filter(|point| *point < before.points && !results.contains_key(point));
+                    priorities.extend(points.map(|point| (point, priority)));
+                }
             }
             prop_assert_eq!(store.verify().unwrap(), Vec::<String>::new());
         }
@@ -194,6 +217,46 @@ fn the_baseline_comes_before_all_others() {
     store.redo(&[0]).unwrap();
     assert_eq!((store.ready().unwrap(), of(&store.lease(2, 4, 99.0).unwrap())), (1, vec![0]));
     assert_eq!((store.ready().unwrap(), store.due(99.0).unwrap()), (0, None));
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn points_come_by_priority_then_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 12).unwrap();
+    assert_eq!(store.prioritise(&[7, 1, 5, 1000], 3).unwrap(), 3);
+    assert_eq!(store.prioritise(&[9, 2], 8).unwrap(), 2);
+    assert_eq!(store.prioritise(&[0], -1).unwrap(), 1);
+    assert_eq!(store.counts().unwrap().waiting, 12);
+    let leases = store.lease(1, 7, 0.0).unwrap();
+    let of = |leases: &[Lease]| leases.iter().map(|lease| lease.point).collect::<Vec<_>>();
+    assert_eq!(of(&leases), [2, 9, 1, 5, 7, 3, 4]);
+    // One that waits after a failure keeps its priority, and does not hold the others up while it pauses.
+    store.record(&[attempt(leases[1], 1, false)], RULES, 0.0).unwrap();
+    assert_eq!(of(&store.lease(1, 1, 0.5).unwrap()), [6]);
+    assert_eq!(of(&store.lease(1, 2, 1.0).unwrap()), [9, 8]);
+    // Nobody can take points out of workers' hands, and what is done stays so.
+    store.record(&[attempt(leases[0], 1, true)], RULES, 1.0).unwrap();
+    assert_eq!(store.prioritise(&[2, 3], 9).unwrap(), 1);
+    assert_eq!(of(&store.lease(1, 9, 2.0).unwrap()), [10, 11, 0]);
+    assert_eq!((store.counts().unwrap().waiting, store.ready().unwrap()), (0, 0));
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_baseline_comes_before_points_of_any_priority() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 5).unwrap();
+    store.lead(1).unwrap();
+    store.prioritise(&[3, 4], 9).unwrap();
+    store.prioritise(&[0], -9).unwrap();
+    assert_eq!(store.ready().unwrap(), 1);
+    let first = store.lease(1, 4, 0.0).unwrap();
+    assert_eq!((first[0].point, first.len(), store.ready().unwrap()), (0, 1, 0));
+    store.record(&[attempt(first[0], 1, true)], RULES, 0.0).unwrap();
+    assert_eq!(store.ready().unwrap(), 4);
+    let rest = store.lease(1, 4, 0.0).unwrap();
+    assert_eq!(rest.iter().map(|lease| lease.point).collect::<Vec<_>>(), [3, 4, 1, 2]);
     assert_eq!(store.verify().unwrap(), Vec::<String>::new());
 }
 

@@ -5,6 +5,7 @@ mod inputs;
 pub mod ledger;
 mod list;
 mod nodes;
+pub mod priority;
 pub mod report;
 pub mod results;
 pub mod search;

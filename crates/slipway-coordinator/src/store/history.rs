@@ -48,6 +48,9 @@ pub struct Step {
 
 /// The history of a search, in a campaign's queue.
 pub trait History {
+    /// The end of the points that may ever be given out: of those that a search has chosen, where there is one.
+    fn chosen(&self) -> Result<u64, StoreError>;
+
     /// Keeps back all points that the search has not chosen. The baseline, if there is one, is point 0 and needs no choice.
     fn hold(&mut self, baseline: Option<&[Value]>) -> Result<(), StoreError>;
 

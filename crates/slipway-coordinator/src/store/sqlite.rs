@@ -13,6 +13,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 mod history;
+mod lease;
 
 use super::{
     Attempt, Counts, FailureKind, Fence, Filter, Lease, Outcome, Point, PointState, Recorded, Row, Rules, Spent, State,
@@ -22,7 +23,7 @@ use super::{
 /// `PRAGMA application_id`: "Slip", so that `file` and other programs tell the database from others.
 const APPLICATION: i32 = 0x536c_6970;
 /// `PRAGMA user_version`: of the tables.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 /// Time to wait for another process's write.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Results that tell the present rate.
@@ -198,12 +199,12 @@ impl Store for Sqlite {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|read| {
-            let columns = "SELECT points, next, waiting, running, done, failed FROM campaign";
+            let columns = "SELECT points, next + early, waiting, running, done, failed FROM campaign";
             read.query_row(columns, [], |row| {
-                let (points, next): (u64, u64) = (row.get(0)?, row.get(1)?);
+                let (points, rows): (u64, u64) = (row.get(0)?, row.get(1)?);
                 Ok(Counts {
                     points,
-                    waiting: points.saturating_sub(next) + row.get::<_, u64>(2)?,
+                    waiting: points.saturating_sub(rows) + row.get::<_, u64>(2)?,
                     running: row.get(3)?,
                     done: row.get(4)?,
                     failed: row.get(5)?,
@@ -229,63 +230,15 @@ impl Store for Sqlite {
     }
 
     fn lease(&mut self, worker: u32, want: usize, now: f64) -> Result<Vec<Lease>, StoreError> {
-        self.change(|change| {
-            let row = format!("SELECT state, {END}, next, fence FROM campaign");
-            let (state, end, next, mut fence): (State, u64, u64, Fence) = change
-                .prepare_cached(&row)?
-                .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-            if state != State::Running {
-                return Ok(Vec::new());
-            }
-            let mut leases = Vec::with_capacity(want.min(1024));
-            let mut again = change.prepare_cached(
-                "SELECT point, attempts, failure IS 'lost-worker' FROM point
-                 WHERE state = 'waiting' AND due <= ?1 AND point < ?3 ORDER BY due, point LIMIT ?2",
-            )?;
-            let waiting = again.query_map(params![now, want, end], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            let mut room = want as u64;
-            for row in waiting {
-                let (point, attempts, is_suspect): (u64, u32, bool) = row?;
-                // A point that ends its worker goes alone, so that it takes no others with it.
-                if is_suspect && !leases.is_empty() {
-                    break;
-                }
-                fence += 1;
-                leases.push(Lease { point, fence, attempt: attempts + 1 });
-                room -= 1;
-                if is_suspect {
-                    room = 0;
-                    break;
-                }
-            }
-            let waited = leases.len();
-            for point in next..end.min(next.saturating_add(room)) {
-                fence += 1;
-                leases.push(Lease { point, fence, attempt: 1 });
-            }
-            if leases.is_empty() {
-                return Ok(leases);
-            }
-            let mut put = change.prepare_cached(
-                "INSERT INTO point (point, state, attempts, fence, worker, since) VALUES (?1, 'running', ?2, ?3, ?4, ?5)
-                 ON CONFLICT (point) DO UPDATE SET state = 'running', attempts = ?2, fence = ?3, worker = ?4, since = ?5",
-            )?;
-            for lease in &leases {
-                put.execute(params![lease.point, lease.attempt, lease.fence, worker, now])?;
-            }
-            let fresh = leases.len() - waited;
-            change
-                .prepare_cached(
-                    "UPDATE campaign SET fence = ?1, next = next + ?2, waiting = waiting - ?3, running = running + ?4",
-                )?
-                .execute(params![fence, fresh, waited, leases.len()])?;
-            Ok(leases)
-        })
+        self.change(|change| lease::lease(change, worker, want, now))
+    }
+
+    fn prioritise(&mut self, points: &[u64], priority: i32) -> Result<u64, StoreError> {
+        self.set_priority(points, priority)
     }
 
     fn due(&self, now: f64) -> Result<Option<f64>, StoreError> {
-        let due = "SELECT min(due) FROM point WHERE state = 'waiting' AND due > ?1";
-        self.read(|read| read.prepare_cached(due)?.query_row(params![now], |row| row.get(0)))
+        self.read(|read| read.prepare_cached(lease::DUE)?.query_row(params![now], |row| row.get(0)))
     }
 
     fn record(&mut self, attempts: &[Attempt], rules: Rules, now: f64) -> Result<Vec<Recorded>, StoreError> {
@@ -486,13 +439,15 @@ impl Store for Sqlite {
     }
 }
 
+/// Whether points before `lead` lack a result: only those are given out then.
+const IS_LED: &str = "lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')";
 /// The end of the points that may be given out: none behind the baseline before it is done, and none that a search has not
 /// chosen.
-pub(super) const END: &str = "CASE WHEN lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')
-     THEN min(lead, points) ELSE min(points, coalesce(open, points)) END";
+const END: &str = "CASE WHEN lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')
+     THEN lead ELSE min(points, coalesce(open, points)) END";
 
 /// Columns of a [`Point`].
-const POINT: &str = "point, state, attempts, worker, failure, message, manifest";
+const POINT: &str = "point, state, attempts, worker, failure, message, manifest, priority";
 
 fn point(row: &rusqlite::Row<'_>) -> rusqlite::Result<Point> {
     Ok(Point {
@@ -503,6 +458,7 @@ fn point(row: &rusqlite::Row<'_>) -> rusqlite::Result<Point> {
         failure: row.get(4)?,
         message: row.get(5)?,
         manifest: row.get::<_, Option<String>>(6)?.and_then(|digest| digest.parse().ok()),
+        priority: row.get(7)?,
     })
 }
 

@@ -2,9 +2,10 @@
 CREATE TABLE campaign (
     state   TEXT    NOT NULL DEFAULT 'running',
     points  INTEGER NOT NULL,             -- of the design
-    next    INTEGER NOT NULL DEFAULT 0,   -- the first point that no worker has had; those from here have no row
+    next    INTEGER NOT NULL DEFAULT 0,   -- the first point that no worker has had; of those from here, only points with a priority have a row
     open    INTEGER,                      -- points from here are kept back; NULL: none
     lead    INTEGER NOT NULL DEFAULT 0,   -- points before this one run first: others wait for their results
+    early   INTEGER NOT NULL DEFAULT 0,   -- rows from `next` on: points with a priority
     fence   INTEGER NOT NULL DEFAULT 0,   -- of the last lease
     waiting INTEGER NOT NULL DEFAULT 0,   -- rows below, by state
     running INTEGER NOT NULL DEFAULT 0,
@@ -14,7 +15,7 @@ CREATE TABLE campaign (
     lost    REAL    NOT NULL DEFAULT 0    -- seconds of attempts that failed
 ) STRICT;
 
--- Points that some worker has had.
+-- Points that some worker has had, or that have a priority.
 CREATE TABLE point (
     point    INTEGER PRIMARY KEY,
     state    TEXT    NOT NULL,
@@ -25,10 +26,12 @@ CREATE TABLE point (
     since    REAL    NOT NULL DEFAULT 0,  -- the last lease, in seconds of its run
     failure  TEXT,
     message  TEXT,
-    manifest TEXT                         -- files of the last attempt, if it failed
+    manifest TEXT,                        -- files of the last attempt, if it failed
+    priority INTEGER NOT NULL DEFAULT 0   -- points with a greater one are given out first
 ) STRICT;
 
-CREATE INDEX waiting ON point (due, point) WHERE state = 'waiting';
+CREATE INDEX waiting ON point (priority, due, point) WHERE state = 'waiting';
+CREATE INDEX due ON point (due) WHERE state = 'waiting';
 CREATE INDEX running ON point (worker) WHERE state = 'running';
 CREATE INDEX failed ON point (point) WHERE state = 'failed';
 CREATE INDEX latest ON point (fence) WHERE failure IS NOT NULL;
@@ -64,7 +67,9 @@ SELECT 'points that are done, against the count', abs((SELECT count(*) FROM poin
 UNION ALL
 SELECT 'points that failed, against the count', abs((SELECT count(*) FROM point WHERE state = 'failed') - failed) FROM campaign
 UNION ALL
-SELECT 'points that were given out, against rows', abs((SELECT count(*) FROM point) - next) FROM campaign
+SELECT 'points that were given out, against rows', abs((SELECT count(*) FROM point) - next - early) FROM campaign
+UNION ALL
+SELECT 'points with a priority, against the count', abs((SELECT count(*) FROM point WHERE point >= next) - early) FROM campaign
 UNION ALL
 SELECT 'points that are done without a result', (SELECT count(*) FROM point WHERE state = 'done' AND point NOT IN (SELECT point FROM result))
 UNION ALL

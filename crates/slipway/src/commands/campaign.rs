@@ -7,6 +7,7 @@ mod files;
 mod import;
 mod init;
 mod number;
+mod prioritise;
 mod query;
 mod report;
 mod results;
@@ -66,6 +67,7 @@ enum What {
     Resume(change::Resume),
     Cancel(change::Cancel),
     Retry(change::Retry),
+    Prioritise(prioritise::Args),
     Extend(extend::Args),
     Verify(files::Verify),
     Gc(files::Gc),
@@ -94,6 +96,7 @@ impl Args {
             What::Resume(args) => args.run(context),
             What::Cancel(args) => args.run(context),
             What::Retry(args) => args.run(context),
+            What::Prioritise(args) => args.run(context),
             What::Extend(args) => args.run(context),
             What::Verify(args) => args.run(context),
             What::Gc(args) => args.run(context),

@@ -7,11 +7,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_campaign::value::Value;
 
-use super::{END, Sqlite};
+use super::{IS_LED, Sqlite};
 use crate::store::StoreError;
 use crate::store::history::{Batch, History, Learnt, Step};
 
 impl History for Sqlite {
+    fn chosen(&self) -> Result<u64, StoreError> {
+        self.read(|read| {
+            let end = "SELECT min(points, coalesce(open, points)) FROM campaign";
+            read.query_row(end, [], |row| row.get(0))
+        })
+    }
+
     fn hold(&mut self, baseline: Option<&[Value]>) -> Result<(), StoreError> {
         self.change(|change| {
             if let Some(values) = baseline {
@@ -110,10 +117,10 @@ impl History for Sqlite {
 
     fn ready(&self) -> Result<u64, StoreError> {
         self.read(|read| {
-            // Rows that wait behind the end are few: only a baseline that runs again leaves some.
             let ready = format!(
-                "SELECT CASE WHEN ({END}) < next THEN (SELECT count(*) FROM point WHERE state = 'waiting' AND point < ({END}))
-                 ELSE waiting + ({END}) - next END FROM campaign"
+                "SELECT CASE WHEN {IS_LED}
+                 THEN lead - (SELECT count(*) FROM point WHERE point < lead AND state <> 'waiting')
+                 ELSE waiting + max(0, min(points, coalesce(open, points)) - next - early) END FROM campaign"
             );
             read.prepare_cached(&ready)?.query_row([], |row| row.get(0))
         })

@@ -98,7 +98,7 @@ pub(super) struct Choice {
     pub(super) failure: Option<FailureKind>,
 }
 
-fn word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
+pub(super) fn word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(word.into()).map_err(|_| "--help lists the words".to_owned())
 }
 
