@@ -42,6 +42,8 @@ fn api() -> (Router<Shared>, OpenApi) {
         .routes(routes!(control::resume))
         .routes(routes!(control::cancel))
         .routes(routes!(control::retry))
+        .routes(routes!(control::extend))
+        .routes(routes!(control::prioritise))
         .routes(routes!(events::events))
         .routes(routes!(results::results))
         .routes(routes!(results::csv))

@@ -61,8 +61,9 @@ pub(crate) struct Item {
     pub(crate) study: Study,
     pub(crate) folder: Folder,
     store: Mutex<Sqlite>,
-    /// Device and inode of the queue: another campaign may take the folder.
-    stamp: (u64, u64),
+    /// Device and inode of the queue, and inode of the setup: another campaign may take the folder, and an extension writes
+    /// the setup anew.
+    stamp: (u64, u64, u64),
 }
 
 impl Item {
@@ -127,7 +128,8 @@ impl Shelf {
             self.items().remove(id);
             return Err(missing());
         };
-        let stamp = (database.dev(), database.ino());
+        let setup = fs::symlink_metadata(path.join("setup.json"))?;
+        let stamp = (database.dev(), database.ino(), setup.ino());
         if let Some(item) = self.items().get(id).filter(|item| item.stamp == stamp) {
             return Ok(item.clone());
         }

@@ -4,7 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use slipway_campaign::condition::Condition;
 use slipway_coordinator::store::{FailureKind, Filter, State as Course, Store as _};
+use slipway_study::campaign::Study;
+use slipway_study::campaign::priority::{self, MOST, Wanted};
 use utoipa::ToSchema;
 
 use crate::app::{Shared, aside};
@@ -89,4 +92,85 @@ pub(crate) async fn retry(
 ) -> Result<Json<Retried>, ApiError> {
     let filter = Filter { state: None, failure, points };
     aside(move || Ok(Json(Retried { retried: app.shelf.item(&id)?.store().retry(&filter)? }))).await
+}
+
+/// A larger design.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Larger {
+    /// The new size in the design's own unit, such as generations or points.
+    size: u64,
+}
+
+/// Points of a design.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Extended {
+    /// All points now.
+    points: u64,
+}
+
+/// Gives a campaign more points; those that it has stay as they are
+///
+/// The campaign must not run meanwhile. Grids, one at a time and fast have no extension.
+#[utoipa::path(post, path = "/campaigns/{id}/extend", params(("id" = String, Path)), request_body = Larger, responses((status = 200, body = Extended), (status = 404), (status = 409), (status = 422)))]
+pub(crate) async fn extend(
+    State(app): State<Shared>,
+    At(id): At<Id>,
+    Said(Larger { size }): Said<Larger>,
+) -> Result<Json<Extended>, ApiError> {
+    aside(move || {
+        let study = Study::open(app.shelf.item(&id)?.folder.path())?.extended(size)?;
+        Ok(Json(Extended { points: study.plan.len() }))
+    })
+    .await
+}
+
+/// The points that get a priority: those that meet everything that is said.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Preferred {
+    /// From -1000 to 1000. Each point has 0 before; the greatest runs first.
+    priority: i32,
+    /// One of these.
+    #[serde(default)]
+    points: Vec<u64>,
+    /// Conditions on variables, such as `speed > 3`.
+    #[serde(default, rename = "where")]
+    conditions: Vec<String>,
+    /// With a last failure of this kind.
+    #[schema(value_type = Option<String>)]
+    failure: Option<FailureKind>,
+}
+
+/// Points that have the priority now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Prioritised {
+    prioritised: u64,
+}
+
+/// Has points run before others, or after them
+///
+/// Points that run are not interrupted. A campaign that runs takes it up with the next point.
+#[utoipa::path(post, path = "/campaigns/{id}/prioritise", params(("id" = String, Path)), request_body = Preferred, responses((status = 200, body = Prioritised), (status = 400), (status = 404)))]
+pub(crate) async fn prioritise(
+    State(app): State<Shared>,
+    At(id): At<Id>,
+    Said(Preferred { priority, points, conditions, failure }): Said<Preferred>,
+) -> Result<Json<Prioritised>, ApiError> {
+    if !(-MOST..=MOST).contains(&priority) {
+        return Err(ApiError::bad(&format!("give this priority\nHint: -{MOST} to {MOST}")));
+    }
+    if points.is_empty() && conditions.is_empty() && failure.is_none() {
+        return Err(ApiError::bad("find the points\nHint: name `points`, `where` or `failure`"));
+    }
+    aside(move || {
+        let item = app.shelf.item(&id)?;
+        let variables = &item.study.campaign.variables;
+        let conditions = conditions.iter().map(|text| Condition::read(text, variables)).collect::<Result<_, _>>();
+        let conditions = conditions.map_err(|error| ApiError::bad(&error.to_string()))?;
+        let points = points.into_iter().map(|point| point..=point).collect();
+        let wanted = Wanted { points, conditions, failure };
+        Ok(Json(Prioritised { prioritised: priority::prioritise(&item.study, &wanted, priority)? }))
+    })
+    .await
 }
