@@ -250,7 +250,7 @@ fn lock(machine: &Machine, campaign: &Campaign, folder: &Folder) -> Result<Lock,
         match folder.lock() {
             Err(FolderError::Taken { .. }) if !folder.is_running()? && Instant::now() < deadline => {
                 // Its guard may be at it already. If neither can, the lock stays taken, and its error says so.
-                if let Err(error) = lab::down(&machine.labs, &nodes::lab_name(campaign), PATIENCE) {
+                if let Err(error) = lab::down(&machine.labs, &nodes::lab_name(campaign, folder.path()), PATIENCE) {
                     tracing::info!("take a dead coordinator's lab down: {error}");
                 }
                 std::thread::sleep(LOOK_AGAIN);

@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Stdio;
 
 use common::campaigns::{await_done, end, pid, start, status, write};
 use common::{Inventory, Place, as_before, await_that};
@@ -120,6 +121,11 @@ outputs: {value: 'value ([0-9]+)'}
     place.run(["campaign", "verify"]);
 }
 
+/// The lab of the campaign's workers.
+fn lab(place: &Place) -> String {
+    status(place)["lab"].as_str().expect("a name").to_owned()
+}
+
 const SLOW: &str = "\
 run: [sh, -c, 'sleep 0.1; echo value {x}']
 variables: {x: {integer: [1, 1000]}}
@@ -134,9 +140,9 @@ fn nothing_is_lost_where_workers_and_the_coordinator_are_killed() {
     let place = Place::new();
     let before = Inventory::of(&place);
     write(&place, SLOW);
-    let lab = format!("campaign-{}", place.name("c"));
     let mut run = start(&place);
     await_done(&place, 4);
+    let lab = lab(&place);
     // A whole node, and then a worker alone.
     place.run(["kill", "--how", "hard", &lab, "w1"]);
     await_done(&place, 12);
@@ -155,6 +161,79 @@ fn nothing_is_lost_where_workers_and_the_coordinator_are_killed() {
     assert!(rows.as_array().expect("rows").iter().all(|row| row["x"] == row["value"]), "{rows}");
     place.run(["campaign", "verify"]);
     as_before(&place, &before, "nothing is left but the campaign's folder");
+}
+
+/// A worker's end is an event of the kernel: nobody waits for its silence.
+#[test]
+fn the_death_of_a_worker_or_its_node_is_known_at_once() {
+    let place = Place::new();
+    write(
+        &place,
+        "\
+run: sleep 600
+variables: {x: [1, 2]}
+design: grid
+attempts: 1
+workers: {max: 2, memory: 64MiB}
+",
+    );
+    let run = start(&place);
+    await_that("both points run", || {
+        let output = place.slipway(["--json", "campaign", "status"]).output().expect("slipway can be started");
+        serde_json::from_slice(&output.stdout).is_ok_and(|status: Value| status["running"] == 2)
+    });
+    let lab = lab(&place);
+    place.run(["exec", &lab, "w1", "--", "pkill", "-KILL", "agent"]);
+    await_that("the first one's point has failed", || status(&place)["failed"] == 1);
+    place.run(["kill", "--how", "hard", &lab, "w2"]);
+    let (code, answer) = end(run);
+    assert_eq!((code, &answer["failed"]), (Some(5), &2.into()), "{answer}");
+    let points = place.json(["campaign", "points"]);
+    let mut reasons: Vec<(&str, &str)> = points
+        .as_array()
+        .expect("points")
+        .iter()
+        .map(|point| (point["failure"].as_str().unwrap_or_default(), point["message"].as_str().unwrap_or_default()))
+        .collect();
+    reasons.sort_unstable();
+    // A worker that is taken for dead by its silence "was silent".
+    assert_eq!(reasons, [("lost-worker", "worker 1 ended"), ("lost-worker", "worker 2 ended")]);
+}
+
+/// Analyses often have the same name. Their campaigns run at the same time, each in a lab of its own.
+#[test]
+fn campaigns_of_one_name_in_two_folders_run_at_the_same_time() {
+    let place = Place::new();
+    let name = format!("{:x<32}", place.name("c-"));
+    let text = format!("campaign: {name}\n{}", SLOW.replace("sleep 0.1", "sleep 600"));
+    let folders = ["one", "two"].map(|folder| {
+        std::fs::create_dir(place.path().join(folder)).expect("a folder can be made");
+        std::fs::write(place.path().join(folder).join("campaign.yaml"), &text).expect("it can be written");
+        format!("{folder}/campaign.yaml")
+    });
+    let runs = folders.clone().map(|file| {
+        let mut run = place.slipway(["--json", "campaign", "run", &file]);
+        run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("slipway can be started")
+    });
+    let labs = folders.map(|file| {
+        let mut lab = String::new();
+        await_that("its points run", || {
+            let status = place.slipway(["--json", "campaign", "status", &file]).output().expect("it can be started");
+            let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+            lab = status["lab"].as_str().unwrap_or_default().to_owned();
+            status["running"].as_u64() > Some(0)
+        });
+        lab
+    });
+    assert_ne!(labs[0], labs[1]);
+    let running = place.run(["ps"]);
+    assert!(labs.iter().all(|lab| lab.len() <= 32 && running.contains(lab)), "{labs:?}: {running}");
+    for run in runs {
+        kill_process(pid(&run), Signal::INT).expect("it runs");
+        kill_process(pid(&run), Signal::TERM).expect("it runs");
+        let (code, answer) = end(run);
+        assert_eq!((code, &answer["waiting"]), (Some(130), &60.into()), "{answer}");
+    }
 }
 
 #[test]

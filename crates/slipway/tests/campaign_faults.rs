@@ -53,7 +53,7 @@ impl Campaign {
     }
 
     fn lab(&self) -> String {
-        format!("campaign-{}", self.place.name("c"))
+        self.status()["lab"].as_str().expect("a name").to_owned()
     }
 
     fn start(&self) -> Child {

@@ -235,6 +235,13 @@ workers: 2
         .collect();
     assert!(steps.len() == 2 && steps.iter().all(|(points, least)| **points == 6 && *least >= 0.0), "{best}");
     place.run(["campaign", "verify", "c.yaml"]);
+    let now = place.json(["campaign", "status", "c.yaml"]);
+    assert_eq!((&now["step"], &now["step"]["batch"]), (&best["steps"][1], &1.into()), "{now}");
+    let words = "generation 2 of 2: the best cost is ";
+    for command in ["status", "watch"] {
+        let text = place.run(["campaign", command, "c.yaml"]);
+        assert!(text.contains(words), "{text}");
+    }
     // The next generations follow those of before, behind the baseline.
     slipway(&place, &["campaign", "extend", "3", "c.yaml"]).output().expect("slipway can be started");
     let (code, answer) = end(start(&place, "c.yaml"));

@@ -120,11 +120,29 @@ fn a_campaign_outlives_its_server_and_is_cancelled_by_the_next() {
     let served = Served::new(&place, &[]);
     let slow = "run: sleep 600\nvariables: {x: {integer: [1, 9]}}\ndesign: {random: 50}\nworkers: 2\n";
     let path = make(&served, &file(&place, slow));
+    let post = |route: &str, body: &Value| served.call("POST", &format!("{path}/{route}"), Some(body));
+    assert_eq!(served.call("GET", &path, None).json()["counts"]["points"], 50);
+    assert_eq!(post("extend", &json!({"size": 60})).json()["points"], 60);
+    assert_eq!(post("extend", &json!({"size": 10})).status, 422, "no point is taken away");
+    assert_eq!(served.call("GET", &path, None).json()["counts"]["points"], 60);
+    assert_eq!(post("prioritise", &json!({"priority": 5, "points": [59, 58, 1000]})).json()["prioritised"], 2);
+    assert_eq!(post("prioritise", &json!({"priority": 5, "where": ["x > 9"]})).json()["prioritised"], 0);
+    for wrong in
+        [json!({"priority": 5}), json!({"priority": 5000, "points": [1]}), json!({"priority": 1, "where": ["y = 1"]})]
+    {
+        let refused = post("prioritise", &wrong);
+        assert_eq!((refused.status, refused.code()), (400, "bad-request".to_owned()), "{wrong}");
+    }
     is_ok(&served.call("POST", &format!("{path}/start"), None), 202);
     let points_run = |served: &Served| served.call("GET", &path, None).json()["counts"]["running"].as_u64() > Some(0);
     await_that("points run", || points_run(&served));
     assert_eq!(served.call("POST", &format!("{path}/start"), None).code(), "conflict");
+    assert_eq!(post("extend", &json!({"size": 70})).code(), "conflict");
     assert_eq!(served.call("DELETE", &path, None).code(), "conflict");
+    // The points with a priority are the first ones that workers have.
+    let points = served.call("GET", &format!("{path}/points?state=running"), None).json();
+    let text = points.to_string();
+    assert!(text.contains("59") || text.contains("58"), "{points}");
     drop(served);
     let served = Served::new(&place, &[]);
     let of = served.call("GET", &path, None).json();

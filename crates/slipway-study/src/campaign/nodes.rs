@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
@@ -14,6 +16,7 @@ use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::state::StateRoot;
 use slipway_lab::scenario::{Kill, Order};
 use slipway_python::Environment;
+use slipway_results::Digest;
 use slipway_sys::process::ProcessId;
 
 use super::CampaignError;
@@ -53,7 +56,7 @@ impl<'a> Nodes<'a> {
         for worker in 1..=most {
             folder.make_worker(worker)?;
         }
-        let name = lab_name(campaign);
+        let name = lab_name(campaign, folder.path());
         let source = Source::new(&name, lab_file(&name, campaign, folder, environment, most).to_string(), "/");
         let lab = source.lab()?;
         events(Event::LabStarting { lab: &name });
@@ -92,9 +95,18 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The lab of a campaign's workers.
-pub(super) fn lab_name(campaign: &Campaign) -> String {
-    format!("campaign-{}", campaign.name)
+/// Characters of a campaign's name in its lab's name, which has 32 at most.
+const NAME: usize = 16;
+/// Digits of the folder's digest in there.
+const DIGITS: usize = 6;
+
+/// The lab of a campaign's workers. Campaigns of one name in two folders have labs of their own.
+pub(super) fn lab_name(campaign: &Campaign, folder: &Path) -> String {
+    // Another path to the same folder gives the same name. A folder that is not there yet has no lab.
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let digest = Digest::of(folder.as_os_str().as_bytes()).to_string();
+    let name: String = campaign.name.chars().take(NAME).collect();
+    format!("campaign-{name}-{}", &digest[..DIGITS])
 }
 
 fn node(worker: u32) -> usize {

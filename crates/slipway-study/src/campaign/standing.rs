@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use slipway_coordinator::Folder;
-use slipway_coordinator::store::{Counts, Filter, Point, PointState, Spent, Sqlite, State, Store as _};
+use slipway_coordinator::store::{
+    Counts, Filter, History as _, Point, PointState, Spent, Sqlite, State, Step, Store as _,
+};
 
-use super::{CampaignError, Study, results};
+use super::{CampaignError, Study, nodes, results};
 
 /// Failures that are told.
 const LATEST: usize = 5;
@@ -18,6 +20,8 @@ pub struct Standing {
     pub campaign: String,
     /// Its folder.
     pub folder: PathBuf,
+    /// The lab of its workers, while it runs.
+    pub lab: String,
     /// Its state.
     pub state: State,
     /// Whether a coordinator runs it now, or its lab still goes down.
@@ -33,6 +37,8 @@ pub struct Standing {
     pub left: Option<f64>,
     /// Time of workers over all runs, in seconds.
     pub seconds: Spent,
+    /// The last batch that a search has learnt from; `None` before the first, and for other designs.
+    pub step: Option<Step>,
     /// The point that all others wait for, where the campaign has one.
     pub baseline: Option<Baseline>,
     /// Points whose last attempt failed, the latest first: at most five.
@@ -62,6 +68,7 @@ impl Standing {
         Ok(Self {
             campaign: study.campaign.name.clone(),
             folder: study.folder().to_owned(),
+            lab: nodes::lab_name(&study.campaign, study.folder()),
             state,
             runs,
             counts,
@@ -69,6 +76,7 @@ impl Standing {
             rate,
             left: rate.filter(|_| goes_on).map(|rate| (counts.waiting + counts.running) as f64 / rate),
             seconds: store.spent()?,
+            step: if study.plan.is_search() { store.step()? } else { None },
             baseline: baseline(study, &store)?,
             failures: store.failures(LATEST)?,
         })

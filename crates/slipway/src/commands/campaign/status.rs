@@ -3,11 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use slipway_campaign::model::Campaign;
 use slipway_coordinator::store::{FailureKind, Filter, Point, PointState, State, Store as _};
 use slipway_document::text::{printable, printable_json};
 use slipway_study::campaign::{Baseline, CampaignError, Standing, results};
 
-use super::Which;
+use super::{Which, best};
 use super::number::number;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -26,12 +27,13 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        context.answer(&Standing::of(&self.which.open()?)?, text)?;
+        let study = self.which.open()?;
+        context.answer(&Standing::of(&study)?, |standing| text(&study.campaign, standing))?;
         Ok(Exit::Success)
     }
 }
 
-fn text(standing: &Standing) -> String {
+fn text(campaign: &Campaign, standing: &Standing) -> String {
     let counts = &standing.counts;
     let share = |count: u64| format!("{count} ({:.1} %)", 100.0 * count as f64 / counts.points.max(1) as f64);
     let spent = standing.seconds;
@@ -44,6 +46,9 @@ fn text(standing: &Standing) -> String {
         ("running", counts.running.to_string()),
         ("waiting", counts.waiting.to_string()),
     ];
+    if let Some(step) = standing.step.and_then(|step| best::step(campaign, &step)) {
+        facts.push(("search", step));
+    }
     if let Some(Baseline { state, message }) = &standing.baseline {
         let message = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         facts.push(("baseline", format!("{}{message}", word_of(state))));
@@ -55,6 +60,9 @@ fn text(standing: &Standing) -> String {
         "workers",
         format!("{:.1} s for results, {:.1} s lost, {:.1} s idle; a fixed number would have taken {:.1} s", spent.used, spent.lost, spent.idle, spent.fixed),
     ));
+    if standing.runs {
+        facts.push(("lab", standing.lab.clone()));
+    }
     facts.push(("folder", standing.folder.display().to_string()));
     view::facts(&facts)
 }

@@ -4,10 +4,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use slipway_campaign::model::Campaign;
 use slipway_document::text::printable;
 use slipway_study::campaign::{Standing, Study};
 
-use super::Which;
+use super::{Which, best};
 use super::status::{pace, state, word_of};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -35,7 +36,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let study = self.which.open()?;
-        let mut shown = Shown::new(context);
+        let mut shown = Shown::new(context, &study.campaign);
         let last = follow(&study, &mut shown)?;
         shown.end(&last)?;
         Ok(if last.is_over() && last.counts.failed == 0 { Exit::Success } else { Exit::Strained })
@@ -56,17 +57,18 @@ fn follow(study: &Study, shown: &mut Shown<'_>) -> Result<Standing, Failure> {
 
 struct Shown<'a> {
     context: &'a Context,
+    campaign: &'a Campaign,
     bar: Option<ProgressBar>,
     last: Option<(Instant, Standing)>,
 }
 
 impl<'a> Shown<'a> {
-    fn new(context: &'a Context) -> Self {
+    fn new(context: &'a Context, campaign: &'a Campaign) -> Self {
         let bar = if context.global.json { None } else { meter::bar() };
         if let Some(bar) = &bar {
             bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len}\n{msg}").expect("a right template"));
         }
-        Self { context, bar, last: None }
+        Self { context, campaign, bar, last: None }
     }
 
     fn show(&mut self, now: Standing) -> Result<(), Failure> {
@@ -74,7 +76,7 @@ impl<'a> Shown<'a> {
         if let Some(bar) = &self.bar {
             bar.set_length(points);
             bar.set_position(ended);
-            bar.set_message(printable(&lines(&now)));
+            bar.set_message(printable(&lines(self.campaign, &now)));
             return Ok(());
         }
         let shortest = if self.context.global.json { Duration::ZERO } else { LINE };
@@ -91,14 +93,14 @@ impl<'a> Shown<'a> {
             let line = serde_json::to_string(now).map_err(|error| Failure::io("write JSON")(error.into()))?;
             return self.context.print(&format!("{line}\n"));
         }
-        self.context.print(&printable(&format!("{}\n", first(now))))
+        self.context.print(&printable(&format!("{}\n", first(self.campaign, now))))
     }
 
     /// Leaves the terminal with the campaign's last state.
     fn end(self, last: &Standing) -> Result<(), Failure> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
-            return self.context.print(&printable(&format!("{}\n", lines(last))));
+            return self.context.print(&printable(&format!("{}\n", lines(self.campaign, last))));
         }
         self.line(last)
     }
@@ -118,11 +120,11 @@ impl Counts {
 
 /// Whether nothing happened between the two.
 fn is_alike(last: &Standing, now: &Standing) -> bool {
-    (last.counts, last.state, last.workers) == (now.counts, now.state, now.workers)
+    (last.counts, last.state, last.workers, last.step) == (now.counts, now.state, now.workers, now.step)
 }
 
-/// `sweep: running, 40 of 1000 points done, 2 failed, 4 workers, 3.1 points/s, about 5 min left`.
-fn first(now: &Standing) -> String {
+/// `sweep: running, 40 of 1000 points done, 2 failed, 4 workers at work, 3.1 points/s, about 5 min left`, and a search's last step.
+fn first(campaign: &Campaign, now: &Standing) -> String {
     let counts = &now.counts;
     let mut words = vec![state(now).to_owned(), format!("{} of {} points done", counts.done, counts.points)];
     if counts.failed > 0 {
@@ -132,14 +134,15 @@ fn first(now: &Standing) -> String {
         words.push(format!("{} at work", view::count(now.workers, "worker")));
     }
     words.extend(pace(now));
+    words.extend(now.step.and_then(|step| best::step(campaign, &step)));
     format!("{}: {}", now.campaign, words.join(", "))
 }
 
 /// The same, and the latest failures.
-fn lines(now: &Standing) -> String {
+fn lines(campaign: &Campaign, now: &Standing) -> String {
     let failures = now.failures.iter().map(|point| {
         let kind = point.failure.map_or_else(String::new, word_of);
         format!("\n  point {}, {kind}: {}", point.point, point.reason())
     });
-    std::iter::once(first(now)).chain(failures).collect()
+    std::iter::once(first(campaign, now)).chain(failures).collect()
 }
