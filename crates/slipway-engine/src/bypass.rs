@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
+use slipway_lab::id::HostId;
 use slipway_lab::model::{Lab, Mount};
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::CgroupError;
@@ -131,7 +132,7 @@ pub(crate) struct Near<'a> {
     /// The lab's lock, which goes when the last of its processes does.
     pub(crate) lock: BorrowedFd<'a>,
     /// A host's network namespace.
-    pub(crate) host_net: &'a dyn Fn(usize) -> BorrowedFd<'a>,
+    pub(crate) host_net: &'a dyn Fn(HostId) -> BorrowedFd<'a>,
     /// A node's; `None` for one that has never been started.
     pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
     /// The first process of a node; `None` for one that does not run.

@@ -22,6 +22,7 @@ pub use slipway_fast::counts::{Between, Tally};
 pub use slipway_fast::metadata::Path;
 pub use slipway_fast::reason::Reason;
 pub use slipway_fast::status::{Peer, Status};
+use slipway_lab::id::HostId;
 
 pub(crate) use explain::{explain, node_of};
 pub(crate) use flows::flows;
@@ -32,7 +33,7 @@ pub(crate) use routers::Routers;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterState {
     /// Index of its host in the lab.
-    pub host: usize,
+    pub host: HostId,
     /// Its process; `None` while there is none, and connections that are asked for wait.
     pub pid: Option<i32>,
     /// How many there were before it.

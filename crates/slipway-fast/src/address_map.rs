@@ -1,5 +1,6 @@
 //! The node and interface of every virtual address of a lab.
 
+use slipway_lab::id::{HostId, NetworkId};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -8,18 +9,18 @@ use std::net::IpAddr;
 pub struct Interface {
     /// Index of the node in the lab.
     pub node: usize,
-    /// Index of the virtual host that it is on.
-    pub host: usize,
-    /// Index of the network.
-    pub network: usize,
+    /// The virtual host that it is on.
+    pub host: HostId,
+    /// The network.
+    pub network: NetworkId,
 }
 
 /// The interfaces of all virtual addresses.
 #[derive(Debug, Clone, Default)]
 pub struct AddressMap {
     by_address: HashMap<IpAddr, Interface>,
-    by_interface: HashMap<(usize, usize, bool), IpAddr>,
-    exact: HashSet<usize>,
+    by_interface: HashMap<(usize, NetworkId, bool), IpAddr>,
+    exact: HashSet<NetworkId>,
     ruling: HashSet<usize>,
 }
 
@@ -32,19 +33,19 @@ impl AddressMap {
 
     /// A node's address on a network, of one family.
     #[must_use]
-    pub fn address(&self, node: usize, network: usize, ipv6: bool) -> Option<IpAddr> {
+    pub fn address(&self, node: usize, network: NetworkId, ipv6: bool) -> Option<IpAddr> {
         self.by_interface.get(&(node, network, ipv6)).copied()
     }
 
     /// This map, with exact networks: connections on these are of TCP within a host too.
     #[must_use]
-    pub fn with_exact(self, networks: impl IntoIterator<Item = usize>) -> Self {
+    pub fn with_exact(self, networks: impl IntoIterator<Item = NetworkId>) -> Self {
         Self { exact: networks.into_iter().collect(), ..self }
     }
 
     /// Whether connections on this network are of TCP within a host too.
     #[must_use]
-    pub fn is_exact(&self, network: usize) -> bool {
+    pub fn is_exact(&self, network: NetworkId) -> bool {
         self.exact.contains(&network)
     }
 

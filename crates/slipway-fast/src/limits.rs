@@ -309,6 +309,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::os::unix::net::UnixStream;
 
+    use slipway_lab::id::{HostId, NetworkId};
     use slipway_sys::bpf::SocketStorage;
     use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
@@ -323,7 +324,8 @@ mod tests {
         let text = "networks: {net: fast}\nnodes: {n: {count: 2}}\npolicy: [{rate: {pair: 100mbit}}]\n";
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
         let address_map = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
-        let address_map = address_map.map(|(node, ip)| (ip, Interface { node, host: 0, network: 0 })).collect();
+        let address_map =
+            address_map.map(|(node, ip)| (ip, Interface { node, host: HostId(0), network: NetworkId(0) })).collect();
         let address_map: Arc<AddressMap> = Arc::new(address_map);
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let rules = Arc::new(Rules::new(Arc::clone(&address_map), Policy::new(&lab.policy, 2)));

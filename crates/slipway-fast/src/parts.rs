@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use slipway_lab::id::HostId;
 use slipway_sys::bpf::ThreadCounts;
 
 use crate::address_map::AddressMap;
@@ -23,7 +24,7 @@ use crate::unsupported_options::UnsupportedOptions;
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// Index of the router's virtual host.
-    pub(crate) host: usize,
+    pub(crate) host: HostId,
     /// The interface of each virtual address.
     pub(crate) address_map: Arc<AddressMap>,
     /// The policy, and the nodes under conditions.

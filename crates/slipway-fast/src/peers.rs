@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use slipway_lab::id::HostId;
+
 use crate::channel::{ChannelError, Open, Pool, Refusal};
 use crate::reason::Reason;
 use crate::status::Peer;
@@ -39,8 +41,10 @@ impl Peers {
 
     /// Requests one of its servers from the router of a host.
     #[must_use]
-    pub fn open(&self, host: usize, flow: u64, client: SocketAddr, server: SocketAddr) -> Outcome {
-        let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host)) else { return Outcome::Native(Reason::NoRouter) };
+    pub fn open(&self, host: HostId, flow: u64, client: SocketAddr, server: SocketAddr) -> Outcome {
+        let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host.index())) else {
+            return Outcome::Native(Reason::NoRouter);
+        };
         match pool.open(host, &Open { flow, server, client }, PATIENCE) {
             Ok(stream) => Outcome::Accepted(stream.into()),
             Err(ChannelError::Refused(Refusal::NobodyListens | Refusal::Limit)) => Outcome::Refused,

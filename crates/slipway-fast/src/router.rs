@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use rustix::process::{Resource, getrlimit};
+use slipway_lab::id::HostId;
 use slipway_sys::bpf::ThreadCounts;
 use slipway_sys::notify::Listener;
 
@@ -73,7 +74,7 @@ impl Router {
     /// # Errors
     /// When the kernel has no threads or epoll instances left, or the file is no recovery journal.
     pub fn start(
-        host: usize,
+        host: HostId,
         address_map: AddressMap,
         policy: Policy,
         persistent: PersistentState,
@@ -278,6 +279,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
+    use slipway_lab::id::NetworkId;
     use slipway_sys::bpf::SocketStorage;
 
     use super::*;
@@ -289,12 +291,12 @@ mod tests {
     /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
     #[test]
     fn what_is_forbidden_while_it_is_handed_out_is_ended() {
-        let place = Interface { node: 1, host: 0, network: 0 };
+        let place = Interface { node: 1, host: HostId(0), network: NetworkId(0) };
         let address_map = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let journal = crate::journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
-        let router = Router::start(0, address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
+        let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         let admission = router.parts.rules.admits(0, place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

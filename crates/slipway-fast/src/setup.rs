@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use slipway_lab::id::HostId;
+
 use crate::address_map::AddressMap;
 use crate::channel::{Hello, KeyFile};
 use crate::control::RouterEnd;
@@ -17,7 +19,7 @@ pub const PORT: u16 = 6953;
 #[derive(Debug)]
 pub struct RouterSetup {
     /// Index of its virtual host in the lab.
-    pub host: usize,
+    pub host: HostId,
     /// The interface of every virtual address of the lab's fast networks.
     pub address_map: AddressMap,
     /// The state that outlives the router.

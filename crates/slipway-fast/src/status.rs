@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use slipway_lab::id::HostId;
+
 use crate::counts::Tally;
 
 /// The status of a router.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Index of its host in the lab.
-    pub host: usize,
+    pub host: HostId,
     /// Connections since it started.
     pub connections: Tally,
     /// Connections that wait to be accepted.

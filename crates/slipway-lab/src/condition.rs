@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::id::NetworkId;
 use serde::{Deserialize, Serialize};
 use slipway_document::units::{
     ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split,
@@ -131,7 +132,7 @@ pub struct LinkRule {
     /// Receivers: indices into the lab's nodes, ascending.
     pub to: Vec<usize>,
     /// Index into the lab's networks. `None`: every network that both are on.
-    pub network: Option<usize>,
+    pub network: Option<NetworkId>,
     /// The conditions in force.
     pub conditions: LinkConditions,
 }
@@ -142,7 +143,7 @@ pub struct MatrixFile {
     /// Absolute path of a CSV whose first row and first column name nodes, and whose cells are delays.
     pub path: std::path::PathBuf,
     /// Index into the lab's networks. `None`: every network that both are on.
-    pub network: Option<usize>,
+    pub network: Option<NetworkId>,
 }
 
 /// Limits of a node's disk (the file system of `/scratch`). `None` is no limit.

@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::list::List;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident of $list:literal) => {
         $(#[$doc])*
@@ -25,6 +27,12 @@ macro_rules! id {
         impl From<usize> for $name {
             fn from(index: usize) -> Self {
                 Self(index)
+            }
+        }
+
+        impl From<$name> for usize {
+            fn from(id: $name) -> Self {
+                id.0
             }
         }
 

@@ -8,6 +8,7 @@ mod file;
 pub mod graph;
 pub mod id;
 mod kind;
+mod list;
 pub mod matrix;
 pub mod model;
 mod names;

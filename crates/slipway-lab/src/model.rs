@@ -15,10 +15,11 @@ use slipway_document::units::Seconds;
 pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, Network, TcpBypass, UnknownDriver};
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
+use crate::id::{HostId, List, NetworkId};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
-/// A lab with every default filled in. Cross-references are indices into the vectors here, valid by construction.
+/// A lab with every default filled in. Cross-references are ids of the lists here, valid by construction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lab {
     /// `[a-z0-9][a-z0-9-]*`, at most 32 characters. The file's name where the file gives none.
@@ -26,7 +27,7 @@ pub struct Lab {
     /// Where every random stream of the lab begins.
     pub seed: u64,
     /// At least one. Index 0 is where a lab without `hosts` lives.
-    pub hosts: Vec<Host>,
+    pub hosts: List<HostId, Host>,
     /// True for `hosts: machine`: the lab uses this machine's own network namespace as its one host.
     pub machine: bool,
     /// How the hosts are joined. `None` when there is one host.
@@ -34,7 +35,7 @@ pub struct Lab {
     /// Images that at least one node uses.
     pub images: Vec<Image>,
     /// Networks, in file order.
-    pub networks: Vec<Network>,
+    pub networks: List<NetworkId, Network>,
     /// Nodes, groups expanded, in file order then by number.
     pub nodes: Vec<Node>,
     /// Conditions between nodes, in file order.
@@ -124,8 +125,8 @@ pub struct Node {
     pub name: String,
     /// The key in the file it came from.
     pub group: String,
-    /// Index into [`Lab::hosts`].
-    pub host: usize,
+    /// One of [`Lab::hosts`].
+    pub host: HostId,
     /// Index into [`Lab::images`].
     pub image: usize,
     /// In the order of the node's `networks`; `eth0`, `eth1`, …
@@ -227,8 +228,8 @@ impl Routing {
 pub struct Interface {
     /// `eth0`, … Unused on driver `host`.
     pub name: String,
-    /// Index into [`Lab::networks`].
-    pub network: usize,
+    /// One of [`Lab::networks`].
+    pub network: NetworkId,
     /// Address on the network.
     pub ipv4: Ipv4Addr,
     /// Address on the network, where it has IPv6.

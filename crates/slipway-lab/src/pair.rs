@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule};
+use crate::id::NetworkId;
 use crate::matrix::Matrix;
 use crate::model::{Interface, Lab};
 
@@ -38,7 +39,7 @@ impl Lab {
     #[must_use]
     pub fn egress_rules(&self, matrices: &[Matrix], (node, slot): (usize, usize)) -> (&LinkConditions, Vec<PeerRule>) {
         let interface = &self.nodes[node].interfaces[slot];
-        let here = |network: Option<usize>| network.is_none_or(|network| network == interface.network);
+        let here = |network: Option<NetworkId>| network.is_none_or(|network| network == interface.network);
         let mut rules: BTreeMap<usize, LinkConditions> = BTreeMap::new();
         let of_here = self.matrices.iter().zip(matrices).filter(|(file, _)| here(file.network));
         for (peer, delay) in of_here.flat_map(|(_, matrix)| matrix.from(node)) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use slipway_document::errors::DocumentErrors;
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, DriverWord, Lab};
 use slipway_lab::{Overrides, parse_with};
 
@@ -26,7 +27,7 @@ fn every_network_has_the_driver_and_only_its_settings() {
             assert_eq!(network.word(), driver);
             assert_eq!(network.vni.is_some(), driver == DriverWord::Vxlan);
         }
-        assert_eq!(lab.networks[0].parent.is_some(), driver == DriverWord::Macvlan);
+        assert_eq!(lab.networks[NetworkId(0)].parent.is_some(), driver == DriverWord::Macvlan);
     }
     let vnis: Vec<_> = under(DriverWord::Vxlan, WIRED).unwrap().networks.iter().map(|network| network.vni).collect();
     assert_eq!(vnis, [Some(1), Some(9)]);

@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::graph;
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::Lab;
 
 mod random;
@@ -73,7 +74,7 @@ proptest! {
         let mut macs = HashSet::new();
         for node in &lab.nodes {
             prop_assert!(names.insert(&node.name));
-            prop_assert!(node.host < lab.hosts.len() && node.image < lab.images.len());
+            prop_assert!(node.host.index() < lab.hosts.len() && node.image < lab.images.len());
             for interface in &node.interfaces {
                 let network = &lab.networks[interface.network];
                 prop_assert!(network.ipv4.contains(&interface.ipv4));
@@ -85,7 +86,7 @@ proptest! {
                 prop_assert!(macs.insert(interface.mac) && interface.mac[0] & 1 == 0);
             }
             for route in &node.routes {
-                let to_own = |network: usize| {
+                let to_own = |network: NetworkId| {
                     let network = &lab.networks[network];
                     route.to == network.ipv4.into() || network.ipv6.is_some_and(|net| route.to == net.into())
                 };
@@ -120,7 +121,7 @@ proptest! {
         for node in &lab.nodes {
             let on: HashSet<_> = node.interfaces.iter().map(|interface| interface.network).collect();
             let reachable = reachable(&lab, on.clone());
-            for (to, network) in lab.networks.iter().enumerate() {
+            for (to, network) in lab.networks.enumerate() {
                 let route = node.routes.iter().find(|route| route.to == network.ipv4.into());
                 prop_assert_eq!(route.is_some(), !on.contains(&to) && reachable.contains(&to));
                 if route.is_some() {
@@ -144,7 +145,7 @@ proptest! {
     }
 }
 
-fn reachable(lab: &Lab, mut on: HashSet<usize>) -> HashSet<usize> {
+fn reachable(lab: &Lab, mut on: HashSet<NetworkId>) -> HashSet<NetworkId> {
     loop {
         let gateways = lab.nodes.iter().filter(|node| node.gateway);
         let reached = gateways.filter(|node| node.interfaces.iter().any(|interface| on.contains(&interface.network)));
@@ -157,7 +158,7 @@ fn reachable(lab: &Lab, mut on: HashSet<usize>) -> HashSet<usize> {
     }
 }
 
-fn arrives(lab: &Lab, from: &slipway_lab::model::Node, to: usize) -> bool {
+fn arrives(lab: &Lab, from: &slipway_lab::model::Node, to: NetworkId) -> bool {
     let mut here = from;
     for _ in 0..=lab.networks.len() {
         if here.interfaces.iter().any(|interface| interface.network == to) {
@@ -166,7 +167,7 @@ fn arrives(lab: &Lab, from: &slipway_lab::model::Node, to: usize) -> bool {
         let Some(route) = here.routes.iter().find(|route| route.to == lab.networks[to].ipv4.into()) else {
             return false;
         };
-        let shares = |network: usize| here.interfaces.iter().any(|mine| mine.network == network);
+        let shares = |network: NetworkId| here.interfaces.iter().any(|mine| mine.network == network);
         let is_via = |node: &&slipway_lab::model::Node| {
             node.gateway && node.interfaces.iter().any(|theirs| shares(theirs.network) && route.via == theirs.ipv4)
         };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_lab::change::Keys;
 use slipway_lab::condition::{Conditions, LinkConditions, LinkRule};
+use slipway_lab::id::NetworkId;
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{Lab, Limits};
 
@@ -76,10 +77,10 @@ type Nodes = BTreeSet<usize>;
 
 /// The rules to write for pairs: by network and conditions, each sender's receivers.
 #[derive(Debug, Default)]
-pub(super) struct Differences(BTreeMap<(usize, String), (LinkConditions, BTreeMap<usize, Nodes>)>);
+pub(super) struct Differences(BTreeMap<(NetworkId, String), (LinkConditions, BTreeMap<usize, Nodes>)>);
 
 impl Differences {
-    pub(super) fn add(&mut self, network: usize, from: usize, to: usize, conditions: &LinkConditions) {
+    pub(super) fn add(&mut self, network: NetworkId, from: usize, to: usize, conditions: &LinkConditions) {
         let words = conditions.to_string();
         if !words.is_empty() {
             let (_, pairs) = self.0.entry((network, words)).or_insert_with(|| (conditions.clone(), BTreeMap::new()));
@@ -195,7 +196,7 @@ links: [{between: [n1, n2], delay: 20ms, loss: 1%}]
         let mut differences = Differences::default();
         let conditions = LinkConditions { delay: Some(Seconds(0.01)), ..LinkConditions::default() };
         for (from, to) in (0..5).flat_map(|from| (0..5).map(move |to| (from, to))).filter(|(from, to)| from != to) {
-            differences.add(0, from, to, &conditions);
+            differences.add(NetworkId(0), from, to, &conditions);
         }
         assert_eq!(differences.rules(&lab()).len(), 1);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 
 #[path = "../../slipway-lab/tests/random/mod.rs"]
@@ -49,7 +50,7 @@ proptest! {
             }
             let conditions = serde_json::from_value(Value::Object(conditions)).unwrap();
             let node = &mut lab.nodes[at.index(nodes)];
-            node.host = usize::from(host) % hosts;
+            node.host = HostId(usize::from(host) % hosts);
             node.limits.pids = (limits % 2 == 0).then_some(8 + u32::from(limits));
             node.read_only = limits % 3 == 0;
             let slot = usize::from(slot) % node.interfaces.len();

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use nix::sys::socket::{setsockopt, sockopt};
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::Lab;
 use slipway_sys::ns::with_net;
 
@@ -70,8 +71,9 @@ impl Route {
 }
 
 /// The way over a network that both nodes are on.
-fn hop(lab: &Lab, from: usize, to: usize, on: impl Fn(usize) -> bool) -> Option<Hop> {
-    let slot_of = |network: usize| lab.nodes[to].interfaces.iter().position(|interface| interface.network == network);
+fn hop(lab: &Lab, from: usize, to: usize, on: impl Fn(NetworkId) -> bool) -> Option<Hop> {
+    let slot_of =
+        |network: NetworkId| lab.nodes[to].interfaces.iter().position(|interface| interface.network == network);
     let slots = lab.nodes[from].interfaces.iter().enumerate().filter(|(_, interface)| on(interface.network));
     let found = slots.into_iter().find_map(|(slot, interface)| Some((slot, slot_of(interface.network)?)));
     found.map(|(out, into)| Hop { from: (from, out), to: (to, into) })

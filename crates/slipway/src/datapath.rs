@@ -11,9 +11,9 @@ pub(crate) fn space(lab: &Lab, space: Space) -> String {
     match space {
         Space::Machine => "machine".to_owned(),
         Space::Underlay => "underlay".to_owned(),
-        Space::Host(host) => lab.hosts[host.index()].name.clone(),
-        Space::Switch(host) => format!("{}, switches", lab.hosts[host.index()].name),
-        Space::Tunnel(host) => format!("{}, tunnels", lab.hosts[host.index()].name),
+        Space::Host(host) => lab.hosts[host].name.clone(),
+        Space::Switch(host) => format!("{}, switches", lab.hosts[host].name),
+        Space::Tunnel(host) => format!("{}, tunnels", lab.hosts[host].name),
         Space::Node(node) => lab.nodes[node.index()].name.clone(),
     }
 }

@@ -3,6 +3,7 @@
 use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::scenario::{Direction, Pair};
 
@@ -57,7 +58,7 @@ pub(crate) fn interfaces(
     lab: &Lab,
     nodes: &[usize],
     name: Option<&str>,
-    network: Option<usize>,
+    network: Option<NetworkId>,
 ) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for &node in nodes {
@@ -94,9 +95,9 @@ pub(crate) fn interfaces(
 }
 
 /// The network of this name.
-pub(crate) fn network(lab: &Lab, name: Option<&str>) -> Result<Option<usize>, Failure> {
+pub(crate) fn network(lab: &Lab, name: Option<&str>) -> Result<Option<NetworkId>, Failure> {
     let Some(name) = name else { return Ok(None) };
-    let found = lab.networks.iter().position(|network| network.name == name);
+    let found = lab.networks.position(|network| network.name == name);
     let known: Vec<&str> = lab.networks.iter().map(|network| network.name.as_str()).collect();
     found.map(Some).ok_or_else(|| {
         Failure::usage(format!("choose a network: there is no `{name}`\nHint: there are {}", known.join(", ")))

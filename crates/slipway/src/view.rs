@@ -122,7 +122,7 @@ pub(crate) fn lab(lab: &Lab, how: &[Mechanism]) -> String {
     let mut text = String::new();
     let hosts = table(
         ["HOST", "UNDERLAY", "CPUS", "NODES"],
-        lab.hosts.iter().enumerate().map(|(index, host)| {
+        lab.hosts.enumerate().map(|(index, host)| {
             let nodes = lab.nodes.iter().filter(|node| node.host == index).count();
             let address = host.ipv4.map_or_else(|| "-".to_owned(), |ipv4| ipv4.to_string());
             [host.name.clone(), address, host.cpus.clone().unwrap_or_else(|| "all".to_owned()), nodes.to_string()]

@@ -15,6 +15,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::event::PollFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
+use slipway_lab::id::HostId;
 use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
@@ -109,7 +110,7 @@ impl Nodes {
         };
         let bypasses = Bypasses::start(&near, &blueprint.dir, &group)?;
         let routers = bypasses.tcp().map(Routers::states).unwrap_or_default();
-        let state = State { networks: fabric.mechanisms().to_vec(), routers, ..state };
+        let state = State { networks: fabric.mechanisms().clone(), routers, ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());
         Ok(Self {
             anchor: anchor.map_err(io::Error::from).map_err(AnchorError::system("open the anchor's own process"))?,
@@ -221,7 +222,7 @@ impl Nodes {
         let entry = Entry::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index, init, group);
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
         let Self { launcher, bypasses, fabric, slots, state, .. } = self;
-        let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: usize| net_of(slots, node));
         let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let near = Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &|_| Ok(()) };
@@ -420,7 +421,7 @@ impl Nodes {
         act: impl FnOnce(&mut Bypasses, &Near<'_>) -> T,
     ) -> T {
         let Self { bypasses, fabric, slots, groups, state, .. } = self;
-        let (host_net, net) = (|host: usize| fabric.host_net(host), |node: usize| net_of(slots, node));
+        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: usize| net_of(slots, node));
         let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let halt = |node: usize| {

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountFlags;
 use rustix::process::getpid;
+use slipway_lab::id::List;
 use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::mount::{attach, detached, make_private, mount_fs, set_flags};
@@ -31,7 +32,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         ready: false,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None }; lab.nodes.len()],
-        networks: Vec::new(),
+        networks: List::new(),
         routers: Vec::new(),
     };
     // Before anything else exists: whoever finds the lab half made finds its anchor.

@@ -1,6 +1,6 @@
 //! The devices, queueing disciplines and programs of conditions, for the graph of the lab.
 
-use slipway_lab::id::{NetworkId, NodeId};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction as Of;
 
@@ -38,7 +38,7 @@ impl Interface {
         let beside = |name: &str, index, kind| Link {
             device: Device { space: own.space, name: format!("{prefix}-{name}") },
             index,
-            network: Some(NetworkId(of.network)),
+            network: Some(of.network),
             kind,
             mtu: Some(self.mtu),
             bridge: None,

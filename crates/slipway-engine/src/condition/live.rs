@@ -152,6 +152,7 @@ fn after(first: &LinkChange, second: &LinkChange) -> LinkChange {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use slipway_lab::id::NetworkId;
 
     use super::*;
 
@@ -197,7 +198,7 @@ mod tests {
         let mut live = Live::default();
         let pair = |words: &str| {
             let change = words.parse().expect("a change");
-            LinkAction::Pair(Pair { from: vec![1, 0], to: vec![2], network: Some(1), change })
+            LinkAction::Pair(Pair { from: vec![1, 0], to: vec![2], network: Some(NetworkId(1)), change })
         };
         live.change(pair("delay=20ms"));
         live.lay(1, pair("loss=1%"));
@@ -209,7 +210,7 @@ mod tests {
             "one change of the same pair, then what is laid over it"
         );
         let first = live.pairs().next().expect("two");
-        assert!(first.is_from(0, 1) && !first.is_from(2, 1) && !first.is_from(0, 0));
+        assert!(first.is_from(0, NetworkId(1)) && !first.is_from(2, NetworkId(1)) && !first.is_from(0, NetworkId(0)));
     }
 
     #[test]

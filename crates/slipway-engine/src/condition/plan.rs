@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NetworkId;
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_lab::scenario::{Direction, Groups};
@@ -102,7 +103,7 @@ fn peers(basis: Basis<'_>, place: Place) -> (&LinkConditions, BTreeMap<usize, Li
 }
 
 /// A node's addresses on a network.
-pub(super) fn addresses(lab: &Lab, node: usize, network: usize) -> impl Iterator<Item = IpAddr> {
+pub(super) fn addresses(lab: &Lab, node: usize, network: NetworkId) -> impl Iterator<Item = IpAddr> {
     let there = lab.nodes[node].interfaces.iter().filter(move |interface| interface.network == network);
     there.flat_map(Interface::addresses)
 }

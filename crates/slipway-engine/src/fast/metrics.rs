@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_sys::process;
 
@@ -80,7 +81,7 @@ impl<'a> Page<'a> {
         });
         let ready: Vec<Sample<'a>> = peers
             .map(|(router, peer, ready)| {
-                let peer = self.lab.hosts.get(peer as usize).map_or("", |host| &host.name);
+                let peer = self.lab.hosts.get(HostId(peer as usize)).map_or("", |host| &host.name);
                 (vec![self.host(router), ("peer", peer)], ready as u64)
             })
             .collect();
@@ -188,7 +189,7 @@ mod tests {
     fn pairs_of_nodes_without_names_are_those_of_a_host() {
         let text = "hosts: 2\nnetworks: {net: fast}\nnodes: {n: {count: 2}}\n";
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
-        let routers = (0..2).map(|host| RouterReport {
+        let routers = [HostId(0), HostId(1)].map(|host| RouterReport {
             router: RouterState { host, pid: None, restarts: 0, trouble: None, free_options: true, told_again: true },
             listeners: 0,
             status: Some(Status {
@@ -196,7 +197,7 @@ mod tests {
                 ..Status::default()
             }),
         });
-        let page = metrics(&lab, &FastReport { routers: routers.collect() }, &[]);
+        let page = metrics(&lab, &FastReport { routers: routers.into() }, &[]);
         for host in ["host1", "host2"] {
             let labels = format!("host=\"{host}\",client=\"\",server=\"\",way=\"pair\"");
             assert!(page.contains(&format!("{labels}}} 7\n")), "{page}");

@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdGetfdFlags, pidfd_getfd};
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
 use slipway_fast::journal;
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
@@ -37,7 +38,7 @@ pub(super) struct Process {
 pub(super) struct Ground<'a> {
     pub(super) alone: SingleThread,
     pub(super) lab: &'a Lab,
-    pub(super) host: usize,
+    pub(super) host: HostId,
     /// The lab's, held by all of its processes.
     pub(super) lock: BorrowedFd<'a>,
     /// The host's network namespace.

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use slipway_fast::filter;
 use slipway_fast::pairs;
 use slipway_fast::walk;
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{CgroupError, Group};
 
@@ -30,7 +31,7 @@ use crate::state::LabDir;
 #[derive(Debug)]
 pub(crate) struct Routers {
     shared: Shared,
-    seats: BTreeMap<usize, Seat>,
+    seats: BTreeMap<HostId, Seat>,
     /// Copies of all listeners under which programs run.
     held: Vec<HeldListener>,
     /// How many there have been.
@@ -91,7 +92,7 @@ impl Routers {
         let is_paired = pairs::are_supported();
         for host in hosts {
             // No name of a node begins so.
-            let group = group(&format!("_router.{}", host + 1))?;
+            let group = group(&format!("_router.{}", host.index() + 1))?;
             let guard = group.as_ref().and_then(Group::clone_target);
             let notes = is_paired.then(|| fast.shared.metadata.storage());
             let guard = guard.map(|folder| filter::guard(folder, notes)).transpose()?;
@@ -141,14 +142,14 @@ impl Routers {
 
     /// How everything is.
     pub(crate) fn report(&mut self, near: &Near<'_>) -> FastReport {
-        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        let hosts: Vec<HostId> = self.seats.keys().copied().collect();
         FastReport { routers: hosts.into_iter().map(|host| self.report_router(near, host)).collect() }
     }
 }
 
 impl Routers {
     /// Writes down what became of a router. A full disk is no reason to end the lab.
-    fn note(&mut self, lab: &Lab, host: usize, what: &str) {
+    fn note(&mut self, lab: &Lab, host: HostId, what: &str) {
         tracing::info!(host = %lab.hosts[host].name, "router {what}");
         let now = humantime::format_rfc3339_millis(SystemTime::now());
         let _ = writeln!(self.log, "{now} router of {}: {what}", lab.hosts[host].name);

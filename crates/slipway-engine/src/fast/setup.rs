@@ -15,6 +15,7 @@ use slipway_fast::pairs;
 use slipway_fast::policy::Policy;
 use slipway_fast::router::PersistentState;
 use slipway_fast::setup::{PORT, RouterSetup};
+use slipway_lab::id::HostId;
 use slipway_lab::model::{self, Lab, Network};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
@@ -26,7 +27,7 @@ pub(super) struct Shared {
     /// Of all threads, and what counts them; or why nothing does.
     pub(super) interruptions: Result<(ThreadCounts, Interruptions), String>,
     /// By host, what its router has in hand, for the next one.
-    pub(super) journals: BTreeMap<usize, OwnedFd>,
+    pub(super) journals: BTreeMap<HostId, OwnedFd>,
     key: KeyFile,
     /// The lab's number among all whose routers might meet.
     number: u64,
@@ -36,7 +37,7 @@ pub(super) struct Shared {
 }
 
 /// The hosts that have nodes on fast networks.
-pub(super) fn hosts(lab: &Lab) -> BTreeSet<usize> {
+pub(super) fn hosts(lab: &Lab) -> BTreeSet<HostId> {
     let fast = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.tcp.is_some()));
     fast.map(|node| node.host).collect()
 }
@@ -49,8 +50,7 @@ impl Shared {
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let policy = Policy::new(&lab.policy, lab.nodes.len());
         let address_map = address_map(lab);
-        let address_map =
-            if pairs::are_supported() { address_map } else { address_map.with_exact(0..lab.networks.len()) };
+        let address_map = if pairs::are_supported() { address_map } else { address_map.with_exact(lab.networks.ids()) };
         let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
         Ok(Self { metadata, interruptions, journals, key: KeyFile::draw()?, number, address_map, policy })
@@ -66,9 +66,9 @@ impl Shared {
     }
 
     /// What the router of a host begins with.
-    pub(super) fn of_host(&self, lab: &Lab, host: usize, control: RouterEnd) -> io::Result<RouterSetup> {
-        let number = |host: usize| u32::try_from(host).map_err(io::Error::other);
-        let at = |host: usize| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
+    pub(super) fn of_host(&self, lab: &Lab, host: HostId, control: RouterEnd) -> io::Result<RouterSetup> {
+        let number = |host: HostId| u32::try_from(host.index()).map_err(io::Error::other);
+        let at = |host: HostId| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
         let others = hosts(lab).into_iter().filter(|&other| other != host);
         let journal = self.journals.get(&host).ok_or_else(|| io::Error::other("a host without a journal"))?;
         let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
@@ -102,7 +102,7 @@ pub(super) fn address_map(lab: &Lab) -> AddressMap {
         }
     }
     let is_exact = |network: &Network| network.bypasses.tcp.is_some_and(|tcp| tcp.exact);
-    let exact = lab.networks.iter().enumerate().filter(|(_, network)| is_exact(network)).map(|(number, _)| number);
+    let exact = lab.networks.enumerate().filter(|(_, network)| is_exact(network)).map(|(number, _)| number);
     let ruling = lab.nodes.iter().enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
     AddressMap::from_iter(all).with_exact(exact).with_ruling(ruling)
 }
@@ -110,6 +110,8 @@ pub(super) fn address_map(lab: &Lab) -> AddressMap {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use slipway_lab::id::NetworkId;
 
     use super::*;
 
@@ -122,10 +124,10 @@ mod tests {
         let lab = lab(
             "hosts: 3\nnetworks: {quick: fast, slow: bridge}\nnodes:\n  a: {host: host1, networks: [quick, slow]}\n  b: {host: host2, networks: [quick]}\n  c: {host: host3, networks: [slow]}\n",
         );
-        assert_eq!(hosts(&lab).into_iter().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(hosts(&lab).into_iter().collect::<Vec<_>>(), [HostId(0), HostId(1)]);
         let address_map = address_map(&lab);
         let [quick, slow] = [0, 1].map(|slot| lab.nodes[0].interfaces[slot].ipv4);
-        assert_eq!(address_map.of(quick.into()), Some(Interface { node: 0, host: 0, network: 0 }));
+        assert_eq!(address_map.of(quick.into()), Some(Interface { node: 0, host: HostId(0), network: NetworkId(0) }));
         assert_eq!(address_map.of(slow.into()), None);
         assert_eq!(address_map.addresses(1).count(), 2);
     }
@@ -138,7 +140,7 @@ mod tests {
             let (_, control) = slipway_fast::control::pair().expect("a pair");
             shared.of_host(&lab, host, control).expect("a setup")
         };
-        let (one, two) = (begin(0), begin(1));
+        let (one, two) = (begin(HostId(0)), begin(HostId(1)));
         let key = |setup: &RouterSetup| *setup.key.read().expect("it is there").bytes();
         assert_eq!(key(&one), key(&two));
         assert_eq!(one.hello.lab, two.hello.lab);

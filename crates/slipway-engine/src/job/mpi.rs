@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
 
 use super::JobError;
@@ -66,8 +67,8 @@ impl Crowd {
 
 /// The first network that every node of the job is on.
 fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> {
-    let on = |node: &usize, network: usize| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
-    let shared = (0..lab.networks.len()).find(|&network| job.nodes.iter().all(|node| on(node, network)));
+    let on = |node: &usize, network: NetworkId| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
+    let shared = lab.networks.ids().find(|&network| job.nodes.iter().all(|node| on(node, network)));
     shared.map(|network| &lab.networks[network]).ok_or_else(|| {
         JobError::Impossible(
             "its nodes are on no network together\nHint: put them on one, or run on fewer nodes".to_owned(),
@@ -111,7 +112,7 @@ fn mpich(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &st
     let mut options: Vec<String> =
         ["-launcher", "ssh", "-launcher-exec", AGENT, "-f", hosts_file].map(str::to_owned).into();
     options.extend(["-n".to_owned(), crowd.ranks.to_string()]);
-    let index = lab.networks.iter().position(|one| one.name == network.name);
+    let index = lab.networks.position(|one| one.name == network.name);
     let device = |node: usize| {
         let interface = lab.nodes[node].interfaces.iter().find(|interface| Some(interface.network) == index)?;
         Some(interface.name.as_str())

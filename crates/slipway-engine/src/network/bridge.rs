@@ -1,5 +1,6 @@
 //! Driver `bridge`: a veth pair for every node, on a Linux bridge of its host.
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 
 use super::driver::{Driver, End, Port, Probed, hosts_of};
@@ -20,7 +21,7 @@ impl Driver for Bridge {
         Ok(Probed { driver: DriverKind::Bridge.into(), mechanism, notes: switch::notes() })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.build(lab, network, sites)?;
         if hosts_of(lab, network).len() > 1 {
             for (host, index) in wire::lay(lab, network, sites)? {
@@ -30,7 +31,13 @@ impl Driver for Bridge {
         Ok(())
     }
 
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
         self.switches.attach(lab, network, sites, ends)
     }
 
@@ -38,7 +45,7 @@ impl Driver for Bridge {
         self.switches.detach(lab, port, sites)
     }
 
-    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn open(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.open(lab, network, sites)
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, DriverWord, Interface, Lab};
 
 use super::error::{NetworkError, Unsupported};
@@ -57,15 +58,21 @@ pub(super) trait Driver: fmt::Debug {
     fn probe(&self) -> Result<Probed, Unsupported>;
 
     /// Whether this network can be made here, before anything is.
-    fn check(&self, _lab: &Lab, _network: usize) -> Result<(), NetworkError> {
+    fn check(&self, _lab: &Lab, _network: NetworkId) -> Result<(), NetworkError> {
         Ok(())
     }
 
     /// Makes what the nodes of `network` share. The devices come by [`Site::make`](super::site::Site::make), which notes them.
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError>;
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError>;
 
     /// Makes interfaces of some of its nodes.
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError>;
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError>;
 
     /// Takes a node's interface away. Only those of nodes that may do so themselves are.
     fn detach(&mut self, _lab: &Lab, _port: Port, _sites: &mut Sites) -> Result<(), NetworkError> {
@@ -73,7 +80,7 @@ pub(super) trait Driver: fmt::Debug {
     }
 
     /// Lets packets pass. Harmless when they do already.
-    fn open(&mut self, _lab: &Lab, _network: usize, _sites: &mut Sites) -> Result<(), NetworkError> {
+    fn open(&mut self, _lab: &Lab, _network: NetworkId, _sites: &mut Sites) -> Result<(), NetworkError> {
         Ok(())
     }
 
@@ -92,7 +99,7 @@ pub(super) trait Driver: fmt::Debug {
 }
 
 /// A network's MTU, bytes: asked for, or right for the driver.
-pub(super) fn mtu(lab: &Lab, network: usize) -> u32 {
+pub(super) fn mtu(lab: &Lab, network: NetworkId) -> u32 {
     let network = &lab.networks[network];
     network.mtu.unwrap_or_else(|| match (network.driver, &lab.underlay) {
         (DriverKind::Vxlan, Some(underlay)) => underlay.mtu.saturating_sub(VXLAN_OVERHEAD),
@@ -102,7 +109,7 @@ pub(super) fn mtu(lab: &Lab, network: usize) -> u32 {
 }
 
 /// A network's places, with the host of each.
-pub(super) fn members(lab: &Lab, network: usize) -> impl Iterator<Item = (usize, Port, &Interface)> {
+pub(super) fn members(lab: &Lab, network: NetworkId) -> impl Iterator<Item = (HostId, Port, &Interface)> {
     lab.nodes.iter().enumerate().flat_map(move |(node, of)| {
         let mine = of.interfaces.iter().enumerate().filter(move |(_, interface)| interface.network == network);
         mine.map(move |(slot, interface)| (of.host, Port { node, slot }, interface))
@@ -110,6 +117,6 @@ pub(super) fn members(lab: &Lab, network: usize) -> impl Iterator<Item = (usize,
 }
 
 /// The hosts that have nodes on a network, in order.
-pub(super) fn hosts_of(lab: &Lab, network: usize) -> BTreeSet<usize> {
+pub(super) fn hosts_of(lab: &Lab, network: NetworkId) -> BTreeSet<HostId> {
     members(lab, network).map(|(host, ..)| host).collect()
 }

@@ -1,6 +1,7 @@
 //! All drivers: how this machine would run each, and make the networks of a lab with them.
 
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::{List, NetworkId};
 use slipway_lab::model::{Bypasses, DriverKind, DriverWord, Lab, Network, TcpBypass};
 
 use super::driver::{Driver, Probed, mtu};
@@ -63,8 +64,8 @@ fn probe(word: DriverWord, driver: &dyn Driver, bypasses: Bypasses) -> Result<Pr
 ///
 /// # Errors
 /// The first network that cannot be made here, with what is missing or wrong.
-pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
-    let plan_one = |(number, network): (usize, &Network)| {
+pub fn plan(lab: &Lab) -> Result<List<NetworkId, Mechanism>, NetworkError> {
+    let plan_one = |(number, network): (NetworkId, &Network)| {
         let driver = driver(network.driver);
         let probed = probe(network.word(), driver.as_ref(), network.bypasses);
         let probed = probed.map_err(|reason| NetworkError::Unsupported { network: network.name.clone(), reason })?;
@@ -72,7 +73,7 @@ pub fn plan(lab: &Lab) -> Result<Vec<Mechanism>, NetworkError> {
         driver.check(lab, number)?;
         Ok(Mechanism { network: network.name.clone(), probed, mtu: mtu(lab, number) })
     };
-    lab.networks.iter().enumerate().map(plan_one).collect()
+    lab.networks.enumerate().map(plan_one).collect()
 }
 
 fn check_mtu(network: &Network) -> Result<(), NetworkError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use slipway_lab::id::MachineId;
+use slipway_lab::id::{HostId, List, MachineId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
@@ -23,7 +23,7 @@ pub struct Fabric {
     // Before `sites`: what drivers started there ends first.
     drivers: BTreeMap<DriverKind, Box<dyn Driver>>,
     sites: Sites,
-    mechanisms: Vec<Mechanism>,
+    mechanisms: List<NetworkId, Mechanism>,
     /// The policy on fast networks' base networks; `None` where everything passes.
     policy: Option<Table>,
     /// The namespaces of nodes that were attached.
@@ -50,7 +50,7 @@ impl Fabric {
         let mechanisms = plan(lab)?;
         let mut sites = Sites::create(lab, place)?;
         let mut drivers = BTreeMap::new();
-        for (number, network) in lab.networks.iter().enumerate() {
+        for (number, network) in lab.networks.enumerate() {
             let driver = drivers.entry(network.driver).or_insert_with(|| driver(network.driver));
             driver.prepare(lab, number, &mut sites)?;
         }
@@ -58,9 +58,9 @@ impl Fabric {
         Ok(Self { drivers, sites, mechanisms, policy, nodes: BTreeMap::new() })
     }
 
-    /// How each network was made, in the lab's order.
+    /// The mechanism of each network.
     #[must_use]
-    pub fn mechanisms(&self) -> &[Mechanism] {
+    pub fn mechanisms(&self) -> &List<NetworkId, Mechanism> {
         &self.mechanisms
     }
 
@@ -86,13 +86,13 @@ impl Fabric {
 
     /// A host's namespace. Panics on a host that the lab does not have.
     #[must_use]
-    pub fn host_net(&self, host: usize) -> BorrowedFd<'_> {
+    pub fn host_net(&self, host: HostId) -> BorrowedFd<'_> {
         self.sites.hosts[host].net()
     }
 
     /// The namespace of a host's switches. `None` under `hosts: machine`, which has none.
     #[must_use]
-    pub fn switch_net(&self, host: usize) -> Option<BorrowedFd<'_>> {
+    pub fn switch_net(&self, host: HostId) -> Option<BorrowedFd<'_>> {
         self.sites.switches.get(host).map(Site::net)
     }
 
@@ -102,7 +102,7 @@ impl Fabric {
     /// An error of the kernel; interfaces made by then go with their namespaces.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = nodes.len()), err(level = "debug"))]
     pub fn attach(&mut self, lab: &Lab, nodes: &[NodeNet<'_>]) -> Result<(), NetworkError> {
-        let mut by_network = BTreeMap::<usize, Vec<End<'_>>>::new();
+        let mut by_network = BTreeMap::<NetworkId, Vec<End<'_>>>::new();
         for &NodeNet { node, netns } in nodes {
             let inode = made::inode(netns).map_err(NetworkError::system("look at a node's namespace"))?;
             if let Some(before) = self.nodes.insert(node, inode).filter(|&before| before != inode) {
@@ -156,7 +156,7 @@ impl Fabric {
             return Ok(());
         }
         self.policy = Some(table(lab, rules)?);
-        for network in 0..lab.networks.len() {
+        for network in lab.networks.ids() {
             let ports: Vec<Port> = members(lab, network).map(|(_, port, _)| port).collect();
             self.hold(lab, network, &ports)?;
         }
@@ -164,7 +164,7 @@ impl Fabric {
     }
 
     /// Holds interfaces of a network to the policy.
-    fn hold(&mut self, lab: &Lab, network: usize, ports: &[Port]) -> Result<(), NetworkError> {
+    fn hold(&mut self, lab: &Lab, network: NetworkId, ports: &[Port]) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let (Some(table), Some(driver)) = (&self.policy, self.drivers.get(&of.driver)) else { return Ok(()) };
         for &port in ports.iter().filter(|_| of.keeps_policy()) {
@@ -191,7 +191,7 @@ impl Fabric {
     /// An error of the kernel.
     #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
     pub fn open(&mut self, lab: &Lab) -> Result<(), NetworkError> {
-        for (number, network) in lab.networks.iter().enumerate() {
+        for (number, network) in lab.networks.enumerate() {
             if let Some(driver) = self.drivers.get_mut(&network.driver) {
                 driver.open(lab, number, &mut self.sites)?;
             }

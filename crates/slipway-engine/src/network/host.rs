@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_sys::bpf::{SourceAddress, SourceAddresses};
 use slipway_sys::cgroup::{Hierarchy, Mode};
@@ -37,7 +38,7 @@ impl Driver for Host {
         Ok(Probed { driver: DriverKind::Host.into(), mechanism, notes })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         for host in hosts_of(lab, network) {
             add_addresses(lab, network, host, sites)?;
         }
@@ -48,7 +49,7 @@ impl Driver for Host {
         Ok(())
     }
 
-    fn attach(&mut self, _: &Lab, _: usize, _: &mut Sites, _: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(&mut self, _: &Lab, _: NetworkId, _: &mut Sites, _: &[End<'_>]) -> Result<(), NetworkError> {
         Ok(())
     }
 
@@ -59,7 +60,7 @@ impl Driver for Host {
 
 /// Puts the addresses of a host's nodes on it, each on a device of its own. Some MPI libraries know a node by the last
 /// address of a device, and send from the first.
-fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+fn add_addresses(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites) -> Result<(), NetworkError> {
     let of = &lab.networks[network];
     let local: Vec<_> =
         members(lab, network).filter(|&(there, ..)| there == host).map(|(.., interface)| interface).collect();
@@ -85,9 +86,13 @@ fn add_addresses(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> R
 }
 
 /// The device of a node, by its position on its host. (On this machine's own network, names of other labs' devices are in use.)
-fn device(lab: &Lab, network: usize, position: usize) -> String {
+fn device(lab: &Lab, network: NetworkId, position: usize) -> String {
     let of_process = of_process(std::process::id());
-    if lab.machine { format!("{of_process}{network:x}.{position:x}") } else { format!("nodes{network}.{position}") }
+    if lab.machine {
+        format!("{of_process}{:x}.{position:x}", network.index())
+    } else {
+        format!("nodes{network}.{position}")
+    }
 }
 
 /// How the names of devices begin that a lab's anchor has on this machine's own network.
@@ -110,8 +115,8 @@ pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), String> {
 fn add_devices(
     lab: &Lab,
     names: &[String],
-    network: usize,
-    host: usize,
+    network: NetworkId,
+    host: HostId,
     sites: &mut Sites,
 ) -> Result<Vec<u32>, NetworkError> {
     let between = sites.between()?;
@@ -140,7 +145,7 @@ fn set_up(netlink: &mut Netlink, names: &[String]) -> Result<Vec<u32>, NetworkEr
 }
 
 /// Tells a host where the nodes of the others are.
-fn add_routes(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+fn add_routes(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites) -> Result<(), NetworkError> {
     let Some((.., own)) = members(lab, network).find(|&(there, ..)| there == host) else { return Ok(()) };
     let mut requests = Vec::new();
     for (there, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {
@@ -160,7 +165,7 @@ const OWN_RULES: u32 = 100;
 
 /// Has sockets of nodes send from their node's address whatever they are bound to, by routes of each node's own. This machine's own
 /// rules stay as they are: there, `SourceAddresses` alone serves.
-fn add_sources(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+fn add_sources(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites) -> Result<(), NetworkError> {
     let of = &lab.networks[network];
     if lab.machine || members(lab, network).nth(OWN_ROUTES).is_some() {
         return Ok(());
@@ -194,12 +199,12 @@ fn add_sources(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Res
 }
 
 /// The first network of driver `host` that a host has nodes on.
-fn first_network(lab: &Lab, host: usize) -> usize {
-    let is = |&network: &usize| {
+fn first_network(lab: &Lab, host: HostId) -> NetworkId {
+    let is = |&network: &NetworkId| {
         lab.networks[network].driver == DriverKind::Host
             && hosts_of(lab, network).into_iter().any(|there| there == host)
     };
-    (0..lab.networks.len()).find(is).unwrap_or(0)
+    lab.networks.ids().find(is).unwrap_or_default()
 }
 
 /// The mark on the sockets of a node.
@@ -232,7 +237,7 @@ fn why_no_sources() -> Option<String> {
 }
 
 /// A node's addresses, each with its subnet's prefix length and the address's own length, bits.
-fn addresses(lab: &Lab, network: usize, interface: &Interface) -> impl Iterator<Item = (IpAddr, u8, u8)> {
+fn addresses(lab: &Lab, network: NetworkId, interface: &Interface) -> impl Iterator<Item = (IpAddr, u8, u8)> {
     let of = &lab.networks[network];
     let v4 = (IpAddr::from(interface.ipv4), of.ipv4.prefix_len(), 32);
     let v6 = interface.ipv6.zip(of.ipv6).map(|(address, subnet)| (IpAddr::from(address), subnet.prefix_len(), 128));

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, MacvlanMode};
 use slipway_sys::netlink::{self, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::with_net;
@@ -19,7 +20,7 @@ use super::wire;
 #[derive(Debug, Default)]
 pub(super) struct Macvlan {
     /// The wire of each network, by host.
-    parents: BTreeMap<(usize, usize), u32>,
+    parents: BTreeMap<(NetworkId, HostId), u32>,
     /// Nodes' namespaces: a macvlan device has no other end to take its carrier from.
     nodes: BTreeMap<usize, OwnedFd>,
 }
@@ -35,7 +36,7 @@ impl Driver for Macvlan {
         Ok(Probed { driver: DriverKind::Macvlan.into(), mechanism, notes: Vec::new() })
     }
 
-    fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {
+    fn check(&self, lab: &Lab, network: NetworkId) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let Some(parent) = &of.parent else {
             if lab.machine {
@@ -62,11 +63,11 @@ impl Driver for Macvlan {
         Ok(())
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         if let Some(parent) = &lab.networks[network].parent {
             let index = sites.machine.netlink.link(parent)?.index;
-            self.parents.extend((0..lab.hosts.len()).map(|host| ((network, host), index)));
-            sites.machine.made.found(parent, Some(index), network.into(), Kind::Found);
+            self.parents.extend(lab.hosts.ids().map(|host| ((network, host), index)));
+            sites.machine.made.found(parent, Some(index), network, Kind::Found);
             return Ok(());
         }
         let laid = wire::lay(lab, network, sites)?;
@@ -74,14 +75,20 @@ impl Driver for Macvlan {
         Ok(())
     }
 
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let mode = match of.macvlan_mode {
             MacvlanMode::Bridge => netlink::MacvlanMode::Bridge,
             MacvlanMode::Private => netlink::MacvlanMode::Private,
             MacvlanMode::Vepa => netlink::MacvlanMode::Vepa,
         };
-        let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
+        let mut by_host = BTreeMap::<HostId, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
             let mtu = Some(mtu(lab, network));

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::mount::set_sysctl;
 use slipway_sys::netlink::{AddrGenMode, AddressWatch, Netlink, Request, SetLink};
@@ -29,7 +30,7 @@ const CLOSED: [(&str, &str); 4] = [
 ];
 
 /// Whether every node of a network has a neighbour entry for every other.
-pub(super) fn knows_all(lab: &Lab, network: usize) -> bool {
+pub(super) fn knows_all(lab: &Lab, network: NetworkId) -> bool {
     members(lab, network).nth(KNOWN_NEIGHBOURS).is_none()
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Netlink, NewLink, Offload, Peer, Request, SetLink, Veth, has_generic_family};
 use slipway_sys::ns::with_net;
@@ -31,7 +32,7 @@ const MAC_TABLE: &str = "other-config:mac-table-size=65536";
 #[derive(Debug, Default)]
 pub(super) struct Ovs {
     /// By host.
-    daemons: BTreeMap<usize, Daemons>,
+    daemons: BTreeMap<HostId, Daemons>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
 }
@@ -65,7 +66,7 @@ impl Driver for Ovs {
         Ok(Probed { driver: DriverKind::Ovs.into(), mechanism, notes })
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         let hosts = hosts_of(lab, network);
         let bridge = bridge(network);
         let datapath = format!("datapath_type={}", if kernel_datapath() { "system" } else { "netdev" });
@@ -93,7 +94,7 @@ impl Driver for Ovs {
                 &bridge,
                 &mtu,
             ])?;
-            sites.switches[host].made.found(&bridge, None, network.into(), Kind::OvsBridge);
+            sites.switches[host].made.found(&bridge, None, network, Kind::OvsBridge);
         }
         if hosts.len() > 1 {
             for (host, _) in wire::lay(lab, network, sites)? {
@@ -103,10 +104,16 @@ impl Driver for Ovs {
         Ok(())
     }
 
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
         let mtu = Some(mtu(lab, network));
         let of = &lab.networks[network];
-        let mut by_host = BTreeMap::<usize, Vec<&End<'_>>>::new();
+        let mut by_host = BTreeMap::<HostId, Vec<&End<'_>>>::new();
         for end in ends {
             by_host.entry(lab.nodes[end.port.node].host).or_default().push(end);
         }
@@ -137,7 +144,7 @@ impl Driver for Ovs {
         Ok(())
     }
 
-    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn open(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         let hosts = hosts_of(lab, network);
         let wire = (hosts.len() > 1).then(|| wire::name(network));
         for host in hosts {
@@ -166,7 +173,7 @@ impl Ovs {
     /// Waits until the switch has seen that these ports have a carrier, those that have one. Before, it sends nothing there.
     fn wait_for_links(
         &self,
-        host: usize,
+        host: HostId,
         sites: &Sites,
         ports: impl IntoIterator<Item = String>,
     ) -> Result<(), NetworkError> {
@@ -181,7 +188,7 @@ impl Ovs {
     }
 }
 
-fn bridge(network: usize) -> String {
+fn bridge(network: NetworkId) -> String {
     format!("ovs{network}")
 }
 

@@ -15,6 +15,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::OnceLock;
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Interface, Lab, Network, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
@@ -82,7 +83,7 @@ impl Table {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let those = |which: &dyn Fn(&Rule) -> bool| set(words, rules.iter().map(which));
-        let keeps = |network: usize| lab.networks[network].keeps_policy();
+        let keeps = |network: NetworkId| lab.networks[network].keeps_policy();
         let nodes: Vec<(usize, Mac)> = lab
             .nodes
             .iter()

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, List, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, Underlay};
 use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, current_net, with_net};
@@ -79,9 +79,9 @@ impl Site {
     }
 
     /// Makes devices here, for `network` or the underlay, and notes them.
-    pub(super) fn make(&mut self, network: Option<usize>, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
+    pub(super) fn make(&mut self, network: Option<NetworkId>, requests: &[Request<'_>]) -> Result<(), NetlinkError> {
         self.netlink.run(requests)?;
-        self.made.note(network.map(NetworkId::from), requests).map_err(NetlinkError::from)
+        self.made.note(network, requests).map_err(NetlinkError::from)
     }
 
     /// A number for a device to be made here. Chosen by us, so that one batch can make it and go on to use it.
@@ -127,12 +127,12 @@ pub(super) enum Room {
 /// All namespaces of a lab but its nodes'.
 #[derive(Debug)]
 pub(super) struct Sites {
-    /// [`Room::Host`] of each host. Indexed as the lab's hosts.
-    pub(super) hosts: Vec<Site>,
+    /// [`Room::Host`] of each host.
+    pub(super) hosts: List<HostId, Site>,
     /// [`Room::Switch`] of each host; none under `hosts: machine`.
-    pub(super) switches: Vec<Site>,
+    pub(super) switches: List<HostId, Site>,
     /// [`Room::Tunnel`] of each host; none where no network has tunnels.
-    pub(super) tunnels: Vec<Site>,
+    pub(super) tunnels: List<HostId, Site>,
     /// The namespace between hosts, also for wires without a far end. Made when first needed.
     between: Option<Site>,
     /// The machine's own network namespace.
@@ -146,10 +146,10 @@ impl Sites {
     #[tracing::instrument(level = "debug", skip_all, fields(hosts = lab.hosts.len()), err(level = "debug"))]
     pub(super) fn create(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
         let here = || current_net().map_err(NetworkError::system("open this machine's network namespace"));
-        let make = |wanted: bool| -> Result<Vec<Site>, NetworkError> {
+        let make = |wanted: bool| -> Result<List<HostId, Site>, NetworkError> {
             lab.hosts.iter().filter(|_| wanted).map(|_| Site::create()).collect()
         };
-        let hosts = if lab.machine { vec![Site::enter(here()?)?] } else { make(true)? };
+        let hosts = if lab.machine { vec![Site::enter(here()?)?].into() } else { make(true)? };
         let is_tunnelled = lab.networks.iter().any(|network| network.driver == DriverKind::Vxlan);
         let mut sites = Self {
             hosts,
@@ -170,8 +170,8 @@ impl Sites {
 
     /// All namespaces that there are, with what each is.
     pub(super) fn all(&self) -> impl Iterator<Item = (Space, &Site)> {
-        fn each(sites: &[Site], space: impl Fn(HostId) -> Space) -> impl Iterator<Item = (Space, &Site)> {
-            sites.iter().enumerate().map(move |(host, site)| (space(HostId(host)), site))
+        fn each(sites: &List<HostId, Site>, space: impl Fn(HostId) -> Space) -> impl Iterator<Item = (Space, &Site)> {
+            sites.enumerate().map(move |(host, site)| (space(host), site))
         }
         // The machine's own last: under `hosts: machine` it is the host's too, and then is called that.
         let rooms = each(&self.hosts, Space::Host)
@@ -233,7 +233,7 @@ impl Sites {
         let link = NewLink { name: bridge.to_owned(), index: Some(index), mtu, up: true, ..NewLink::default() };
         between.make(None, &[Request::AddBridge(Bridge { link })])?;
         let mut laid = Vec::new();
-        for (number, host) in lab.hosts.iter().enumerate() {
+        for (number, host) in lab.hosts.enumerate() {
             let near = self.wire(None, (room, number), name, index, mtu)?;
             if let Some(address) = host.ipv4 {
                 let (address, prefix) = (address.into(), underlay.ipv4.prefix_len());
@@ -249,8 +249,8 @@ impl Sites {
     /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index.
     pub(super) fn wire(
         &mut self,
-        network: Option<usize>,
-        (room, host): (Room, usize),
+        network: Option<NetworkId>,
+        (room, host): (Room, HostId),
         name: &str,
         bridge: u32,
         mtu: Option<u32>,
@@ -263,7 +263,7 @@ impl Sites {
         };
         let between = self.between.as_mut().expect("made just above");
         let (near, far) = (site.index(), between.index());
-        let far_name = format!("{name}.{}", host + 1);
+        let far_name = format!("{name}.{}", host.index() + 1);
         let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };
         let peer = Peer { name: far_name.clone(), index: Some(far), mtu, net: Some(between.net.as_fd()), mac: None };
         site.make(network, &[Request::AddVeth(Veth { link, peer })])?;

@@ -9,6 +9,7 @@
 
 use std::os::fd::AsFd as _;
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
 use slipway_sys::netlink::{BpfFilter, Bridge, Direction, NewLink, Request};
@@ -30,7 +31,7 @@ pub(super) struct Solicit(Program);
 impl Solicit {
     /// Loads the program with the addresses of all members. `None` where this kernel, or this user namespace, has no such
     /// programs: solicitations are then multicast, as anywhere.
-    pub(super) fn of(lab: &Lab, network: usize) -> Option<Self> {
+    pub(super) fn of(lab: &Lab, network: NetworkId) -> Option<Self> {
         let solicit = Self::load(lab, network).ok()?;
         let link = NewLink { name: "bridge".to_owned(), index: Some(100), ..NewLink::default() };
         let trial = [Request::AddBridge(Bridge { link }), Request::AddClsact(100), solicit.on(100)];
@@ -38,7 +39,7 @@ impl Solicit {
         Some(solicit)
     }
 
-    fn load(lab: &Lab, network: usize) -> Result<Self, LoadError> {
+    fn load(lab: &Lab, network: NetworkId) -> Result<Self, LoadError> {
         let refused = |error| LoadError::Refused { name: NAME.to_owned(), error, log: String::new() };
         let known: Vec<_> = members(lab, network).filter_map(|(.., one)| Some((one.ipv6?, one.mac))).collect();
         let entries = u32::try_from(known.len().max(1)).unwrap_or(u32::MAX);

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Request, SetLink};
 
@@ -22,7 +23,7 @@ const HINT: &str = "sriov needs a card with SR-IOV switched on in firmware, and 
 #[derive(Debug, Default)]
 pub(super) struct Sriov {
     /// Free functions of each network's card.
-    free: BTreeMap<usize, Vec<String>>,
+    free: BTreeMap<NetworkId, Vec<String>>,
     nodes: BTreeMap<usize, OwnedFd>,
 }
 
@@ -75,7 +76,7 @@ impl Driver for Sriov {
         verdict(&cards(Path::new(CLASS_NET)))
     }
 
-    fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {
+    fn check(&self, lab: &Lab, network: NetworkId) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let needed = members(lab, network).count();
         let free = functions(of.parent.as_deref(), Path::new(CLASS_NET));
@@ -90,7 +91,7 @@ impl Driver for Sriov {
         Ok(())
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, _sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, _sites: &mut Sites) -> Result<(), NetworkError> {
         let taken: Vec<&String> = self.free.values().flatten().collect();
         let mut free = functions(lab.networks[network].parent.as_deref(), Path::new(CLASS_NET));
         free.retain(|name| !taken.contains(&name));
@@ -99,7 +100,13 @@ impl Driver for Sriov {
         Ok(())
     }
 
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let links = sites.machine.netlink.links()?;
         for &End { port, interface, netns } in ends {

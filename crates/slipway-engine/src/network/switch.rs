@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, BridgePort, Forward, Netlink, NewLink, Peer, Request, SetLink, Veth};
 
@@ -34,13 +35,13 @@ const KEEPS: (u32, u32) = (5, 18);
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     /// By network and host.
-    by_host: BTreeMap<(usize, usize), Switch>,
+    by_host: BTreeMap<(NetworkId, HostId), Switch>,
     /// The host's end of each node's interface.
     ports: BTreeMap<Port, u32>,
     /// At the ports of nodes that do not forward.
     guard: Option<Guard>,
     /// By network, where nodes do not know all others.
-    solicits: BTreeMap<usize, Solicit>,
+    solicits: BTreeMap<NetworkId, Solicit>,
 }
 
 /// One network's switch on one host.
@@ -83,7 +84,7 @@ pub(super) fn notes() -> Vec<String> {
 
 impl Switches {
     /// Makes the bridges of a network on each of its hosts.
-    pub(super) fn build(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    pub(super) fn build(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         if !knows_all(lab, network) && lab.networks[network].ipv6.is_some() {
             self.solicits.extend(Solicit::of(lab, network).map(|solicit| (network, solicit)));
         }
@@ -102,8 +103,8 @@ impl Switches {
     pub(super) fn join_outside(
         &mut self,
         lab: &Lab,
-        network: usize,
-        host: usize,
+        network: NetworkId,
+        host: HostId,
         sites: &mut Sites,
         index: u32,
     ) -> Result<(), NetworkError> {
@@ -123,14 +124,14 @@ impl Switches {
     pub(super) fn attach(
         &mut self,
         lab: &Lab,
-        network: usize,
+        network: NetworkId,
         sites: &mut Sites,
         ends: &[End<'_>],
     ) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let mtu = Some(mtu(lab, network));
         let answers = !knows_all(lab, network);
-        let mut by_host = BTreeMap::<usize, Vec<Request<'_>>>::new();
+        let mut by_host = BTreeMap::<HostId, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
             let switch = &self.by_host[&(network, host)];
@@ -176,7 +177,7 @@ impl Switches {
     }
 
     /// Sets the network's bridges up.
-    pub(super) fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    pub(super) fn open(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         for (host, port, _) in members(lab, network).filter(|(_, port, _)| self.ports.contains_key(port)) {
             settle_port(&sites.switches[host].netlink, lab, port)?;
         }
@@ -226,7 +227,7 @@ fn settle_port(netlink: &Netlink, lab: &Lab, port: Port) -> Result<(), NetworkEr
 }
 
 impl Switch {
-    fn build(lab: &Lab, network: usize, host: usize, sites: &mut Sites) -> Result<Self, NetworkError> {
+    fn build(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites) -> Result<Self, NetworkError> {
         let local: Vec<_> = members(lab, network).filter(|&(there, ..)| there == host).collect();
         let leaves = local.len().div_ceil(LEAF_PORTS);
         let site = &mut sites.switches[host];
@@ -280,7 +281,7 @@ impl Switch {
     }
 
     /// Entries that let the bridges answer for every node of the network.
-    fn answers(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
+    fn answers(&self, lab: &Lab, network: NetworkId, requests: &mut Vec<Request<'_>>) {
         requests.extend(self.down.iter().chain(&self.up).map(|&index| answer(index)));
         for (_, _, interface) in members(lab, network) {
             let (address, mac) = (interface.ipv4.into(), interface.mac);
@@ -291,7 +292,7 @@ impl Switch {
     /// Entries for the way from each bridge to every local node that is on another. The kernel goes through all entries of a bridge
     /// as it gets a port (`br_manage_promisc`), so they come once the ports are there. (Ways to a node's own port come with
     /// the port; ways to other hosts with [`Switches::join_outside`].)
-    fn lead(&self, lab: &Lab, network: usize, requests: &mut Vec<Request<'_>>) {
+    fn lead(&self, lab: &Lab, network: NetworkId, requests: &mut Vec<Request<'_>>) {
         for (_, port, interface) in members(lab, network) {
             let mac = interface.mac;
             let Some(&place) = self.places.get(&port).filter(|_| !self.up.is_empty()) else { continue };

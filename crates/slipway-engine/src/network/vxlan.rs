@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, Forward, NewLink, Request};
 
@@ -40,7 +41,7 @@ impl Driver for Vxlan {
         Ok(Probed { driver: DriverKind::Vxlan.into(), mechanism, notes })
     }
 
-    fn check(&self, lab: &Lab, network: usize) -> Result<(), NetworkError> {
+    fn check(&self, lab: &Lab, network: NetworkId) -> Result<(), NetworkError> {
         let asked = &lab.networks[network];
         let Some(underlay) = &lab.underlay else { return Ok(()) };
         let most = underlay.mtu.saturating_sub(VXLAN_OVERHEAD);
@@ -63,7 +64,7 @@ impl Driver for Vxlan {
         Err(NetworkError::impossible(&asked.name, problem))
     }
 
-    fn prepare(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.build(lab, network, sites)?;
         let hosts = hosts_of(lab, network);
         if hosts.len() > 1 {
@@ -76,7 +77,13 @@ impl Driver for Vxlan {
         Ok(())
     }
 
-    fn attach(&mut self, lab: &Lab, network: usize, sites: &mut Sites, ends: &[End<'_>]) -> Result<(), NetworkError> {
+    fn attach(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        sites: &mut Sites,
+        ends: &[End<'_>],
+    ) -> Result<(), NetworkError> {
         self.switches.attach(lab, network, sites, ends)
     }
 
@@ -84,7 +91,7 @@ impl Driver for Vxlan {
         self.switches.detach(lab, port, sites)
     }
 
-    fn open(&mut self, lab: &Lab, network: usize, sites: &mut Sites) -> Result<(), NetworkError> {
+    fn open(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.open(lab, network, sites)
     }
 
@@ -98,9 +105,9 @@ impl Driver for Vxlan {
 }
 
 /// Makes a host's end of the tunnels and tells it where every other node is.
-fn add_tunnel(lab: &Lab, network: usize, host: usize, sites: &mut Sites, name: &str) -> Result<u32, NetworkError> {
+fn add_tunnel(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites, name: &str) -> Result<u32, NetworkError> {
     let of = &lab.networks[network];
-    let address = |host: usize| {
+    let address = |host: HostId| {
         let missing =
             || NetworkError::impossible(&of.name, format!("host {} has no underlay address", lab.hosts[host].name));
         lab.hosts[host].ipv4.map(IpAddr::from).ok_or_else(missing)

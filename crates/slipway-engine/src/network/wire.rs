@@ -1,5 +1,6 @@
 //! Wires between hosts: each layer-2 network that spans hosts has one of its own, like a VLAN.
 
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::Lab;
 use slipway_sys::netlink::{Bridge, NewLink, Request};
 
@@ -9,13 +10,13 @@ use super::error::NetworkError;
 use super::site::{Room, Sites};
 
 /// The device of a network's wire, on every host.
-pub(super) fn name(network: usize) -> String {
+pub(super) fn name(network: NetworkId) -> String {
     format!("wire{network}")
 }
 
 /// Gives each host of a network a device `wireN`, all joined by a bridge between hosts. Returns their indices, by host.
 /// With one host the wire leads nowhere, which is what a macvlan parent without a card needs.
-pub(super) fn lay(lab: &Lab, network: usize, sites: &mut Sites) -> Result<Vec<(usize, u32)>, NetworkError> {
+pub(super) fn lay(lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<Vec<(HostId, u32)>, NetworkError> {
     let name = name(network);
     let mtu = Some(mtu(lab, network));
     let between = sites.between()?;

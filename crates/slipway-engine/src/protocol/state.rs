@@ -1,6 +1,7 @@
 //! How a lab stands: what its anchor reports, and writes down for commands that come when it is stuck or gone.
 
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::{List, NetworkId};
 use slipway_sys::process::ProcessId;
 
 use crate::fast::RouterState;
@@ -21,7 +22,7 @@ pub struct State {
     /// Indexed as the lab's nodes.
     pub nodes: Vec<NodeState>,
     /// How each network was made on this machine, indexed as the lab's networks.
-    pub networks: Vec<Mechanism>,
+    pub networks: List<NetworkId, Mechanism>,
     /// Routers of the fast path, one for each host with nodes on fast networks.
     #[serde(default)]
     pub routers: Vec<RouterState>,

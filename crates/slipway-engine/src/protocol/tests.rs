@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Uid, geteuid};
+use slipway_lab::id::NetworkId;
 use slipway_lab::scenario::{self, LinkAction, Order, Pair};
 use tempfile::TempDir;
 
@@ -32,7 +33,7 @@ fn action() -> impl Strategy<Value = LinkAction> {
             direction,
             change
         }),
-        (nodes(), nodes(), proptest::option::of(0..9_usize), change)
+        (nodes(), nodes(), proptest::option::of((0..9_usize).prop_map(NetworkId)), change)
             .prop_map(|(from, to, network, change)| { LinkAction::Pair(Pair { from, to, network, change }) }),
         places().prop_map(|interfaces| LinkAction::Cut { interfaces }),
         places().prop_map(|interfaces| LinkAction::Heal { interfaces }),

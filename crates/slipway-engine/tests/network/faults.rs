@@ -1,6 +1,7 @@
 //! Links cut and given back, and what cannot be made.
 
 use slipway_engine::network::{plan, survey};
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::DriverWord;
 use slipway_sys::netlink::Netlink;
 
@@ -50,7 +51,7 @@ fn nothing_passes_before_the_network_is_opened() {
 #[test]
 fn an_mtu_too_large_for_the_tunnel_names_the_number() {
     let mut lab = parse("hosts: 2\nnetworks:\n  net: vxlan\nnodes:\n  n:\n    count: 2\n");
-    lab.networks[0].mtu = Some(1500);
+    lab.networks[NetworkId(0)].mtu = Some(1500);
     let error = plan(&lab).expect_err("1500 and 50 is more than 1500").to_string();
     assert!(error.contains("ask for 1450 or less") && error.contains("an mtu of 1550 or more"), "{error}");
 }

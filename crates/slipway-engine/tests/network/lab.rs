@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use slipway_engine::network::{Fabric, NetworkError, NodeNet, configure_node, prepare_node};
+use slipway_lab::id::HostId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Link, Netlink};
 use slipway_sys::ns::{create_net, with_net};
@@ -136,7 +137,7 @@ impl Up {
         links(&self.nets[node])
     }
 
-    pub(super) fn switch_links(&self, host: usize) -> BTreeMap<String, Link> {
+    pub(super) fn switch_links(&self, host: HostId) -> BTreeMap<String, Link> {
         links(&self.fabric.switch_net(host).expect("it has one").try_clone_to_owned().expect("cloned"))
     }
 

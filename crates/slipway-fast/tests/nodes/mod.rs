@@ -16,6 +16,7 @@ use slipway_fast::peers::Peers;
 use slipway_fast::policy::Policy;
 use slipway_fast::router::{PersistentState, Router};
 use slipway_fast::wakeup::WakeupSocket;
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
@@ -51,12 +52,13 @@ impl Lab {
             netlink.run(&[up(LO), up(ETH0), add]).expect("an address");
         }
         let address_map = [CLIENT, SERVER].into_iter().enumerate();
-        let address_map =
-            address_map.map(|(node, ip)| (IpAddr::V4(ip), Interface { node, host: 0, network: 0 })).collect();
+        let address_map = address_map
+            .map(|(node, ip)| (IpAddr::V4(ip), Interface { node, host: HostId(0), network: NetworkId(0) }))
+            .collect();
         let storage = SocketStorage::create("notes", metadata::BYTES).expect("root may make a map");
         let journal = journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
-        let router = Router::start(0, address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
+        let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
         let lab = Self { router, nets };
         (0..2).for_each(|node| lab.add_wakeup_sockets(node, WAKEUP_SOCKETS));

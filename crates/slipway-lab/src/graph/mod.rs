@@ -9,6 +9,7 @@ pub use self::svg::svg;
 pub use self::text::{dot, mermaid};
 use crate::change::Keys as _;
 use crate::condition::{Conditions, LinkConditions};
+use crate::id::{HostId, List, NetworkId};
 use crate::model::{Interface, Lab, Network, Node};
 
 /// Up to this many nodes are drawn one by one; in a larger lab, a group's nodes on a host are one box.
@@ -21,12 +22,12 @@ struct Item<'l> {
     /// `n1`, or `n1 … n200`.
     label: String,
     nodes: Vec<&'l Node>,
-    host: usize,
+    host: HostId,
 }
 
 /// A line of the picture: where a box is on a network.
 struct Wire {
-    network: usize,
+    network: NetworkId,
     /// `eth0 10.64.0.1`, or the first and the last address; then the conditions, if there are any.
     label: String,
 }
@@ -63,12 +64,12 @@ impl Item<'_> {
 }
 
 /// The boxes of a lab, host by host, and how many nodes of each host have none.
-fn items(lab: &Lab) -> (Vec<Item<'_>>, Vec<usize>) {
+fn items(lab: &Lab) -> (Vec<Item<'_>>, List<HostId, usize>) {
     let mut items: Vec<Item> = Vec::new();
-    let mut boxes = vec![0; lab.hosts.len()];
-    let mut left_out = vec![0; lab.hosts.len()];
+    let mut boxes: List<HostId, _> = vec![0; lab.hosts.len()].into();
+    let mut left_out: List<HostId, _> = vec![0; lab.hosts.len()].into();
     // The box that a host's nodes of the current group go into.
-    let mut current: Vec<Option<usize>> = vec![None; lab.hosts.len()];
+    let mut current: List<HostId, Option<usize>> = vec![None; lab.hosts.len()].into();
     for node in &lab.nodes {
         let same = current[node.host].filter(|item| items[*item].nodes[0].group == node.group);
         match same.filter(|_| lab.nodes.len() > FEW_NODES) {
@@ -99,7 +100,7 @@ fn rules(lab: &Lab) -> Vec<String> {
         [first, .., last] => format!("{} … {} ({})", lab.nodes[*first].name, lab.nodes[*last].name, nodes.len()),
         [] => "nobody".to_owned(),
     };
-    let on = |network: Option<usize>| network.map(|at| format!(" · {}", lab.networks[at].name)).unwrap_or_default();
+    let on = |network: Option<NetworkId>| network.map(|at| format!(" · {}", lab.networks[at].name)).unwrap_or_default();
     let links = lab.links.iter().map(|rule| {
         let words: Vec<String> =
             rule.conditions.words().into_iter().map(|(key, value)| format!("{key} {value}")).collect();

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::{Item, describe, items, rules, xml};
+use crate::id::{HostId, List};
 use crate::model::Lab;
 
 /// Colours that also the colour-blind tell apart (Okabe and Ito, 2008), dark enough for white letters.
@@ -70,7 +71,7 @@ struct Plan<'l> {
 }
 
 struct HostBox<'l> {
-    index: usize,
+    id: HostId,
     left: bool,
     x: f64,
     y: f64,
@@ -85,7 +86,7 @@ fn item_height(item: &Item) -> f64 {
 }
 
 impl<'l> Plan<'l> {
-    fn new(lab: &'l Lab, items: &'l [Item<'l>], left_out: &[usize]) -> Self {
+    fn new(lab: &'l Lab, items: &'l [Item<'l>], left_out: &List<HostId, usize>) -> Self {
         let longest = |text: &str| text.chars().count() as f64;
         let names = items.iter().map(|item| longest(&item.label) * 8.4);
         let details = items.iter().map(|item| longest(&item.details()) * 6.6);
@@ -106,19 +107,19 @@ impl<'l> Plan<'l> {
         // The next host goes to the side that has more room left.
         let (mut y_left, mut y_right) = (hosts_top, hosts_top);
         let mut hosts = Vec::new();
-        for (index, &left_out) in left_out.iter().enumerate() {
+        for (id, &left_out) in left_out.enumerate() {
             let left = two_sides && y_left <= y_right;
             let y = if left { &mut y_left } else { &mut y_right };
             let mut inner = *y + HOST_TITLE;
             let mut mine = Vec::new();
-            for item in items.iter().filter(|item| item.host == index) {
+            for item in items.iter().filter(|item| item.host == id) {
                 mine.push((item, inner));
                 inner += item_height(item) + GAP;
             }
             inner += if left_out > 0 { 24.0 } else { 0.0 };
             let height = (inner - *y).max(HOST_TITLE + GAP);
             hosts.push(HostBox {
-                index,
+                id,
                 left,
                 x: if left { MARGIN } else { right },
                 y: *y,
@@ -200,7 +201,7 @@ impl<'l> Plan<'l> {
     }
 
     fn host(&self, host: &HostBox, out: &mut String) {
-        let spec = &self.lab.hosts[host.index];
+        let spec = &self.lab.hosts[host.id];
         let width = self.box_width + 2.0 * GAP;
         let title = match &spec.cpus {
             _ if self.lab.machine => "this machine".to_owned(),
@@ -267,7 +268,7 @@ impl<'l> Plan<'l> {
         let width = self.box_width + 2.0 * GAP;
         let edge = if host.left { host.x + width } else { host.x };
         if self.lab.underlay.is_some() {
-            let address = self.lab.hosts[host.index].ipv4.map(|address| address.to_string()).unwrap_or_default();
+            let address = self.lab.hosts[host.id].ipv4.map(|address| address.to_string()).unwrap_or_default();
             self.wire(host.left, edge, host.y + 17.0, self.lab.networks.len(), &address, out, dots);
         }
         for (item, y) in &host.items {
@@ -275,7 +276,7 @@ impl<'l> Plan<'l> {
             let edge = if host.left { edge - GAP } else { edge + GAP };
             let first = y + item_height(item) / 2.0 - WIRE * (wires.len() as f64 - 1.0) / 2.0;
             for (i, wire) in wires.iter().enumerate() {
-                self.wire(host.left, edge, first + WIRE * i as f64, wire.network, &wire.label, out, dots);
+                self.wire(host.left, edge, first + WIRE * i as f64, wire.network.index(), &wire.label, out, dots);
             }
         }
     }

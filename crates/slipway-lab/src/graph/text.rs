@@ -1,6 +1,7 @@
 //! The topology for Graphviz and for Mermaid.
 
 use super::{Item, describe, items, rules};
+use crate::id::HostId;
 use crate::model::Lab;
 
 /// The topology in Graphviz's language (`dot -Tsvg`).
@@ -13,7 +14,7 @@ pub fn dot(lab: &Lab) -> String {
         "  rankdir=LR;".into(),
         "  node [fontname=\"sans-serif\"];".into(),
     ];
-    for (h, host) in lab.hosts.iter().enumerate() {
+    for (h, host) in lab.hosts.enumerate() {
         lines.push(format!("  subgraph cluster_{h} {{"));
         lines.push(format!("    label={};", quote(&host.name)));
         for (i, item) in on_host(&items, h) {
@@ -24,7 +25,7 @@ pub fn dot(lab: &Lab) -> String {
         }
         lines.push("  }".into());
     }
-    for (n, network) in lab.networks.iter().enumerate() {
+    for (n, network) in lab.networks.enumerate() {
         lines.push(format!("  net{n} [shape=ellipse, style=filled, label={}];", quote(&describe(network))));
     }
     for (i, item) in items.iter().enumerate() {
@@ -47,7 +48,7 @@ pub fn mermaid(lab: &Lab) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('#', "#35;").replace('"', "#quot;").replace('\n', "<br/>"));
     let (items, left_out) = items(lab);
     let mut lines = vec!["flowchart LR".to_owned()];
-    for (h, host) in lab.hosts.iter().enumerate() {
+    for (h, host) in lab.hosts.enumerate() {
         lines.push(format!("  subgraph host{h}[{}]", quote(&host.name)));
         for (i, item) in on_host(&items, h) {
             lines.push(format!("    item{i}[{}]", quote(&label(item))));
@@ -57,7 +58,7 @@ pub fn mermaid(lab: &Lab) -> String {
         }
         lines.push("  end".into());
     }
-    for (n, network) in lab.networks.iter().enumerate() {
+    for (n, network) in lab.networks.enumerate() {
         lines.push(format!("  net{n}([{}])", quote(&describe(network))));
     }
     for (i, item) in items.iter().enumerate() {
@@ -72,7 +73,7 @@ pub fn mermaid(lab: &Lab) -> String {
     lines.join("\n") + "\n"
 }
 
-fn on_host<'i>(items: &'i [Item<'i>], host: usize) -> impl Iterator<Item = (usize, &'i Item<'i>)> {
+fn on_host<'i>(items: &'i [Item<'i>], host: HostId) -> impl Iterator<Item = (usize, &'i Item<'i>)> {
     items.iter().enumerate().filter(move |(_, item)| item.host == host)
 }
 

@@ -9,6 +9,7 @@ use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
 use crate::file::{File, Hosts as Written};
+use crate::id::{HostId, List};
 use crate::model::{Host, Underlay};
 use crate::names;
 use crate::written::CpuList;
@@ -18,9 +19,9 @@ const MOST_HOSTS: u32 = 1000;
 
 /// The hosts of a lab.
 pub(super) struct Hosts<'f> {
-    pub(super) list: Vec<Host>,
+    pub(super) list: List<HostId, Host>,
     /// The processors of each.
-    pub(super) cpus: Vec<Option<&'f CpuList>>,
+    pub(super) cpus: List<HostId, Option<&'f CpuList>>,
     pub(super) machine: bool,
     pub(super) underlay: Option<Underlay>,
     /// Where the file speaks of hosts.
@@ -66,7 +67,7 @@ pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
         }
     }
     let underlay = underlay(file, &mut list, report);
-    Hosts { list, cpus, machine, underlay, at }
+    Hosts { list: list.into(), cpus: cpus.into(), machine, underlay, at }
 }
 
 fn numbered(count: u32) -> Vec<Host> {

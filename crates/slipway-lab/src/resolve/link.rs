@@ -12,6 +12,7 @@ use super::mount::path;
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule, MatrixFile};
 use crate::file::Link as Written;
+use crate::id::{List, NetworkId};
 use crate::model::{DriverKind, DriverWord, Lab};
 
 /// More rules than people write; what a program writes about many pairs is a matrix.
@@ -84,8 +85,8 @@ pub(super) fn network(
     replaced: Option<DriverWord>,
     lab: &Lab,
     report: &mut Report,
-) -> Option<usize> {
-    let Some(found) = lab.networks.iter().position(|network| network.name == name.value) else {
+) -> Option<NetworkId> {
+    let Some(found) = lab.networks.position(|network| network.name == name.value) else {
         let known: Vec<_> = lab.networks.iter().map(|network| &network.name).collect();
         report.add(name.at, "there is no such network", suggest(&name.value, &known));
         return None;
@@ -100,7 +101,7 @@ pub(super) fn network(
 fn matrix_file(
     entry: &Spanned<Written>,
     matrix: &Spanned<String>,
-    network: Option<usize>,
+    network: Option<NetworkId>,
     base_dir: &Path,
     report: &mut Report,
 ) -> Option<MatrixFile> {
@@ -157,7 +158,7 @@ fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec
 pub(super) fn check_ends(
     from: &[usize],
     to: &[usize],
-    network: Option<usize>,
+    network: Option<NetworkId>,
     replaced: Option<DriverWord>,
     at: Span,
     lab: &Lab,
@@ -170,7 +171,7 @@ pub(super) fn check_ends(
     }
     let mut common = joined(from, to, lab);
     common.retain(|n| network.is_none_or(|only| only == *n));
-    let made = |network: &usize| lab.networks[*network].driver != DriverKind::Host;
+    let made = |network: &NetworkId| lab.networks[*network].driver != DriverKind::Host;
     match common.first() {
         Some(first) if !common.iter().any(made) => {
             refuse_on_host(&lab.networks[*first].name, replaced, at, report);
@@ -190,19 +191,19 @@ pub(super) fn check_ends(
 }
 
 /// The networks that some node of `from` and another of `to` are on.
-pub(super) fn joined(from: &[usize], to: &[usize], lab: &Lab) -> Vec<usize> {
+pub(super) fn joined(from: &[usize], to: &[usize], lab: &Lab) -> Vec<NetworkId> {
     let (senders, receivers) = (two_of_each(from, lab), two_of_each(to, lab));
-    let joins = |network: &usize| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
+    let joins = |network: &NetworkId| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
         ([], _) | (_, []) => false,
         ([a], [b]) => a != b,
         _ => true,
     };
-    (0..lab.networks.len()).filter(joins).collect()
+    lab.networks.ids().filter(joins).collect()
 }
 
 /// Of every network, the first two of `nodes` that are on it.
-fn two_of_each(nodes: &[usize], lab: &Lab) -> Vec<Vec<usize>> {
-    let mut found = vec![Vec::new(); lab.networks.len()];
+fn two_of_each(nodes: &[usize], lab: &Lab) -> List<NetworkId, Vec<usize>> {
+    let mut found: List<NetworkId, _> = vec![Vec::new(); lab.networks.len()].into();
     for node in nodes {
         for interface in &lab.nodes[*node].interfaces {
             if found[interface.network].len() < 2 {

@@ -12,6 +12,7 @@ use super::condition;
 use super::host::Hosts;
 use crate::condition::Conditions;
 use crate::file::{Conditions as WrittenConditions, File, Ipv6Choice, Network as Written, NetworkSettings};
+use crate::id::{List, NetworkId};
 use crate::model::{DriverKind, DriverWord, Network, TcpBypass};
 
 /// Each is a namespace's worth of devices on every host, and all pairs of subnets are compared.
@@ -27,10 +28,10 @@ const VXLAN_OVERHEAD: u32 = 50;
 
 /// The networks of a lab, and where each was written.
 pub(super) struct Networks {
-    pub(super) list: Vec<Network>,
+    pub(super) list: List<NetworkId, Network>,
     pub(super) places: Vec<Places>,
     /// Conditions of each network's interfaces, unless a node says more.
-    pub(super) conditions: Vec<Conditions>,
+    pub(super) conditions: List<NetworkId, Conditions>,
     /// The driver that was decided on outside of the file.
     pub(super) replaced: Option<DriverWord>,
 }
@@ -54,7 +55,7 @@ pub(super) fn networks(file: &File, hosts: &Hosts, driver: Option<DriverWord>, r
         let help = "write `ipv4:` for it; 10.64.0.0/16 to 10.254.0.0/16 are given to the networks before";
         report.add(beyond.name.at, message, help);
     }
-    let mut networks = Networks { list: Vec::new(), places: Vec::new(), conditions: Vec::new(), replaced: driver };
+    let mut networks = Networks { list: List::new(), places: Vec::new(), conditions: List::new(), replaced: driver };
     if entries.is_empty() {
         let name = Spanned { value: DEFAULT.to_owned(), at: hosts.at, whole: hosts.at };
         networks.add(&name, NetworkSettings::default(), hosts, report);
@@ -76,7 +77,7 @@ impl Networks {
     /// Conditions of a member's interface.
     pub(super) fn conditions_at(
         &self,
-        network: usize,
+        network: NetworkId,
         written: Option<&Spanned<WrittenConditions>>,
         report: &mut Report,
     ) -> Conditions {

@@ -15,6 +15,7 @@ use super::program;
 use crate::change::Keys;
 use crate::condition::{Conditions, Limits};
 use crate::file::{File, Membership, Memberships, Node as Written};
+use crate::id::{HostId, List, NetworkId};
 use crate::model::{Capability, DriverKind, Interface, Network, Node};
 use crate::names;
 
@@ -27,13 +28,13 @@ pub(super) struct Group<'f> {
     pub(super) spec: &'f Written,
     pub(super) count: usize,
     /// The host that it names.
-    pub(super) host: Option<usize>,
+    pub(super) host: Option<HostId>,
     pub(super) members: Vec<Member<'f>>,
 }
 
 /// A group's place on a network.
 pub(super) struct Member<'f> {
-    network: usize,
+    network: NetworkId,
     /// The addresses it asks for.
     asked: Option<&'f Membership>,
     conditions: Conditions,
@@ -77,7 +78,7 @@ fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, repo
         count.value.max(1) as usize
     });
     let host = spec.host.as_ref().and_then(|wanted| {
-        let found = hosts.list.iter().position(|host| host.name == wanted.value);
+        let found = hosts.list.position(|host| host.name == wanted.value);
         if found.is_none() {
             let known: Vec<_> = hosts.list.iter().map(|host| &host.name).collect();
             report.add(wanted.at, "there is no such host", suggest(&wanted.value, &known));
@@ -105,8 +106,8 @@ fn check_name(name: &Spanned<String>, spec: &Written, report: &mut Report) {
 
 fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Report) -> Vec<Member<'f>> {
     let Some(written) = &entry.value.networks else {
-        let conditions = networks.conditions_at(0, None, report);
-        return vec![Member { network: 0, asked: None, conditions, at: entry.name.at }];
+        let conditions = networks.conditions_at(NetworkId(0), None, report);
+        return vec![Member { network: NetworkId(0), asked: None, conditions, at: entry.name.at }];
     };
     let asked: Vec<(&Spanned<String>, Option<&Membership>)> = match &written.value {
         Memberships::Names(names) => names.iter().map(|name| (name, None)).collect(),
@@ -117,7 +118,7 @@ fn members<'f>(entry: &'f Entry<Written>, networks: &Networks, report: &mut Repo
     }
     let mut members: Vec<Member> = Vec::new();
     for (name, asked) in asked {
-        let Some(network) = networks.list.iter().position(|network| network.name == name.value) else {
+        let Some(network) = networks.list.position(|network| network.name == name.value) else {
             let known: Vec<_> = networks.list.iter().map(|network| &network.name).collect();
             report.add(name.at, "there is no such network", suggest(&name.value, &known));
             continue;
@@ -250,7 +251,7 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
     Node {
         name: String::new(),
         group: spec.group.as_ref().unwrap_or(group.name).value.clone(),
-        host: 0,
+        host: HostId(0),
         image,
         interfaces: Vec::new(),
         routes: Vec::new(),
@@ -312,11 +313,11 @@ fn asked_macs(groups: &[Group], report: &mut Report) -> Macs {
 }
 
 /// Every network's addresses, in the order in which nodes come to take them.
-struct Addresses(Vec<(std::vec::IntoIter<u128>, Option<std::vec::IntoIter<u128>>)>);
+struct Addresses(List<NetworkId, (std::vec::IntoIter<u128>, Option<std::vec::IntoIter<u128>>)>);
 
 impl Addresses {
     fn assign(groups: &[Group], networks: &Networks, report: &mut Report) -> Self {
-        let mut members: Vec<Vec<(&Group, &Member)>> = vec![Vec::new(); networks.list.len()];
+        let mut members: List<NetworkId, Vec<(&Group, &Member)>> = vec![Vec::new(); networks.list.len()].into();
         for group in groups {
             for member in &group.members {
                 members[member.network].push((group, member));
@@ -342,7 +343,7 @@ impl Addresses {
         Self(parts.map(assign).collect())
     }
 
-    fn next(&mut self, network: usize) -> (u128, Option<u128>) {
+    fn next(&mut self, network: NetworkId) -> (u128, Option<u128>) {
         let (v4, v6) = &mut self.0[network];
         (v4.next().unwrap_or_default(), v6.as_mut().map(|v6| v6.next().unwrap_or_default()))
     }

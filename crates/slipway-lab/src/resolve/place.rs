@@ -5,6 +5,7 @@ use slipway_document::errors::Report;
 use super::host::Hosts;
 use super::node::Group;
 use crate::file::Placement;
+use crate::id::HostId;
 use crate::model::Node;
 
 /// Sets every node's host, and the processors that it has from there.
@@ -18,8 +19,8 @@ pub(super) fn place(rule: Placement, groups: &[Group], hosts: &Hosts, nodes: &mu
         rest = others;
         for node in mine.iter_mut() {
             node.host = group.host.unwrap_or_else(|| match (rule, placed.next().unwrap_or_default()) {
-                (Placement::Spread, i) => i % hosts.list.len(),
-                (Placement::Pack, i) => i / run,
+                (Placement::Spread, i) => HostId(i % hosts.list.len()),
+                (Placement::Pack, i) => HostId(i / run),
             });
         }
         confine(group, hosts, mine, report);

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::id::{List, NetworkId};
 use crate::model::{Network, Node, Route};
 
 /// Sets every node's routes. The work is done once for each pair of networks, not for each pair of nodes.
-pub(super) fn routes(networks: &[Network], nodes: &mut [Node]) {
+pub(super) fn routes(networks: &List<NetworkId, Network>, nodes: &mut [Node]) {
     let v4 = Table::new(networks, nodes, |network| Some(network.ipv4.into()), |interface| Some(interface.ipv4.into()));
     let v6 = Table::new(
         networks,
@@ -23,9 +24,9 @@ pub(super) fn routes(networks: &[Network], nodes: &mut [Node]) {
 
 /// One address family's way from each network to each other.
 struct Table {
-    subnets: Vec<Option<IpNet>>,
+    subnets: List<NetworkId, Option<IpNet>>,
     /// `hops[to][from]`: how far, and the gateway's address on `from`.
-    hops: Vec<Vec<Option<Hop>>>,
+    hops: List<NetworkId, List<NetworkId, Option<Hop>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -36,13 +37,13 @@ struct Hop {
 
 impl Table {
     fn new(
-        networks: &[Network],
+        networks: &List<NetworkId, Network>,
         nodes: &[Node],
         subnet: fn(&Network) -> Option<IpNet>,
         address: fn(&crate::model::Interface) -> Option<IpAddr>,
     ) -> Self {
         // The gateways on each network: their address there, and the networks that they lead to.
-        let mut gateways = vec![Vec::new(); networks.len()];
+        let mut gateways: List<NetworkId, _> = vec![Vec::new(); networks.len()].into();
         let mut arms = Vec::new();
         for node in nodes.iter().filter(|node| node.gateway) {
             let mine: Vec<_> = node.interfaces.iter().filter_map(|i| Some((i.network, address(i)?))).collect();
@@ -51,17 +52,17 @@ impl Table {
             }
             arms.push(mine.into_iter().map(|(network, _)| network).collect::<Vec<_>>());
         }
-        let subnets: Vec<_> = networks.iter().map(subnet).collect();
-        let to = |to| if gateways.iter().all(Vec::is_empty) { Vec::new() } else { towards(to, &gateways, &arms) };
-        let hops = (0..networks.len()).map(to).collect();
+        let subnets = networks.iter().map(subnet).collect();
+        let to = |to| if gateways.iter().all(Vec::is_empty) { List::new() } else { towards(to, &gateways, &arms) };
+        let hops = networks.ids().map(to).collect();
         Self { subnets, hops }
     }
 
     fn routes<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = Route> + 'a {
         let on = |network| node.interfaces.iter().any(|interface| interface.network == network);
-        let elsewhere = self.subnets.iter().enumerate().filter(move |(to, _)| !on(*to));
+        let elsewhere = self.subnets.enumerate().filter(move |(to, _)| !on(*to));
         elsewhere.filter_map(move |(to, subnet)| {
-            let hop = |from: usize| self.hops[to].get(from).copied().flatten();
+            let hop = |from| self.hops[to].get(from).copied().flatten();
             let nearest = node.interfaces.iter().filter_map(|i| hop(i.network)).min_by_key(|hop| hop.distance);
             Some(Route { to: (*subnet)?, via: nearest?.via? })
         })
@@ -69,8 +70,12 @@ impl Table {
 }
 
 /// Breadth first from the destination, so that each network learns its nearest way once.
-fn towards(to: usize, gateways: &[Vec<(IpAddr, usize)>], arms: &[Vec<usize>]) -> Vec<Option<Hop>> {
-    let mut distance = vec![None; gateways.len()];
+fn towards(
+    to: NetworkId,
+    gateways: &List<NetworkId, Vec<(IpAddr, usize)>>,
+    arms: &[Vec<NetworkId>],
+) -> List<NetworkId, Option<Hop>> {
+    let mut distance: List<NetworkId, _> = vec![None; gateways.len()].into();
     distance[to] = Some(0);
     let mut queue = VecDeque::from([to]);
     let mut crossed = vec![false; arms.len()];
@@ -88,7 +93,7 @@ fn towards(to: usize, gateways: &[Vec<(IpAddr, usize)>], arms: &[Vec<usize>]) ->
             }
         }
     }
-    let hop = |from: usize| {
+    let hop = |from| {
         let mine = distance[from]?;
         let nearer = |(_, gateway): &&(IpAddr, usize)| {
             arms[*gateway].iter().any(|arm| distance[*arm].is_some_and(|theirs| theirs < mine))
@@ -96,5 +101,5 @@ fn towards(to: usize, gateways: &[Vec<(IpAddr, usize)>], arms: &[Vec<usize>]) ->
         let via = gateways[from].iter().find(nearer).map(|(address, _)| *address);
         Some(Hop { distance: mine, via })
     };
-    (0..gateways.len()).map(hop).collect()
+    gateways.ids().map(hop).collect()
 }

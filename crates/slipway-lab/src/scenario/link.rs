@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::change::LinkChange;
+use crate::id::NetworkId;
 
 /// A node's place on a network: indices of the node and of its interface.
 pub type Port = (usize, usize);
@@ -64,7 +65,7 @@ pub struct Pair {
     /// Receivers.
     pub to: Vec<usize>,
     /// The network; `None` for all that both are on.
-    pub network: Option<usize>,
+    pub network: Option<NetworkId>,
     /// The new conditions.
     pub change: LinkChange,
 }
@@ -72,7 +73,7 @@ pub struct Pair {
 impl Pair {
     /// Whether it is about what this node sends on this network. Its senders are in order.
     #[must_use]
-    pub fn is_from(&self, node: usize, network: usize) -> bool {
+    pub fn is_from(&self, node: usize, network: NetworkId) -> bool {
         self.network.is_none_or(|only| only == network) && self.from.binary_search(&node).is_ok()
     }
 }

@@ -11,6 +11,7 @@ use super::link::Port;
 use super::{Direction, Due, Kill};
 use crate::change::{Change, Keys};
 use crate::condition::{Limits, LinkConditions};
+use crate::id::NetworkId;
 
 /// Changes of a lab, and their times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -201,7 +202,7 @@ pub struct Pairs {
     /// And the other way round.
     pub both: bool,
     /// Index into the lab's networks. `None`: every network that both are on.
-    pub network: Option<usize>,
+    pub network: Option<NetworkId>,
 }
 
 /// New conditions: fixed values, and values drawn for every event.

@@ -3,6 +3,7 @@
 use super::words::{Names, put_conditions};
 use crate::yaml::{Map, Yaml};
 use slipway_lab::condition::LinkRule;
+use slipway_lab::id::NetworkId;
 
 /// Matrices, then rules: rules hold over matrices wherever they stand.
 pub(super) fn links(names: &Names) -> Vec<Yaml> {
@@ -39,7 +40,7 @@ fn is_back(rule: &LinkRule, back: &LinkRule) -> bool {
         && rule.conditions == back.conditions
 }
 
-pub(super) fn put_network(network: Option<usize>, names: &Names, map: &mut Map) {
+pub(super) fn put_network(network: Option<NetworkId>, names: &Names, map: &mut Map) {
     if let Some(network) = network {
         map.text("network", names.network(network));
     }

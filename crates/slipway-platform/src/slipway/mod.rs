@@ -15,6 +15,7 @@ use super::yaml::{Map, Yaml};
 use slipway_document::errors::DocumentErrors;
 use slipway_lab::condition::Conditions;
 use slipway_lab::defaults;
+use slipway_lab::id::{HostId, List, NetworkId};
 use slipway_lab::model::{
     DriverKind, DriverWord, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network,
     Pick, Underlay,
@@ -113,7 +114,7 @@ fn hosts(lab: &Lab) -> Option<Yaml> {
     if lab.machine {
         return Some(Yaml::Text("machine".to_owned()));
     }
-    let is_default = |(at, host): (usize, &Host)| host.name == format!("host{}", at + 1);
+    let is_default = |(at, host): (HostId, &Host)| host.name == format!("host{}", at.index() + 1);
     let has_cpus = lab.hosts.iter().any(|host| host.cpus.is_some());
     match lab.hosts.len() {
         _ if has_cpus => {
@@ -127,7 +128,7 @@ fn hosts(lab: &Lab) -> Option<Yaml> {
             }
             Some(Yaml::Map(map))
         }
-        count if lab.hosts.iter().enumerate().all(is_default) => (count > 1).then(|| Yaml::Bare(count.to_string())),
+        count if lab.hosts.enumerate().all(is_default) => (count > 1).then(|| Yaml::Bare(count.to_string())),
         _ => Some(Yaml::texts(lab.hosts.iter().map(|host| &host.name))),
     }
 }
@@ -176,9 +177,9 @@ fn text_of(path: &Path) -> Yaml {
 }
 
 /// Per network, the conditions that more than half of its interfaces have; else none.
-fn common_conditions(lab: &Lab) -> Vec<Conditions> {
+fn common_conditions(lab: &Lab) -> List<NetworkId, Conditions> {
     let key = |conditions: &Conditions| format!("{}/{}", conditions.egress, conditions.ingress);
-    let of = |network: usize| {
+    let of = |network: NetworkId| {
         let mut counts: HashMap<String, (usize, &Conditions)> = HashMap::new();
         let interfaces = lab.nodes.iter().flat_map(|node| &node.interfaces);
         let here: Vec<_> = interfaces.filter(|interface| interface.network == network).collect();
@@ -188,15 +189,15 @@ fn common_conditions(lab: &Lab) -> Vec<Conditions> {
         let most = counts.into_values().find(|(count, _)| count * 2 > here.len());
         most.map(|(_, conditions)| conditions.clone()).unwrap_or_default()
     };
-    (0..lab.networks.len()).map(of).collect()
+    lab.networks.ids().map(of).collect()
 }
 
-fn networks(lab: &Lab, common: &[Conditions]) -> Map {
+fn networks(lab: &Lab, common: &List<NetworkId, Conditions>) -> Map {
     let mut map = Map::default();
     let vxlans = lab.networks.iter().filter(|network| network.driver == DriverKind::Vxlan);
     let numbered = vxlans.zip(1..).all(|(network, number)| network.vni == Some(number));
-    for (number, network) in lab.networks.iter().enumerate() {
-        let mut settings = settings(number, network, numbered);
+    for (number, network) in lab.networks.enumerate() {
+        let mut settings = settings(number.index(), network, numbered);
         settings.map("conditions", conditions_over(&common[number], &Conditions::default()));
         let value = if settings.is_empty() {
             Yaml::Text(network.word().to_string())
@@ -210,7 +211,7 @@ fn networks(lab: &Lab, common: &[Conditions]) -> Map {
         };
         map.put(&network.name, value);
     }
-    let only_default = lab.networks.len() == 1 && lab.networks[0].name == defaults::DEFAULT_NETWORK;
+    let only_default = lab.networks.len() == 1 && lab.networks[NetworkId(0)].name == defaults::DEFAULT_NETWORK;
     let plain = map == {
         let mut plain = Map::default();
         plain.text(defaults::DEFAULT_NETWORK, DriverWord::Bridge.to_string());

@@ -8,14 +8,15 @@ use super::{env, text_of};
 use crate::yaml::{Map, Yaml};
 use slipway_lab::condition::Conditions;
 use slipway_lab::defaults;
+use slipway_lab::id::{List, NetworkId};
 use slipway_lab::model::{Interface, Lab, Mount, Node};
 
 /// The rule that places them, where it is not the default, and the nodes.
-pub(super) fn nodes(lab: &Lab, common: &[Conditions]) -> (Option<&'static str>, Map) {
+pub(super) fn nodes(lab: &Lab, common: &List<NetworkId, Conditions>) -> (Option<&'static str>, Map) {
     let pack = is_packed(lab);
     let mut writer = Writer::new(lab, common, pack);
     let mut map = Map::default();
-    let mut rest = lab.nodes.as_slice();
+    let mut rest = &lab.nodes[..];
     while !rest.is_empty() {
         let length = writer.unit(rest, &mut map);
         rest = &rest[length..];
@@ -28,8 +29,8 @@ fn is_packed(lab: &Lab) -> bool {
     let hosts = lab.hosts.len();
     let run = lab.nodes.len().div_ceil(hosts);
     let mut all = lab.nodes.iter().enumerate();
-    let in_turn = all.clone().all(|(i, node)| node.host == i % hosts);
-    !in_turn && all.all(|(i, node)| node.host == i / run)
+    let in_turn = all.clone().all(|(i, node)| node.host.index() == i % hosts);
+    !in_turn && all.all(|(i, node)| node.host.index() == i / run)
 }
 
 /// One network's addresses of one family, as they are given out.
@@ -54,17 +55,17 @@ impl Sequence {
 
 struct Writer<'l> {
     lab: &'l Lab,
-    common: &'l [Conditions],
+    common: &'l List<NetworkId, Conditions>,
     /// Per network: IPv4, and IPv6 where it has it.
-    sequences: Vec<[Option<Sequence>; 2]>,
+    sequences: List<NetworkId, [Option<Sequence>; 2]>,
     pack: bool,
     /// Nodes so far that are on the host that the rule gives them.
     placed: usize,
 }
 
 impl<'l> Writer<'l> {
-    fn new(lab: &'l Lab, common: &'l [Conditions], pack: bool) -> Self {
-        let mut used = vec![[BTreeSet::new(), BTreeSet::new()]; lab.networks.len()];
+    fn new(lab: &'l Lab, common: &'l List<NetworkId, Conditions>, pack: bool) -> Self {
+        let mut used: List<NetworkId, _> = vec![[BTreeSet::new(), BTreeSet::new()]; lab.networks.len()].into();
         for interface in lab.nodes.iter().flat_map(|node| &node.interfaces) {
             for (family, address) in addresses(interface).into_iter().enumerate() {
                 used[interface.network][family].extend(address);
@@ -206,7 +207,7 @@ impl<'l> Writer<'l> {
             map.put(&self.lab.networks[interface.network].name, Yaml::Map(member));
         }
         let names = node.interfaces.iter().map(|interface| &self.lab.networks[interface.network].name);
-        let on_first = node.interfaces.len() == 1 && node.interfaces[0].network == 0;
+        let on_first = node.interfaces.len() == 1 && node.interfaces[0].network == NetworkId(0);
         if is_plain { (!on_first).then(|| Yaml::texts(names)) } else { Some(Yaml::Map(map)) }
     }
 }
@@ -238,7 +239,7 @@ impl Ways {
     /// The ways that are left with one node more, the `i`-th. `None`: it cannot be written together with the first.
     fn with(&self, writer: &Writer, first: &Node, i: usize, node: &Node) -> Option<Self> {
         let hosts = writer.lab.hosts.len();
-        let by_rule = writer.pack || node.host == (writer.placed + i) % hosts;
+        let by_rule = writer.pack || node.host.index() == (writer.placed + i) % hosts;
         let host_by_rule = self.host_by_rule && by_rule;
         let host_by_name = self.host_by_name && node.host == first.host;
         if !host_by_rule && !host_by_name || node.interfaces.len() != first.interfaces.len() {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::yaml::{Map, Yaml};
 use slipway_lab::change::Keys;
 use slipway_lab::condition::{Conditions, LinkConditions};
+use slipway_lab::id::NetworkId;
 use slipway_lab::model::{Lab, Limits};
 
 /// A lab's nodes and groups by name.
@@ -47,7 +48,7 @@ impl<'l> Names<'l> {
         word_or_words(self.words(nodes))
     }
 
-    pub(super) fn network(&self, network: usize) -> &'l str {
+    pub(super) fn network(&self, network: NetworkId) -> &'l str {
         &self.lab.networks[network].name
     }
 }

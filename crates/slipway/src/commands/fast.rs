@@ -9,6 +9,7 @@ use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
 use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, SocketRoute, Tally};
 use slipway_engine::lab::{LabError, Running};
+use slipway_lab::id::HostId;
 use slipway_sys::signals::Taken;
 
 use crate::context::Context;
@@ -209,7 +210,7 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         facts.push(("counted", format!("{} by the list of sockets: {why}", status.listed)));
     }
     for peer in &status.peers {
-        let name = usize::try_from(peer.host).ok().and_then(|host| running.lab.hosts.get(host));
+        let name = usize::try_from(peer.host).ok().and_then(|host| running.lab.hosts.get(HostId(host)));
         let name = name.map_or("another host", |host| &host.name);
         let trouble = peer.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
         facts.push(("peer", format!("{name}: {} ready{trouble}", view::count(peer.ready, "connection"))));

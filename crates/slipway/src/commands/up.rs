@@ -8,6 +8,7 @@ use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
 use slipway_image::Store;
+use slipway_lab::id::{List, NetworkId};
 use slipway_lab::model::Lab;
 use slipway_study::Source;
 
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Planned<'a> {
     plan: &'a Lab,
-    networks: Vec<Mechanism>,
+    networks: List<NetworkId, Mechanism>,
 }
 
 #[derive(Serialize)]

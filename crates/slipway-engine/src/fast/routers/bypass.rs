@@ -8,6 +8,7 @@ use nix::sys::wait::WaitStatus;
 use rustix::event::{PollFd, PollFlags};
 use slipway_fast::control::Order;
 use slipway_fast::policy::Policy;
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 
@@ -18,7 +19,7 @@ use crate::bypass::{Bypass, BypassError, Near};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// The router of this host has something to say, or is gone.
-    Said(usize),
+    Said(HostId),
     /// No program runs any more under this one of the listeners.
     Deserted(usize),
 }
@@ -61,7 +62,7 @@ impl Bypass for Routers {
         let mut at = 0..;
         self.held.retain(|_| !at.next().is_some_and(deserted));
         let now = Instant::now();
-        let due: Vec<usize> = self
+        let due: Vec<HostId> = self
             .seats
             .iter()
             .filter(|(_, seat)| seat.due.is_some_and(|due| due <= now))

@@ -7,6 +7,7 @@ use slipway_fast::flows::{Flow, Scope};
 use slipway_fast::policy::Decision;
 use slipway_fast::reason::Reason;
 use slipway_fast::revoke::revoke;
+use slipway_lab::id::HostId;
 
 use super::Routers;
 use crate::bypass::Near;
@@ -25,7 +26,7 @@ pub(super) struct Again {
 impl Routers {
     /// Ends what lives and may not, on all hosts, and gives how many connections these were.
     pub(super) fn revoke(&mut self, near: &Near<'_>) -> Result<u64, FastError> {
-        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        let hosts: Vec<HostId> = self.seats.keys().copied().collect();
         let (mut ended, mut hidden, mut outcome) = (BTreeSet::new(), 0, Ok(()));
         for host in hosts {
             let namespaces = near.namespaces(|node| near.lab.nodes[node].host == host);

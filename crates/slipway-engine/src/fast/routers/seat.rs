@@ -10,6 +10,7 @@ use slipway_fast::control::{Order, Report};
 use slipway_fast::reason::Reason;
 use slipway_fast::status::Status;
 use slipway_fast::walk;
+use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
@@ -56,7 +57,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn state(&self, host: usize) -> RouterState {
+    pub(super) fn state(&self, host: HostId) -> RouterState {
         RouterState {
             host,
             pid: self.process.as_ref().map(|process| process.helper.number()),
@@ -70,7 +71,7 @@ impl Seat {
 
 impl Routers {
     /// Makes a host's router, and tells it all that it needs to go on where another ended.
-    pub(super) fn fill(&mut self, near: &Near<'_>, host: usize) -> io::Result<()> {
+    pub(super) fn fill(&mut self, near: &Near<'_>, host: HostId) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
         seat.due = None;
         let (net, group, log) = ((near.host_net)(host), seat.group.as_ref(), self.log.as_fd());
@@ -96,7 +97,7 @@ impl Routers {
     }
 
     /// Passes on what the router before this one had in hand, before programs come for it.
-    fn pass_on(&mut self, near: &Near<'_>, host: usize, held: &[usize]) -> io::Result<()> {
+    fn pass_on(&mut self, near: &Near<'_>, host: HostId, held: &[usize]) -> io::Result<()> {
         let left = self.seats.get_mut(&host).map(|seat| std::mem::take(&mut seat.left)).unwrap_or_default();
         for order in left {
             let Order::Unaccepted { mut unaccepted, sockets } = order else { continue };
@@ -116,7 +117,7 @@ impl Routers {
     /// Has programs make those calls again that the router before this one had taken and not answered: nobody else can take
     /// them. A program that is stopped leaves its call, and when it goes on the kernel has it call again (`signal(7)`,
     /// "Interruption of system calls and library functions by stop signals"; `cgroups(7)` stops it without a signal).
-    fn recall(&mut self, near: &Near<'_>, host: usize, held: &[usize]) {
+    fn recall(&mut self, near: &Near<'_>, host: HostId, held: &[usize]) {
         if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
             return;
         }
@@ -133,7 +134,7 @@ impl Routers {
     }
 
     /// A host's router is gone. Another comes at once, or after a while where this one did not last.
-    pub(super) fn vacate(&mut self, lab: &Lab, host: usize, why: Option<&str>) {
+    pub(super) fn vacate(&mut self, lab: &Lab, host: HostId, why: Option<&str>) {
         let Some(seat) = self.seats.get_mut(&host) else { return };
         let ended = seat.process.take().map(|process| process.leave(self.shared.journals.get(&host)));
         let (end, left) = ended.unwrap_or_else(|| ("none runs".to_owned(), Vec::new()));
@@ -148,12 +149,12 @@ impl Routers {
     }
 
     /// A host's router; `None` while it is being replaced.
-    fn process(&self, host: usize) -> Option<&Process> {
+    fn process(&self, host: HostId) -> Option<&Process> {
         self.seats.get(&host)?.process.as_ref()
     }
 
     /// Hands a listener to a host's router, and before the first of a node sockets to knock with there.
-    pub(super) fn introduce(&mut self, near: &Near<'_>, host: usize, at: usize) -> io::Result<()> {
+    pub(super) fn introduce(&mut self, near: &Near<'_>, host: HostId, at: usize) -> io::Result<()> {
         let HeldListener { node, tree, .. } = self.held[at];
         self.equip(near, host, node)?;
         let Some(process) = self.process(host) else { return Ok(()) };
@@ -163,7 +164,7 @@ impl Routers {
     }
 
     /// Gives a router sockets to knock with in a node, where it has had none.
-    fn equip(&mut self, near: &Near<'_>, host: usize, node: usize) -> io::Result<()> {
+    fn equip(&mut self, near: &Near<'_>, host: HostId, node: usize) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
         if seat.process.is_none() || !seat.equipped.insert(node) {
             return Ok(());
@@ -176,7 +177,7 @@ impl Routers {
     }
 
     /// Gives a router sockets of a family that are made within a node.
-    fn give_wakeup_sockets(&self, near: &Near<'_>, host: usize, node: usize, ipv6: bool) -> io::Result<()> {
+    fn give_wakeup_sockets(&self, near: &Near<'_>, host: HostId, node: usize, ipv6: bool) -> io::Result<()> {
         let (Some(process), Some(net)) = (self.process(host), (near.net)(node)) else { return Ok(()) };
         let family = if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
         let make = |_| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
@@ -185,7 +186,7 @@ impl Routers {
     }
 
     /// Takes what a router says. True where it is gone.
-    pub(super) fn listen(&mut self, near: &Near<'_>, host: usize) -> bool {
+    pub(super) fn listen(&mut self, near: &Near<'_>, host: HostId) -> bool {
         let Some(process) = self.process(host) else { return false };
         let report = match process.hear() {
             Ok(Some(report)) => report,
@@ -201,7 +202,7 @@ impl Routers {
         self.take(near, host, report)
     }
 
-    fn take(&mut self, near: &Near<'_>, host: usize, report: Report) -> bool {
+    fn take(&mut self, near: &Near<'_>, host: HostId, report: Report) -> bool {
         match report {
             Report::MoreWakeupSockets { node, ipv6 }
                 if near.lab.nodes.get(node).is_some_and(|node| node.host == host) =>
@@ -219,7 +220,7 @@ impl Routers {
         }
     }
 
-    pub(super) fn report_router(&mut self, near: &Near<'_>, host: usize) -> RouterReport {
+    pub(super) fn report_router(&mut self, near: &Near<'_>, host: HostId) -> RouterReport {
         let mut aside = Vec::new();
         let seat = &self.seats[&host];
         let status = seat.process.as_ref().and_then(|process| process.status(|report| aside.push(report)).ok());
@@ -259,7 +260,7 @@ impl Routers {
         near: &Near<'_>,
         tell: impl Fn(&Process, &mut dyn FnMut(Report)) -> io::Result<()>,
     ) {
-        let hosts: Vec<usize> = self.seats.keys().copied().collect();
+        let hosts: Vec<HostId> = self.seats.keys().copied().collect();
         for host in hosts {
             let mut aside = Vec::new();
             let _ = self.process(host).map(|process| tell(process, &mut |report| aside.push(report)));

@@ -6,6 +6,7 @@ use slipway_document::{closest, suggest};
 
 use super::Context;
 use crate::file::{Choice, Event, Members, Selection as Written};
+use crate::id::NetworkId;
 use crate::model::DriverKind;
 use crate::resolve::link::{check_ends, network as network_of};
 use crate::scenario::{Choose, Pairs, Port, Selection};
@@ -114,7 +115,7 @@ pub(super) fn check_linked(nodes: &[usize], at: Span, context: &Context, report:
 /// Some interfaces: `n1:eth0`, or all those of `n1`; only those on a network, where one is given.
 pub(super) fn some_ports(
     written: &Spanned<Written>,
-    network: Option<usize>,
+    network: Option<NetworkId>,
     context: &Context,
     report: &mut Report,
 ) -> Option<Selection<Port>> {
@@ -140,7 +141,7 @@ pub(super) fn some_ports(
     selection(ports, choose, written.at, report)
 }
 
-fn ports_of(word: &str, at: Span, network: Option<usize>, context: &Context, report: &mut Report) -> Vec<Port> {
+fn ports_of(word: &str, at: Span, network: Option<NetworkId>, context: &Context, report: &mut Report) -> Vec<Port> {
     let (node, interface) = match word.split_once(':') {
         Some((node, interface)) => (node, Some(interface)),
         None => (word, None),
@@ -212,7 +213,7 @@ pub(super) fn links(event: &Event, at: Span, context: &Context, report: &mut Rep
     }
 }
 
-fn pairs(event: &Event, at: Span, network: Option<usize>, context: &Context, report: &mut Report) -> Option<Pairs> {
+fn pairs(event: &Event, at: Span, network: Option<NetworkId>, context: &Context, report: &mut Report) -> Option<Pairs> {
     let (from, to, both, place) = match (&event.between, &event.from, &event.to) {
         (Some(between), None, None) => match between.value.as_slice() {
             [a, b] => (a, b, true, between.at),
