@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::{Lab, Mount};
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::CgroupError;
@@ -99,20 +99,20 @@ pub(crate) trait Bypass: Debug {
     fn helper_ended(&mut self, lab: &Lab, status: WaitStatus) -> bool;
 
     /// These nodes are born, for the first time or anew.
-    fn born(&mut self, nodes: &[usize]);
+    fn born(&mut self, nodes: &[NodeId]);
 
     /// These nodes, whose programs are stopped, will end and their peers must not hear of it.
-    fn silence(&mut self, near: &Near<'_>, nodes: &[usize]);
+    fn silence(&mut self, near: &Near<'_>, nodes: &[NodeId]);
 
     /// These nodes have ended.
-    fn died(&mut self, nodes: &[usize]);
+    fn died(&mut self, nodes: &[NodeId]);
 
     /// Links of these nodes, and of no others, are under conditions from now on: nothing of theirs may pass by. Gives how
     /// many connections were ended.
     ///
     /// # Errors
     /// When some may not have been ended.
-    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<usize>) -> Result<u64, BypassError>;
+    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError>;
 
     /// Puts other rules in the place of those that there were. Gives how many connections were ended, because they may not be
     /// any more, or not as they are.
@@ -134,11 +134,11 @@ pub(crate) struct Near<'a> {
     /// A host's network namespace.
     pub(crate) host_net: &'a dyn Fn(HostId) -> BorrowedFd<'a>,
     /// A node's; `None` for one that has never been started.
-    pub(crate) net: &'a dyn Fn(usize) -> Option<BorrowedFd<'a>>,
+    pub(crate) net: &'a dyn Fn(NodeId) -> Option<BorrowedFd<'a>>,
     /// The first process of a node; `None` for one that does not run.
-    pub(crate) init: &'a dyn Fn(usize) -> Option<i32>,
+    pub(crate) init: &'a dyn Fn(NodeId) -> Option<i32>,
     /// Stops a node's programs for a moment.
-    pub(crate) halt: &'a dyn Fn(usize) -> Result<(), CgroupError>,
+    pub(crate) halt: &'a dyn Fn(NodeId) -> Result<(), CgroupError>,
 }
 
 /// Work of a bypass that failed, by its own error. It fits "failed to …".

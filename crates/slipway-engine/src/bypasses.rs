@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{self, Lab};
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::{CgroupError, Group};
@@ -20,7 +21,7 @@ pub(crate) fn probe(of: model::Bypasses) -> Result<Vec<Means>, Lacks> {
 }
 
 /// The needs of all bypasses of a node's networks. `routers` are those of the lab.
-pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: usize) -> Needs {
+pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: NodeId) -> Needs {
     [fast::needs(lab, routers, node)].into_iter().fold(Needs::default(), Needs::and)
 }
 
@@ -59,7 +60,7 @@ impl Bypasses {
     }
 
     /// Has calls of a node's programs answered. The router of the node's host is the one supervisor of all bypasses.
-    pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), BypassError> {
+    pub(crate) fn hear(&mut self, near: &Near<'_>, node: NodeId, listener: OwnedFd) -> Result<(), BypassError> {
         let name = |of: &model::Node| FastError::NoRouter(of.name.clone());
         let heard = match &mut self.tcp {
             Some(routers) => routers.hear(near, node, listener),
@@ -95,22 +96,22 @@ impl Bypasses {
     }
 
     /// As [`Bypass::born`], of all.
-    pub(crate) fn born(&mut self, nodes: &[usize]) {
+    pub(crate) fn born(&mut self, nodes: &[NodeId]) {
         self.each_mut().for_each(|bypass| bypass.born(nodes));
     }
 
     /// As [`Bypass::silence`], of all.
-    pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
+    pub(crate) fn silence(&mut self, near: &Near<'_>, nodes: &[NodeId]) {
         self.each_mut().for_each(|bypass| bypass.silence(near, nodes));
     }
 
     /// As [`Bypass::died`], of all.
-    pub(crate) fn died(&mut self, nodes: &[usize]) {
+    pub(crate) fn died(&mut self, nodes: &[NodeId]) {
         self.each_mut().for_each(|bypass| bypass.died(nodes));
     }
 
     /// As [`Bypass::set_conditions`], of all.
-    pub(crate) fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<usize>) -> Result<u64, BypassError> {
+    pub(crate) fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
         self.have_end(|bypass| bypass.set_conditions(near, altered))
     }
 

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipway_lab::condition::Cpu;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::{self, Lab};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Group, Hierarchy, Limits};
 use slipway_sys::ns::in_first_user_namespace;
@@ -84,17 +85,21 @@ pub(crate) struct LabGroups {
     lab: Group,
     shared_name: String,
     /// The first limits of each node.
-    plans: Vec<Plan>,
+    plans: List<NodeId, Plan>,
 }
 
 impl LabGroups {
     /// Makes the lab's group, and limits block devices that are its nodes' own. `None` where no group may be made and
     /// no node asks for a limit. In a user namespace without delegation a lab still runs, and loses only freezing and
     /// the figures of `ps`. `disks` is what carries each node's `/scratch`, where that has to be known.
-    pub(crate) fn make(lab: &Lab, dir: &LabDir, disks: &[Option<NodeDisk>]) -> Result<Option<Self>, CgroupError> {
+    pub(crate) fn make(
+        lab: &Lab,
+        dir: &LabDir,
+        disks: &List<NodeId, Option<NodeDisk>>,
+    ) -> Result<Option<Self>, CgroupError> {
         let make = || {
             let hierarchy = Hierarchy::detect()?;
-            let plans: Vec<Plan> = lab
+            let plans: List<NodeId, Plan> = lab
                 .nodes
                 .iter()
                 .zip(disks)
@@ -128,9 +133,9 @@ impl LabGroups {
 
     /// The group of a node: as it is, whatever has been changed in it since; made with the limits of the lab's file where
     /// there is none yet.
-    pub(crate) fn node(&self, index: usize, name: &str) -> Result<Group, CgroupError> {
+    pub(crate) fn node(&self, node: NodeId, name: &str) -> Result<Group, CgroupError> {
         if !self.lab.has_node(name)? {
-            return self.lab.create_node(name, &self.plans[index].group);
+            return self.lab.create_node(name, &self.plans[node].group);
         }
         let gone = || CgroupError::BadName(name.to_owned());
         self.hierarchy.open_node(&self.shared_name, name)?.ok_or_else(gone)

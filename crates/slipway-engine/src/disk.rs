@@ -15,6 +15,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 use slipway_document::units::Bytes;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::block::{Device, LoopDevice, attached, free};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Hierarchy, Limits};
@@ -107,14 +108,14 @@ const FILE: &str = "disks.json";
 
 impl LabDir {
     /// Reads which block device carries each node's `/scratch`, where nodes have one of their own.
-    pub(crate) fn read_disks(&self) -> Result<Vec<Option<NodeDisk>>, StateError> {
+    pub(crate) fn read_disks(&self) -> Result<List<NodeId, Option<NodeDisk>>, StateError> {
         self.read(FILE)
     }
 }
 
 /// Makes the disks of nodes that have their own, in the caller's mount namespace. Finds the device of nodes that have
 /// limits without a disk. Indexed as the lab's nodes; `None` where no device has to be known.
-pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<Vec<Option<NodeDisk>>, DiskError> {
+pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<List<NodeId, Option<NodeDisk>>, DiskError> {
     let own: Vec<(&Node, Bytes)> = lab.nodes.iter().filter_map(|node| Some((node, node.limits.disk.size?))).collect();
     check_room(scratch, &own)?;
     for some in own.chunks(AT_ONCE) {
@@ -122,7 +123,8 @@ pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<Vec<Opt
             some.iter().map(|(node, size)| begin(&file_of(scratch, node), *size)).collect::<Result<_, _>>()?;
         begun.into_iter().try_for_each(|(path, child)| finish(&path, child))?;
     }
-    let disks: Vec<Option<NodeDisk>> = lab.nodes.iter().map(|node| disk_of(node, scratch)).collect::<Result<_, _>>()?;
+    let disks: List<NodeId, Option<NodeDisk>> =
+        lab.nodes.iter().map(|node| disk_of(node, scratch)).collect::<Result<_, _>>()?;
     if !own.is_empty() {
         dir.write(FILE, &disks)?;
     }
@@ -225,7 +227,7 @@ pub(crate) fn lift(dir: &LabDir, scratch: &Path) -> Result<(), CgroupError> {
         .into_iter()
         .filter_map(|(device, file)| (!file.starts_with(scratch)).then_some(device))
         .collect();
-    let own = disks.into_iter().enumerate().filter_map(|(node, disk)| Some((node, disk?))).filter(|(_, disk)| disk.own);
+    let own = disks.enumerate().filter_map(|(node, disk)| Some((node, disk.as_ref()?))).filter(|(_, disk)| disk.own);
     let lab = dir.read_lab().ok();
     // Freed by a crash, it may be somebody else's by now.
     for (node, disk) in own.filter(|(_, disk)| !others.contains(&disk.device)) {

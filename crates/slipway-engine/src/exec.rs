@@ -32,6 +32,7 @@ use rustix::process::{
     pidfd_open, setrlimit, waitid,
 };
 use rustix::termios::Winsize;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Capability, Lab};
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Cloned, SingleThread, clone_into};
@@ -72,8 +73,8 @@ pub struct Supervised {
     calls: Calls,
     /// The lab's anchor, which takes listeners.
     control: PathBuf,
-    /// Index of the node.
-    node: usize,
+    /// The node.
+    node: NodeId,
 }
 
 impl Entry {
@@ -82,7 +83,7 @@ impl Entry {
         dir: &LabDir,
         lab: &Lab,
         routers: &[RouterState],
-        node: usize,
+        node: NodeId,
         init: ProcessId,
         group: Option<Group>,
     ) -> Self {

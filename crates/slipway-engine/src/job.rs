@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Job, Lab};
 use slipway_sys::cgroup::{CgroupError, Group};
 
@@ -181,7 +182,7 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
     })
 }
 
-fn place(lab: &Running, node: usize, job: &str) -> Result<Place, JobError> {
+fn place(lab: &Running, node: NodeId, job: &str) -> Result<Place, JobError> {
     let entry = Entry::to(lab, node)?;
     let group = entry.group.as_ref().map(|group| group.create_within(job)).transpose()?;
     let namespace =
@@ -248,7 +249,7 @@ fn sum_sent(table: &str) -> u64 {
 
 /// A parallel program that talked past the network measured something else.
 fn notes(lab: &Lab, job: &Job, sent: &[u64]) -> Vec<String> {
-    let own = |node: &usize| {
+    let own = |node: &NodeId| {
         lab.nodes[*node]
             .interfaces
             .iter()

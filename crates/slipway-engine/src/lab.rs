@@ -21,6 +21,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
@@ -153,7 +154,7 @@ impl Running {
     ///
     /// # Errors
     /// When the node has none.
-    pub fn init(&self, node: usize) -> Result<ProcessId, LabError> {
+    pub fn init(&self, node: NodeId) -> Result<ProcessId, LabError> {
         let state = &self.state.nodes[node];
         match state.init.filter(|init| init.is_alive()) {
             Some(init) => Ok(init),
@@ -169,7 +170,7 @@ impl Running {
     ///
     /// # Errors
     /// When the kernel refuses to show it.
-    pub fn group(&self, node: usize) -> Result<Option<Group>, LabError> {
+    pub fn group(&self, node: NodeId) -> Result<Option<Group>, LabError> {
         match &self.cgroups {
             Some(cgroups) => Ok(cgroups.open_node(self.dir.shared_name(), &self.lab.nodes[node].name)?),
             None => Ok(None),
@@ -177,13 +178,13 @@ impl Running {
     }
 
     /// The control group of a node, for what cannot be done without.
-    fn need_group(&self, node: usize) -> Result<Group, LabError> {
+    fn need_group(&self, node: NodeId) -> Result<Group, LabError> {
         self.group(node)?.ok_or_else(|| LabError::NoGroup(self.lab.nodes[node].name.clone()))
     }
 
     /// What a node has written to its root so far: the upper directory of its overlay, reached through the anchor, in
     /// whose mount namespace it lies.
-    pub fn upper(&self, node: usize) -> Result<OwnedFd, LabError> {
+    pub fn upper(&self, node: NodeId) -> Result<OwnedFd, LabError> {
         let (upper, _) = crate::node::rootfs::upper(&self.dir, &self.lab.nodes[node].name);
         let path = format!("/proc/{}/root{}", self.state.anchor.pid, upper.display());
         let opened = File::open(path).map_err(|source| self.anchor_error(source))?;
@@ -196,18 +197,18 @@ impl Running {
 
     /// What a node's root has from the lab, as paths in it: no change of the node's.
     #[must_use]
-    pub fn furnished(&self, node: usize) -> BTreeSet<PathBuf> {
+    pub fn furnished(&self, node: NodeId) -> BTreeSet<PathBuf> {
         let needs = bypasses::needs(&self.lab, &self.state.routers, node);
         crate::node::rootfs::furnished(&self.lab.nodes[node], &needs.mounts)
     }
 
     /// All nodes, as they are now.
-    pub fn rows(&self) -> Result<Vec<NodeRow>, LabError> {
-        (0..self.lab.nodes.len()).map(|index| self.row(index)).collect()
+    pub fn rows(&self) -> Result<List<NodeId, NodeRow>, LabError> {
+        self.lab.nodes.ids().map(|index| self.row(index)).collect()
     }
 
     /// One node, as it is now.
-    pub fn row(&self, index: usize) -> Result<NodeRow, LabError> {
+    pub fn row(&self, index: NodeId) -> Result<NodeRow, LabError> {
         let (node, state) = (&self.lab.nodes[index], &self.state.nodes[index]);
         let alive = state.init.filter(|init| init.is_alive());
         let group = alive.map(|_| self.group(index)).transpose()?.flatten();

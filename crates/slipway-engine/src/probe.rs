@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_measure::probe::{Output, Probe, ReadError, Sample, Server, Step};
 use slipway_sys::signals::Taken;
@@ -80,9 +81,9 @@ pub struct Between<'a> {
     /// The lab.
     pub lab: &'a Running,
     /// The node that serves, by index.
-    pub server: usize,
+    pub server: NodeId,
     /// The node that measures, by index.
-    pub client: usize,
+    pub client: NodeId,
     /// For each step.
     pub timeout: Duration,
     /// Signals that end it early.
@@ -102,7 +103,7 @@ impl Between<'_> {
 
     /// A node's address on its first network.
     #[must_use]
-    pub fn address_of(lab: &Lab, node: usize) -> IpAddr {
+    pub fn address_of(lab: &Lab, node: NodeId) -> IpAddr {
         lab.nodes[node].interfaces.first().map_or(IpAddr::from([127, 0, 0, 1]), |interface| interface.ipv4.into())
     }
 

@@ -35,6 +35,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use slipway_document::text::printable;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::{Lab, Limits};
 use slipway_sys::process::ProcessId;
 
@@ -316,13 +317,13 @@ impl LabDir {
     }
 
     /// Reads what each node may use now; `None` where that has not been changed.
-    pub(crate) fn read_limits(&self) -> Result<Option<Vec<Limits>>, StateError> {
+    pub(crate) fn read_limits(&self) -> Result<Option<List<NodeId, Limits>>, StateError> {
         if self.join("limits.json").exists() { self.read("limits.json").map(Some) } else { Ok(None) }
     }
 
     /// Writes that.
-    pub(crate) fn write_limits(&self, limits: &[Limits]) -> Result<(), StateError> {
-        self.write("limits.json", &limits)
+    pub(crate) fn write_limits(&self, limits: &List<NodeId, Limits>) -> Result<(), StateError> {
+        self.write("limits.json", limits)
     }
 
     /// Waits until nobody else changes limits, for as long as that may take. For as long as the file is open, nobody does.
@@ -408,6 +409,11 @@ pub struct NodeState {
     /// The end of its own command, once that has ended.
     #[serde(default)]
     pub ended: Option<ProgramEnd>,
+}
+
+impl NodeState {
+    /// A node without processes.
+    pub(crate) const STOPPED: Self = Self { status: NodeStatus::Stopped, init: None, command: None, ended: None };
 }
 
 /// How a node's own command ended.

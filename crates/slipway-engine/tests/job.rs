@@ -19,6 +19,7 @@ use slipway_engine::lab::{Running, down, up};
 use slipway_engine::machine::Machine;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Job, Mpi};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::wait_for_end;
@@ -68,7 +69,7 @@ impl Bench {
 
     /// Nothing of any job may be left once it has returned.
     fn is_quiet(&self) {
-        for node in 0..self.lab.lab.nodes.len() {
+        for node in self.lab.lab.nodes.ids() {
             let pids = self.lab.group(node).expect("known").expect("root has one").pids().expect("listed");
             assert_eq!(pids.len(), 1, "only its init runs in node {node}: {pids:?}");
         }
@@ -92,7 +93,7 @@ fn job(command: &[&str], nodes: &[usize]) -> Job {
         command: command.iter().map(|&word| word.to_owned()).collect(),
         mpi: None,
         ranks: None,
-        nodes: nodes.to_vec(),
+        nodes: nodes.iter().copied().map(NodeId).collect(),
         timeout: Some(Seconds(900.0)),
         workdir: None,
         env: BTreeMap::new(),
@@ -290,7 +291,7 @@ for first in {"hello": {"protocol": 999, "slipway": "9.9.9"}}, launch:
 }
 
 fn outsider(bench: &Bench) {
-    let entry = Entry::to(&bench.lab, 3).expect("n4 runs");
+    let entry = Entry::to(&bench.lab, NodeId(3)).expect("n4 runs");
     let launcher = Launcher::new().expect("one thread");
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null");
     let name = format!("job-{}", std::process::id());
@@ -299,7 +300,7 @@ fn outsider(bench: &Bench) {
         env: [("SLIPWAY_LAUNCH".to_owned(), format!("/run/slipway/{name}/launch.sock"))].into(),
         ..Program::default()
     };
-    let told = Entry::to(&bench.lab, 0).expect("n1 runs");
+    let told = Entry::to(&bench.lab, NodeId(0)).expect("n1 runs");
     let tell = Program { argv: ["touch", "/tmp/over"].map(Into::into).into(), ..Program::default() };
     let spawn = |entry: &Entry, program: &Program| {
         let stdio = Stdio::Descriptors([null.as_fd(), null.as_fd(), null.as_fd()]);

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use nodes::{Lab, SERVER};
 use slipway_fast::policy::Policy;
+use slipway_lab::id::NodeId;
 
 const ROUNDS: usize = 7;
 /// Of the host, that have nothing to do with what is counted.
@@ -81,7 +82,7 @@ impl Way {
 
 fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure) -> f64 {
     let to = SocketAddr::new(SERVER.into(), port);
-    lab.router.condition(if way == Way::Native { [0].into() } else { [].into() });
+    lab.router.condition(if way == Way::Native { [NodeId(0)].into() } else { [].into() });
     let limit = if way == Way::Counted { "policy: [{to: b, connections: 100000}]\n" } else { "" };
     let text = format!("networks: {{net: fast}}\nnodes: {{a: , b: }}\n{limit}");
     let rules = slipway_lab::parse("lab.yaml", &text, Path::new("/")).expect("it is right").policy;
@@ -89,7 +90,7 @@ fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure
     let others = if way == Way::Counted { SOCKETS / 2 } else { 0 };
     let _others: Vec<_> = (0..others).map(|_| UnixStream::pair().expect("a pair")).collect();
     let filtered = way != Way::Plain;
-    let listener = lab.runs(1, filtered, move || TcpListener::bind(to).expect("bound")).join().expect("it ran");
+    let listener = lab.runs(NodeId(1), filtered, move || TcpListener::bind(to).expect("bound")).join().expect("it ran");
     let accept = move |listener: &TcpListener| {
         while let Ok((mut stream, _)) = listener.accept() {
             let mut first = [0];
@@ -99,7 +100,7 @@ fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure
             server(stream);
         }
     };
-    let accepting = lab.runs(1, filtered, move || {
+    let accepting = lab.runs(NodeId(1), filtered, move || {
         thread::scope(|scope| (0..clients).for_each(|_| drop(scope.spawn(|| accept(&listener)))));
     });
     let connect = move || {
@@ -111,7 +112,7 @@ fn measure(lab: &Lab, way: Way, port: u16, (_, clients, client, server): Measure
         }
         done as f64 / started.elapsed().as_secs_f64()
     };
-    let done = lab.runs(0, filtered, move || {
+    let done = lab.runs(NodeId(0), filtered, move || {
         let rate = thread::scope(|scope| {
             let connecting: Vec<_> = (0..clients).map(|_| scope.spawn(connect)).collect();
             connecting.into_iter().map(|client| client.join().expect("it ran")).sum()

@@ -1,14 +1,14 @@
 //! The node and interface of every virtual address of a lab.
 
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, NetworkId, NodeId};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// A node's interface on a fast network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interface {
-    /// Index of the node in the lab.
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// The virtual host that it is on.
     pub host: HostId,
     /// The network.
@@ -19,9 +19,9 @@ pub struct Interface {
 #[derive(Debug, Clone, Default)]
 pub struct AddressMap {
     by_address: HashMap<IpAddr, Interface>,
-    by_interface: HashMap<(usize, NetworkId, bool), IpAddr>,
+    by_interface: HashMap<(NodeId, NetworkId, bool), IpAddr>,
     exact: HashSet<NetworkId>,
-    ruling: HashSet<usize>,
+    ruling: HashSet<NodeId>,
 }
 
 impl AddressMap {
@@ -33,7 +33,7 @@ impl AddressMap {
 
     /// A node's address on a network, of one family.
     #[must_use]
-    pub fn address(&self, node: usize, network: NetworkId, ipv6: bool) -> Option<IpAddr> {
+    pub fn address(&self, node: NodeId, network: NetworkId, ipv6: bool) -> Option<IpAddr> {
         self.by_interface.get(&(node, network, ipv6)).copied()
     }
 
@@ -51,24 +51,24 @@ impl AddressMap {
 
     /// This map, with nodes that have rules of their own on their networks, which a fast connection would bypass.
     #[must_use]
-    pub fn with_ruling(self, nodes: impl IntoIterator<Item = usize>) -> Self {
+    pub fn with_ruling(self, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         Self { ruling: nodes.into_iter().collect(), ..self }
     }
 
     /// Whether a node may have rules of its own.
     #[must_use]
-    pub fn is_ruling(&self, node: usize) -> bool {
+    pub fn is_ruling(&self, node: NodeId) -> bool {
         self.ruling.contains(&node)
     }
 
     /// The number of nodes, as far as any is on a fast network.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.by_address.values().map(|place| place.node + 1).max().unwrap_or(0)
+        self.by_address.values().map(|place| place.node.index() + 1).max().unwrap_or(0)
     }
 
     /// A node's addresses, on all networks.
-    pub fn addresses(&self, node: usize) -> impl Iterator<Item = IpAddr> {
+    pub fn addresses(&self, node: NodeId) -> impl Iterator<Item = IpAddr> {
         self.by_address.iter().filter(move |(_, place)| place.node == node).map(|(ip, _)| *ip)
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use slipway_lab::id::NodeId;
+
 use crate::address_map::{AddressMap, Interface};
 use crate::policy::{Decision, Policy, Terms};
 use crate::reason::Reason;
@@ -12,7 +14,7 @@ use crate::sync::lock;
 /// Permission for a connection to take the fast path, as of one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admission {
-    client: usize,
+    client: NodeId,
     server: Interface,
     port: u16,
     /// The terms of the rule that decided.
@@ -27,7 +29,7 @@ pub(crate) struct Rules {
     address_map: Arc<AddressMap>,
     policy: Mutex<Arc<Policy>>,
     /// Nodes whose links are under conditions.
-    conditioned: Mutex<HashSet<usize>>,
+    conditioned: Mutex<HashSet<NodeId>>,
     /// The number of changes so far.
     changes: AtomicU64,
 }
@@ -50,7 +52,7 @@ impl Rules {
     }
 
     /// Replaces the set of nodes under conditions. The caller calls [`change`](Self::change) afterwards.
-    pub(crate) fn replace_conditions(&self, nodes: HashSet<usize>) {
+    pub(crate) fn replace_conditions(&self, nodes: HashSet<NodeId>) {
         *lock(&self.conditioned) = nodes;
     }
 
@@ -64,7 +66,7 @@ impl Rules {
     ///
     /// # Errors
     /// The reason why it may not.
-    pub(crate) fn admits(&self, client: usize, server: Interface, port: u16) -> Result<Admission, Reason> {
+    pub(crate) fn admits(&self, client: NodeId, server: Interface, port: u16) -> Result<Admission, Reason> {
         let state = self.changes.load(Ordering::SeqCst);
         let conditioned = lock(&self.conditioned);
         if conditioned.contains(&client) || conditioned.contains(&server.node) {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
+use slipway_lab::id::NodeId;
 use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
@@ -53,7 +54,7 @@ const MOST_ENTRUSTED: usize = 32;
 #[derive(Debug)]
 pub(crate) struct ReadyConnection {
     /// Virtual address of the server.
-    pub(crate) node: usize,
+    pub(crate) node: NodeId,
     /// Whether the listener's family is IPv6.
     pub(crate) ipv6: bool,
     /// The connection, ready to be given.
@@ -64,7 +65,7 @@ pub(crate) struct ReadyConnection {
 impl ReadyConnection {
     /// Start of the wait.
     #[must_use]
-    pub(crate) fn new(node: usize, ipv6: bool, connection: Connection) -> Self {
+    pub(crate) fn new(node: NodeId, ipv6: bool, connection: Connection) -> Self {
         Self { node, ipv6, connection, due: Instant::now() + READY_FOR }
     }
 }
@@ -72,7 +73,7 @@ impl ReadyConnection {
 /// A listener at which programs wait in `accept(2)` for connections.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    pub(crate) node: usize,
+    pub(crate) node: NodeId,
     pub(crate) cached: CachedListener,
     pub(crate) socket: ListenerCopy,
     /// Number of connections that its queue has room for.
@@ -125,7 +126,7 @@ struct BlockedAccept {
 /// delay leave such work to it.
 #[derive(Debug)]
 pub(crate) struct BlockedAccepts {
-    node: usize,
+    node: NodeId,
     journal: Arc<Journal>,
     /// Copies of its programs' listeners.
     pub(crate) copies: Arc<ListenerCopies>,
@@ -190,7 +191,7 @@ impl BlockedAccepts {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(node: usize, journal: Arc<Journal>) -> io::Result<Self> {
+    pub(crate) fn new(node: NodeId, journal: Arc<Journal>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let (copies, accepting, state) = Default::default();
         let blocked_accepts = Self { node, journal, copies, accepting, epoll, bell: bell()?, state };
@@ -414,7 +415,7 @@ impl BlockedAccepts {
     }
 
     /// Takes the ready connections that no call came for in time, each with its listener's cookie, unless their node is silent.
-    pub(crate) fn take_late(&self, is_silent: impl Fn(usize) -> bool) -> Vec<(u64, ReadyConnection)> {
+    pub(crate) fn take_late(&self, is_silent: impl Fn(NodeId) -> bool) -> Vec<(u64, ReadyConnection)> {
         let now = Instant::now();
         let mut late = Vec::new();
         let mut state = lock(&self.state);

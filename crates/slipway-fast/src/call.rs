@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
+use slipway_lab::id::NodeId;
 use slipway_sys::caps;
 use slipway_sys::notify::{Call, Caller, Memory};
 
@@ -98,7 +99,7 @@ impl Trapped<'_> {
     /// Serves and answers the call, after its caller's earlier calls.
     pub(crate) fn carry_out(&self) {
         let Call { number, tid, .. } = self.call;
-        let _span = tracing::debug_span!("call", node = self.node(), tid, number).entered();
+        let _span = tracing::debug_span!("call", node = self.node().index(), tid, number).entered();
         self.tree.in_turn(tid, || {
             let answer = self.serve();
             tracing::debug!(?answer, "served");
@@ -124,7 +125,7 @@ impl Trapped<'_> {
     }
 
     /// The node that the caller is in.
-    fn node(&self) -> usize {
+    fn node(&self) -> NodeId {
         self.tree.node
     }
 

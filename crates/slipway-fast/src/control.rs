@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 pub use self::ends::{AnchorEnd, RouterEnd, pair};
+use slipway_lab::id::NodeId;
+
 use crate::journal::Unaccepted;
 
 /// An order from the anchor.
@@ -21,7 +23,7 @@ pub enum Order<F = OwnedFd> {
     /// Serve the programs of a node behind this listener.
     Listener {
         /// Index of the node in the lab.
-        node: usize,
+        node: NodeId,
         /// The number of this tree of programs, for every router the same.
         tree: u64,
         /// The PID namespace that its programs are in, by its inode.
@@ -39,7 +41,7 @@ pub enum Order<F = OwnedFd> {
     /// Wake-up sockets: TCP sockets made in the node's network namespace.
     WakeupSockets {
         /// Index of the node in the lab.
-        node: usize,
+        node: NodeId,
         /// Whether the sockets are of IPv6.
         ipv6: bool,
         /// The sockets, all of one request.
@@ -49,7 +51,7 @@ pub enum Order<F = OwnedFd> {
     /// router answers with [`Report::Heeded`].
     Conditions {
         /// Indices in the lab.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// The rules that hold from now on, as JSON, or a piece of that. The router answers the last piece with
     /// [`Report::Heeded`].
@@ -63,17 +65,17 @@ pub enum Order<F = OwnedFd> {
     /// [`Report::Heeded`].
     Silence {
         /// Indices in the lab.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// These nodes start anew: connections that waited for them end.
     Wake {
         /// Indices in the lab.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// These nodes have ended.
     Forget {
         /// Indices in the lab.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// Report the status.
     Status,
@@ -93,7 +95,7 @@ pub enum Report {
     /// All wake-up sockets of a node and family are in use.
     MoreWakeupSockets {
         /// Index of the node in the lab.
-        node: usize,
+        node: NodeId,
         /// Whether the sockets are of IPv6.
         ipv6: bool,
     },
@@ -130,14 +132,14 @@ impl From<Malformed> for io::Error {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Words {
-    Listener { node: usize, tree: u64, namespace: u64 },
+    Listener { node: NodeId, tree: u64, namespace: u64 },
     Unaccepted(Unaccepted),
-    WakeupSockets { node: usize, ipv6: bool },
-    Conditions { nodes: Vec<usize> },
+    WakeupSockets { node: NodeId, ipv6: bool },
+    Conditions { nodes: Vec<NodeId> },
     Policy { text: String, more: bool },
-    Silence { nodes: Vec<usize> },
-    Wake { nodes: Vec<usize> },
-    Forget { nodes: Vec<usize> },
+    Silence { nodes: Vec<NodeId> },
+    Wake { nodes: Vec<NodeId> },
+    Forget { nodes: Vec<NodeId> },
     Status,
 }
 
@@ -222,16 +224,22 @@ mod tests {
     fn orders_arrive_with_their_descriptors() {
         let (anchor, router) = pair().expect("a pair");
         let null = null();
-        anchor.order(&Order::Listener { node: 7, tree: 9, namespace: 8, listener: null.as_fd() }).expect("sent");
-        anchor.order(&Order::WakeupSockets { node: 7, ipv6: true, sockets: vec![null.as_fd(); MOST] }).expect("sent");
+        anchor
+            .order(&Order::Listener { node: NodeId(7), tree: 9, namespace: 8, listener: null.as_fd() })
+            .expect("sent");
+        anchor
+            .order(&Order::WakeupSockets { node: NodeId(7), ipv6: true, sockets: vec![null.as_fd(); MOST] })
+            .expect("sent");
         let [client, server] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
         let handoff = Some(HandoffCall { tree: 1, call: u64::MAX, tid: 2, reported: true });
-        let in_hand = Unaccepted { node: 7, path: None, flow: u64::MAX, client, server, handoff };
+        let in_hand = Unaccepted { node: NodeId(7), path: None, flow: u64::MAX, client, server, handoff };
         anchor.order(&Order::Unaccepted { unaccepted: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
-        anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).collect() }).expect("sent");
+        anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).map(NodeId).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
-        assert!(matches!(hear(), Order::Listener { node: 7, tree: 9, namespace: 8, .. }));
-        assert!(matches!(hear(), Order::WakeupSockets { node: 7, ipv6: true, sockets } if sockets.len() == MOST));
+        assert!(matches!(hear(), Order::Listener { node: NodeId(7), tree: 9, namespace: 8, .. }));
+        assert!(
+            matches!(hear(), Order::WakeupSockets { node: NodeId(7), ipv6: true, sockets } if sockets.len() == MOST)
+        );
         assert!(
             matches!(hear(), Order::Unaccepted { unaccepted, sockets } if unaccepted == in_hand && sockets.len() == 2)
         );
@@ -247,12 +255,12 @@ mod tests {
         let expected = said.clone();
         let answering = std::thread::spawn(move || {
             assert!(matches!(router.hear().expect("heard"), Some(Order::Status)));
-            router.report(&Report::MoreWakeupSockets { node: 3, ipv6: false }).expect("said");
+            router.report(&Report::MoreWakeupSockets { node: NodeId(3), ipv6: false }).expect("said");
             router.status(&said).expect("said");
         });
         let mut aside = Vec::new();
         assert_eq!(anchor.status(|report| aside.push(report)).expect("answered"), expected);
-        assert_eq!(aside, [Report::MoreWakeupSockets { node: 3, ipv6: false }]);
+        assert_eq!(aside, [Report::MoreWakeupSockets { node: NodeId(3), ipv6: false }]);
         answering.join().expect("ended");
     }
 

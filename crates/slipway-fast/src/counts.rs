@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use slipway_lab::id::NodeId;
+
 use crate::metadata::Path;
 use crate::reason::Reason;
 use crate::sync::lock;
@@ -19,7 +21,7 @@ pub struct Counts {
     native: [AtomicU64; Reason::ALL.len()],
     revoked: [AtomicU64; Reason::ALL.len()],
     refused: AtomicU64,
-    between: Mutex<BTreeMap<(usize, Option<usize>), Between>>,
+    between: Mutex<BTreeMap<(NodeId, Option<NodeId>), Between>>,
 }
 
 /// Pairs of nodes that have counts of their own; all other pairs share one.
@@ -28,10 +30,10 @@ const PAIRS: usize = 1024;
 /// Connections from one node to another, by path and reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Between {
-    /// Index of the client's node; `None` for all pairs that share one count.
-    pub client: Option<usize>,
-    /// Index of the server's node; `None` where no node on a fast network has the address.
-    pub server: Option<usize>,
+    /// The client's node; `None` for all pairs that share one count.
+    pub client: Option<NodeId>,
+    /// The server's node; `None` where no node on a fast network has the address.
+    pub server: Option<NodeId>,
     /// Connections on the fast path that are pairs of unix sockets within the host.
     pub pair: u64,
     /// Connections on the fast path that are of TCP.
@@ -80,7 +82,7 @@ impl Counts {
     }
 
     /// Counts a connection from node `client` to `server`, on the fast path or, for a reason, not.
-    pub fn connected(&self, client: usize, server: Option<usize>, way: Result<Path, Reason>) {
+    pub fn connected(&self, client: NodeId, server: Option<NodeId>, way: Result<Path, Reason>) {
         match way {
             Ok(path) => self.taken(path),
             Err(reason) => self.native(reason),
@@ -88,7 +90,7 @@ impl Counts {
         let mut all = lock(&self.between);
         let key = (client, server);
         let known = all.len() < PAIRS || all.contains_key(&key);
-        let (key, client) = if known { (key, Some(client)) } else { ((usize::MAX, None), None) };
+        let (key, client) = if known { (key, Some(client)) } else { ((NodeId(usize::MAX), None), None) };
         let empty = || Between { client, server: key.1, ..Between::default() };
         let counted = all.entry(key).or_insert_with(empty);
         match way {
@@ -146,8 +148,8 @@ mod tests {
     fn who_connects_to_whom_takes_bounded_memory() {
         let counts = Counts::default();
         for client in 0..2 * PAIRS {
-            counts.connected(client, Some(0), Ok(Path::Pair));
-            counts.connected(0, None, Err(Reason::NotANode));
+            counts.connected(NodeId(client), Some(NodeId(0)), Ok(Path::Pair));
+            counts.connected(NodeId(0), None, Err(Reason::NotANode));
         }
         let tally = counts.tally();
         assert_eq!(tally.between.len(), PAIRS + 1);

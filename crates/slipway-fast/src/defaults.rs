@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use slipway_lab::id::NodeId;
+
 use crate::emulation::Options;
 use crate::sync::lock;
 
@@ -23,14 +25,14 @@ pub(crate) enum Kind {
     /// A program's new socket.
     New {
         /// Index of the node.
-        node: usize,
+        node: NodeId,
         /// Whether the socket's family is IPv6.
         ipv6: bool,
     },
     /// A program's accepted socket.
     Accepted {
         /// Index of the node.
-        node: usize,
+        node: NodeId,
         /// Whether the socket's family is IPv6.
         ipv6: bool,
         /// Whether its addresses are of IPv4, so that it is no socket of IPv6 alone.

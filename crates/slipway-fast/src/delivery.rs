@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
+use slipway_lab::id::NodeId;
 use slipway_sys::notify::Call;
 use slipway_sys::sockopt::{self, Name};
 
@@ -66,7 +67,7 @@ pub(crate) enum Announced {
 }
 
 /// Asks for more wake-up sockets.
-pub(crate) struct More(pub(crate) Box<dyn Fn(usize, bool) + Send + Sync>);
+pub(crate) struct More(pub(crate) Box<dyn Fn(NodeId, bool) + Send + Sync>);
 
 impl fmt::Debug for More {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,19 +123,19 @@ impl Delivery {
     }
 
     /// Forgets a node that has ended.
-    pub(crate) fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: NodeId) {
         self.wakeup_sockets.forget(node);
         self.listener_cache.forget(node);
     }
 
     /// Adds wake-up sockets of one family, made in the node's namespace: all of one request.
-    pub(crate) fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+    pub(crate) fn add_wakeup_sockets(&self, node: NodeId, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.wakeup_sockets.add(node, ipv6, wakeup_sockets);
     }
 
     /// Announces a connection to a server: to a current or expected call, or by a wake-up socket. The program may accept it
     /// before this returns.
-    pub(crate) fn announce(&self, node: usize, mut connection: Connection) -> Result<Announced, AnnounceError> {
+    pub(crate) fn announce(&self, node: NodeId, mut connection: Connection) -> Result<Announced, AnnounceError> {
         self.charge(node, &mut connection)?;
         self.record(node, &mut connection);
         let blocked_accepts = self.nodes.blocked_accepts(node);
@@ -144,7 +145,7 @@ impl Delivery {
     }
 
     /// Charges a connection to its nodes, unless it is charged already.
-    fn charge(&self, node: usize, connection: &mut Connection) -> Result<(), AnnounceError> {
+    fn charge(&self, node: NodeId, connection: &mut Connection) -> Result<(), AnnounceError> {
         if connection.share.is_none() {
             connection.share = Some(self.share(connection.client, node).ok_or(AnnounceError::Crowded)?);
         }
@@ -152,7 +153,7 @@ impl Delivery {
     }
 
     /// A share of the router's connections in hand, for a connection to a node; `None` where the node has too many.
-    pub(crate) fn share(&self, client: SocketAddr, node: usize) -> Option<Share> {
+    pub(crate) fn share(&self, client: SocketAddr, node: NodeId) -> Option<Share> {
         self.shares.take(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 
@@ -160,7 +161,7 @@ impl Delivery {
     pub(crate) fn announce_to(
         &self,
         expected: Option<Expected>,
-        node: usize,
+        node: NodeId,
         mut connection: Connection,
     ) -> Result<Announced, AnnounceError> {
         self.charge(node, &mut connection)?;
@@ -183,7 +184,7 @@ impl Delivery {
     /// Gives the connection back.
     pub(crate) fn wake_late(
         &self,
-        node: usize,
+        node: NodeId,
         connection: Connection,
     ) -> Result<(), (AnnounceError, Box<Connection>)> {
         match self.try_wakeup_socket(node, connection.server.is_ipv6()) {
@@ -199,7 +200,7 @@ impl Delivery {
     /// Gives the connection back.
     pub(crate) fn wake_by(
         &self,
-        node: usize,
+        node: NodeId,
         connection: Connection,
         until: Option<Instant>,
     ) -> Result<Wakeup, (AnnounceError, Box<Connection>)> {
@@ -216,7 +217,7 @@ impl Delivery {
     /// Announces a connection by this wake-up socket.
     fn wake_listener(
         &self,
-        node: usize,
+        node: NodeId,
         connection: Connection,
         wakeup_socket: &Arc<WakeupSocket>,
         patience: Duration,
@@ -263,7 +264,7 @@ impl Delivery {
 
     /// Takes a wake-up socket. Where all are in use, the router requests more and waits: a program that connects hundreds
     /// of times before its server accepts needs as many at once.
-    fn wakeup_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
+    fn wakeup_socket(&self, node: NodeId, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         let until = Instant::now() + MORE_PATIENCE;
         loop {
             // Other threads may take the new ones first.
@@ -276,17 +277,17 @@ impl Delivery {
     }
 
     /// Takes a wake-up socket without waiting.
-    fn try_wakeup_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
+    fn try_wakeup_socket(&self, node: NodeId, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         self.wakeup_sockets.take(node, ipv6, || (self.more.0)(node, ipv6))
     }
 
     /// A socket made in the node, for queries only.
-    pub(crate) fn node_socket(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
+    pub(crate) fn node_socket(&self, node: NodeId, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         self.wakeup_sockets.look(node, ipv6)
     }
 
     /// Ends a wake-up, and keeps its socket for the next.
-    pub(crate) fn release(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
+    pub(crate) fn release(&self, node: NodeId, wakeup_socket: Arc<WakeupSocket>) {
         if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
             blocked_accepts.unwatch(&wakeup_socket);
         }
@@ -295,7 +296,7 @@ impl Delivery {
     }
 
     /// Keeps a connection until a program accepts its wake-up socket.
-    pub(crate) fn pend(&self, node: usize, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
+    pub(crate) fn pend(&self, node: NodeId, mut connection: Connection, wakeup_socket: &Arc<WakeupSocket>) -> Wakeup {
         self.record(node, &mut connection);
         connection.entry.iter().for_each(|entry| entry.set_wakeup_socket(Some(wakeup_socket.socket.as_fd())));
         let pending =
@@ -304,7 +305,7 @@ impl Delivery {
     }
 
     /// Writes a connection into the recovery journal, once its end is here.
-    pub(crate) fn record(&self, node: usize, connection: &mut Connection) {
+    pub(crate) fn record(&self, node: NodeId, connection: &mut Connection) {
         let Connection { entry: entry @ None, end: ServerEnd::There(end), path, flow, client, server, .. } = connection
         else {
             return;
@@ -320,7 +321,7 @@ impl Delivery {
         Some(connection)
     }
 
-    pub(crate) fn take_pending(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+    pub(crate) fn take_pending(&self, node: NodeId, from: SocketAddr) -> Option<Pending> {
         self.pending.take(node, from)
     }
 
@@ -335,7 +336,7 @@ impl Delivery {
     }
 
     /// Drops connections that wait for programs of a node that starts anew. The node gets other wake-up sockets.
-    pub(crate) fn drop_all_of(&self, node: usize) {
+    pub(crate) fn drop_all_of(&self, node: NodeId) {
         self.pending.drop_all_of(node);
         if let Some(blocked_accepts) = self.nodes.blocked_accepts(node) {
             blocked_accepts.drop_all();
@@ -343,7 +344,7 @@ impl Delivery {
     }
 
     /// A share for a connection that another router had in hand, even beyond the bound.
-    pub(crate) fn keep_share(&self, client: SocketAddr, node: usize) -> Share {
+    pub(crate) fn keep_share(&self, client: SocketAddr, node: NodeId) -> Share {
         self.shares.keep(self.address_map.of(canonical(client).ip()).map_or(node, |at| at.node), node)
     }
 

@@ -18,6 +18,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use slipway_document::units::Rate;
+use slipway_lab::id::NodeId;
 use slipway_sys::sock_diag::{tcp_sockets, unix_sockets};
 
 use crate::metadata::{Path, Role};
@@ -36,14 +37,14 @@ const WATCHES: usize = 16 * 1024;
 pub(crate) struct EndIdentity {
     pub(crate) role: Role,
     /// Indices of the nodes of client and server.
-    pub(crate) client: usize,
-    pub(crate) server: usize,
+    pub(crate) client: NodeId,
+    pub(crate) server: NodeId,
     /// The server's end.
     pub(crate) port: u16,
 }
 
 /// The ends of one role that one rule counts together for one node.
-type Key = (Role, Option<usize>, usize);
+type Key = (Role, Option<usize>, NodeId);
 
 /// The numbers of ends, by the limit that they share.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ struct Census {
     /// Ends by the client's node.
     of_node: HashMap<Key, usize>,
     /// Ends between two nodes.
-    in_pair: HashMap<(Role, Option<usize>, usize, usize), usize>,
+    in_pair: HashMap<(Role, Option<usize>, NodeId, NodeId), usize>,
     /// Ends of a rule by which rates are shared.
     sharing: usize,
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use slipway_lab::id::NodeId;
 use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{TcpSocket, stored_tcp_sockets};
 
@@ -61,9 +62,9 @@ impl Flow {
         Self { number, path, client, server, figures: Figures::default() }
     }
 
-    /// The nodes of the client and of the server, by their indices; `None` where one of them has none of these addresses.
+    /// The nodes of the client and of the server; `None` where one of them has none of these addresses.
     #[must_use]
-    pub fn nodes(&self, address_map: &AddressMap) -> Option<(usize, usize)> {
+    pub fn nodes(&self, address_map: &AddressMap) -> Option<(NodeId, NodeId)> {
         Some((address_map.of(self.client.ip())?.node, address_map.of(self.server.ip())?.node))
     }
 

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use slipway_lab::id::NodeId;
+
 use crate::address::canonical;
 use crate::defaults::{Defaults, Kind};
 use crate::emulation::{Options, carry};
@@ -65,7 +67,7 @@ impl Furnisher {
     /// Gives a new socket the options of another, and writes its metadata.
     pub(crate) fn furnish(
         &self,
-        node: usize,
+        node: NodeId,
         like: Like<'_>,
         new: &OwnedFd,
         mut stored: SocketMetadata,

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::NodeId;
 use slipway_sys::shared::Words;
 
 use crate::address::mapped;
@@ -66,8 +67,8 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unaccepted {
-    /// Index of the server's node.
-    pub node: usize,
+    /// The server's node.
+    pub node: NodeId,
     /// The kind of connection; `None` for one of the base network.
     pub path: Option<Path>,
     /// Its number.
@@ -154,7 +155,7 @@ fn read(entry: &[AtomicU64], stage: u64) -> Option<TakenEntry> {
         WAITING => None,
         _ => Some(HandoffCall { tree: word(TREE), call: word(CALL), tid: number(TID)?, reported }),
     };
-    let node = usize::try_from(word(NODE)).ok()?;
+    let node = NodeId(usize::try_from(word(NODE)).ok()?);
     let unaccepted =
         Unaccepted { node, path, flow: word(FLOW), client: address(CLIENT), server: address(SERVER), handoff };
     Some((unaccepted, number(END)?, number(WAKEUP_SOCKET)))
@@ -193,7 +194,7 @@ impl Journal {
         let entry = Entry { journal: Arc::clone(self), at };
         let Unaccepted { node, path, flow, client, server, handoff: _ } = unaccepted;
         let path = path.map_or(NONE, |path| u64::from(path == Path::Tcp));
-        let stored = [*node as u64, path, *flow, number(end), NONE];
+        let stored = [node.index() as u64, path, *flow, number(end), NONE];
         let stored = [&stored[..], &words(*client), &words(*server)].concat();
         for (word, value) in entry.words()[NODE..].iter().zip(stored) {
             word.store(value, Relaxed);
@@ -203,19 +204,20 @@ impl Journal {
     }
 
     /// Writes down that some listeners of a node defer (`TCP_DEFER_ACCEPT`), for all routers from this one on.
-    pub fn defer(&self, node: usize) {
+    pub fn defer(&self, node: NodeId) {
         if let Some((word, bit)) = self.deferring(node) {
             word.fetch_or(bit, Relaxed);
         }
     }
 
     /// Whether some listeners of a node defer, as far as this router or an earlier one knows.
-    pub fn defers(&self, node: usize) -> bool {
+    pub fn defers(&self, node: NodeId) -> bool {
         self.deferring(node).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    fn deferring(&self, node: usize) -> Option<(&AtomicU64, u64)> {
-        Some((self.words.get(ENTRIES * WORDS + node / BITS)?, 1 << (node % BITS)))
+    fn deferring(&self, node: NodeId) -> Option<(&AtomicU64, u64)> {
+        let at = node.index();
+        Some((self.words.get(ENTRIES * WORDS + at / BITS)?, 1 << (at % BITS)))
     }
 }
 
@@ -266,7 +268,7 @@ mod tests {
 
     fn unaccepted(flow: u64, path: Option<Path>, client: &str, handoff: Option<HandoffCall>) -> Unaccepted {
         let [client, server] = [client, "[fd53::2]:80"].map(|address| address.parse().expect("an address"));
-        Unaccepted { node: 7, path, flow, client, server, handoff }
+        Unaccepted { node: NodeId(7), path, flow, client, server, handoff }
     }
 
     #[test]
@@ -310,7 +312,7 @@ mod tests {
         for _ in 0..2 {
             let all: Vec<Entry> = std::iter::from_fn(|| journal.enter(&one, file.as_fd())).collect();
             assert_eq!(all.len(), ENTRIES.div_ceil(3));
-            let other = Unaccepted { node: 8, ..one };
+            let other = Unaccepted { node: NodeId(8), ..one };
             assert!(journal.enter(&other, file.as_fd()).is_some(), "another node has its part");
         }
         assert!(take(&file).expect("there").is_empty());
@@ -321,16 +323,16 @@ mod tests {
         let file = file().expect("a file");
         let journal = Journal::open(&file).expect("opened");
         for node in [0, 64, NODES - 1, NODES, usize::MAX] {
-            journal.defer(node);
+            journal.defer(NodeId(node));
         }
         drop(journal);
         let next = Journal::open(&file).expect("opened");
-        let defer: Vec<usize> = (0..=NODES).filter(|&node| next.defers(node)).collect();
+        let defer: Vec<usize> = (0..=NODES).filter(|&node| next.defers(NodeId(node))).collect();
         assert_eq!(defer, [0, 64, NODES - 1]);
         let one = unaccepted(0, None, "10.64.0.1:1", None);
-        let enter = |node| next.enter(&Unaccepted { node, ..one }, file.as_fd());
+        let enter = |node| next.enter(&Unaccepted { node: NodeId(node), ..one }, file.as_fd());
         let all: Vec<Entry> = (0..ENTRIES).filter_map(enter).collect();
         assert!(all.iter().any(|entry| entry.at == ENTRIES - 1));
-        assert!(!next.defers(1), "entries are elsewhere");
+        assert!(!next.defers(NodeId(1)), "entries are elsewhere");
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use slipway_document::units::Rate;
+use slipway_lab::id::NodeId;
 use slipway_sys::sockopt::{self, Name};
 
 use crate::address_map::AddressMap;
@@ -234,14 +235,14 @@ impl Limiter {
 
     /// Finds the ends that programs of some nodes have, counts them where rules do, and applies the current limits. Where
     /// programs cannot be looked at, it tries again as soon as it can.
-    pub(crate) fn hold_anew(&self, of: impl Fn(usize) -> bool) {
+    pub(crate) fn hold_anew(&self, of: impl Fn(NodeId) -> bool) {
         if self.try_to_hold_anew(of).is_err() {
             self.unheld.store(true, Ordering::Release);
             self.wake();
         }
     }
 
-    fn try_to_hold_anew(&self, of: impl Fn(usize) -> bool) -> io::Result<()> {
+    fn try_to_hold_anew(&self, of: impl Fn(NodeId) -> bool) -> io::Result<()> {
         let mut found = Vec::new();
         self.each_held(of, |held, identity, terms| {
             // This counts all ends before it sets any part.
@@ -257,7 +258,7 @@ impl Limiter {
 
     fn each_held(
         &self,
-        of: impl Fn(usize) -> bool,
+        of: impl Fn(NodeId) -> bool,
         mut each: impl FnMut(walk::HandedOutSocket, EndIdentity, Terms),
     ) -> io::Result<()> {
         let processes = self.nodes.processes(of)?;
@@ -324,13 +325,14 @@ mod tests {
         let text = "networks: {net: fast}\nnodes: {n: {count: 2}}\npolicy: [{rate: {pair: 100mbit}}]\n";
         let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/")).expect("it is right");
         let address_map = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 64, 0, last))).into_iter().enumerate();
-        let address_map =
-            address_map.map(|(node, ip)| (ip, Interface { node, host: HostId(0), network: NetworkId(0) })).collect();
+        let address_map = address_map
+            .map(|(node, ip)| (ip, Interface { node: NodeId(node), host: HostId(0), network: NetworkId(0) }))
+            .collect();
         let address_map: Arc<AddressMap> = Arc::new(address_map);
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let rules = Arc::new(Rules::new(Arc::clone(&address_map), Policy::new(&lab.policy, 2)));
         let limiter = Limiter::new(address_map, Arc::new(MetadataStore::new(storage)), Arc::default(), rules);
-        let identity = EndIdentity { role: Role::Client, client: 0, server: 1, port: 80 };
+        let identity = EndIdentity { role: Role::Client, client: NodeId(0), server: NodeId(1), port: 80 };
         let (one, other) = UnixStream::pair().expect("a pair");
         for end in [&one, &other] {
             limiter.count_on(end, identity, Path::Pair).expect("counted");

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use slipway_lab::id::NodeId;
+
 use crate::bounded::BoundedMap;
 use crate::sync::lock;
 use crate::tree::Tree;
@@ -43,19 +45,19 @@ pub(crate) struct ListenerCache(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Entries by node and address.
-    known: HashMap<usize, BoundedMap<SocketAddr, (CachedListener, Instant)>>,
+    known: HashMap<NodeId, BoundedMap<SocketAddr, (CachedListener, Instant)>>,
     /// The number of times that a node was forgotten.
-    forgotten: HashMap<usize, u64>,
+    forgotten: HashMap<NodeId, u64>,
 }
 
 impl ListenerCache {
     /// The moment before a wake-up.
-    pub(crate) fn now(&self, node: usize) -> u64 {
+    pub(crate) fn now(&self, node: NodeId) -> u64 {
         lock(&self.0).forgotten.get(&node).copied().unwrap_or_default()
     }
 
     /// Notes that a wake-up at this address, connected after the moment `since`, came to this listener.
-    pub(crate) fn learn(&self, node: usize, at: SocketAddr, cached: CachedListener, since: u64) {
+    pub(crate) fn learn(&self, node: NodeId, at: SocketAddr, cached: CachedListener, since: u64) {
         let mut state = lock(&self.0);
         // Another listener made since then could have got the wake-up.
         if state.forgotten.get(&node).copied().unwrap_or_default() == since {
@@ -65,7 +67,7 @@ impl ListenerCache {
     }
 
     /// The listener for an address.
-    pub(crate) fn of(&self, node: usize, at: SocketAddr) -> Option<CachedListener> {
+    pub(crate) fn of(&self, node: NodeId, at: SocketAddr) -> Option<CachedListener> {
         let mut state = lock(&self.0);
         let known = state.known.get_mut(&node)?;
         let (cached, since) = known.get(at)?;
@@ -77,7 +79,7 @@ impl ListenerCache {
     }
 
     /// Forgets a node's entries: there is another listener, or the node has ended.
-    pub(crate) fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: NodeId) {
         let mut state = lock(&self.0);
         *state.forgotten.entry(node).or_default() += 1;
         state.known.remove(&node);
@@ -93,16 +95,16 @@ mod tests {
         let cache = ListenerCache::default();
         let at = "10.64.0.1:80".parse().expect("an address");
         let cached = CachedListener { cookie: 7, ipv6: false, tree: Weak::new(), tid: 1, number: 3 };
-        let known = |node| cache.of(node, at).map(|cached| cached.cookie);
-        let before = [1, 2].map(|node| cache.now(node));
-        cache.learn(1, at, cached.clone(), before[0]);
+        let known = |node| cache.of(NodeId(node), at).map(|cached| cached.cookie);
+        let before = [1, 2].map(|node| cache.now(NodeId(node)));
+        cache.learn(NodeId(1), at, cached.clone(), before[0]);
         assert_eq!((known(1), known(2)), (Some(7), None));
-        cache.learn(2, at, cached.clone(), before[1]);
-        cache.forget(2);
+        cache.learn(NodeId(2), at, cached.clone(), before[1]);
+        cache.forget(NodeId(2));
         assert_eq!((known(1), known(2)), (Some(7), None));
-        cache.learn(2, at, cached.clone(), before[1]);
+        cache.learn(NodeId(2), at, cached.clone(), before[1]);
         assert_eq!(known(2), None, "the knock was before");
-        cache.learn(1, at, cached, before[0]);
+        cache.learn(NodeId(1), at, cached, before[0]);
         assert_eq!(known(1), Some(7), "another node's listeners are its own");
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use slipway_lab::id::NodeId;
+
 use crate::blocked_accepts::BlockedAccepts;
 use crate::journal::Journal;
 use crate::sync::lock;
@@ -13,16 +15,16 @@ use crate::walk;
 #[derive(Debug, Default)]
 pub(crate) struct NodeTable {
     /// Blocked accepts, by node.
-    blocked_accepts: Mutex<HashMap<usize, Arc<BlockedAccepts>>>,
+    blocked_accepts: Mutex<HashMap<NodeId, Arc<BlockedAccepts>>>,
     /// The inode of each node's PID namespace.
-    namespaces: Mutex<HashMap<usize, u64>>,
+    namespaces: Mutex<HashMap<NodeId, u64>>,
     /// Nodes that have ended silently.
-    silent: Mutex<HashSet<usize>>,
+    silent: Mutex<HashSet<NodeId>>,
 }
 
 impl NodeTable {
     /// A node's blocked accepts; `None` before its first program.
-    pub(crate) fn blocked_accepts(&self, node: usize) -> Option<Arc<BlockedAccepts>> {
+    pub(crate) fn blocked_accepts(&self, node: NodeId) -> Option<Arc<BlockedAccepts>> {
         lock(&self.blocked_accepts).get(&node).cloned()
     }
 
@@ -33,7 +35,7 @@ impl NodeTable {
     /// As `epoll_create1(2)`, and those of `start`.
     pub(crate) fn blocked_accepts_or(
         &self,
-        node: usize,
+        node: NodeId,
         journal: &Arc<Journal>,
         start: impl FnOnce(Arc<BlockedAccepts>) -> io::Result<()>,
     ) -> io::Result<Arc<BlockedAccepts>> {
@@ -48,12 +50,12 @@ impl NodeTable {
     }
 
     /// Sets a node's PID namespace, by its inode. Returns whether it is another than before.
-    pub(crate) fn set_namespace(&self, node: usize, namespace: u64) -> bool {
+    pub(crate) fn set_namespace(&self, node: NodeId, namespace: u64) -> bool {
         lock(&self.namespaces).insert(node, namespace) != Some(namespace)
     }
 
     /// Forgets the PID namespace of a node that has ended.
-    pub(crate) fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: NodeId) {
         lock(&self.namespaces).remove(&node);
     }
 
@@ -61,7 +63,7 @@ impl NodeTable {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub(crate) fn processes(&self, of: impl Fn(usize) -> bool) -> io::Result<Vec<i32>> {
+    pub(crate) fn processes(&self, of: impl Fn(NodeId) -> bool) -> io::Result<Vec<i32>> {
         let namespaces = lock(&self.namespaces);
         let chosen = namespaces.iter().filter(|(node, _)| of(**node)).map(|(_, namespace)| *namespace).collect();
         drop(namespaces);
@@ -69,17 +71,17 @@ impl NodeTable {
     }
 
     /// Whether peers must not notice that this node has ended.
-    pub(crate) fn is_silent(&self, node: usize) -> bool {
+    pub(crate) fn is_silent(&self, node: NodeId) -> bool {
         lock(&self.silent).contains(&node)
     }
 
     /// From now on no peer notices that listeners of this node end.
-    pub(crate) fn silence(&self, node: usize) {
+    pub(crate) fn silence(&self, node: NodeId) {
         lock(&self.silent).insert(node);
     }
 
     /// Ends the silence of a node. Returns whether it was silent.
-    pub(crate) fn unsilence(&self, node: usize) -> bool {
+    pub(crate) fn unsilence(&self, node: NodeId) -> bool {
         lock(&self.silent).remove(&node)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair};
+use slipway_lab::id::NodeId;
 use slipway_sys::sockopt::{self, Name};
 
 use crate::filter::SO_PASSRIGHTS;
@@ -44,7 +45,7 @@ struct Rush {
     since: Instant,
     all: u32,
     /// Counts by the node that connects.
-    made: HashMap<usize, u32>,
+    made: HashMap<NodeId, u32>,
 }
 
 impl Default for Pairs {
@@ -59,7 +60,7 @@ impl Pairs {
     ///
     /// # Errors
     /// As `socketpair(2)`; `ENOPROTOOPT` before Linux 6.16.
-    pub(crate) fn make(&self, node: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+    pub(crate) fn make(&self, node: NodeId) -> io::Result<(OwnedFd, OwnedFd)> {
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let is_roomy = self.are_few(node);
         for end in [&one, &other] {
@@ -74,7 +75,7 @@ impl Pairs {
     }
 
     /// Counts a new pair. The router does not learn when pairs end, so their rate shows how many there are.
-    fn are_few(&self, node: usize) -> bool {
+    fn are_few(&self, node: NodeId) -> bool {
         let mut rush = lock(&self.0);
         if rush.since.elapsed() >= AT_ONCE {
             *rush = Rush { since: Instant::now(), all: 0, made: HashMap::new() };
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn an_end_of_a_pair_has_room_beyond_the_machines_limit_and_passes_no_descriptors() {
         assert!(are_supported());
-        let (one, other) = Pairs::default().make(0).expect("these tests need root and Linux 6.16");
+        let (one, other) = Pairs::default().make(NodeId(0)).expect("these tests need root and Linux 6.16");
         for end in [one, other] {
             assert_eq!(sockopt::int(&end, SIZE).expect("read"), 2 * SEND_BUFFER);
             assert_eq!(sockopt::int(&end, PASSRIGHTS).expect("read"), 0);
@@ -105,10 +106,10 @@ mod tests {
 
     #[test]
     fn many_that_come_at_once_have_the_usual_room() {
-        let made = Rush { since: Instant::now() + AT_ONCE, all: FEW - 1, made: HashMap::from([(0, FEW - 1)]) };
+        let made = Rush { since: Instant::now() + AT_ONCE, all: FEW - 1, made: HashMap::from([(NodeId(0), FEW - 1)]) };
         let pairs = Pairs(Mutex::new(made));
         let sizes_of = |node| {
-            let (one, other) = pairs.make(node).expect("these tests need root and Linux 6.16");
+            let (one, other) = pairs.make(NodeId(node)).expect("these tests need root and Linux 6.16");
             [one, other].map(|end| sockopt::int(end, SIZE).expect("read"))
         };
         let sizes = || sizes_of(0);

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 
+use slipway_lab::id::NodeId;
+
 use crate::journal::Entry;
 use crate::metadata::Path;
 use crate::shares::Share;
@@ -36,7 +38,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wakeup {
     /// Index of the server's node.
-    pub(crate) node: usize,
+    pub(crate) node: NodeId,
     /// The address of the wake-up socket.
     pub(crate) from: SocketAddr,
     /// The number of the wake-up; no other has it.
@@ -75,7 +77,7 @@ pub(crate) enum ServerEnd {
 }
 
 /// The server's node, and the address of the wake-up socket.
-type Key = (usize, SocketAddr);
+type Key = (NodeId, SocketAddr);
 
 /// All waiting connections of a host, by the server's node and the address of the wake-up socket.
 #[derive(Debug, Default)]
@@ -104,7 +106,7 @@ impl State {
 impl PendingConnections {
     /// Adds a connection. The caller adds it before it connects the wake-up socket, or `accept` would take that for a connection.
     /// Shares bound the number of connections.
-    pub(crate) fn add(&self, node: usize, pending: Pending) -> Wakeup {
+    pub(crate) fn add(&self, node: NodeId, pending: Pending) -> Wakeup {
         let mut state = lock(&self.state);
         state.wakeups += 1;
         let wakeup = Wakeup { node, from: pending.wakeup_socket.address, number: state.wakeups };
@@ -115,7 +117,7 @@ impl PendingConnections {
 
     /// Takes the connection that a wake-up socket with this address announces, once its end is there; `None` where no wake-up
     /// socket has the address.
-    pub(crate) fn take(&self, node: usize, from: SocketAddr) -> Option<Pending> {
+    pub(crate) fn take(&self, node: NodeId, from: SocketAddr) -> Option<Pending> {
         let key = (node, from);
         let mut state = lock(&self.state);
         while matches!(state.all.get(&key)?.1.connection.end, ServerEnd::Awaited) {
@@ -146,7 +148,7 @@ impl PendingConnections {
     }
 
     /// Drops all that wait for this node's programs.
-    pub(crate) fn drop_all_of(&self, node: usize) {
+    pub(crate) fn drop_all_of(&self, node: NodeId) {
         let mut state = lock(&self.state);
         state.all.retain(|(of, _), _| *of != node);
         state.numbers.retain(|_, (of, _)| *of != node);

@@ -6,6 +6,7 @@
 //!
 //! ```
 //! use slipway_fast::policy::{Decision, Policy};
+//! use slipway_lab::id::NodeId;
 //!
 //! let text = "
 //! networks: {net: fast}
@@ -16,7 +17,7 @@
 //! ";
 //! let lab = slipway_lab::parse("lab.yaml", text, std::path::Path::new("/"))?;
 //! let policy = Policy::new(&lab.policy, lab.nodes.len());
-//! let [web, batch, db] = [0, 1, 2];
+//! let [web, batch, db] = [0, 1, 2].map(NodeId);
 //!
 //! let Decision::Allow(terms) = policy.decide(web, db, 5432) else { panic!("it is denied") };
 //! assert_eq!((terms.rates.share(1, 1), terms.connections), (Some("1gbit".parse()?), Some(100)));
@@ -30,6 +31,7 @@
 
 use std::ops::RangeInclusive;
 
+use slipway_lab::id::NodeId;
 pub use slipway_lab::policy::Rates;
 use slipway_lab::policy::{Rule, Verdict};
 
@@ -117,9 +119,9 @@ impl Policy {
         Self { rules: rules.iter().map(compiled).collect(), limits }
     }
 
-    /// Decides about a connection of a program of node `client` to `port` of node `server` (indices into `Lab::nodes`).
+    /// Decides about a connection of a program of node `client` to `port` of node `server`.
     #[must_use]
-    pub fn decide(&self, client: usize, server: usize, port: u16) -> Decision {
+    pub fn decide(&self, client: NodeId, server: NodeId, port: u16) -> Decision {
         match self.rules.iter().enumerate().find(|(_, rule)| rule.fits(client, server, port)) {
             None => Decision::Allow(Terms::default()),
             Some((number, Compiled { terms: None, .. })) => Decision::Deny(number),
@@ -138,23 +140,24 @@ impl Policy {
 }
 
 impl Compiled {
-    fn fits(&self, client: usize, server: usize, port: u16) -> bool {
+    fn fits(&self, client: NodeId, server: NodeId, port: u16) -> bool {
         let at = || self.ports.is_empty() || self.ports.iter().any(|ports| ports.contains(&port));
         self.from.contains(client) && self.to.contains(server) && at()
     }
 }
 
 impl Nodes {
-    fn new(chosen: Option<&[usize]>, of: usize) -> Self {
+    fn new(chosen: Option<&[NodeId]>, of: usize) -> Self {
         let Some(chosen) = chosen else { return Self::All };
         let mut bits = vec![0; of.div_ceil(64)];
-        for node in chosen.iter().filter(|node| **node < of) {
+        for node in chosen.iter().map(|node| node.index()).filter(|node| *node < of) {
             bits[node / 64] |= 1 << (node % 64);
         }
         Self::These(bits)
     }
 
-    fn contains(&self, node: usize) -> bool {
+    fn contains(&self, node: NodeId) -> bool {
+        let node = node.index();
         match self {
             Self::All => true,
             Self::These(bits) => bits.get(node / 64).is_some_and(|bits| bits >> (node % 64) & 1 == 1),

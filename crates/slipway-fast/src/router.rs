@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use rustix::process::{Resource, getrlimit};
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_sys::bpf::ThreadCounts;
 use slipway_sys::notify::Listener;
 
@@ -79,7 +79,7 @@ impl Router {
         policy: Policy,
         persistent: PersistentState,
         peers: Peers,
-        more: impl Fn(usize, bool) + Send + Sync + 'static,
+        more: impl Fn(NodeId, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let PersistentState { metadata, journal, interruptions } = persistent;
         let (address_map, metadata, journal) = (Arc::new(address_map), Arc::new(metadata), Journal::open(&journal)?);
@@ -128,7 +128,7 @@ impl Router {
     ///
     /// # Errors
     /// When the kernel has no threads or descriptors left.
-    pub fn serve(self: &Arc<Self>, node: usize, number: u64, listener: Listener) -> io::Result<()> {
+    pub fn serve(self: &Arc<Self>, node: NodeId, number: u64, listener: Listener) -> io::Result<()> {
         let (parts, helpers) = (Arc::clone(&self.parts), Arc::clone(&self.helpers));
         let blocked_accepts = self.blocked_accepts_for(node)?;
         let tree = Arc::new(Tree::new(node, number, listener)?);
@@ -154,7 +154,7 @@ impl Router {
     }
 
     /// A node's blocked accepts, whose thread runs.
-    fn blocked_accepts_for(self: &Arc<Self>, node: usize) -> io::Result<Arc<BlockedAccepts>> {
+    fn blocked_accepts_for(self: &Arc<Self>, node: NodeId) -> io::Result<Arc<BlockedAccepts>> {
         self.nodes.blocked_accepts_or(node, &self.parts.delivery.journal, |blocked_accepts| {
             let router = Arc::clone(self);
             let waiting = thread::Builder::new().name(format!("waits {node}")).stack_size(STACK_BYTES);
@@ -164,7 +164,7 @@ impl Router {
     }
 
     /// Sets the PID namespace of a node's programs, by its inode.
-    pub fn lives_in(&self, node: usize, namespace: u64) {
+    pub fn lives_in(&self, node: NodeId, namespace: u64) {
         let is_new = self.nodes.set_namespace(node, namespace);
         // A router before this one may have handed sockets out.
         if is_new && self.parts.rules.policy().limits() {
@@ -174,7 +174,7 @@ impl Router {
 
     /// Sets the nodes whose links are under conditions. Connections on their way end where they are no longer allowed. The anchor
     /// ends those that live, after this ([`revoke`](mod@crate::revoke)).
-    pub fn condition(&self, nodes: HashSet<usize>) {
+    pub fn condition(&self, nodes: HashSet<NodeId>) {
         self.parts.rules.replace_conditions(nodes);
         self.parts.rules.change();
     }
@@ -189,24 +189,24 @@ impl Router {
     }
 
     /// Adds wake-up sockets of one family, made in the node's namespace: all that come of a request.
-    pub fn add_wakeup_sockets(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+    pub fn add_wakeup_sockets(&self, node: NodeId, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.parts.delivery.add_wakeup_sockets(node, ipv6, wakeup_sockets);
     }
 
     /// From now on no peer notices that listeners of this node end.
-    pub fn silence(&self, node: usize) {
+    pub fn silence(&self, node: NodeId) {
         self.nodes.silence(node);
     }
 
     /// The node starts anew: connections that waited for its programs end.
-    pub fn wake(&self, node: usize) {
+    pub fn wake(&self, node: NodeId) {
         if self.nodes.unsilence(node) {
             self.parts.delivery.drop_all_of(node);
         }
     }
 
     /// Forgets a node that has ended.
-    pub fn forget(&self, node: usize) {
+    pub fn forget(&self, node: NodeId) {
         self.parts.delivery.forget(node);
         self.parts.unsupported.forget(node);
         self.nodes.forget(node);
@@ -291,23 +291,23 @@ mod tests {
     /// Admitted, then forbidden, then handed out: the walk for what lives may have been over before that.
     #[test]
     fn what_is_forbidden_while_it_is_handed_out_is_ended() {
-        let place = Interface { node: 1, host: HostId(0), network: NetworkId(0) };
+        let place = Interface { node: NodeId(1), host: HostId(0), network: NetworkId(0) };
         let address_map = [(IpAddr::V4(Ipv4Addr::new(10, 64, 0, 2)), place)].into_iter().collect();
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let journal = crate::journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
         let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
-        let admission = router.parts.rules.admits(0, place, 80).expect("nothing is against it");
+        let admission = router.parts.rules.admits(NodeId(0), place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (mut server, _) = listener.accept().expect("accepted");
-        router.condition(HashSet::from([7]));
+        router.condition(HashSet::from([NodeId(7)]));
         router.parts.confirm(&admission, &one, Path::Pair);
         other.set_nonblocking(true).expect("set");
         assert_eq!(other.read(&mut [0]).expect_err("it lives").kind(), io::ErrorKind::WouldBlock);
-        router.condition(HashSet::from([0]));
+        router.condition(HashSet::from([NodeId(0)]));
         router.parts.confirm(&admission, &one, Path::Pair);
         assert_eq!(other.read(&mut [0]).expect("it has ended"), 0);
         router.parts.confirm(&admission, &client, Path::Tcp);

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use slipway_lab::id::NodeId;
+
 use crate::sync::lock;
 
 /// A bounded number of things, shared by nodes.
@@ -21,14 +23,14 @@ pub(crate) struct Shares {
 struct Usage {
     all: usize,
     /// Shares by the server's node.
-    of_server: HashMap<usize, usize>,
+    of_server: HashMap<NodeId, usize>,
     /// Shares by the client's node and the server's.
-    of_pair: HashMap<(usize, usize), usize>,
+    of_pair: HashMap<(NodeId, NodeId), usize>,
 }
 
 /// One share, until this is dropped. It is small, because connections are moved about.
 #[derive(Debug)]
-pub(crate) struct Share(Box<(Arc<Shares>, usize, usize)>);
+pub(crate) struct Share(Box<(Arc<Shares>, NodeId, NodeId)>);
 
 impl Shares {
     pub(crate) fn new(most: usize) -> Arc<Self> {
@@ -36,7 +38,7 @@ impl Shares {
     }
 
     /// Takes a share for a connection between these nodes; `None` where they have their part.
-    pub(crate) fn take(self: &Arc<Self>, client: usize, server: usize) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, client: NodeId, server: NodeId) -> Option<Share> {
         let usage = lock(&self.usage);
         let free = self.most.saturating_sub(usage.all);
         let its = usage.of_server.get(&server).copied().unwrap_or_default();
@@ -47,7 +49,7 @@ impl Shares {
     }
 
     /// Takes a share, even beyond the bound: a connection that lives is only counted.
-    pub(crate) fn keep(self: &Arc<Self>, client: usize, server: usize) -> Share {
+    pub(crate) fn keep(self: &Arc<Self>, client: NodeId, server: NodeId) -> Share {
         let mut usage = lock(&self.usage);
         usage.all += 1;
         *usage.of_server.entry(server).or_default() += 1;
@@ -89,17 +91,17 @@ mod tests {
 
     use super::*;
 
-    fn fill(shares: &Arc<Shares>, client: usize, server: usize) -> Vec<Share> {
+    fn fill(shares: &Arc<Shares>, client: NodeId, server: NodeId) -> Vec<Share> {
         std::iter::from_fn(|| shares.take(client, server)).collect()
     }
 
     #[test]
     fn one_pair_of_nodes_has_a_third_and_the_next_its_part() {
         let shares = Shares::new(2500);
-        let first = fill(&shares, 1, 2);
+        let first = fill(&shares, NodeId(1), NodeId(2));
         assert_eq!(first.len(), 834);
-        let same_server = fill(&shares, 3, 2);
-        let other = fill(&shares, 4, 5);
+        let same_server = fill(&shares, NodeId(3), NodeId(2));
+        let other = fill(&shares, NodeId(4), NodeId(5));
         assert!(same_server.len() >= 250 && other.len() >= 400, "{} {}", same_server.len(), other.len());
         drop((first, same_server, other));
         assert_eq!(shares.taken(), 0);
@@ -113,10 +115,10 @@ mod tests {
             let shares = Shares::new(512);
             let mut all = Vec::new();
             for (client, server) in greedy {
-                all.extend(fill(&shares, client, server));
+                all.extend(fill(&shares, NodeId(client), NodeId(server)));
             }
             for newcomer in 8..10 {
-                let its = fill(&shares, newcomer, newcomer);
+                let its = fill(&shares, NodeId(newcomer), NodeId(newcomer));
                 prop_assert!(!its.is_empty(), "all {} are taken", shares.taken());
                 all.extend(its);
             }

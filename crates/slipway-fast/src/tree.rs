@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use rustix::io::Errno;
+use slipway_lab::id::NodeId;
 use slipway_sys::notify::{Call, Caller, Listener};
 
 use crate::bounded::BoundedMap;
@@ -23,7 +24,7 @@ const REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Tree {
     /// The node.
-    pub(crate) node: usize,
+    pub(crate) node: NodeId,
     /// The number of the tree, the same for every router.
     pub(crate) number: u64,
     /// The listener that receives and answers their calls.
@@ -56,7 +57,7 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(node: usize, number: u64, listener: Listener) -> io::Result<Self> {
+    pub(crate) fn new(node: NodeId, number: u64, listener: Listener) -> io::Result<Self> {
         let replaced_sockets = Mutex::new(ReplacedSockets::new()?);
         let (epolls, interrupted, writing, replies, turn) = Default::default();
         let callers = Mutex::new(BoundedMap::new(REMEMBERED));

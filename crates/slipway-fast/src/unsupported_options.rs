@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use crate::emulation::{keeps, loses};
 use crate::metadata::{Change, Path, Stored};
 use crate::sync::lock;
+use slipway_lab::id::NodeId;
 use slipway_sys::sockopt::Name;
 
 /// Most remembered ports of one node. The router leaves a node with more alone as a whole.
@@ -71,11 +72,11 @@ impl PathSupport {
 
 /// Ports of listeners whose options are not kept by every connection.
 #[derive(Debug, Default)]
-pub(crate) struct UnsupportedOptions(Mutex<HashMap<usize, HashMap<u16, PathSupport>>>);
+pub(crate) struct UnsupportedOptions(Mutex<HashMap<NodeId, HashMap<u16, PathSupport>>>);
 
 impl UnsupportedOptions {
     /// Notes that a program of the node listens at this port, by a socket with this support.
-    pub(crate) fn listens(&self, node: usize, port: impl FnOnce() -> Option<u16>, support: PathSupport) {
+    pub(crate) fn listens(&self, node: NodeId, port: impl FnOnce() -> Option<u16>, support: PathSupport) {
         let mut nodes = lock(&self.0);
         if support.is_full() {
             if let Some(ports) = nodes.get_mut(&node)
@@ -92,14 +93,14 @@ impl UnsupportedOptions {
     }
 
     /// Whether a connection by this path to this port of the node keeps its listener's options, as far as is known.
-    pub(crate) fn is_supported(&self, node: usize, port: u16, path: Path) -> bool {
+    pub(crate) fn is_supported(&self, node: NodeId, port: u16, path: Path) -> bool {
         let nodes = lock(&self.0);
         let Some(ports) = nodes.get(&node) else { return true };
         [port, ALL].iter().all(|port| ports.get(port).is_none_or(|support| support.is_by(path)))
     }
 
     /// Forgets the ports of a node that has ended.
-    pub(crate) fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: NodeId) {
         lock(&self.0).remove(&node);
     }
 }
@@ -114,16 +115,16 @@ mod tests {
     #[test]
     fn a_port_is_left_alone_until_another_listens_there() {
         let unsupported = UnsupportedOptions::default();
-        unsupported.listens(1, || Some(80), TCP);
-        let kept = |port| [Path::Pair, Path::Tcp].map(|path| unsupported.is_supported(1, port, path));
+        unsupported.listens(NodeId(1), || Some(80), TCP);
+        let kept = |port| [Path::Pair, Path::Tcp].map(|path| unsupported.is_supported(NodeId(1), port, path));
         assert_eq!((kept(80), kept(81)), ([false, true], [true, true]));
-        assert!(unsupported.is_supported(2, 80, Path::Pair));
-        unsupported.listens(1, || Some(80), NONE);
+        assert!(unsupported.is_supported(NodeId(2), 80, Path::Pair));
+        unsupported.listens(NodeId(1), || Some(80), NONE);
         assert_eq!(kept(80), [false, false]);
-        unsupported.listens(1, || Some(80), PathSupport::EVERY);
+        unsupported.listens(NodeId(1), || Some(80), PathSupport::EVERY);
         assert_eq!(kept(80), [true, true]);
-        unsupported.listens(1, || Some(80), TCP);
-        unsupported.forget(1);
+        unsupported.listens(NodeId(1), || Some(80), TCP);
+        unsupported.forget(NodeId(1));
         assert_eq!(kept(80), [true, true]);
     }
 
@@ -131,10 +132,10 @@ mod tests {
     fn a_node_with_too_many_is_left_alone_as_a_whole() {
         let unsupported = UnsupportedOptions::default();
         for port in 1..=300 {
-            unsupported.listens(1, || Some(port), NONE);
+            unsupported.listens(NodeId(1), || Some(port), NONE);
         }
-        assert!(!unsupported.is_supported(1, 9999, Path::Tcp));
-        assert!(lock(&unsupported.0)[&1].len() <= PORTS + 1);
-        assert!(unsupported.is_supported(2, 9999, Path::Tcp));
+        assert!(!unsupported.is_supported(NodeId(1), 9999, Path::Tcp));
+        assert!(lock(&unsupported.0)[&NodeId(1)].len() <= PORTS + 1);
+        assert!(unsupported.is_supported(NodeId(2), 9999, Path::Tcp));
     }
 }

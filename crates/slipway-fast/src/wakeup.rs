@@ -19,6 +19,8 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
 
+use slipway_lab::id::NodeId;
+
 use crate::sync::{lock, timespec, whole};
 
 /// Ports of wake-up sockets, above the range of ephemeral ports (`ip_local_port_range`).
@@ -124,7 +126,7 @@ pub struct WakeupSockets {
 #[derive(Debug, Default)]
 struct Stocks {
     /// Sockets by node, and whether they are of IPv6.
-    stocks: HashMap<(usize, bool), Stock>,
+    stocks: HashMap<(NodeId, bool), Stock>,
     /// Threads that wait for one.
     waiting: usize,
 }
@@ -161,7 +163,7 @@ impl WakeupSockets {
     }
 
     /// Adds the sockets of a request: all that come of it, if any.
-    pub fn add(&self, node: usize, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
+    pub fn add(&self, node: NodeId, ipv6: bool, wakeup_sockets: Vec<WakeupSocket>) {
         self.change(|stocks| {
             let stock = stocks.stock(node, ipv6);
             stock.requested = if wakeup_sockets.is_empty() { Request::in_vain() } else { Request::No };
@@ -171,7 +173,7 @@ impl WakeupSockets {
     }
 
     /// Puts a socket back.
-    pub fn put(&self, node: usize, wakeup_socket: Arc<WakeupSocket>) {
+    pub fn put(&self, node: NodeId, wakeup_socket: Arc<WakeupSocket>) {
         self.change(|stocks| stocks.stock(node, wakeup_socket.address.is_ipv6()).ready.push_back(wakeup_socket));
     }
 
@@ -185,7 +187,7 @@ impl WakeupSockets {
 
     /// Takes a socket of this family. If all are in use, returns `None`, and `ask` requests more, unless earlier requested
     /// ones are still to come.
-    pub fn take(&self, node: usize, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<WakeupSocket>> {
+    pub fn take(&self, node: NodeId, ipv6: bool, ask: impl FnOnce()) -> Option<Arc<WakeupSocket>> {
         let mut stocks = lock(&self.stocks);
         let stock = stocks.stock(node, ipv6);
         if let taken @ Some(_) = stock.ready.pop_front() {
@@ -202,7 +204,7 @@ impl WakeupSockets {
     }
 
     /// Waits for requested sockets. False where they do not come until then; after that no thread waits, until they do.
-    pub fn wait(&self, node: usize, ipv6: bool, until: Instant) -> bool {
+    pub fn wait(&self, node: NodeId, ipv6: bool, until: Instant) -> bool {
         let mut stocks = lock(&self.stocks);
         stocks.waiting += 1;
         let to_come = |stocks: &mut Stocks| {
@@ -220,18 +222,18 @@ impl WakeupSockets {
     }
 
     /// A resting socket of this family, which stays here, for queries that only a socket of the node answers.
-    pub fn look(&self, node: usize, ipv6: bool) -> Option<Arc<WakeupSocket>> {
+    pub fn look(&self, node: NodeId, ipv6: bool) -> Option<Arc<WakeupSocket>> {
         lock(&self.stocks).stocks.get(&(node, ipv6))?.ready.front().cloned()
     }
 
     /// Drops the sockets of a node that has ended.
-    pub fn forget(&self, node: usize) {
+    pub fn forget(&self, node: NodeId) {
         lock(&self.stocks).stocks.retain(|(of, _), _| *of != node);
     }
 }
 
 impl Stocks {
-    fn stock(&mut self, node: usize, ipv6: bool) -> &mut Stock {
+    fn stock(&mut self, node: NodeId, ipv6: bool) -> &mut Stock {
         self.stocks.entry((node, ipv6)).or_default()
     }
 
@@ -260,7 +262,7 @@ mod tests {
     }
 
     /// The socket that was taken, and whether the router must ask for more.
-    fn take(wakeup_sockets: &WakeupSockets, node: usize, ipv6: bool) -> (Option<u16>, bool) {
+    fn take(wakeup_sockets: &WakeupSockets, node: NodeId, ipv6: bool) -> (Option<u16>, bool) {
         let mut asks = false;
         let taken = wakeup_sockets.take(node, ipv6, || asks = true);
         (taken.map(|wakeup_socket| wakeup_socket.address.port()), asks)
@@ -271,14 +273,14 @@ mod tests {
         let wakeup_sockets = &WakeupSockets::new(8);
         let ports = std::thread::scope(|scope| {
             let waiting = [false, true].map(|ipv6| {
-                assert_eq!(take(wakeup_sockets, 1, ipv6), (None, true));
+                assert_eq!(take(wakeup_sockets, NodeId(1), ipv6), (None, true));
                 scope.spawn(move || {
-                    assert!(wakeup_sockets.wait(1, ipv6, Instant::now() + LONG));
-                    take(wakeup_sockets, 1, ipv6)
+                    assert!(wakeup_sockets.wait(NodeId(1), ipv6, Instant::now() + LONG));
+                    take(wakeup_sockets, NodeId(1), ipv6)
                 })
             });
-            wakeup_sockets.add(1, true, some(&["[::1]:6"]));
-            wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
+            wakeup_sockets.add(NodeId(1), true, some(&["[::1]:6"]));
+            wakeup_sockets.add(NodeId(1), false, some(&["127.0.0.1:4"]));
             waiting.map(|one| one.join().expect("it does not panic"))
         });
         assert_eq!(ports, [(Some(4), false), (Some(6), false)]);
@@ -287,47 +289,50 @@ mod tests {
     #[test]
     fn more_are_asked_for_once_all_that_were_asked_for_are_there() {
         let wakeup_sockets = WakeupSockets::new(8);
-        assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
-        assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, true));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, false));
         // Neither those of other nodes and families, nor one that comes back, are what was asked for.
-        wakeup_sockets.add(1, true, some(&["[::1]:6"]));
-        wakeup_sockets.add(2, false, some(&["127.0.0.1:2"]));
+        wakeup_sockets.add(NodeId(1), true, some(&["[::1]:6"]));
+        wakeup_sockets.add(NodeId(2), false, some(&["127.0.0.1:2"]));
         for back in some(&["127.0.0.1:3"]) {
-            wakeup_sockets.put(1, Arc::new(back));
+            wakeup_sockets.put(NodeId(1), Arc::new(back));
         }
-        assert_eq!(take(&wakeup_sockets, 1, false), (Some(3), false));
-        assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
-        wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
-        assert_eq!(take(&wakeup_sockets, 1, false), (Some(4), false));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (Some(3), false));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, false));
+        wakeup_sockets.add(NodeId(1), false, some(&["127.0.0.1:4"]));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (Some(4), false));
         // Somebody else was quicker: who waits is to ask.
-        assert!(wakeup_sockets.wait(1, false, Instant::now() + LONG));
-        assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
+        assert!(wakeup_sockets.wait(NodeId(1), false, Instant::now() + LONG));
+        assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, true));
     }
 
     #[test]
     fn nobody_waits_for_what_was_waited_for_in_vain() {
         let wakeup_sockets = WakeupSockets::new(8);
         for none_come in
-            [|_: &WakeupSockets| (), |wakeup_sockets: &WakeupSockets| wakeup_sockets.add(1, false, Vec::new())]
+            [|_: &WakeupSockets| (), |wakeup_sockets: &WakeupSockets| wakeup_sockets.add(NodeId(1), false, Vec::new())]
         {
-            assert_eq!(take(&wakeup_sockets, 1, false), (None, true));
+            assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, true));
             none_come(&wakeup_sockets);
-            assert!(!wakeup_sockets.wait(1, false, Instant::now()));
-            assert!(!wakeup_sockets.wait(1, false, Instant::now() + LONG));
-            assert_eq!(take(&wakeup_sockets, 1, false), (None, false));
-            wakeup_sockets.add(1, false, some(&["127.0.0.1:4"]));
-            assert!(wakeup_sockets.wait(1, false, Instant::now() + LONG));
-            assert_eq!(take(&wakeup_sockets, 1, false), (Some(4), false));
+            assert!(!wakeup_sockets.wait(NodeId(1), false, Instant::now()));
+            assert!(!wakeup_sockets.wait(NodeId(1), false, Instant::now() + LONG));
+            assert_eq!(take(&wakeup_sockets, NodeId(1), false), (None, false));
+            wakeup_sockets.add(NodeId(1), false, some(&["127.0.0.1:4"]));
+            assert!(wakeup_sockets.wait(NodeId(1), false, Instant::now() + LONG));
+            assert_eq!(take(&wakeup_sockets, NodeId(1), false), (Some(4), false));
         }
     }
 
     #[test]
     fn who_has_most_gives_up_what_is_too_many() {
         let wakeup_sockets = WakeupSockets::new(4);
-        wakeup_sockets.add(1, false, some(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]));
-        wakeup_sockets.add(2, false, some(&["127.0.0.1:5"]));
-        wakeup_sockets.add(2, true, some(&["[::1]:6"]));
+        wakeup_sockets.add(NodeId(1), false, some(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"]));
+        wakeup_sockets.add(NodeId(2), false, some(&["127.0.0.1:5"]));
+        wakeup_sockets.add(NodeId(2), true, some(&["[::1]:6"]));
         let left = |node, ipv6| std::iter::from_fn(|| take(&wakeup_sockets, node, ipv6).0).collect::<Vec<_>>();
-        assert_eq!([left(1, false), left(2, false), left(2, true)], [vec![3, 4], vec![5], vec![6]]);
+        assert_eq!(
+            [left(NodeId(1), false), left(NodeId(2), false), left(NodeId(2), true)],
+            [vec![3, 4], vec![5], vec![6]]
+        );
     }
 }

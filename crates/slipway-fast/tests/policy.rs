@@ -5,6 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use slipway_document::units::Rate;
 use slipway_fast::policy::{Decision, Policy, Rates, Terms};
+use slipway_lab::id::NodeId;
 use slipway_lab::policy::{Rule, Verdict};
 
 /// The rules of the guide, each with every kind of end and port.
@@ -21,7 +22,7 @@ fn rate(text: &str) -> Rate {
 
 #[test]
 fn without_a_rule_everybody_talks_to_everybody() {
-    assert_eq!(Policy::default().decide(5, 0, 22), Decision::Allow(Terms::default()));
+    assert_eq!(Policy::default().decide(NodeId(5), NodeId(0), 22), Decision::Allow(Terms::default()));
 }
 
 #[test]
@@ -47,10 +48,10 @@ fn the_first_that_fits_decides_everything() {
         policy("  - {from: web1, rate: 1gbit}\n  - {from: web, rate: 2gbit, priority: 6, connections: 7}\n");
     let one =
         Terms { rule: Some(0), rates: Rates { flow: Some(rate("1gbit")), ..Rates::default() }, ..Terms::default() };
-    assert_eq!(policy.decide(0, 3, 80), Decision::Allow(one));
+    assert_eq!(policy.decide(NodeId(0), NodeId(3), 80), Decision::Allow(one));
     let rates = Rates { flow: Some(rate("2gbit")), ..Rates::default() };
     let two = Terms { rule: Some(1), rates, priority: Some(6), connections: Some(7) };
-    assert_eq!(policy.decide(1, 3, 80), Decision::Allow(two));
+    assert_eq!(policy.decide(NodeId(1), NodeId(3), 80), Decision::Allow(two));
     assert!(!one.is_free() && !two.is_free());
 }
 
@@ -67,8 +68,11 @@ fn many_connections_share_what_they_have_together() {
 const NODES: usize = 130;
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let nodes =
-        || prop::option::of(prop::collection::btree_set(0..NODES, 0..80).prop_map(|set| set.into_iter().collect()));
+    let nodes = || {
+        prop::option::of(
+            prop::collection::btree_set(0..NODES, 0..80).prop_map(|set| set.into_iter().map(NodeId).collect()),
+        )
+    };
     let ports = prop::collection::vec((any::<u16>(), any::<u16>()).prop_map(|(a, b)| a.min(b)..=a.max(b)), 0..3);
     (nodes(), nodes(), ports, any::<bool>(), any::<Option<u32>>()).prop_map(|(from, to, ports, allow, connections)| {
         Rule {
@@ -92,7 +96,8 @@ proptest! {
     ) {
         let policy = Policy::new(&rules, NODES);
         for (client, server, port) in asked {
-            let is_in = |nodes: &Option<Vec<usize>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+            let [client, server] = [client, server].map(NodeId);
+            let is_in = |nodes: &Option<Vec<NodeId>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
             let fits = |rule: &Rule| {
                 let at = rule.ports.is_empty() || rule.ports.iter().any(|ports| (*ports.start()..=*ports.end()).contains(&port));
                 is_in(&rule.from, client) && is_in(&rule.to, server) && at

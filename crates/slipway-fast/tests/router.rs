@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipway_fast::reason::Reason;
+use slipway_lab::id::NodeId;
 
 fn server(port: u16) -> SocketAddr {
     SocketAddr::new(SERVER.into(), port)
@@ -60,7 +61,7 @@ fn nobody_listens() {
 #[test]
 fn the_container_network_carries_the_rest() {
     let lab = Lab::new();
-    lab.router.condition([0].into());
+    lab.router.condition([NodeId(0)].into());
     let listener = lab.server(move || TcpListener::bind(server(82)).expect("bound"));
     let accepting = lab.server_runs(move || {
         let (mut stream, _) = listener.accept().expect("accepted");

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use nodes::{CLIENT, Lab, SERVER};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use slipway_lab::id::NodeId;
 
 /// An eighth may wait to be accepted.
 const DESCRIPTORS: u64 = 2400;
@@ -23,7 +24,7 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
 fn nodes_that_leave_connections_waiting_leave_room_for_others() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).expect("lowered");
     let lab = Lab::new();
-    lab.add_wakeup_sockets(1, FLOOD);
+    lab.add_wakeup_sockets(NodeId(1), FLOOD);
     let full = lab.server(move || {
         let listener = TcpListener::bind(at(SERVER, 80)).expect("bound");
         rustix::net::listen(&listener, 4096).expect("a longer queue");

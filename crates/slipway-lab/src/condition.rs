@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::id::NetworkId;
+use crate::id::{NetworkId, NodeId};
 use serde::{Deserialize, Serialize};
 use slipway_document::units::{
     ByteRate, Bytes, CPU, Cores, Fraction, Rate, Seconds, UnitError, Value, decimal, shortened, split,
@@ -127,11 +127,11 @@ pub struct Conditions {
 /// the sender's interface, and its rate, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkRule {
-    /// Senders: indices into the lab's nodes, ascending.
-    pub from: Vec<usize>,
-    /// Receivers: indices into the lab's nodes, ascending.
-    pub to: Vec<usize>,
-    /// Index into the lab's networks. `None`: every network that both are on.
+    /// Senders, ascending.
+    pub from: Vec<NodeId>,
+    /// Receivers, ascending.
+    pub to: Vec<NodeId>,
+    /// One of the lab's networks. `None`: every network that both are on.
     pub network: Option<NetworkId>,
     /// The conditions in force.
     pub conditions: LinkConditions,
@@ -142,7 +142,7 @@ pub struct LinkRule {
 pub struct MatrixFile {
     /// Absolute path of a CSV whose first row and first column name nodes, and whose cells are delays.
     pub path: std::path::PathBuf,
-    /// Index into the lab's networks. `None`: every network that both are on.
+    /// One of the lab's networks. `None`: every network that both are on.
     pub network: Option<NetworkId>,
 }
 

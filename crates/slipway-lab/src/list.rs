@@ -1,12 +1,13 @@
 //! Lists whose elements are named by ids, so that no place of one kind finds an element of another kind.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
 /// A list whose elements have an `I` each: its position. In JSON it is a plain list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct List<I, T> {
     items: Vec<T>,
@@ -79,6 +80,12 @@ impl<I, T> List<I, T> {
     /// Adds an element at the end.
     pub fn push(&mut self, item: T) {
         self.items.push(item);
+    }
+}
+
+impl<I, T: fmt::Debug> fmt::Debug for List<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.items.fmt(f)
     }
 }
 

@@ -16,22 +16,23 @@ use slipway_document::suggest;
 use slipway_document::units::{Seconds, shortened};
 
 use crate::check::LONGEST_DELAY;
+use crate::id::NodeId;
 use crate::model::Lab;
 
 /// Delays between nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
-    /// Senders, one for each row: indices into the lab's nodes, each once.
-    pub senders: Vec<usize>,
-    /// Receivers, one for each column: indices into the lab's nodes, each once.
-    pub receivers: Vec<usize>,
+    /// Senders, one for each row, each once.
+    pub senders: Vec<NodeId>,
+    /// Receivers, one for each column, each once.
+    pub receivers: Vec<NodeId>,
     /// Row by row, `senders.len() * receivers.len()` of them. Nothing between a node and itself.
     pub delays: Vec<Option<Seconds>>,
 }
 
 impl Matrix {
     /// The receivers of what a node sends about which the matrix says something, and the delay.
-    pub fn from(&self, sender: usize) -> impl Iterator<Item = (usize, Seconds)> {
+    pub fn from(&self, sender: NodeId) -> impl Iterator<Item = (NodeId, Seconds)> {
         let width = self.receivers.len();
         let row = self.senders.iter().position(|node| *node == sender);
         let cells = row.and_then(|row| self.delays.get(row * width..(row + 1) * width)).unwrap_or_default();
@@ -125,16 +126,16 @@ fn unit(corner: Cell<'_>) -> Result<&str, MatrixError> {
 /// The lab's nodes by name.
 struct Names<'l> {
     lab: &'l Lab,
-    index: HashMap<&'l str, usize>,
+    index: HashMap<&'l str, NodeId>,
 }
 
 impl<'l> Names<'l> {
     fn of(lab: &'l Lab) -> Self {
-        Self { lab, index: lab.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect() }
+        Self { lab, index: lab.nodes.enumerate().map(|(index, node)| (node.name.as_str(), index)).collect() }
     }
 
     /// The nodes that were named before, and this one.
-    fn add(&self, cell: Cell<'_>, mut before: Vec<usize>) -> Result<Vec<usize>, MatrixError> {
+    fn add(&self, cell: Cell<'_>, mut before: Vec<NodeId>) -> Result<Vec<NodeId>, MatrixError> {
         let Some(&node) = self.index.get(cell.text) else {
             let known: Vec<_> = self.lab.nodes.iter().map(|node| &node.name).collect();
             let what = format!("there is no node `{}`", shortened(cell.text));

@@ -15,7 +15,7 @@ use slipway_document::units::Seconds;
 pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, Network, TcpBypass, UnknownDriver};
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
-use crate::id::{HostId, List, NetworkId};
+use crate::id::{HostId, List, NetworkId, NodeId};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -26,7 +26,7 @@ pub struct Lab {
     pub name: String,
     /// Where every random stream of the lab begins.
     pub seed: u64,
-    /// At least one. Index 0 is where a lab without `hosts` lives.
+    /// At least one. The first is where a lab without `hosts` lives.
     pub hosts: List<HostId, Host>,
     /// True for `hosts: machine`: the lab uses this machine's own network namespace as its one host.
     pub machine: bool,
@@ -37,7 +37,7 @@ pub struct Lab {
     /// Networks, in file order.
     pub networks: List<NetworkId, Network>,
     /// Nodes, groups expanded, in file order then by number.
-    pub nodes: Vec<Node>,
+    pub nodes: List<NodeId, Node>,
     /// Conditions between nodes, in file order.
     pub links: Vec<LinkRule>,
     /// Delays between nodes from files, which hold under `links`.
@@ -271,8 +271,8 @@ pub struct Job {
     pub mpi: Option<Mpi>,
     /// MPI ranks. `None`: the sum of the nodes' slots.
     pub ranks: Option<u32>,
-    /// Indices into [`Lab::nodes`]: where it runs. All nodes where the file does not say.
-    pub nodes: Vec<usize>,
+    /// Those of [`Lab::nodes`] where it runs. All nodes where the file does not say.
+    pub nodes: Vec<NodeId>,
     /// Ended after this long.
     pub timeout: Option<Seconds>,
     /// Working directory in the node.

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule};
-use crate::id::NetworkId;
+use crate::id::{NetworkId, NodeId};
 use crate::matrix::Matrix;
 use crate::model::{Interface, Lab};
 
 /// Conditions of packets from an interface to one other node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeerRule {
-    /// The receiver: index into the lab's nodes.
-    pub node: usize,
+    /// The receiver.
+    pub node: NodeId,
     /// Its addresses on the sender's network. Packets to it through a gateway are for its address on another network,
     /// and not meant here. They have the conditions of each network that they pass.
     pub addresses: Vec<IpAddr>,
@@ -37,10 +37,10 @@ impl Lab {
     /// Rules hold over matrices, and later ones over earlier ones. `matrices` are those of [`Lab::matrices`], read, in the
     /// same order.
     #[must_use]
-    pub fn egress_rules(&self, matrices: &[Matrix], (node, slot): (usize, usize)) -> (&LinkConditions, Vec<PeerRule>) {
+    pub fn egress_rules(&self, matrices: &[Matrix], (node, slot): (NodeId, usize)) -> (&LinkConditions, Vec<PeerRule>) {
         let interface = &self.nodes[node].interfaces[slot];
         let here = |network: Option<NetworkId>| network.is_none_or(|network| network == interface.network);
-        let mut rules: BTreeMap<usize, LinkConditions> = BTreeMap::new();
+        let mut rules: BTreeMap<NodeId, LinkConditions> = BTreeMap::new();
         let of_here = self.matrices.iter().zip(matrices).filter(|(file, _)| here(file.network));
         for (peer, delay) in of_here.flat_map(|(_, matrix)| matrix.from(node)) {
             rules.entry(peer).or_default().delay = Some(delay);
@@ -52,7 +52,7 @@ impl Lab {
                 *held = rule.conditions.over(held);
             }
         }
-        let peer_rule = |(peer, conditions): (usize, LinkConditions)| {
+        let peer_rule = |(peer, conditions): (NodeId, LinkConditions)| {
             let theirs = self.nodes[peer].interfaces.iter().find(|theirs| theirs.network == interface.network)?;
             (peer != node).then(|| PeerRule { node: peer, addresses: theirs.addresses(), conditions })
         };

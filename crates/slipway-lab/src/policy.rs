@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::id::NodeId;
 use serde::{Deserialize, Serialize};
 use slipway_document::units::Rate;
 
@@ -11,10 +12,10 @@ use slipway_document::units::Rate;
 pub struct Rule {
     /// How it is called where it decided. `rule-1`, `rule-2`, … by its place where the file gives none; unique.
     pub name: String,
-    /// Indices of the clients' nodes, ascending. `None`: all.
-    pub from: Option<Vec<usize>>,
-    /// Indices of the servers' nodes, ascending. `None`: all.
-    pub to: Option<Vec<usize>>,
+    /// The clients' nodes, ascending. `None`: all.
+    pub from: Option<Vec<NodeId>>,
+    /// The servers' nodes, ascending. `None`: all.
+    pub to: Option<Vec<NodeId>>,
     /// The servers' ports. None at all: every port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<RangeInclusive<u16>>,
@@ -82,7 +83,7 @@ impl Rule {
 
     /// Whether every connection that `other` is about, this one is about too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        let nodes = |mine: &Option<Vec<usize>>, theirs: &Option<Vec<usize>>| match (mine, theirs) {
+        let nodes = |mine: &Option<Vec<NodeId>>, theirs: &Option<Vec<NodeId>>| match (mine, theirs) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(mine), Some(theirs)) => theirs.iter().all(|node| mine.binary_search(node).is_ok()),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use slipway_document::{closest, suggest};
 
+use crate::id::NodeId;
 use crate::model::{Lab, Node};
 
 /// Why a selection chooses nothing.
@@ -38,25 +39,25 @@ impl SelectError {
 }
 
 impl Lab {
-    /// The node with this name, and its index.
+    /// The node with this name, and its id.
     #[must_use]
-    pub fn node(&self, name: &str) -> Option<(usize, &Node)> {
-        self.nodes.iter().enumerate().find(|(_, node)| node.name == name)
+    pub fn node(&self, name: &str) -> Option<(NodeId, &Node)> {
+        self.nodes.enumerate().find(|(_, node)| node.name == name)
     }
 
-    /// How people write an interface: `n1:eth0`. It is given as its node's index and its position among the node's.
+    /// How people write an interface: `n1:eth0`. It is given as its node's id and its position among the node's.
     #[must_use]
-    pub fn port_name(&self, (node, slot): (usize, usize)) -> String {
+    pub fn port_name(&self, (node, slot): (NodeId, usize)) -> String {
         let node = &self.nodes[node];
         format!("{}:{}", node.name, node.interfaces[slot].name)
     }
 
-    /// Indices of the nodes that `words` choose, in the order chosen, each once. Every word is a comma-separated list
+    /// The nodes that `words` choose, in the order chosen, each once. Every word is a comma-separated list
     /// of node names, group names, and patterns in which `*` stands for any letters and `?` for one. No words choose
     /// all nodes.
-    pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<usize>, SelectError> {
+    pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<NodeId>, SelectError> {
         if words.is_empty() {
-            return Ok((0..self.nodes.len()).collect());
+            return Ok(self.nodes.ids().collect());
         }
         let mut seen = HashSet::new();
         let mut chosen = Vec::new();
@@ -66,9 +67,9 @@ impl Lab {
         Ok(chosen)
     }
 
-    fn select_word(&self, word: &str) -> Result<Vec<usize>, SelectError> {
+    fn select_word(&self, word: &str) -> Result<Vec<NodeId>, SelectError> {
         let all = |fits: &dyn Fn(&Node) -> bool| {
-            let fitting = self.nodes.iter().enumerate().filter(|(_, node)| fits(node));
+            let fitting = self.nodes.enumerate().filter(|(_, node)| fits(node));
             fitting.map(|(index, _)| index).collect::<Vec<_>>()
         };
         let is_pattern = word.contains(['*', '?']);
@@ -136,12 +137,14 @@ mod tests {
     #[test]
     fn by_name_group_list_and_pattern() {
         let lab = lab();
-        assert_eq!(lab.select(&["web"]), Ok(vec![12]));
-        assert_eq!(lab.select(&["db,n2", "db1"]), Ok(vec![13, 14, 1]));
-        assert_eq!(lab.select(&["n1?"]), Ok(vec![9, 10, 11]));
-        assert_eq!(lab.select(&["*b*"]), Ok(vec![12, 13, 14]));
+        let chosen =
+            |words: &[&str]| lab.select(words).map(|nodes| nodes.iter().map(|node| node.index()).collect::<Vec<_>>());
+        assert_eq!(chosen(&["web"]), Ok(vec![12]));
+        assert_eq!(chosen(&["db,n2", "db1"]), Ok(vec![13, 14, 1]));
+        assert_eq!(chosen(&["n1?"]), Ok(vec![9, 10, 11]));
+        assert_eq!(chosen(&["*b*"]), Ok(vec![12, 13, 14]));
         assert_eq!(lab.select::<&str>(&[]).unwrap().len(), 15);
-        assert_eq!(lab.node("db2").map(|(index, _)| index), Some(14));
+        assert_eq!(lab.node("db2").map(|(node, _)| node), Some(NodeId(14)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use slipway_document::errors::DocumentErrors;
+use slipway_lab::id::NodeId;
 use slipway_lab::parse;
 
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -51,7 +52,7 @@ fn the_largest_lab() {
     let text = format!("hosts: 1000\nnetworks:\n{networks}nodes:\n{gateways}  n: {{count: 9873}}\n");
     let lab = parse("big.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
     assert_eq!(lab.nodes.len(), 10_000);
-    assert_eq!(lab.nodes[9_999].routes.len(), 2 * 127);
+    assert_eq!(lab.nodes[NodeId(9_999)].routes.len(), 2 * 127);
     assert!(slipway_lab::graph::svg(&lab).len() > 10_000);
 }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use slipway_document::units::Seconds;
 use slipway_lab::change::{Keys, LinkChange};
 use slipway_lab::condition::{LinkConditions, LinkRule, MatrixFile};
+use slipway_lab::id::NodeId;
 use slipway_lab::matrix::{self, Matrix};
 use slipway_lab::model::Lab;
 
@@ -24,13 +25,17 @@ fn cells_with_units_and_without() {
     let lab = lab("nodes: {n: {count: 3}}");
     let ms = |value: f64| Some(Seconds(value / 1e3));
     let with = matrix::parse(",n1,n2,n3\nn1,0,20ms,1.5s\nn2, 300us ,-,\nn3,1min,\"5ms\",-\n", &lab).unwrap();
-    assert_eq!((&with.senders, &with.receivers), (&vec![0, 1, 2], &vec![0, 1, 2]));
-    let n1 = [None, ms(20.0), ms(1500.0)];
-    let n2 = [ms(0.3), None, None];
-    let n3 = [Some(Seconds(60.0)), ms(5.0), None];
-    assert_eq!(with.delays, [n1, n2, n3].concat());
+    let [n1, n2, n3] = [0, 1, 2].map(NodeId);
+    assert_eq!((&with.senders, &with.receivers), (&vec![n1, n2, n3], &vec![n1, n2, n3]));
+    let of_n1 = [None, ms(20.0), ms(1500.0)];
+    let of_n2 = [ms(0.3), None, None];
+    let of_n3 = [Some(Seconds(60.0)), ms(5.0), None];
+    assert_eq!(with.delays, [of_n1, of_n2, of_n3].concat());
     let plain = matrix::parse("\u{feff}ms,n3,n1\r\nn2,75.5,20s\r\n\r\n", &lab).unwrap();
-    assert_eq!(plain, Matrix { senders: vec![1], receivers: vec![2, 0], delays: vec![ms(75.5), Some(Seconds(20.0))] });
+    assert_eq!(
+        plain,
+        Matrix { senders: vec![n2], receivers: vec![n3, n1], delays: vec![ms(75.5), Some(Seconds(20.0))] }
+    );
 }
 
 #[test]
@@ -62,8 +67,8 @@ fn what_is_wrong_has_its_place_and_the_next_step() {
 }
 
 /// The names of the receivers, what holds for them, and at which addresses.
-fn rules(lab: &Lab, matrices: &[Matrix], sender: (usize, usize)) -> Vec<(String, String, Vec<String>)> {
-    let (_, rules) = lab.egress_rules(matrices, sender);
+fn rules(lab: &Lab, matrices: &[Matrix], (sender, slot): (usize, usize)) -> Vec<(String, String, Vec<String>)> {
+    let (_, rules) = lab.egress_rules(matrices, (NodeId(sender), slot));
     let addresses = |rule: &slipway_lab::PeerRule| rule.addresses.iter().map(ToString::to_string).collect();
     rules.iter().map(|rule| (lab.nodes[rule.node].name.clone(), rule.conditions.to_string(), addresses(rule))).collect()
 }
@@ -88,7 +93,7 @@ links:
         [rule("a2", "delay=2ms", &["10.0.0.2"]), rule("b", "delay=7ms rate=20mbit", &["10.0.0.4"])]
     );
     assert_eq!(rules(&lab, std::slice::from_ref(&matrix), (1, 0)), [rule("b", "delay=7ms rate=10mbit", &["10.0.0.4"])]);
-    assert_eq!(lab.egress_rules(&[], (2, 0)).0, &words("loss=1% delay=1ms"));
+    assert_eq!(lab.egress_rules(&[], (NodeId(2), 0)).0, &words("loss=1% delay=1ms"));
     assert_eq!(rules(&lab, &[], (3, 0)).len(), 3);
 }
 
@@ -120,9 +125,13 @@ fn five_hundred_nodes() {
     let matrix = matrix::parse(&text, &lab).unwrap();
     assert_eq!(matrix.delays.len(), 250_000);
     for node in [0, 250, 499] {
-        let (_, rules) = lab.egress_rules(std::slice::from_ref(&matrix), (node, 0));
+        let (_, rules) = lab.egress_rules(std::slice::from_ref(&matrix), (NodeId(node), 0));
         assert_eq!(rules.len(), 499);
-        assert!(rules.iter().all(|rule| rule.conditions.delay.unwrap().0 * 1e3 - (rule.node + node + 2) as f64 == 0.0));
+        assert!(
+            rules
+                .iter()
+                .all(|rule| rule.conditions.delay.unwrap().0 * 1e3 - (rule.node.index() + node + 2) as f64 == 0.0)
+        );
     }
 }
 
@@ -152,7 +161,7 @@ proptest! {
             }
         }
         let matrix = matrix::parse(&text, &lab).unwrap();
-        prop_assert_eq!(&matrix.receivers, &order);
+        prop_assert!(matrix.receivers.iter().map(|receiver| receiver.index()).eq(order.iter().copied()));
         for sender in 0..6 {
             for (column, receiver) in order.iter().enumerate() {
                 let cell = cells[sender * 6 + receiver].filter(|_| sender != *receiver);
@@ -177,20 +186,20 @@ proptest! {
         let mut lab = lab("nodes: {n: {count: 6}}");
         let seconds = |cell: &Option<u16>| cell.map(|cell| Seconds(f64::from(cell) / 1e6));
         let delays = cells.iter().enumerate().map(|(i, cell)| seconds(cell).filter(|_| i / 6 != i % 6)).collect();
-        let matrix = Matrix { senders: (0..6).collect(), receivers: (0..6).collect(), delays };
+        let matrix = Matrix { senders: lab.nodes.ids().collect(), receivers: lab.nodes.ids().collect(), delays };
         lab.matrices.push(MatrixFile { path: "/m.csv".into(), network: None });
         for (from, to, conditions) in written {
-            let (from, to) = (from.into_iter().collect(), to.into_iter().collect());
+            let [from, to] = [from, to].map(|nodes| nodes.into_iter().map(NodeId).collect());
             lab.links.push(LinkRule { from, to, network: None, conditions: words(&conditions) });
         }
-        let (all, rules) = lab.egress_rules(std::slice::from_ref(&matrix), (sender, 0));
+        let (all, rules) = lab.egress_rules(std::slice::from_ref(&matrix), (NodeId(sender), 0));
         prop_assert_eq!(all, &LinkConditions::default());
         prop_assert!(rules.is_sorted_by_key(|rule| rule.node));
         for peer in 0..6 {
             let start = LinkConditions { delay: matrix.delays[sender * 6 + peer], ..LinkConditions::default() };
-            let about = lab.links.iter().filter(|rule| rule.from.contains(&sender) && rule.to.contains(&peer));
+            let about = lab.links.iter().filter(|rule| rule.from.contains(&NodeId(sender)) && rule.to.contains(&NodeId(peer)));
             let expected = about.fold(start, |held, rule| rule.conditions.over(&held));
-            let found = rules.iter().find(|rule| rule.node == peer).map(|rule| rule.conditions.clone());
+            let found = rules.iter().find(|rule| rule.node == NodeId(peer)).map(|rule| rule.conditions.clone());
             let something = peer != sender && !expected.words().is_empty();
             prop_assert_eq!(found, something.then_some(expected));
         }

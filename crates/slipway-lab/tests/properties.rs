@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use slipway_lab::graph;
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::Lab;
 
 mod random;
@@ -105,7 +105,7 @@ proptest! {
             "nodes": {"n": {"networks": {"net": {"conditions": of_node}}}},
         });
         let lab = parse(&file.to_string()).unwrap();
-        let held = serde_json::to_value(&lab.nodes[0].interfaces[0].conditions.egress).unwrap();
+        let held = serde_json::to_value(&lab.nodes[NodeId(0)].interfaces[0].conditions.egress).unwrap();
         let mut expected = of_network;
         expected.extend(of_node);
         expected.retain(|_, value| value != "none");

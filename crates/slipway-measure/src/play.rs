@@ -27,6 +27,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use slipway_lab::id::{List, NodeId};
+
 use crate::check::CheckedPath;
 use crate::stats;
 
@@ -43,7 +45,7 @@ pub struct Begin {
     /// The lab's name.
     pub lab: String,
     /// Names of the lab's nodes, in order.
-    pub nodes: Vec<String>,
+    pub nodes: List<NodeId, String>,
     /// The file that the scenario is from, or the lab whose own it is.
     pub scenario: String,
     /// SHA-256 of that file, hexadecimal; of a lab's own scenario, that of its resolved form as JSON.
@@ -93,7 +95,7 @@ pub struct Event {
     /// The event in words.
     pub what: String,
     /// The nodes that it is about.
-    pub nodes: Vec<usize>,
+    pub nodes: Vec<NodeId>,
     /// A word for what it does, the same for like events.
     pub kind: String,
     /// The event whose change it takes back, where that is what it does.
@@ -137,7 +139,7 @@ pub struct NodeNews {
     /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
     /// The node's number.
-    pub node: usize,
+    pub node: NodeId,
     /// The node's name.
     pub name: String,
     /// The change of the node.
@@ -435,7 +437,7 @@ mod tests {
             format: FORMAT.to_owned(),
             version: "0.1.0".to_owned(),
             lab: "demo".to_owned(),
-            nodes: vec!["n1".to_owned()],
+            nodes: vec!["n1".to_owned()].into(),
             scenario: "s.yaml".to_owned(),
             scenario_sha256: String::new(),
             schedule_sha256: String::new(),
@@ -457,7 +459,7 @@ mod tests {
             done: Some(5 + late),
             late: Some(late),
             what: "cut n1:eth0".to_owned(),
-            nodes: vec![0],
+            nodes: vec![NodeId(0)],
             kind: "cut".to_owned(),
             restores: None,
             outcome: Outcome::Done { note: None },

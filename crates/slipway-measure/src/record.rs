@@ -19,6 +19,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use slipway_lab::id::{List, NodeId};
+
 use crate::check::CheckedPath;
 use crate::play;
 use crate::probe::Sample;
@@ -85,8 +87,8 @@ pub struct Scenario {
     pub events: usize,
     /// When it would be over, nanoseconds.
     pub length: u64,
-    /// The lab's nodes, in order: events name them by number.
-    pub nodes: Vec<String>,
+    /// Names of the lab's nodes.
+    pub nodes: List<NodeId, String>,
 }
 
 /// A job that was measured.

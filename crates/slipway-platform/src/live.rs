@@ -4,31 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_lab::change::Keys;
 use slipway_lab::condition::{Conditions, LinkConditions, LinkRule};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{List, NetworkId, NodeId};
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{Lab, Limits};
 
 /// Conditions of an interface of a running lab.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveInterface {
-    /// Index of the node.
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// Position of the interface among the node's.
     pub slot: usize,
     /// Conditions of its packets.
     pub conditions: Conditions,
-    /// Conditions of packets that it sends to some nodes (indices), the interface's own included.
-    pub peers: Vec<(usize, LinkConditions)>,
+    /// Conditions of packets that it sends to some nodes, the interface's own included.
+    pub peers: Vec<(NodeId, LinkConditions)>,
 }
 
 /// The lab whose file would say what holds now.
 ///
-/// `matrices` are the lab's, read, in its order; `limits` the nodes', in the order of nodes; `interfaces` those about
+/// `matrices` are the lab's, read, in its order; `limits` the nodes'; `interfaces` those about
 /// which there is something to say: of the others, the lab's own conditions hold. Rules and matrices stay where they
 /// still hold between nodes. Otherwise rules are added for the differences. Where a rule lost a key, which no rule can
 /// express, all rules are written anew.
 #[must_use]
-pub fn with_live(lab: &Lab, matrices: &[Matrix], limits: Vec<Limits>, interfaces: &[LiveInterface]) -> Lab {
+pub fn with_live(lab: &Lab, matrices: &[Matrix], limits: List<NodeId, Limits>, interfaces: &[LiveInterface]) -> Lab {
     let mut now = lab.clone();
     for (node, limits) in now.nodes.iter_mut().zip(limits) {
         node.limits = limits;
@@ -43,13 +43,13 @@ pub fn with_live(lab: &Lab, matrices: &[Matrix], limits: Vec<Limits>, interfaces
         let own = &live.conditions.egress;
         let network = lab.nodes[live.node].interfaces[live.slot].network;
         let (_, rules) = lab.egress_rules(matrices, (live.node, live.slot));
-        let by_rule: BTreeMap<usize, LinkConditions> =
+        let by_rule: BTreeMap<NodeId, LinkConditions> =
             rules.into_iter().map(|rule| (rule.node, rule.conditions.over(own))).collect();
-        let held: BTreeMap<usize, &LinkConditions> = live.peers.iter().map(|(peer, held)| (*peer, held)).collect();
+        let held: BTreeMap<NodeId, &LinkConditions> = live.peers.iter().map(|(peer, held)| (*peer, held)).collect();
         for peer in by_rule.keys().chain(held.keys()).copied().collect::<BTreeSet<_>>() {
             let (by_rule, held) = (by_rule.get(&peer).unwrap_or(own), held.get(&peer).copied().unwrap_or(own));
-            anew.add(network, live.node, peer, &without(held, own));
-            added.add(network, live.node, peer, &without(held, by_rule));
+            anew.add(network, (live.node, peer), &without(held, own));
+            added.add(network, (live.node, peer), &without(held, by_rule));
             let keys = |of: &LinkConditions| of.words().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
             is_taken_away |= keys(by_rule).iter().any(|key| !keys(held).contains(key));
         }
@@ -73,14 +73,14 @@ fn without(of: &LinkConditions, other: &LinkConditions) -> LinkConditions {
     rest
 }
 
-type Nodes = BTreeSet<usize>;
+type Nodes = BTreeSet<NodeId>;
 
 /// The rules to write for pairs: by network and conditions, each sender's receivers.
 #[derive(Debug, Default)]
-pub(super) struct Differences(BTreeMap<(NetworkId, String), (LinkConditions, BTreeMap<usize, Nodes>)>);
+pub(super) struct Differences(BTreeMap<(NetworkId, String), (LinkConditions, BTreeMap<NodeId, Nodes>)>);
 
 impl Differences {
-    pub(super) fn add(&mut self, network: NetworkId, from: usize, to: usize, conditions: &LinkConditions) {
+    pub(super) fn add(&mut self, network: NetworkId, (from, to): (NodeId, NodeId), conditions: &LinkConditions) {
         let words = conditions.to_string();
         if !words.is_empty() {
             let (_, pairs) = self.0.entry((network, words)).or_insert_with(|| (conditions.clone(), BTreeMap::new()));
@@ -113,7 +113,7 @@ impl Differences {
 }
 
 /// Senders that have the same receivers. With `within`, a sender counts among its own: so all pairs within a group are one.
-fn together(pairs: &BTreeMap<usize, Nodes>, within: bool) -> BTreeMap<Nodes, Nodes> {
+fn together(pairs: &BTreeMap<NodeId, Nodes>, within: bool) -> BTreeMap<Nodes, Nodes> {
     let mut ends: BTreeMap<Nodes, Nodes> = BTreeMap::new();
     for (&from, to) in pairs {
         let mut to = to.clone();
@@ -142,15 +142,15 @@ links: [{between: [n1, n2], delay: 20ms, loss: 1%}]
 
     /// The conditions of the lab itself.
     fn as_it_is(lab: &Lab) -> Vec<LiveInterface> {
-        let live = |node: usize| {
+        let live = |node: NodeId| {
             let (own, rules) = lab.egress_rules(&[], (node, 0));
             let peers = rules.into_iter().map(|rule| (rule.node, rule.conditions.over(own))).collect();
             LiveInterface { node, slot: 0, conditions: lab.nodes[node].interfaces[0].conditions.clone(), peers }
         };
-        (0..lab.nodes.len()).map(live).collect()
+        lab.nodes.ids().map(live).collect()
     }
 
-    fn limits(lab: &Lab) -> Vec<Limits> {
+    fn limits(lab: &Lab) -> List<NodeId, Limits> {
         lab.nodes.iter().map(|node| node.limits.clone()).collect()
     }
 
@@ -181,7 +181,7 @@ links: [{between: [n1, n2], delay: 20ms, loss: 1%}]
         check(
             |live| {
                 for (from, to) in [(0, [2, 3]), (1, [2, 3]), (2, [0, 1]), (3, [0, 1])] {
-                    live[from].peers.extend(to.map(|to| (to, peer.clone())));
+                    live[from].peers.extend(to.map(|to| (NodeId(to), peer.clone())));
                 }
             },
             4,
@@ -196,7 +196,7 @@ links: [{between: [n1, n2], delay: 20ms, loss: 1%}]
         let mut differences = Differences::default();
         let conditions = LinkConditions { delay: Some(Seconds(0.01)), ..LinkConditions::default() };
         for (from, to) in (0..5).flat_map(|from| (0..5).map(move |to| (from, to))).filter(|(from, to)| from != to) {
-            differences.add(NetworkId(0), from, to, &conditions);
+            differences.add(NetworkId(0), (NodeId(from), NodeId(to)), &conditions);
         }
         assert_eq!(differences.rules(&lab()).len(), 1);
     }

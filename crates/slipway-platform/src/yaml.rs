@@ -226,7 +226,7 @@ mod tests {
             let mut file = Map::default();
             file.map("nodes", nodes);
             let lab = slipway_lab::parse("t.yaml", &file.document(), std::path::Path::new("/")).map_err(|errors| errors.plain());
-            prop_assert_eq!(&lab.as_ref().map(|lab| &lab.nodes[0].env[&key]), &Ok(&value), "{}", file.document());
+            prop_assert_eq!(&lab.as_ref().map(|lab| &lab.nodes[slipway_lab::id::NodeId(0)].env[&key]), &Ok(&value), "{}", file.document());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::{parse, parse_scenario};
 use slipway_platform as platform;
@@ -74,7 +75,7 @@ fn nothing_that_is_so_by_default_is_written() {
 fn a_node_that_differs_stays_in_its_group() {
     let text = "nodes: {n: {count: 4, cpu: 50%}}\nnetworks: {net: {conditions: {delay: 20ms, loss: 1%}}}";
     let mut lab = parse("x.yaml", text, Path::new("/")).unwrap();
-    let third = &mut lab.nodes[2];
+    let third = &mut lab.nodes[NodeId(2)];
     third.limits.cpu = Some("2 cores".parse().unwrap());
     third.interfaces[0].conditions.egress.loss = None;
     third.interfaces[0].conditions.ingress.rate = Some("10mbit".parse().unwrap());

@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 
 #[path = "../../slipway-lab/tests/random/mod.rs"]
@@ -42,14 +42,15 @@ proptest! {
         macs in any::<bool>(),
     ) {
         let mut lab = parse(&file.to_string()).unwrap();
-        let (nodes, hosts, last) = (lab.nodes.len(), lab.hosts.len(), lab.nodes.len() - 1);
+        let (nodes, hosts) = (lab.nodes.len(), lab.hosts.len());
+        let [first, last] = [0, nodes - 1].map(NodeId);
         for (at, mut conditions, [host, limits, mac, slot]) in changes {
             conditions.retain(|_, value| value != "none");
             if conditions.contains_key("rate") && limits % 2 == 0 {
                 conditions.insert("queue".to_owned(), json!(limits + 1));
             }
             let conditions = serde_json::from_value(Value::Object(conditions)).unwrap();
-            let node = &mut lab.nodes[at.index(nodes)];
+            let node = &mut lab.nodes[NodeId(at.index(nodes))];
             node.host = HostId(usize::from(host) % hosts);
             node.limits.pids = (limits % 2 == 0).then_some(8 + u32::from(limits));
             node.read_only = limits % 3 == 0;
@@ -62,9 +63,9 @@ proptest! {
                 0 => interface.conditions.egress = conditions,
                 _ => interface.conditions.ingress = conditions,
             }
-            if lab.nodes[0].interfaces[0].network == lab.nodes[last].interfaces[0].network && last > 0 {
+            if lab.nodes[first].interfaces[0].network == lab.nodes[last].interfaces[0].network && last > first {
                 let mut rule = slipway_lab::condition::LinkRule {
-                    from: vec![0],
+                    from: vec![first],
                     to: vec![last],
                     network: None,
                     conditions: slipway_lab::condition::LinkConditions::default(),

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use slipway_document::units::Seconds;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::Running;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::DriverKind;
 use slipway_measure::check::CheckedPath;
 use slipway_sys::signals::Taken;
@@ -88,11 +89,11 @@ pub(crate) fn number(signal: Signal) -> u8 {
 #[must_use]
 pub fn all(running: &Running) -> Vec<Route> {
     let lab = &running.lab;
-    let own = |&node: &usize| {
+    let own = |&node: &NodeId| {
         running.init(node).is_ok()
             && lab.nodes[node].interfaces.iter().all(|of| lab.networks[of.network].driver != DriverKind::Host)
     };
-    let nodes: Vec<usize> = (0..lab.nodes.len()).filter(own).collect();
+    let nodes: Vec<NodeId> = lab.nodes.ids().filter(own).collect();
     let few = nodes.len() * nodes.len() <= MOST_PATHS;
     let mut routes = Vec::new();
     for (at, &from) in nodes.iter().enumerate() {

@@ -164,8 +164,8 @@ impl Plan {
     }
 
     fn server(&self, lab: &Lab, client: NodeId) -> NodeId {
-        let elsewhere = || lab.nodes.iter().position(|node| node.host != lab.nodes[client.index()].host);
-        self.server.or_else(|| elsewhere().map(NodeId)).unwrap_or(NodeId(lab.nodes.len() - 1))
+        let elsewhere = || lab.nodes.position(|node| node.host != lab.nodes[client].host);
+        self.server.or_else(elsewhere).unwrap_or(NodeId(lab.nodes.len() - 1))
     }
 }
 
@@ -337,7 +337,7 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, StudyErro
 fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, StudyError> {
     let machine =
         serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
-    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node).index());
+    let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
         let steps = address.map(|address| task.probe().steps(address)).unwrap_or_default();

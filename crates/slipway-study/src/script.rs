@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_engine::facts::Facts;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Schedule, Traces};
 use slipway_measure::play::{Begin, FORMAT};
@@ -94,6 +95,6 @@ fn written(doing: &'static str) -> impl FnOnce(serde_json::Error) -> StudyError 
     move |error| StudyError::io(doing)(error.into())
 }
 
-fn names(lab: &Lab) -> Vec<String> {
+fn names(lab: &Lab) -> List<NodeId, String> {
     lab.nodes.iter().map(|node| node.name.clone()).collect()
 }

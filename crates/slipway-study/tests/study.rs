@@ -76,7 +76,7 @@ fn job(lab: &Lab, command: &[&str]) -> Job {
         command: command.iter().map(|&word| word.to_owned()).collect(),
         mpi: None,
         ranks: None,
-        nodes: (0..lab.nodes.len()).collect(),
+        nodes: lab.nodes.ids().collect(),
         timeout: Some(Seconds(60.0)),
         workdir: None,
         env: std::collections::BTreeMap::new(),

@@ -23,6 +23,7 @@ mod world;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use slipway_lab::id::NodeId;
 use slipway_measure::check::CheckedPath;
 
 pub use path::Route;
@@ -121,7 +122,7 @@ impl Plan {
         let mtus: Vec<usize> = paths.iter().map(|path| path.mtu).collect();
         let timetable = Timetable::of(&world, &mtus, effort);
         let label = |((route, way), train): ((&Route, &world::Way), &timetable::Train)| {
-            let node = |node: usize| running.lab.nodes[node].name.clone();
+            let node = |node: NodeId| running.lab.nodes[node].name.clone();
             let network = |hop: &path::Hop| {
                 let (node, slot) = hop.from;
                 running.lab.networks[running.lab.nodes[node].interfaces[slot].network].name.clone()

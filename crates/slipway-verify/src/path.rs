@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::ns::with_net;
 
@@ -41,8 +41,8 @@ pub(super) struct Hop {
 impl Route {
     /// The way from one node to another: over the first network that both are on, or else through gateways, as the nodes'
     /// routes have it.
-    pub fn between(lab: &Lab, from: usize, to: usize) -> Result<Self, VerifyError> {
-        let direct = |at: usize| hop(lab, at, to, |_| true);
+    pub fn between(lab: &Lab, from: NodeId, to: NodeId) -> Result<Self, VerifyError> {
+        let direct = |at: NodeId| hop(lab, at, to, |_| true);
         let hops = match direct(from) {
             Some(hop) => Some(vec![hop]),
             None => (0..lab.nodes[to].interfaces.len())
@@ -50,7 +50,7 @@ impl Route {
                 .min_by_key(Vec::len),
         };
         hops.map(|hops| Self { hops }).ok_or_else(|| {
-            let name = |node: usize| lab.nodes[node].name.clone();
+            let name = |node: NodeId| lab.nodes[node].name.clone();
             let (from, to) = (name(from), name(to));
             match lab.nodes.iter().find(|node| node.own_routes()) {
                 Some(by) => VerifyError::Unknown { from, to, by: by.name.clone() },
@@ -71,7 +71,7 @@ impl Route {
 }
 
 /// The way over a network that both nodes are on.
-fn hop(lab: &Lab, from: usize, to: usize, on: impl Fn(NetworkId) -> bool) -> Option<Hop> {
+fn hop(lab: &Lab, from: NodeId, to: NodeId, on: impl Fn(NetworkId) -> bool) -> Option<Hop> {
     let slot_of =
         |network: NetworkId| lab.nodes[to].interfaces.iter().position(|interface| interface.network == network);
     let slots = lab.nodes[from].interfaces.iter().enumerate().filter(|(_, interface)| on(interface.network));
@@ -81,7 +81,7 @@ fn hop(lab: &Lab, from: usize, to: usize, on: impl Fn(NetworkId) -> bool) -> Opt
 
 /// The way to an interface on a network that the sender is not on. `None` where there is none. It is unknown, and so `None`,
 /// where a node's own programs route.
-fn through(lab: &Lab, from: usize, to: Place) -> Option<Vec<Hop>> {
+fn through(lab: &Lab, from: NodeId, to: Place) -> Option<Vec<Hop>> {
     let target = &lab.nodes[to.0].interfaces[to.1];
     let address = IpAddr::V4(target.ipv4);
     let mut hops = Vec::new();
@@ -99,7 +99,7 @@ fn through(lab: &Lab, from: usize, to: Place) -> Option<Vec<Hop>> {
         }
         let matching = lab.nodes[at].routes.iter().filter(|route| route.to.contains(&address));
         let via = matching.max_by_key(|route| route.to.prefix_len())?.via;
-        let gateway = lab.nodes.iter().position(|node| node.interfaces.iter().any(|of| IpAddr::V4(of.ipv4) == via))?;
+        let gateway = lab.nodes.position(|node| node.interfaces.iter().any(|of| IpAddr::V4(of.ipv4) == via))?;
         let next = hop(lab, at, gateway, |network| {
             lab.nodes[gateway].interfaces.iter().any(|of| of.network == network && IpAddr::V4(of.ipv4) == via)
         })?;
@@ -120,7 +120,7 @@ pub(super) struct Path {
 
 impl Path {
     pub(super) fn open(running: &Running, route: &Route) -> Result<Self, VerifyError> {
-        let address = |(node, slot): (usize, usize)| IpAddr::V4(running.lab.nodes[node].interfaces[slot].ipv4);
+        let address = |(node, slot): (NodeId, usize)| IpAddr::V4(running.lab.nodes[node].interfaces[slot].ipv4);
         let receiver = bind(running, route.to(), address(route.to()))?;
         let sender = bind(running, route.from(), address(route.from()))?;
         let ends = || -> std::io::Result<()> {
@@ -145,7 +145,7 @@ pub(super) fn mtu(running: &Running, (node, slot): Place) -> u32 {
     running.state.networks.get(network).map_or(1500, |made| made.mtu)
 }
 
-fn bind(running: &Running, (node, _): (usize, usize), address: IpAddr) -> Result<UdpSocket, VerifyError> {
+fn bind(running: &Running, (node, _): Place, address: IpAddr) -> Result<UdpSocket, VerifyError> {
     let pid = running.init(node)?.pid;
     let name = &running.lab.nodes[node].name;
     let net = File::open(format!("/proc/{pid}/ns/net")).map_err(failed(format!("enter node {name}")))?;

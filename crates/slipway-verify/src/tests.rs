@@ -2,6 +2,7 @@
 
 use slipway_lab::change::LinkChange;
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NodeId;
 use slipway_measure::check::{Check, Verdict};
 
 use super::expect::{self, Expected, expect, rate, simulate};
@@ -27,11 +28,11 @@ fn direction(mechanism: Mechanism, words: &str) -> DirectionReport {
 
 fn interface(node: usize, mechanism: Mechanism, egress: &str, ingress: &str) -> InterfaceReport {
     let (egress, ingress) = (direction(mechanism, egress), direction(mechanism, ingress));
-    InterfaceReport { node, slot: 0, cut: false, parted: false, egress, ingress }
+    InterfaceReport { node: NodeId(node), slot: 0, cut: false, parted: false, egress, ingress }
 }
 
 fn world(interfaces: Vec<InterfaceReport>, hops: &[(usize, usize)]) -> World {
-    let hops = hops.iter().map(|&(from, to)| Hop { from: (from, 0), to: (to, 0) }).collect();
+    let hops = hops.iter().map(|&(from, to)| Hop { from: (NodeId(from), 0), to: (NodeId(to), 0) }).collect();
     let links = LinkReport { interfaces, ..LinkReport::default() };
     World::of(&links, &[Route { hops }], &|_| 1500)
 }
@@ -277,13 +278,13 @@ fn a_way_through_gateways_is_all_its_links() {
     let mut gateway = interface(1, wire, "delay=20ms loss=10%", "delay=2ms");
     // A rule between nodes is about the last link alone.
     gateway.egress.peers.push(PeerReport {
-        node: 2,
+        node: NodeId(2),
         conditions: "delay=30ms loss=10%".parse::<LinkChange>().expect("words").set,
         own: "delay=30ms".parse::<LinkChange>().expect("words").set,
     });
     let mut first = interface(0, wire, "delay=5ms loss=20%", "");
     first.egress.peers.push(PeerReport {
-        node: 2,
+        node: NodeId(2),
         conditions: "delay=500ms loss=20%".parse::<LinkChange>().expect("words").set,
         own: "delay=500ms".parse::<LinkChange>().expect("words").set,
     });

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use slipway_document::units::Fraction;
 use slipway_lab::condition::{LinkConditions, Loss};
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::Direction;
 use slipway_wire::{Peer, Spec};
 
@@ -76,9 +77,9 @@ impl World {
 
     fn way(&mut self, links: &LinkReport, route: &Route, mtu: &dyn Fn(Place) -> u32) -> Way {
         let find = |place: Place| links.interfaces.iter().find(|at| (at.node, at.slot) == place);
-        let parted = |a: usize, b: usize| {
+        let parted = |a: NodeId, b: NodeId| {
             links.partitions.iter().any(|groups| {
-                let group = |node: usize| groups.iter().position(|group| group.contains(&node));
+                let group = |node: NodeId| groups.iter().position(|group| group.contains(&node));
                 matches!((group(a), group(b)), (Some(a), Some(b)) if a != b)
             })
         };
@@ -110,7 +111,7 @@ impl World {
         way: &mut Way,
         report: &DirectionReport,
         at: (Place, Direction),
-        peer: Option<usize>,
+        peer: Option<NodeId>,
         mtu: u32,
     ) -> condition::Mechanism {
         let own = peer.and_then(|node| report.peers.iter().find(|peer| peer.node == node));
@@ -270,8 +271,8 @@ impl Mechanism {
 }
 
 /// A name for a node that a model can tell: it need not be the address that it has.
-fn address(node: usize) -> IpAddr {
-    Ipv4Addr::from(u32::try_from(node).unwrap_or(u32::MAX)).into()
+fn address(node: NodeId) -> IpAddr {
+    Ipv4Addr::from(u32::try_from(node.index()).unwrap_or(u32::MAX)).into()
 }
 
 fn is_set(share: Option<Fraction>) -> bool {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use slipway_engine::condition::{DirectionReport, InterfaceReport, LinkReport, Mechanism, PortStats, WireState};
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 
 use crate::{labs, view};
@@ -12,7 +13,7 @@ use crate::{labs, view};
 const SHOWN_PEERS: usize = 8;
 
 /// Differences of a node's links from the machine's own, for [`view::facts`].
-pub(crate) fn of_node(lab: &Lab, report: &LinkReport, node: usize) -> Vec<(&'static str, String)> {
+pub(crate) fn of_node(lab: &Lab, report: &LinkReport, node: NodeId) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let interfaces = report.interfaces.iter().filter(|interface| interface.node == node);
     for interface in interfaces.clone() {
@@ -80,10 +81,10 @@ fn words(conditions: &LinkConditions) -> String {
 }
 
 /// One line for each partition that holds; of those that concern a node, if one is named.
-fn partitions(lab: &Lab, report: &LinkReport, node: Option<usize>) -> Vec<String> {
+fn partitions(lab: &Lab, report: &LinkReport, node: Option<NodeId>) -> Vec<String> {
     let concerns =
-        |groups: &&Vec<Vec<usize>>| node.is_none_or(|node| groups.iter().flatten().any(|&other| other == node));
-    let text = |groups: &Vec<Vec<usize>>| {
+        |groups: &&Vec<Vec<NodeId>>| node.is_none_or(|node| groups.iter().flatten().any(|&other| other == node));
+    let text = |groups: &Vec<Vec<NodeId>>| {
         let groups: Vec<String> = groups.iter().map(|group| view::listed(&labs::names(lab, group))).collect();
         format!("parted: {}", groups.join(" | "))
     };
@@ -136,7 +137,7 @@ fn rows(lab: &Lab, interface: &InterfaceReport) -> Vec<[String; 4]> {
 }
 
 /// How a node's links differ from the machine's own, in a word or two each, for `ps`.
-pub(crate) fn in_short(report: &LinkReport, node: usize) -> Vec<&'static str> {
+pub(crate) fn in_short(report: &LinkReport, node: NodeId) -> Vec<&'static str> {
     let mine: Vec<&InterfaceReport> = report.interfaces.iter().filter(|interface| interface.node == node).collect();
     let shaped = |way: &DirectionReport| !way.now.is_natural() || !way.peers.is_empty();
     let has = [

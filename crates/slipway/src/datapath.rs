@@ -14,7 +14,7 @@ pub(crate) fn space(lab: &Lab, space: Space) -> String {
         Space::Host(host) => lab.hosts[host].name.clone(),
         Space::Switch(host) => format!("{}, switches", lab.hosts[host].name),
         Space::Tunnel(host) => format!("{}, tunnels", lab.hosts[host].name),
-        Space::Node(node) => lab.nodes[node.index()].name.clone(),
+        Space::Node(node) => lab.nodes[node].name.clone(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Lab};
 
 use crate::context::{Context, DryRun};
@@ -45,7 +46,7 @@ impl Done {
         (action, participle): (&'static str, &'static str),
         already: &[&str],
         running: &Running,
-        nodes: &[usize],
+        nodes: &[NodeId],
         DryRun { dry_run }: DryRun,
     ) -> Result<Self, Failure> {
         let lab = &running.lab;
@@ -130,8 +131,8 @@ impl From<u64> for Ended {
 }
 
 /// Warns of nodes whose network is their host's, and so does not die or freeze with them.
-pub(crate) fn warn_of_hosts_network(lab: &Lab, nodes: &[usize]) {
-    let on_host = |node: &&usize| {
+pub(crate) fn warn_of_hosts_network(lab: &Lab, nodes: &[NodeId]) {
+    let on_host = |node: &&NodeId| {
         let of = lab.nodes[**node].interfaces.iter().map(|interface| lab.networks[interface.network].driver);
         of.into_iter().any(|driver| driver == DriverKind::Host)
     };

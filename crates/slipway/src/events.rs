@@ -3,6 +3,7 @@
 use slipway_coordinator::Progress as Points;
 use slipway_document::text::printable;
 use slipway_document::units::Seconds;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Order, Schedule};
 use slipway_measure::check::{self, CheckedPath, Tally};
@@ -112,6 +113,6 @@ pub(crate) fn warn_of_events(lab: &Lab, scenario: &str, schedule: &Schedule) {
         Action::Order(Order::Kill { nodes, .. } | Order::Freeze { nodes }) => nodes.as_slice(),
         _ => &[],
     });
-    let ended: BTreeSet<usize> = ended.copied().collect();
+    let ended: BTreeSet<NodeId> = ended.copied().collect();
     warn_of_hosts_network(lab, &ended.into_iter().collect::<Vec<_>>());
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::thread::{CapabilitySet, capabilities};
 use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_study::Source;
 
@@ -105,7 +106,7 @@ pub(crate) fn of_process(root: &StateRoot, pid: i32) -> Result<Running, Failure>
 
 /// A running lab and its nodes from `[LAB] NODE…`. The first word is a lab where one of that name runs, or where it is
 /// a file. Otherwise all words are nodes of the only lab.
-pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<usize>), Failure> {
+pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<NodeId>), Failure> {
     let (lab, words) = match words.split_first() {
         Some((first, rest)) if is_file(first) || root.lab(first).exists() => (running(root, Some(first))?, rest),
         _ => (running(root, None)?, words),
@@ -121,7 +122,7 @@ pub(crate) fn nodes(root: &StateRoot, words: &[String]) -> Result<(Running, Vec<
 }
 
 /// A running lab and one node of it, from `[LAB] NODE`.
-pub(crate) fn node(root: &StateRoot, words: &[String]) -> Result<(Running, usize), Failure> {
+pub(crate) fn node(root: &StateRoot, words: &[String]) -> Result<(Running, NodeId), Failure> {
     let (lab, node) = match words {
         [node] => (running(root, None)?, node),
         [lab, node] => (running(root, Some(lab))?, node),
@@ -132,7 +133,7 @@ pub(crate) fn node(root: &StateRoot, words: &[String]) -> Result<(Running, usize
 }
 
 /// The node named `word`.
-pub(crate) fn one(lab: &Lab, word: &str) -> Result<usize, Failure> {
+pub(crate) fn one(lab: &Lab, word: &str) -> Result<NodeId, Failure> {
     match lab.select(&[word])?.as_slice() {
         [index] => Ok(*index),
         several => Err(Failure::usage(format!(
@@ -144,6 +145,6 @@ pub(crate) fn one(lab: &Lab, word: &str) -> Result<usize, Failure> {
 }
 
 /// Names of nodes, for messages.
-pub(crate) fn names(lab: &Lab, nodes: &[usize]) -> Vec<String> {
+pub(crate) fn names(lab: &Lab, nodes: &[NodeId]) -> Vec<String> {
     nodes.iter().map(|&node| lab.nodes[node].name.clone()).collect()
 }

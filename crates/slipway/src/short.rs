@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use slipway_engine::condition::{LinkReport, Place};
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Direction, LinkAction, Order};
 
@@ -18,7 +19,7 @@ pub(crate) fn of_action(lab: &Lab, report: Option<&LinkReport>, action: &LinkAct
             told(lab, change, interfaces.iter().copied(), now)
         }
         LinkAction::Pair(pair) => {
-            let slots = |&node: &usize| (0..lab.nodes[node].interfaces.len()).map(move |slot| (node, slot));
+            let slots = |&node: &NodeId| (0..lab.nodes[node].interfaces.len()).map(move |slot| (node, slot));
             let on = |&(node, slot): &Place| {
                 pair.network.is_none_or(|network| network == lab.nodes[node].interfaces[slot].network)
             };
@@ -69,7 +70,7 @@ fn now(lab: &Lab, report: Option<&LinkReport>, place: Place, direction: Directio
 }
 
 /// Conditions of what an interface sends to the first of some nodes.
-fn own(report: Option<&LinkReport>, place: Place, to: &[usize]) -> LinkConditions {
+fn own(report: Option<&LinkReport>, place: Place, to: &[NodeId]) -> LinkConditions {
     let reported = report.and_then(|report| report.interfaces.iter().find(|of| (of.node, of.slot) == place));
     let peers = reported.into_iter().flat_map(|of| &of.egress.peers);
     peers.into_iter().find(|peer| to.contains(&peer.node)).map(|peer| peer.own.clone()).unwrap_or_default()

@@ -3,7 +3,7 @@
 use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
 use slipway_engine::state::StateRoot;
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::scenario::{Direction, Pair};
 
@@ -14,9 +14,9 @@ use crate::labs;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// One direction of a node's interfaces: all of them, or the one of this name.
-    Interfaces { nodes: Vec<usize>, interface: Option<String>, direction: Option<Direction> },
+    Interfaces { nodes: Vec<NodeId>, interface: Option<String>, direction: Option<Direction> },
     /// Packets that some nodes send to others.
-    Pair { from: Vec<usize>, to: Vec<usize> },
+    Pair { from: Vec<NodeId>, to: Vec<NodeId> },
 }
 
 /// A running lab, and the words after its name. The first word is the lab where one of that name runs, or where it is a
@@ -56,7 +56,7 @@ pub(crate) fn target(lab: &Lab, word: &str) -> Result<Target, Failure> {
 /// The interfaces of nodes: all, or those of one name, or on one network.
 pub(crate) fn interfaces(
     lab: &Lab,
-    nodes: &[usize],
+    nodes: &[NodeId],
     name: Option<&str>,
     network: Option<NetworkId>,
 ) -> Result<Vec<Place>, Failure> {

@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::event::PollFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, List, NodeId};
 use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
@@ -51,7 +51,7 @@ pub(super) struct Nodes {
     /// Most processes of a node.
     processes: Option<u32>,
     /// Whether a node gets a user namespace of its own, by its index.
-    users: Vec<bool>,
+    users: List<NodeId, bool>,
     /// The program of PID 1 in every node.
     init: init::Program,
     /// A mount namespace with nothing in it, which each node's begins as.
@@ -60,7 +60,7 @@ pub(super) struct Nodes {
     /// `None` where this machine lets us make no control groups.
     groups: Option<LabGroups>,
     launcher: Launcher,
-    slots: Vec<Slot>,
+    slots: List<NodeId, Slot>,
     links: Links,
     bypasses: Bypasses,
     pub(super) logs: Logs,
@@ -82,7 +82,7 @@ struct Slot {
 
 /// A node whose init is on its way.
 struct Unborn {
-    index: usize,
+    index: NodeId,
     link: Link,
 }
 
@@ -135,7 +135,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
         mut ready: impl FnMut(usize) -> Result<(), AnchorError>,
     ) -> Result<(), AnchorError> {
         let outcome = self.bear(alone, blueprint, which, &mut ready);
@@ -150,7 +150,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
         ready: &mut dyn FnMut(usize) -> Result<(), AnchorError>,
     ) -> Result<(), AnchorError> {
         which.iter().try_for_each(|&index| self.make_way(blueprint, index))?;
@@ -183,7 +183,7 @@ impl Nodes {
     }
 
     /// Starts the node's ssh server and its own command, where it has them.
-    fn start_programs(&mut self, alone: SingleThread, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
+    fn start_programs(&mut self, alone: SingleThread, blueprint: &Blueprint, index: NodeId) -> Result<(), AnchorError> {
         let node = &blueprint.lab.nodes[index];
         let says = |what: &'static str| move |error| of_node(blueprint, index, NodeError::system(what)(error));
         if node.sshd {
@@ -210,7 +210,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        index: usize,
+        index: NodeId,
         program: &Program,
     ) -> Result<Child, AnchorError> {
         let node = &blueprint.lab.nodes[index];
@@ -222,8 +222,8 @@ impl Nodes {
         let entry = Entry::of(&blueprint.dir, &blueprint.lab, &self.state.routers, index, init, group);
         let stdio = Stdio::Descriptors([null.as_fd(), log.as_fd(), log.as_fd()]);
         let Self { launcher, bypasses, fabric, slots, state, .. } = self;
-        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: usize| net_of(slots, node));
-        let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
+        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: NodeId| net_of(slots, node));
+        let init = |node: NodeId| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
         let near = Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &|_| Ok(()) };
         let mut hear = |listener| bypasses.hear(&near, index, listener).map_err(std::io::Error::other);
@@ -233,7 +233,7 @@ impl Nodes {
     }
 
     /// Does what has to be done for a node before it gets an init.
-    fn make_way(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
+    fn make_way(&mut self, blueprint: &Blueprint, index: NodeId) -> Result<(), AnchorError> {
         if blueprint.lab.nodes[index].rules_its_network() {
             self.renew_network(blueprint, index)?;
         }
@@ -246,12 +246,12 @@ impl Nodes {
                 slot.sources = slot.sources.take().or_else(|| SourceAddresses::attach(folder, &own, mark(index)).ok());
             }
         }
-        self.state.nodes[index] = NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None };
+        self.state.nodes[index] = NodeState::STOPPED;
         Ok(())
     }
 
     /// Has a node whose programs may change its network get a new one: nobody knows what they left of the one before.
-    fn renew_network(&mut self, blueprint: &Blueprint, index: usize) -> Result<(), AnchorError> {
+    fn renew_network(&mut self, blueprint: &Blueprint, index: NodeId) -> Result<(), AnchorError> {
         let slot = &mut self.slots[index];
         slot.net = None;
         if std::mem::replace(&mut slot.linked, false) {
@@ -262,11 +262,11 @@ impl Nodes {
     }
 
     /// The node's control group, made if it is not there; a node that starts again has the limits that it had.
-    fn group(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, AnchorError> {
+    fn group(&self, blueprint: &Blueprint, index: NodeId) -> Result<Option<Group>, AnchorError> {
         self.group_of(blueprint, index).map_err(|error| of_node(blueprint, index, error))
     }
 
-    fn group_of(&self, blueprint: &Blueprint, index: usize) -> Result<Option<Group>, NodeError> {
+    fn group_of(&self, blueprint: &Blueprint, index: NodeId) -> Result<Option<Group>, NodeError> {
         let name = &blueprint.lab.nodes[index].name;
         let group = self.groups.as_ref().map(|groups| groups.node(index, name)).transpose()?;
         // One that was frozen when it ended would be born frozen.
@@ -318,9 +318,9 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
     ) -> Result<(), AnchorError> {
-        let which: Vec<usize> =
+        let which: Vec<NodeId> =
             which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
         blueprint.write(&self.state)?;
@@ -396,7 +396,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        node: usize,
+        node: NodeId,
         listener: OwnedFd,
     ) -> Result<(), BypassError> {
         self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.hear(near, node, listener))
@@ -421,10 +421,10 @@ impl Nodes {
         act: impl FnOnce(&mut Bypasses, &Near<'_>) -> T,
     ) -> T {
         let Self { bypasses, fabric, slots, groups, state, .. } = self;
-        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: usize| net_of(slots, node));
-        let init = |node: usize| state.nodes[node].init.map(|init| init.pid);
+        let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: NodeId| net_of(slots, node));
+        let init = |node: NodeId| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
-        let halt = |node: usize| {
+        let halt = |node: NodeId| {
             let group = groups.as_ref().map(|groups| groups.node(node, &lab.nodes[node].name)).transpose();
             let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
             group.and_then(|group| group.as_ref().map_or(Ok(()), halt))
@@ -440,7 +440,7 @@ impl Nodes {
 
     /// Ends every node and collects its init, so that a machine whose PID 1 is slow to reap sees no zombies.
     pub(super) fn end(&mut self, alone: SingleThread, blueprint: &Blueprint) {
-        let all: Vec<usize> = (0..self.slots.len()).collect();
+        let all: Vec<NodeId> = self.slots.ids().collect();
         self.kill(alone, blueprint, &all);
         self.bypasses.end();
         self.links.end();
@@ -448,7 +448,7 @@ impl Nodes {
 
     /// Ends the inits of `which`, and so every process in their PID namespaces.
     #[tracing::instrument(level = "debug", skip_all, fields(nodes = which.len()))]
-    fn kill(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) {
+    fn kill(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[NodeId]) {
         for &index in which {
             // It is nobody else: an init that has ended keeps its number until this process collects it.
             if let Some(init) = self.state.nodes[index].init.and_then(|init| Pid::from_raw(init.pid)) {
@@ -494,7 +494,7 @@ impl Nodes {
             tracing::error!(?status, "{helper} ended: its networks pass nothing any more");
             return;
         }
-        if let Some(index) = self.state.nodes.iter().position(|node| is(node.init)) {
+        if let Some(index) = self.state.nodes.position(|node| is(node.init)) {
             tracing::info!(node = %blueprint.lab.nodes[index].name, ?status, "its init ended: the node is dead");
             let node = &mut self.state.nodes[index];
             (node.status, node.init, node.command) = (NodeStatus::Dead, None, None);
@@ -520,14 +520,14 @@ impl Nodes {
 
 impl Blueprint {
     /// Nodes on driver `host` have no network namespace of their own.
-    fn on_host_network(&self, node: usize) -> bool {
+    fn on_host_network(&self, node: NodeId) -> bool {
         self.lab.nodes[node]
             .interfaces
             .iter()
             .any(|interface| self.lab.networks[interface.network].driver == DriverKind::Host)
     }
 
-    fn scratch(&self, node: usize) -> PathBuf {
+    fn scratch(&self, node: NodeId) -> PathBuf {
         self.scratch.join(&self.lab.nodes[node].name)
     }
 }
@@ -540,10 +540,10 @@ fn out_of_the_way(of_node: OwnedFd) -> OwnedFd {
     fcntl_dupfd_cloexec(&of_node, FIRST_OF_NODES).unwrap_or(of_node)
 }
 
-fn net_of(slots: &[Slot], node: usize) -> Option<BorrowedFd<'_>> {
+fn net_of(slots: &List<NodeId, Slot>, node: NodeId) -> Option<BorrowedFd<'_>> {
     slots.get(node)?.net.as_ref().map(AsFd::as_fd)
 }
 
-fn of_node(blueprint: &Blueprint, index: usize, source: NodeError) -> AnchorError {
+fn of_node(blueprint: &Blueprint, index: NodeId, source: NodeError) -> AnchorError {
     AnchorError::Start { node: blueprint.lab.nodes[index].name.clone(), source }
 }

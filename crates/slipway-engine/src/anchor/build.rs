@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountFlags;
 use rustix::process::getpid;
-use slipway_lab::id::List;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::mount::{attach, detached, make_private, mount_fs, set_flags};
@@ -21,7 +21,7 @@ use super::{Blueprint, Report, Reporter};
 use crate::exec::ssh;
 use crate::node::rootfs::{hide_machine, lies_on_the_machine};
 use crate::protocol::State;
-use crate::state::{LabDir, NodeState, NodeStatus};
+use crate::state::{LabDir, NodeState};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
 #[tracing::instrument(level = "info", skip_all, fields(lab = %blueprint.lab.name), err(level = "debug"))]
@@ -31,7 +31,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         anchor: ProcessId::of(getpid()).map_err(AnchorError::system("name the anchor"))?,
         ready: false,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        nodes: vec![NodeState { status: NodeStatus::Stopped, init: None, command: None, ended: None }; lab.nodes.len()],
+        nodes: lab.nodes.iter().map(|_| NodeState::STOPPED).collect(),
         networks: List::new(),
         routers: Vec::new(),
     };
@@ -44,7 +44,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     shared_files(lab, dir)?;
     ssh::prepare(lab, dir)?;
     let mut nodes = Nodes::prepare(alone, blueprint, state)?;
-    let all: Vec<usize> = (0..lab.nodes.len()).collect();
+    let all: Vec<NodeId> = lab.nodes.ids().collect();
     nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
     nodes.state.ready = true;
     blueprint.write(&nodes.state)?;

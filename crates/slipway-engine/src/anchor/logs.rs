@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, read, write};
 
+use slipway_lab::id::NodeId;
+
 use crate::exec::pump::{never_block, pipe_from_program};
 use crate::protocol::LogPiece;
 
@@ -33,7 +35,7 @@ const REST: Duration = Duration::from_millis(10);
 pub(super) struct Logs {
     folder: PathBuf,
     sources: Vec<Source>,
-    of_nodes: BTreeMap<usize, Log>,
+    of_nodes: BTreeMap<NodeId, Log>,
     /// Since when so many bytes were read.
     since: Instant,
     spent: usize,
@@ -42,7 +44,7 @@ pub(super) struct Logs {
 /// The pipe that a program prints to.
 #[derive(Debug)]
 struct Source {
-    node: usize,
+    node: NodeId,
     pipe: OwnedFd,
     rests_until: Instant,
 }
@@ -64,7 +66,7 @@ impl Logs {
     }
 
     /// A pipe for a program to print to.
-    pub(super) fn open(&mut self, node: usize, name: &str) -> io::Result<OwnedFd> {
+    pub(super) fn open(&mut self, node: NodeId, name: &str) -> io::Result<OwnedFd> {
         if let std::collections::btree_map::Entry::Vacant(place) = self.of_nodes.entry(node) {
             let file = create(&current(&self.folder, name))?;
             let length = file.metadata()?.len();
@@ -76,12 +78,12 @@ impl Logs {
     }
 
     /// A piece of a node's log from this position on, or from the oldest byte that is kept.
-    pub(super) fn read(&self, node: usize, from: u64) -> io::Result<LogPiece> {
+    pub(super) fn read(&self, node: NodeId, from: u64) -> io::Result<LogPiece> {
         self.of_nodes.get(&node).map_or_else(|| Ok(LogPiece::default()), |log| log.read(&self.folder, from))
     }
 
     /// A pipe in which there is something once there is more in the log. It ends when nothing more can come.
-    pub(super) fn follow(&mut self, node: usize) -> io::Result<OwnedFd> {
+    pub(super) fn follow(&mut self, node: NodeId) -> io::Result<OwnedFd> {
         let (theirs, bell) = io::pipe()?;
         never_block(&bell)?;
         if self.sources.iter().any(|source| source.node == node)
@@ -213,8 +215,8 @@ mod tests {
     fn a_log_is_bounded_and_its_end_is_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut logs = Logs::new(folder.path().to_owned());
-        let pipe = logs.open(0, "n").expect("opened");
-        let bell = logs.follow(0).expect("followed");
+        let pipe = logs.open(NodeId(0), "n").expect("opened");
+        let bell = logs.follow(NodeId(0)).expect("followed");
         let line = [b'x'; 4096];
         for _ in 0..3 * KEPT / 4096 {
             write(&pipe, &line).expect("room");
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!(read(&bell, &mut rung).expect("over"), 0);
         let (mut next, mut kept) = (0, Vec::new());
         loop {
-            let piece = logs.read(0, next).expect("read");
+            let piece = logs.read(NodeId(0), next).expect("read");
             assert_eq!(piece.end, 3 * KEPT + 8);
             assert!(piece.bytes.len() <= PIECE && (next == 0 || piece.from == next));
             next = piece.from + piece.bytes.len() as u64;
@@ -245,8 +247,8 @@ mod tests {
             }
         }
         assert!(kept.len() as u64 == lengths.iter().sum::<u64>() && kept.ends_with(b"xthe last"));
-        assert_eq!(logs.read(0, u64::MAX).expect("nothing").bytes, b"");
-        assert_eq!(logs.read(7, 0).expect("nobody's"), LogPiece::default());
+        assert_eq!(logs.read(NodeId(0), u64::MAX).expect("nothing").bytes, b"");
+        assert_eq!(logs.read(NodeId(7), 0).expect("nobody's"), LogPiece::default());
         assert_eq!(logs.waits_for().len(), 0);
     }
 
@@ -254,7 +256,7 @@ mod tests {
     fn a_pipe_that_was_read_rests() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut logs = Logs::new(folder.path().to_owned());
-        let pipe = logs.open(3, "n").expect("opened");
+        let pipe = logs.open(NodeId(3), "n").expect("opened");
         write(&pipe, b"x").expect("room");
         assert_eq!(logs.waits_for().len(), 1);
         logs.tend(&[0]);

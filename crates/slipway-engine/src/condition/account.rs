@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_lab::change::Keys as _;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_wire::PortStats;
 
@@ -16,7 +17,7 @@ use super::report::{DirectionReport, InterfaceReport, LinkReport, PeerReport};
 impl Links {
     /// Nodes at whose interfaces something happens to packets, or will soon: a connection of theirs is better made now where
     /// it can stay then.
-    pub(crate) fn altered(&self) -> BTreeSet<usize> {
+    pub(crate) fn altered(&self) -> BTreeSet<NodeId> {
         let is_altered = |made: &Interface| {
             let Plan { ways, cut, side, .. } = &made.plan;
             *cut || side.iter().any(|&group| group != 0)

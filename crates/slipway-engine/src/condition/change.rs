@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Direction, LinkAction};
 
@@ -17,7 +18,7 @@ struct Asked {
     live: Live,
     lanes: Lanes,
     /// Nodes whose groups in partitions change.
-    moved: Vec<(usize, Side)>,
+    moved: Vec<(NodeId, Side)>,
     /// Interfaces that it may concern, as they are to be.
     plans: Vec<(Place, Plan)>,
 }
@@ -25,11 +26,11 @@ struct Asked {
 impl Links {
     /// Whether everything that the lab file asks of links can be had here. Changes nothing.
     pub(crate) fn check(&self, lab: &Lab) -> Result<(), LinkError> {
-        self.plans(lab, every_place(lab, 0..lab.nodes.len())).map(drop)
+        self.plans(lab, every_place(lab, lab.nodes.ids())).map(drop)
     }
 
     /// Makes the links of nodes as they are asked to be.
-    pub(crate) fn establish(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), LinkError> {
+    pub(crate) fn establish(&mut self, around: &Around<'_>, nodes: &[NodeId]) -> Result<(), LinkError> {
         let plans = self.plans(around.lab, every_place(around.lab, nodes.iter().copied()))?;
         self.refresh(around, plans)
     }
@@ -53,19 +54,19 @@ impl Links {
 
     /// Has interfaces of nodes pass nothing, silently, and without a change of what is asked of them; or ends that. Nodes on
     /// driver `host` have none of their own.
-    pub(crate) fn still(&mut self, around: &Around<'_>, nodes: &[usize], still: bool) -> Result<(), LinkError> {
+    pub(crate) fn still(&mut self, around: &Around<'_>, nodes: &[NodeId], still: bool) -> Result<(), LinkError> {
         let asked = self.asked_still(around.lab, nodes, still)?;
         self.enact(around, asked)
     }
 
     /// Puts in place what [`still`](Self::still) will need of these nodes. Until then packets pass as they do now, and
     /// fast connections stay. It stays until [`settle`](Self::settle).
-    pub(crate) fn prepare_still(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<(), LinkError> {
+    pub(crate) fn prepare_still(&mut self, around: &Around<'_>, nodes: &[NodeId]) -> Result<(), LinkError> {
         let asked = self.asked_still(around.lab, nodes, true)?;
         self.all_ready(around, asked)
     }
 
-    fn asked_still(&self, lab: &Lab, nodes: &[usize], still: bool) -> Result<Asked, LinkError> {
+    fn asked_still(&self, lab: &Lab, nodes: &[NodeId], still: bool) -> Result<Asked, LinkError> {
         self.asked(lab, every_place(lab, nodes.iter().copied()), |live| {
             for &node in nodes {
                 let _ = if still { live.still.insert(node) } else { live.still.remove(&node) };
@@ -74,14 +75,14 @@ impl Links {
     }
 
     /// Notes that a node's interfaces have been made again, with nothing on them.
-    pub(crate) fn renew(&mut self, node: usize) {
+    pub(crate) fn renew(&mut self, node: NodeId) {
         let its = self.interfaces.iter_mut().filter(|(place, _)| place.0 == node);
         its.for_each(|(_, interface)| interface.renew());
     }
 
     /// Has dead nodes answer and pass nothing any more, where what they sent before may still wait in their links: that goes on
     /// to its peers. Gives these nodes; the others' links may be taken away at once.
-    pub(crate) fn bury(&mut self, around: &Around<'_>, nodes: &[usize]) -> Result<BTreeSet<usize>, LinkError> {
+    pub(crate) fn bury(&mut self, around: &Around<'_>, nodes: &[NodeId]) -> Result<BTreeSet<NodeId>, LinkError> {
         if self.wire_state == WireState::Dead {
             // Nothing waits, and a death is no reason to start another wire.
             return Ok(BTreeSet::new());
@@ -106,7 +107,7 @@ impl Links {
     }
 
     /// Notes that nodes start anew, and are frozen or dead no longer.
-    pub(crate) fn wake(&mut self, nodes: &[usize]) {
+    pub(crate) fn wake(&mut self, nodes: &[NodeId]) {
         self.live.still.retain(|node| !nodes.contains(node));
         self.live.dead.retain(|node| !nodes.contains(node));
     }
@@ -144,7 +145,7 @@ impl Links {
     fn check_action(&self, lab: &Lab, action: &LinkAction, places: &BTreeSet<Place>) -> Result<(), LinkError> {
         let exists = |&(node, slot): &Place| lab.nodes.get(node).is_some_and(|node| slot < node.interfaces.len());
         let nodes = action.nodes();
-        if nodes.iter().any(|&node| node >= lab.nodes.len()) || !places.iter().all(exists) {
+        if nodes.iter().any(|&node| lab.nodes.get(node).is_none()) || !places.iter().all(exists) {
             return Err(LinkError::UnknownInterface);
         }
         if let Some(&node) = nodes.iter().find(|&&node| !has_interfaces(lab, node)) {
@@ -203,8 +204,11 @@ impl Links {
         let lanes = arrange(&self.lanes, live.partitions());
         let lanes = lanes.ok_or_else(|| LinkError::TooManyPartitions(self.lanes.len()))?;
         // Most changes are of no partition.
-        let nodes = if lanes == self.lanes { 0 } else { lab.nodes.len() };
-        let moved: Vec<(usize, Side)> = (0..nodes)
+        let may_move = lanes != self.lanes;
+        let moved: Vec<(NodeId, Side)> = lab
+            .nodes
+            .ids()
+            .filter(|_| may_move)
             .map(|node| (node, side(&lanes, node)))
             .filter(|&(node, now)| now != side(&self.lanes, node))
             .collect();
@@ -221,7 +225,7 @@ impl Links {
         let before = (std::mem::replace(&mut self.live, live), std::mem::replace(&mut self.lanes, lanes));
         let Err(failure) = self.put(around, &moved, plans) else { return Ok(()) };
         (self.live, self.lanes) = before;
-        let moved: Vec<(usize, Side)> = moved.iter().map(|&(node, _)| (node, side(&self.lanes, node))).collect();
+        let moved: Vec<(NodeId, Side)> = moved.iter().map(|&(node, _)| (node, side(&self.lanes, node))).collect();
         let undone = self.plans(around.lab, places).and_then(|plans| self.put(around, &moved, plans));
         Err(match undone {
             Ok(()) => failure,
@@ -233,7 +237,7 @@ impl Links {
     fn put(
         &mut self,
         around: &Around<'_>,
-        sides: &[(usize, Side)],
+        sides: &[(NodeId, Side)],
         plans: Vec<(Place, Plan)>,
     ) -> Result<(), LinkError> {
         let mut outcome = Ok(());
@@ -272,7 +276,7 @@ impl Links {
 }
 
 /// All interfaces of nodes that have any of their own.
-fn every_place(lab: &Lab, nodes: impl Iterator<Item = usize>) -> BTreeSet<Place> {
+fn every_place(lab: &Lab, nodes: impl Iterator<Item = NodeId>) -> BTreeSet<Place> {
     let with_interfaces = nodes.filter(|&node| has_interfaces(lab, node));
     with_interfaces.flat_map(|node| (0..lab.nodes[node].interfaces.len()).map(move |slot| (node, slot))).collect()
 }

@@ -1,6 +1,5 @@
 //! The devices, queueing disciplines and programs of conditions, for the graph of the lab.
 
-use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction as Of;
 
@@ -27,7 +26,7 @@ impl Interface {
     /// Completes the interface's own device. Gives the devices beside it; `None` for an interface that is gone.
     fn devices(&self, lab: &Lab, (node, slot): Place, graph: &mut Graph) -> Option<Vec<Link>> {
         let of = &lab.nodes[node].interfaces[slot];
-        let mut own = Device { space: Space::Node(NodeId(node)), name: of.name.clone() };
+        let mut own = Device { space: Space::Node(node), name: of.name.clone() };
         let outside = self.plan.outside;
         if outside {
             let Kind::Veth { peer } = &graph.link(&own)?.kind else { return None };

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
@@ -33,7 +34,7 @@ pub(crate) struct Links {
     /// Interfaces that keep their gates although nothing needs them now: something will, and soon.
     pub(super) ready: BTreeSet<Place>,
     /// Nodes whose interfaces will be changed soon.
-    pub(super) coming: BTreeSet<usize>,
+    pub(super) coming: BTreeSet<NodeId>,
 }
 
 /// What a change of links needs of its surroundings.

@@ -5,21 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_lab::change::{Keys as _, LinkChange};
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::{Direction, Groups, LinkAction, Pair};
 
 /// A node and the position of one of its interfaces.
-pub type Place = (usize, usize);
+pub type Place = (NodeId, usize);
 
 /// Every change since the lab came up that still holds.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Live {
-    links: BTreeMap<(usize, usize, Direction), LinkChange>,
+    links: BTreeMap<(NodeId, usize, Direction), LinkChange>,
     pairs: Vec<Pair>,
     cut: BTreeSet<Place>,
     /// Nodes that are frozen, whose interfaces pass nothing.
-    pub(crate) still: BTreeSet<usize>,
+    pub(crate) still: BTreeSet<NodeId>,
     /// Nodes that are dead, of whose interfaces nothing comes but what waited there.
-    pub(crate) dead: BTreeSet<usize>,
+    pub(crate) dead: BTreeSet<NodeId>,
     partitions: Vec<Groups>,
     overlays: BTreeMap<usize, LinkAction>,
     /// Which overlays there are about an interface: a scenario may lay thousands, of which few concern any one.
@@ -156,14 +157,16 @@ mod tests {
 
     use super::*;
 
+    const N: [NodeId; 3] = [NodeId(0), NodeId(1), NodeId(2)];
+
     fn link(words: &str) -> LinkAction {
         let change = words.parse().expect("a change");
-        LinkAction::Link { interfaces: vec![(0, 0)], direction: Direction::Egress, change }
+        LinkAction::Link { interfaces: vec![(N[0], 0)], direction: Direction::Egress, change }
     }
 
     fn now(live: &Live, base: &str) -> String {
         let base = base.parse::<LinkChange>().expect("conditions").set;
-        live.conditions(&base, (0, 0), Direction::Egress).to_string()
+        live.conditions(&base, (N[0], 0), Direction::Egress).to_string()
     }
 
     #[test]
@@ -176,7 +179,10 @@ mod tests {
         assert_eq!(now(&live, "rate=10mbit delay=1s"), "loss=0.5%");
         live.change(link("rate=1gbit"));
         assert_eq!(now(&live, "rate=10mbit delay=1s"), "loss=0.5% rate=1gbit");
-        assert_eq!(live.conditions(&LinkConditions::default(), (0, 0), Direction::Ingress), LinkConditions::default());
+        assert_eq!(
+            live.conditions(&LinkConditions::default(), (N[0], 0), Direction::Ingress),
+            LinkConditions::default()
+        );
     }
 
     #[test]
@@ -198,7 +204,7 @@ mod tests {
         let mut live = Live::default();
         let pair = |words: &str| {
             let change = words.parse().expect("a change");
-            LinkAction::Pair(Pair { from: vec![1, 0], to: vec![2], network: Some(NetworkId(1)), change })
+            LinkAction::Pair(Pair { from: vec![N[1], N[0]], to: vec![N[2]], network: Some(NetworkId(1)), change })
         };
         live.change(pair("delay=20ms"));
         live.lay(1, pair("loss=1%"));
@@ -210,19 +216,23 @@ mod tests {
             "one change of the same pair, then what is laid over it"
         );
         let first = live.pairs().next().expect("two");
-        assert!(first.is_from(0, NetworkId(1)) && !first.is_from(2, NetworkId(1)) && !first.is_from(0, NetworkId(0)));
+        assert!(
+            first.is_from(N[0], NetworkId(1))
+                && !first.is_from(N[2], NetworkId(1))
+                && !first.is_from(N[0], NetworkId(0))
+        );
     }
 
     #[test]
     fn cuts_and_partitions_end_as_they_began() {
         let mut live = Live::default();
-        live.change(LinkAction::Cut { interfaces: vec![(0, 0), (1, 0)] });
-        live.lay(3, LinkAction::Heal { interfaces: vec![(1, 0)] });
-        assert_eq!(((live.is_cut((0, 0))), live.is_cut((1, 0)), live.is_cut((2, 0))), (true, false, false));
+        live.change(LinkAction::Cut { interfaces: vec![(N[0], 0), (N[1], 0)] });
+        live.lay(3, LinkAction::Heal { interfaces: vec![(N[1], 0)] });
+        assert_eq!(((live.is_cut((N[0], 0))), live.is_cut((N[1], 0)), live.is_cut((N[2], 0))), (true, false, false));
         live.lift(3);
-        live.change(LinkAction::Heal { interfaces: vec![(0, 0)] });
-        assert_eq!((live.is_cut((0, 0)), live.is_cut((1, 0))), (false, true));
-        let groups = vec![vec![0], vec![1, 2]];
+        live.change(LinkAction::Heal { interfaces: vec![(N[0], 0)] });
+        assert_eq!((live.is_cut((N[0], 0)), live.is_cut((N[1], 0))), (false, true));
+        let groups = vec![vec![N[0]], vec![N[1], N[2]]];
         live.change(LinkAction::Partition { groups: groups.clone() });
         live.lay(4, LinkAction::Partition { groups: groups.clone() });
         assert_eq!(live.partitions(), std::slice::from_ref(&groups));

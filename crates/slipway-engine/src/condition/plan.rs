@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::LinkConditions;
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_lab::scenario::{Direction, Groups};
@@ -40,7 +40,7 @@ pub(super) struct Plan {
 pub(super) struct Way {
     pub(super) all: LinkConditions,
     /// Conditions of what is sent to some nodes, by node; what they do not name is as in `all`.
-    pub(super) peers: BTreeMap<usize, LinkConditions>,
+    pub(super) peers: BTreeMap<NodeId, LinkConditions>,
     pub(super) choice: Choice,
 }
 
@@ -85,12 +85,12 @@ pub(super) fn plan(basis: Basis<'_>, place: Place) -> Result<Plan, Unable> {
 }
 
 /// What the lab file says of what an interface sends; and conditions of what it sends to some nodes of its network.
-fn peers(basis: Basis<'_>, place: Place) -> (&LinkConditions, BTreeMap<usize, LinkConditions>) {
+fn peers(basis: Basis<'_>, place: Place) -> (&LinkConditions, BTreeMap<NodeId, LinkConditions>) {
     let Basis { lab, live, .. } = basis;
     let network = lab.nodes[place.0].interfaces[place.1].network;
-    let is_peer = |peer: usize| peer != place.0 && addresses(lab, peer, network).next().is_some();
+    let is_peer = |peer: NodeId| peer != place.0 && addresses(lab, peer, network).next().is_some();
     let (base, rules) = lab.egress_rules(basis.matrices, place);
-    let mut peers: BTreeMap<usize, LinkConditions> =
+    let mut peers: BTreeMap<NodeId, LinkConditions> =
         rules.into_iter().map(|rule| (rule.node, rule.conditions)).collect();
     for pair in live.pairs().filter(|pair| pair.is_from(place.0, network)) {
         for &peer in pair.to.iter().filter(|&&peer| is_peer(peer)) {
@@ -103,18 +103,18 @@ fn peers(basis: Basis<'_>, place: Place) -> (&LinkConditions, BTreeMap<usize, Li
 }
 
 /// A node's addresses on a network.
-pub(super) fn addresses(lab: &Lab, node: usize, network: NetworkId) -> impl Iterator<Item = IpAddr> {
+pub(super) fn addresses(lab: &Lab, node: NodeId, network: NetworkId) -> impl Iterator<Item = IpAddr> {
     let there = lab.nodes[node].interfaces.iter().filter(move |interface| interface.network == network);
     there.flat_map(Interface::addresses)
 }
 
 /// Whether conditions can be set on a node's interfaces: on driver `host` it has none of its own.
-pub(super) fn has_interfaces(lab: &Lab, node: usize) -> bool {
+pub(super) fn has_interfaces(lab: &Lab, node: NodeId) -> bool {
     lab.nodes[node].interfaces.iter().all(|interface| lab.networks[interface.network].driver != DriverKind::Host)
 }
 
 /// A node's group in each partition.
-pub(super) fn side(lanes: &Lanes, node: usize) -> Side {
+pub(super) fn side(lanes: &Lanes, node: NodeId) -> Side {
     let mut side = Side::default();
     for (group, lane) in side.iter_mut().zip(lanes) {
         let found = lane.iter().flatten().position(|group| group.contains(&node));
@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_partition_that_stays_stays_where_it_is() {
-        let groups = |n: usize| vec![vec![n], vec![n + 1]];
+        let groups = |n: usize| vec![vec![NodeId(n)], vec![NodeId(n + 1)]];
+        let side = |lanes: &Lanes, n: usize| side(lanes, NodeId(n));
         let lanes = arrange(&Lanes::default(), vec![groups(0), groups(5)]).expect("two fit");
         assert_eq!((side(&lanes, 1)[..2].to_vec(), side(&lanes, 5)[..2].to_vec()), (vec![2, 0], vec![0, 1]));
         let lanes = arrange(&lanes, vec![groups(8), groups(5)]).expect("two fit");

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use slipway_lab::condition::LinkConditions;
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::Groups;
 use slipway_wire::PortStats;
 
@@ -36,8 +37,8 @@ pub enum WireState {
 /// An interface's conditions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceReport {
-    /// Index of the node.
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// Position of the interface among the node's.
     pub slot: usize,
     /// Nothing passes.
@@ -71,8 +72,8 @@ pub struct DirectionReport {
 /// Conditions of packets to one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
-    /// Index of the node.
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// What holds.
     pub conditions: LinkConditions,
     /// The pair's own part of `conditions`. A rate in it is in addition to the interface's.

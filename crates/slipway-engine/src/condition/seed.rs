@@ -2,6 +2,7 @@
 //! other's draws.
 
 use sha2::{Digest as _, Sha256};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::Direction;
 
@@ -9,7 +10,7 @@ use super::choose::word;
 use super::live::Place;
 
 /// The seed of one direction of an interface, or of its packets to one peer.
-pub(super) fn seed(lab: &Lab, (node, slot): Place, direction: Direction, peer: Option<usize>) -> [u8; 32] {
+pub(super) fn seed(lab: &Lab, (node, slot): Place, direction: Direction, peer: Option<NodeId>) -> [u8; 32] {
     let of = &lab.nodes[node];
     let mut hash = Sha256::new();
     hash.update(lab.seed.to_le_bytes());
@@ -33,8 +34,14 @@ mod tests {
     #[test]
     fn a_seed_is_of_a_link_whatever_else_the_lab_has() {
         let (two, three) = (lab("nodes: {n: {count: 2}}"), lab("nodes: {a: , n: {count: 2}}"));
-        assert_eq!(seed(&two, (1, 0), Direction::Egress, None), seed(&three, (2, 0), Direction::Egress, None));
-        assert_eq!(seed(&two, (1, 0), Direction::Egress, Some(0)), seed(&three, (2, 0), Direction::Egress, Some(1)));
+        assert_eq!(
+            seed(&two, (NodeId(1), 0), Direction::Egress, None),
+            seed(&three, (NodeId(2), 0), Direction::Egress, None)
+        );
+        assert_eq!(
+            seed(&two, (NodeId(1), 0), Direction::Egress, Some(NodeId(0))),
+            seed(&three, (NodeId(2), 0), Direction::Egress, Some(NodeId(1)))
+        );
     }
 
     #[test]
@@ -42,11 +49,11 @@ mod tests {
         let lab = lab("nodes: {n: {count: 2}}");
         let other = Lab { seed: lab.seed + 1, ..lab.clone() };
         let mut seeds = vec![
-            seed(&lab, (0, 0), Direction::Egress, None),
-            seed(&lab, (0, 0), Direction::Ingress, None),
-            seed(&lab, (1, 0), Direction::Egress, None),
-            seed(&lab, (0, 0), Direction::Egress, Some(1)),
-            seed(&other, (0, 0), Direction::Egress, None),
+            seed(&lab, (NodeId(0), 0), Direction::Egress, None),
+            seed(&lab, (NodeId(0), 0), Direction::Ingress, None),
+            seed(&lab, (NodeId(1), 0), Direction::Egress, None),
+            seed(&lab, (NodeId(0), 0), Direction::Egress, Some(NodeId(1))),
+            seed(&other, (NodeId(0), 0), Direction::Egress, None),
         ];
         seeds.sort_unstable();
         seeds.dedup();

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use slipway_lab::id::NodeId;
 use slipway_sys::bpf::LoadError;
 use slipway_sys::cgroup::CgroupError;
 
@@ -10,7 +11,7 @@ use slipway_sys::cgroup::CgroupError;
 pub enum FastError {
     /// The lab has no node of this number.
     #[error("find node number {0}: the lab has none")]
-    UnknownNode(usize),
+    UnknownNode(NodeId),
     /// This node's host has no router.
     #[error("have a router hear programs of {0}: it is on no fast network")]
     NoRouter(String),

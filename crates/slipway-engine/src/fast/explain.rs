@@ -12,6 +12,7 @@ use slipway_fast::metadata::{MetadataStore, Path};
 use slipway_fast::reason::Reason;
 use slipway_fast::unsupported_options::PathSupport;
 use slipway_fast::walk;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
@@ -53,11 +54,11 @@ pub enum SocketRoute {
 /// The node that a process is in, and its TCP sockets.
 pub(crate) fn explain(
     lab: &Lab,
-    states: &[NodeState],
+    states: &List<NodeId, NodeState>,
     pid: i32,
     metadata: OwnedFd,
     report: &FastReport,
-) -> Result<(usize, Vec<Socket>), FastError> {
+) -> Result<(NodeId, Vec<Socket>), FastError> {
     let doing = format!("look at process {pid}");
     let node = node_of(states, pid).map_err(says(&doing))?;
     let node = node.ok_or_else(|| FastError::NoNode { pid, lab: lab.name.clone() })?;
@@ -72,10 +73,10 @@ pub(crate) fn explain(
 }
 
 /// The node of a lab that a process is in.
-pub(crate) fn node_of(states: &[NodeState], pid: i32) -> io::Result<Option<usize>> {
+pub(crate) fn node_of(states: &List<NodeId, NodeState>, pid: i32) -> io::Result<Option<NodeId>> {
     let its = walk::namespace(pid)?;
     let is_its = |init: i32| walk::namespace(init).is_ok_and(|namespace| namespace == its);
-    Ok(states.iter().position(|node| node.init.is_some_and(|init| is_its(init.pid))))
+    Ok(states.position(|node| node.init.is_some_and(|init| is_its(init.pid))))
 }
 
 fn sockets(

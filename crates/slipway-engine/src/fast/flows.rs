@@ -8,6 +8,7 @@ use serde::Serialize;
 use slipway_fast::flows::{self, Figures, Flow, Scope};
 use slipway_fast::metadata::{MetadataStore, Path};
 use slipway_fast::walk;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketStorage;
 
@@ -38,7 +39,7 @@ pub struct Connection {
 /// All of a lab. Looks for itself: neither routers nor the anchor have work with it.
 pub(crate) fn flows(
     lab: &Lab,
-    states: &[NodeState],
+    states: &List<NodeId, NodeState>,
     routers: &[RouterState],
     metadata: OwnedFd,
 ) -> Result<Vec<Connection>, FastError> {

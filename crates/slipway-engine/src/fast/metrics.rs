@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::process;
 
@@ -61,7 +61,7 @@ impl<'a> Page<'a> {
         ("host", self.lab.hosts.get(router.router.host).map_or("", |host| &host.name))
     }
 
-    fn node(&self, node: Option<usize>) -> &'a str {
+    fn node(&self, node: Option<NodeId>) -> &'a str {
         node.and_then(|node| self.lab.nodes.get(node)).map_or("", |node| &node.name)
     }
 

@@ -2,6 +2,7 @@
 
 use slipway_fast::filter::{self, Leave};
 use slipway_fast::pairs;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{IoUring, Lab};
 use slipway_sys::ns::in_first_user_namespace;
 
@@ -42,7 +43,7 @@ pub(crate) fn probe() -> Result<Means, Lacks> {
 }
 
 /// The needs of a node: none where it is on no fast network, or has rules of its own there.
-pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: usize) -> Needs {
+pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: NodeId) -> Needs {
     let model = &lab.nodes[node];
     let mut networks = model.networks(lab).filter_map(|network| network.bypasses.tcp).peekable();
     if model.rules_its_network() || networks.peek().is_none() {

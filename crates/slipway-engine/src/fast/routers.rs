@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use slipway_fast::filter;
 use slipway_fast::pairs;
 use slipway_fast::walk;
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{CgroupError, Group};
 
@@ -37,18 +37,18 @@ pub(crate) struct Routers {
     /// How many there have been.
     trees: u64,
     /// Nodes whose links are under conditions.
-    altered: BTreeSet<usize>,
+    altered: BTreeSet<NodeId>,
     /// Connections may live that may not be any more, and could not be found: they are looked for again.
     again: Option<Again>,
     /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
-    muted: BTreeMap<usize, Vec<MutedSocket>>,
+    muted: BTreeMap<NodeId, Vec<MutedSocket>>,
     log: File,
 }
 
 /// A tree of programs whose calls wait for an answer.
 #[derive(Debug)]
 struct HeldListener {
-    node: usize,
+    node: NodeId,
     /// Its own number.
     tree: u64,
     listener: OwnedFd,
@@ -56,8 +56,8 @@ struct HeldListener {
 
 impl Near<'_> {
     /// The PID namespaces of these nodes, as far as they run.
-    fn namespaces(&self, of: impl Fn(usize) -> bool) -> BTreeSet<u64> {
-        let inits = (0..self.lab.nodes.len()).filter(|&node| of(node)).filter_map(|node| (self.init)(node));
+    fn namespaces(&self, of: impl Fn(NodeId) -> bool) -> BTreeSet<u64> {
+        let inits = self.lab.nodes.ids().filter(|&node| of(node)).filter_map(|node| (self.init)(node));
         inits.filter_map(|init| walk::namespace(init).ok()).collect()
     }
 }
@@ -117,7 +117,7 @@ impl Routers {
 
     /// Has calls of a node's programs heard by its host's router, now or, where that is being replaced, by the next.
     #[tracing::instrument(level = "debug", skip_all, fields(node), err(level = "debug"))]
-    pub(crate) fn hear(&mut self, near: &Near<'_>, node: usize, listener: OwnedFd) -> Result<(), FastError> {
+    pub(crate) fn hear(&mut self, near: &Near<'_>, node: NodeId, listener: OwnedFd) -> Result<(), FastError> {
         let model = near.lab.nodes.get(node).ok_or(FastError::UnknownNode(node))?;
         if !self.seats.contains_key(&model.host) {
             return Err(FastError::NoRouter(model.name.clone()));

@@ -93,7 +93,7 @@ impl Shared {
 /// Where every virtual address of the lab's fast networks lives.
 pub(super) fn address_map(lab: &Lab) -> AddressMap {
     let mut all: Vec<(IpAddr, Interface)> = Vec::new();
-    for (number, node) in lab.nodes.iter().enumerate() {
+    for (number, node) in lab.nodes.enumerate() {
         let is_fast = |interface: &&model::Interface| lab.networks[interface.network].bypasses.tcp.is_some();
         for interface in node.interfaces.iter().filter(is_fast) {
             let place = Interface { node: number, host: node.host, network: interface.network };
@@ -103,7 +103,7 @@ pub(super) fn address_map(lab: &Lab) -> AddressMap {
     }
     let is_exact = |network: &Network| network.bypasses.tcp.is_some_and(|tcp| tcp.exact);
     let exact = lab.networks.enumerate().filter(|(_, network)| is_exact(network)).map(|(number, _)| number);
-    let ruling = lab.nodes.iter().enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
+    let ruling = lab.nodes.enumerate().filter(|(_, node)| node.rules_its_network()).map(|(number, _)| number);
     AddressMap::from_iter(all).with_exact(exact).with_ruling(ruling)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn address_map(lab: &Lab) -> AddressMap {
 mod tests {
     use std::path::Path;
 
-    use slipway_lab::id::NetworkId;
+    use slipway_lab::id::{NetworkId, NodeId};
 
     use super::*;
 
@@ -126,10 +126,13 @@ mod tests {
         );
         assert_eq!(hosts(&lab).into_iter().collect::<Vec<_>>(), [HostId(0), HostId(1)]);
         let address_map = address_map(&lab);
-        let [quick, slow] = [0, 1].map(|slot| lab.nodes[0].interfaces[slot].ipv4);
-        assert_eq!(address_map.of(quick.into()), Some(Interface { node: 0, host: HostId(0), network: NetworkId(0) }));
+        let [quick, slow] = [0, 1].map(|slot| lab.nodes[NodeId(0)].interfaces[slot].ipv4);
+        assert_eq!(
+            address_map.of(quick.into()),
+            Some(Interface { node: NodeId(0), host: HostId(0), network: NetworkId(0) })
+        );
         assert_eq!(address_map.of(slow.into()), None);
-        assert_eq!(address_map.addresses(1).count(), 2);
+        assert_eq!(address_map.addresses(NodeId(1)).count(), 2);
     }
 
     #[test]

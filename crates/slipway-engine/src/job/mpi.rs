@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
 
 use super::JobError;
@@ -67,7 +67,7 @@ impl Crowd {
 
 /// The first network that every node of the job is on.
 fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> {
-    let on = |node: &usize, network: NetworkId| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
+    let on = |node: &NodeId, network: NetworkId| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
     let shared = lab.networks.ids().find(|&network| job.nodes.iter().all(|node| on(node, network)));
     shared.map(|network| &lab.networks[network]).ok_or_else(|| {
         JobError::Impossible(
@@ -113,7 +113,7 @@ fn mpich(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &st
         ["-launcher", "ssh", "-launcher-exec", AGENT, "-f", hosts_file].map(str::to_owned).into();
     options.extend(["-n".to_owned(), crowd.ranks.to_string()]);
     let index = lab.networks.position(|one| one.name == network.name);
-    let device = |node: usize| {
+    let device = |node: NodeId| {
         let interface = lab.nodes[node].interfaces.iter().find(|interface| Some(interface.network) == index)?;
         Some(interface.name.as_str())
     };
@@ -167,7 +167,7 @@ mod tests {
             command: vec!["prog".to_owned(), "-x".to_owned()],
             mpi: None,
             ranks,
-            nodes: nodes.to_vec(),
+            nodes: nodes.iter().copied().map(NodeId).collect(),
             timeout: None,
             workdir: None,
             env: BTreeMap::new(),
@@ -205,7 +205,7 @@ mod tests {
             "{one: bridge, two: {driver: bridge, ipv4: 10.9.0.0/16}}",
             "{a: {networks: [one, two]}, b: {networks: [two]}, c: {networks: [one]}}",
         );
-        let index = |name: &str| lab.nodes.iter().position(|node| node.name == name).expect("there");
+        let index = |name: &str| lab.node(name).expect("there").0.index();
         let both = [index("a"), index("b")];
         let open = line(&launched(&lab, &job(&both, None), Mpi::Openmpi));
         assert!(open.contains("btl_tcp_if_include 10.9.0.0/16"), "{open}");

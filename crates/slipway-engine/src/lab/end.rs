@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use slipway_lab::id::NodeId;
 use slipway_sys::process::ProcessId;
 
 use super::{LabError, Running};
@@ -11,13 +12,13 @@ use crate::protocol;
 impl Running {
     /// Stops nodes: SIGTERM to every program in them, `grace` for them to end, then all is ended and the links go silent.
     /// Files and links are kept for the next start.
-    pub fn stop(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+    pub fn stop(&self, nodes: &[NodeId], grace: Duration) -> Result<(), LabError> {
         self.ask_to_end(nodes, grace)?;
         self.ask(protocol::Halt { nodes: nodes.to_vec() })
     }
 
     /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.
-    pub(super) fn ask_to_end(&self, nodes: &[usize], grace: Duration) -> Result<(), LabError> {
+    pub(super) fn ask_to_end(&self, nodes: &[NodeId], grace: Duration) -> Result<(), LabError> {
         let deadline = Instant::now() + grace;
         let mut programs = Vec::new();
         for &node in nodes {

@@ -1,5 +1,7 @@
 //! The way into a node of a running lab.
 
+use slipway_lab::id::NodeId;
+
 use super::{LabError, Running};
 use crate::exec::Entry;
 
@@ -8,7 +10,7 @@ impl Entry {
     ///
     /// # Errors
     /// When the node does not run.
-    pub fn to(lab: &Running, node: usize) -> Result<Self, LabError> {
+    pub fn to(lab: &Running, node: NodeId) -> Result<Self, LabError> {
         Ok(Self::of(lab.dir(), &lab.lab, &lab.state.routers, node, lab.init(node)?, lab.group(node)?))
     }
 }

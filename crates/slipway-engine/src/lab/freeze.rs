@@ -1,12 +1,14 @@
 //! Programs of nodes that stand still. The anchor sees to the interfaces.
 
+use slipway_lab::id::NodeId;
+
 use super::{LabError, Running};
 
 impl Running {
     /// Stops every process of these nodes, or none where one cannot be stopped. Gives those that were not frozen already.
-    pub(crate) fn stop_programs(&self, nodes: &[usize]) -> Result<Vec<usize>, LabError> {
+    pub(crate) fn stop_programs(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>, LabError> {
         let mut stopped = Vec::with_capacity(nodes.len());
-        let mut stop = |node: usize| {
+        let mut stop = |node: NodeId| {
             let group = self.need_group(node)?;
             if !group.is_frozen()? {
                 // One that was stopped half-way goes on too.
@@ -22,13 +24,13 @@ impl Running {
     }
 
     /// Lets every process of these nodes go on. All are tried; the first failure is told.
-    pub(crate) fn let_programs_go_on(&self, nodes: &[usize]) -> Result<(), LabError> {
-        let thaw = |&node: &usize| Ok::<_, LabError>(self.need_group(node)?.thaw()?);
+    pub(crate) fn let_programs_go_on(&self, nodes: &[NodeId]) -> Result<(), LabError> {
+        let thaw = |&node: &NodeId| Ok::<_, LabError>(self.need_group(node)?.thaw()?);
         nodes.iter().map(thaw).fold(Ok(()), Result::and)
     }
 
     /// Lets nodes go on that were stopped for a freeze, and gives its failure.
-    pub(crate) fn with_programs_back(&self, failure: LabError, stopped: &[usize]) -> LabError {
+    pub(crate) fn with_programs_back(&self, failure: LabError, stopped: &[NodeId]) -> LabError {
         match self.let_programs_go_on(stopped) {
             Ok(()) => failure,
             Err(undo) => LabError::Refused(format!("{failure}\nand to let programs go on: {undo}")),

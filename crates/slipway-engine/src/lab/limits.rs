@@ -3,6 +3,7 @@
 use serde::Serialize;
 use slipway_lab::change::{Change, Keys as _, NodeChange};
 use slipway_lab::condition::Disk;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Limits;
 use slipway_sys::block::Statistics;
 use slipway_sys::cgroup::{Group, Hierarchy, InForce, Throttled};
@@ -33,15 +34,15 @@ impl Running {
     ///
     /// # Errors
     /// When the state folder cannot be read.
-    pub fn limits(&self, node: usize) -> Result<Limits, LabError> {
-        Ok(self.all_limits()?.swap_remove(node))
+    pub fn limits(&self, node: NodeId) -> Result<Limits, LabError> {
+        Ok(self.all_limits()?[node].clone())
     }
 
-    /// What each node may use now, indexed as the lab's nodes.
+    /// The limits of each node now.
     ///
     /// # Errors
     /// As [`limits`](Self::limits).
-    pub fn all_limits(&self) -> Result<Vec<Limits>, LabError> {
+    pub fn all_limits(&self) -> Result<List<NodeId, Limits>, LabError> {
         let changed = self.dir.read_limits()?;
         Ok(changed.unwrap_or_else(|| self.lab.nodes.iter().map(|node| node.limits.clone()).collect()))
     }
@@ -52,7 +53,7 @@ impl Running {
     /// # Errors
     /// When the outcome is impossible for one of the nodes, takes a controller or device that is not there, or less memory
     /// than a node uses: then all is as before.
-    pub fn set_node(&self, nodes: &[usize], change: &NodeChange) -> Result<Vec<String>, LabError> {
+    pub fn set_node(&self, nodes: &[NodeId], change: &NodeChange) -> Result<Vec<String>, LabError> {
         let hierarchy = self.cgroups.as_ref().ok_or_else(|| self.no_group(nodes))?;
         let _turn = self.dir.lock_changes()?;
         let before = self.all_limits()?;
@@ -88,7 +89,7 @@ impl Running {
     ///
     /// # Errors
     /// When the kernel does not show it.
-    pub fn resources(&self, node: usize) -> Result<Resources, LabError> {
+    pub fn resources(&self, node: NodeId) -> Result<Resources, LabError> {
         let asked = self.limits(node)?;
         let disk = self.disk(node, &asked)?;
         let group = self.group(node)?;
@@ -117,10 +118,10 @@ impl Running {
     /// What of the lab's limits does not hold as one might think.
     #[must_use]
     pub fn limit_notes(&self) -> Vec<String> {
-        self.lab.nodes.iter().enumerate().flat_map(|(index, node)| self.notes(index, &node.limits)).collect()
+        self.lab.nodes.enumerate().flat_map(|(index, node)| self.notes(index, &node.limits)).collect()
     }
 
-    fn notes(&self, node: usize, limits: &Limits) -> Vec<String> {
+    fn notes(&self, node: NodeId, limits: &Limits) -> Vec<String> {
         let Disk { size, write, write_iops, .. } = limits.disk;
         let name = &self.lab.nodes[node].name;
         let legacy = self.cgroups.as_ref().filter(|cgroups| cgroups.limits_devices());
@@ -147,12 +148,12 @@ impl Running {
         said
     }
 
-    fn no_group(&self, nodes: &[usize]) -> LabError {
+    fn no_group(&self, nodes: &[NodeId]) -> LabError {
         LabError::NoGroup(nodes.first().map(|&node| self.lab.nodes[node].name.clone()).unwrap_or_default())
     }
 
     /// What carries the node's `/scratch`, where these limits have to do with that.
-    fn disk(&self, node: usize, limits: &Limits) -> Result<Option<NodeDisk>, LabError> {
+    fn disk(&self, node: NodeId, limits: &Limits) -> Result<Option<NodeDisk>, LabError> {
         if self.lab.nodes[node].limits.disk.size.is_some() {
             return Ok(self.dir.read_disks()?.get(node).copied().flatten());
         }
@@ -162,7 +163,7 @@ impl Running {
         Ok(Some(disk::shared(&self.lab.nodes[node], &self.dir.scratch())?))
     }
 
-    fn step(&self, hierarchy: &Hierarchy, node: usize, before: &Limits, after: &Limits) -> Result<Step, LabError> {
+    fn step(&self, hierarchy: &Hierarchy, node: NodeId, before: &Limits, after: &Limits) -> Result<Step, LabError> {
         // One device for both: what the old limits were on has to lose them.
         let disk = match self.disk(node, after)? {
             Some(disk) => Some(disk),
@@ -188,7 +189,7 @@ impl Running {
 
 /// A node's way from one set of limits to another.
 struct Step {
-    node: usize,
+    node: NodeId,
     before: Plan,
     after: Plan,
 }

@@ -1,5 +1,6 @@
 //! Links of a running lab, its policy and its fast path.
 
+use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rule;
 
 use super::{LabError, Running};
@@ -48,14 +49,14 @@ impl Running {
     ///
     /// # Errors
     /// When it is in none of the lab's nodes, or no network is fast.
-    pub fn explain(&self, pid: i32) -> Result<(usize, Vec<Socket>), LabError> {
+    pub fn explain(&self, pid: i32) -> Result<(NodeId, Vec<Socket>), LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
         Ok(fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?)?)
     }
 
     /// The node that a process is in, if any.
     #[must_use]
-    pub fn node_of(&self, pid: i32) -> Option<usize> {
+    pub fn node_of(&self, pid: i32) -> Option<NodeId> {
         fast::node_of(&self.state.nodes, pid).ok().flatten()
     }
 

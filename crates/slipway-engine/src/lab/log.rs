@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use slipway_lab::id::NodeId;
+
 use super::{LabError, Running};
 use crate::protocol::{FollowLog, ReadLog};
 
@@ -10,7 +12,7 @@ use crate::protocol::{FollowLog, ReadLog};
 #[derive(Debug)]
 pub struct NodeLog<'a> {
     running: &'a Running,
-    node: usize,
+    node: NodeId,
     /// Where the next piece begins, bytes.
     next: u64,
     bell: Option<OwnedFd>,
@@ -21,7 +23,7 @@ impl Running {
     ///
     /// # Errors
     /// When there is no such program, or the anchor cannot be asked.
-    pub fn log(&self, node: usize, follow: bool) -> Result<NodeLog<'_>, LabError> {
+    pub fn log(&self, node: NodeId, follow: bool) -> Result<NodeLog<'_>, LabError> {
         let model = &self.lab.nodes[node];
         if model.command.is_none() && !model.sshd {
             return Err(LabError::NoProgram(model.name.clone()));

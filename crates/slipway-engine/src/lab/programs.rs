@@ -6,6 +6,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 
+use slipway_lab::id::NodeId;
+
 use super::{LabError, Running};
 use crate::protocol::ReadState;
 use crate::state::ProgramEnd;
@@ -23,7 +25,7 @@ pub struct OwnProgram {
 }
 
 impl Running {
-    pub(super) fn own_program(&self, node: usize) -> Option<OwnProgram> {
+    pub(super) fn own_program(&self, node: NodeId) -> Option<OwnProgram> {
         self.lab.nodes[node].command.as_ref()?;
         let state = &self.state.nodes[node];
         let pid = state.command.filter(|process| process.is_alive()).map(|process| process.pid);
@@ -39,9 +41,8 @@ impl Running {
     ///
     /// # Errors
     /// When the anchor cannot be asked.
-    pub fn early_ends(&mut self, patience: Duration) -> Result<Vec<(usize, ProgramEnd)>, LabError> {
-        let with: Vec<usize> =
-            (0..self.lab.nodes.len()).filter(|&node| self.lab.nodes[node].command.is_some()).collect();
+    pub fn early_ends(&mut self, patience: Duration) -> Result<Vec<(NodeId, ProgramEnd)>, LabError> {
+        let with: Vec<NodeId> = self.lab.nodes.ids().filter(|&node| self.lab.nodes[node].command.is_some()).collect();
         if with.is_empty() {
             return Ok(Vec::new());
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, DriverWord, Interface, Lab};
 
 use super::error::{NetworkError, Unsupported};
@@ -38,7 +38,7 @@ pub(super) struct End<'a> {
 /// The interface of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Port {
-    pub(super) node: usize,
+    pub(super) node: NodeId,
     /// Position among the node's interfaces.
     pub(super) slot: usize,
 }
@@ -110,7 +110,7 @@ pub(super) fn mtu(lab: &Lab, network: NetworkId) -> u32 {
 
 /// A network's places, with the host of each.
 pub(super) fn members(lab: &Lab, network: NetworkId) -> impl Iterator<Item = (HostId, Port, &Interface)> {
-    lab.nodes.iter().enumerate().flat_map(move |(node, of)| {
+    lab.nodes.enumerate().flat_map(move |(node, of)| {
         let mine = of.interfaces.iter().enumerate().filter(move |(_, interface)| interface.network == network);
         mine.map(move |(slot, interface)| (of.host, Port { node, slot }, interface))
     })

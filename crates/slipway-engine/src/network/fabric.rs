@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use slipway_lab::id::{HostId, List, MachineId, NetworkId};
+use slipway_lab::id::{HostId, List, MachineId, NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
@@ -27,14 +27,14 @@ pub struct Fabric {
     /// The policy on fast networks' base networks; `None` where everything passes.
     policy: Option<Table>,
     /// The namespaces of nodes that were attached.
-    nodes: BTreeMap<usize, Inode>,
+    nodes: BTreeMap<NodeId, Inode>,
 }
 
 /// A node's network namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeNet<'a> {
-    /// Index into [`Lab::nodes`].
-    pub node: usize,
+    /// The node.
+    pub node: NodeId,
     /// The host's namespace.
     pub netns: BorrowedFd<'a>,
 }
@@ -67,7 +67,7 @@ impl Fabric {
     /// The namespaces and devices that were made, and those that they lead to.
     #[must_use]
     pub fn graph(&self) -> Graph {
-        let of_nodes = self.nodes.iter().map(|(&node, &inode)| (inode, Space::Node(node.into())));
+        let of_nodes = self.nodes.iter().map(|(&node, &inode)| (inode, Space::Node(node)));
         let mut spaces: BTreeMap<Inode, Space> = of_nodes.collect();
         // After nodes, of which those on driver host are in their host's. Before others, of which the machine's may be one.
         for (space, site) in self.sites.all() {
@@ -127,7 +127,7 @@ impl Fabric {
     ///
     /// # Errors
     /// An error of the kernel.
-    pub fn detach(&mut self, lab: &Lab, node: usize) -> Result<(), NetworkError> {
+    pub fn detach(&mut self, lab: &Lab, node: NodeId) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
             if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
                 driver.detach(lab, Port { node, slot }, &mut self.sites)?;
@@ -138,7 +138,7 @@ impl Fabric {
 
     /// The host's end of a node's interface: where it is, and its name. `None` where there is no such device.
     #[must_use]
-    pub fn host_end(&self, lab: &Lab, node: usize, slot: usize) -> Option<(BorrowedFd<'_>, String)> {
+    pub fn host_end(&self, lab: &Lab, node: NodeId, slot: usize) -> Option<(BorrowedFd<'_>, String)> {
         let port = Port { node, slot };
         let driver = self.drivers.get(&lab.networks[lab.nodes[node].interfaces[slot].network].driver)?;
         driver.host_end(port)?;
@@ -206,7 +206,7 @@ impl Fabric {
     /// # Errors
     /// An error of the kernel.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %lab.nodes[node].name, up), err(level = "debug"))]
-    pub fn set_carrier(&mut self, lab: &Lab, node: usize, up: bool) -> Result<(), NetworkError> {
+    pub fn set_carrier(&mut self, lab: &Lab, node: NodeId, up: bool) -> Result<(), NetworkError> {
         for (slot, interface) in lab.nodes[node].interfaces.iter().enumerate() {
             if let Some(driver) = self.drivers.get_mut(&lab.networks[interface.network].driver) {
                 driver.set_carrier(lab, Port { node, slot }, &mut self.sites, up)?;

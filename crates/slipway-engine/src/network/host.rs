@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Interface, Lab};
 use slipway_sys::bpf::{SourceAddress, SourceAddresses};
 use slipway_sys::cgroup::{Hierarchy, Mode};
@@ -209,18 +209,18 @@ fn first_network(lab: &Lab, host: HostId) -> NetworkId {
 
 /// The mark on the sockets of a node.
 #[must_use]
-pub fn mark(node: usize) -> u32 {
-    0x5e00_0000 | u32::try_from(node + 1).unwrap_or(0)
+pub fn mark(node: NodeId) -> u32 {
+    0x5e00_0000 | u32::try_from(node.index() + 1).unwrap_or(0)
 }
 
 /// The routing table of a node.
-fn table(node: usize) -> u32 {
-    1000 + u32::try_from(node).unwrap_or(0)
+fn table(node: NodeId) -> u32 {
+    1000 + u32::try_from(node.index()).unwrap_or(0)
 }
 
 /// The addresses that a node's programs are to send from; none for a node that is not on driver `host`.
 #[must_use]
-pub fn sources(lab: &Lab, node: usize) -> Vec<SourceAddress> {
+pub fn sources(lab: &Lab, node: NodeId) -> Vec<SourceAddress> {
     let on_host = |interface: &&Interface| lab.networks[interface.network].driver == DriverKind::Host;
     let interfaces = lab.nodes[node].interfaces.iter().filter(on_host);
     let all = interfaces.flat_map(|interface| addresses(lab, interface.network, interface));

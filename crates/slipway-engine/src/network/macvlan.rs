@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Lab, MacvlanMode};
 use slipway_sys::netlink::{self, Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::with_net;
@@ -22,7 +22,7 @@ pub(super) struct Macvlan {
     /// The wire of each network, by host.
     parents: BTreeMap<(NetworkId, HostId), u32>,
     /// Nodes' namespaces: a macvlan device has no other end to take its carrier from.
-    nodes: BTreeMap<usize, OwnedFd>,
+    nodes: BTreeMap<NodeId, OwnedFd>,
 }
 
 impl Driver for Macvlan {

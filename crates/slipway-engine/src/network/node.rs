@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::mount::set_sysctl;
 use slipway_sys::netlink::{AddrGenMode, AddressWatch, Netlink, Request, SetLink};
@@ -43,7 +43,7 @@ pub(super) fn knows_all(lab: &Lab, network: NetworkId) -> bool {
 ///
 /// # Errors
 /// When a sysctl cannot be written.
-pub fn prepare_node(lab: &Lab, node: usize, proc: BorrowedFd<'_>) -> Result<(), NetworkError> {
+pub fn prepare_node(lab: &Lab, node: NodeId, proc: BorrowedFd<'_>) -> Result<(), NetworkError> {
     let node = &lab.nodes[node];
     let mut settings = CLOSED.to_vec();
     if node.interfaces.iter().any(|interface| interface.ipv6.is_some()) {
@@ -76,7 +76,7 @@ pub fn prepare_node(lab: &Lab, node: usize, proc: BorrowedFd<'_>) -> Result<(), 
 ///
 /// # Errors
 /// When an interface is missing, or the kernel refuses a part.
-pub fn configure_node(lab: &Lab, node: usize) -> Result<(), NetworkError> {
+pub fn configure_node(lab: &Lab, node: NodeId) -> Result<(), NetworkError> {
     let this = &lab.nodes[node];
     if this.interfaces.iter().any(|interface| lab.networks[interface.network].driver == DriverKind::Host) {
         return Ok(());

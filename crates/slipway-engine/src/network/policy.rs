@@ -15,7 +15,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::OnceLock;
 
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Interface, Lab, Network, Node};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::{LoadError, Map, MapKind, Object, Program};
@@ -84,9 +84,8 @@ impl Table {
         }
         let those = |which: &dyn Fn(&Rule) -> bool| set(words, rules.iter().map(which));
         let keeps = |network: NetworkId| lab.networks[network].keeps_policy();
-        let nodes: Vec<(usize, Mac)> = lab
+        let nodes: Vec<(NodeId, Mac)> = lab
             .nodes
-            .iter()
             .enumerate()
             .flat_map(|(node, of)| of.interfaces.iter().map(move |interface| (node, interface)))
             .filter(|(_, interface)| keeps(interface.network))
@@ -106,15 +105,15 @@ impl Table {
         let about_all = those(&|rule| rule.ports.is_empty());
         table.rules.update(&0_u32.to_ne_bytes(), &bytes([those(&|rule| !rule.is_free()), about_all]))?;
         for (node, mac) in nodes {
-            let is_in = |nodes: &Option<Vec<usize>>| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+            let is_in = |nodes: &Option<Vec<NodeId>>| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
             let about = [those(&|rule| is_in(&rule.from)), those(&|rule| is_in(&rule.to))];
             let mut value = node_value(node).to_vec();
             value.extend(bytes(about));
             table.nodes.update(&address(mac), &value)?;
         }
-        let ask = lab.nodes.iter().enumerate().filter(|(_, of)| of.networks(lab).any(Network::keeps_policy));
+        let ask = lab.nodes.enumerate().filter(|(_, of)| of.networks(lab).any(Network::keeps_policy));
         for (node, _) in ask {
-            table.flows.put(number(node), &flows()?)?;
+            table.flows.put(number(node.index()), &flows()?)?;
         }
         table.fill_ports(rules)?;
         Ok(table)
@@ -135,10 +134,10 @@ impl Table {
     }
 
     /// The programs for an interface of a node, by its place among them.
-    pub(super) fn gate(&self, lab: &Lab, node: usize, slot: usize) -> Result<Gate, LoadError> {
+    pub(super) fn gate(&self, lab: &Lab, node: NodeId, slot: usize) -> Result<Gate, LoadError> {
         let of = &lab.nodes[node];
         let interface = &of.interfaces[slot];
-        let numbers = [number(node), number(self.words)].map(u32::to_ne_bytes);
+        let numbers = [number(node.index()), number(self.words)].map(u32::to_ne_bytes);
         // A gateway sends what others sent.
         let (leads, mac) = ([u8::from(leads(of))], address(interface.mac));
         let ipv4 = interface.ipv4.to_ipv6_mapped().octets();
@@ -186,7 +185,7 @@ impl Guard {
     pub(super) fn of(lab: &Lab) -> Result<Self, LoadError> {
         let refused = |error| LoadError::Refused { name: GUARD.to_owned(), error, log: String::new() };
         let interfaces =
-            || lab.nodes.iter().enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, one)));
+            || lab.nodes.enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, one)));
         let senders = Map::create(MapKind::Hash, GUARD, ADDRESS, 8, number(interfaces().count().max(1)));
         let senders = senders.map_err(refused)?;
         for (node, interface) in interfaces() {
@@ -234,8 +233,8 @@ pub(super) fn leads(node: &Node) -> bool {
 }
 
 /// All addresses of nodes as IPv6 has them (RFC 4291, 2.5.5.2), those of links among them.
-fn addresses(lab: &Lab) -> impl Iterator<Item = (usize, Ipv6Addr)> {
-    let of_one = |(node, of): (usize, &'_ Node)| {
+fn addresses(lab: &Lab) -> impl Iterator<Item = (NodeId, Ipv6Addr)> {
+    let of_one = |(node, of): (NodeId, &'_ Node)| {
         let each = |interface: &Interface| {
             // From the Ethernet address (RFC 4291, appendix A).
             let mut link = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 0];
@@ -247,7 +246,7 @@ fn addresses(lab: &Lab) -> impl Iterator<Item = (usize, Ipv6Addr)> {
         let all: Vec<_> = of.interfaces.iter().flat_map(each).flatten().collect();
         all.into_iter().map(move |address| (node, address))
     };
-    lab.nodes.iter().enumerate().flat_map(of_one)
+    lab.nodes.enumerate().flat_map(of_one)
 }
 
 /// A map of these addresses to the numbers of their nodes.
@@ -260,14 +259,14 @@ fn owners(lab: &Lab, name: &str) -> io::Result<Map> {
 }
 
 /// A node's number as a map has it: four bytes, padded.
-fn node_value(node: usize) -> [u8; 8] {
+fn node_value(node: NodeId) -> [u8; 8] {
     let mut value = [0; 8];
-    value[..4].copy_from_slice(&number(node).to_ne_bytes());
+    value[..4].copy_from_slice(&number(node.index()).to_ne_bytes());
     value
 }
 
-fn number(node: usize) -> u32 {
-    u32::try_from(node).unwrap_or(u32::MAX)
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// A set of rules, of which each says whether it is in it.

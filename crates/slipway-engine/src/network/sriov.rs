@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Request, SetLink};
 
@@ -24,7 +24,7 @@ const HINT: &str = "sriov needs a card with SR-IOV switched on in firmware, and 
 pub(super) struct Sriov {
     /// Free functions of each network's card.
     free: BTreeMap<NetworkId, Vec<String>>,
-    nodes: BTreeMap<usize, OwnedFd>,
+    nodes: BTreeMap<NodeId, OwnedFd>,
 }
 
 /// A card that can have virtual functions.

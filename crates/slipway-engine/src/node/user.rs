@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::{DriverKind, Lab, Node};
 use slipway_sys::ns::{OwnedNet, create_owned_net, in_first_user_namespace, with_net};
 
@@ -54,10 +55,10 @@ pub(crate) fn is_bounded() -> Result<(), Lack> {
     }
 }
 
-/// Whether each node gets one, by index. A node on its host's network gets none, since its network cannot belong to it. Neither does
+/// Whether each node gets one. A node on its host's network gets none, since its network cannot belong to it. Neither does
 /// a node whose `sysctls` name a setting that the kernel keeps from such networks. Where the kernel makes none, or would not count
 /// for each by itself, only nodes with `capabilities` need one.
-pub(crate) fn own(lab: &Lab) -> Vec<bool> {
+pub(crate) fn own(lab: &Lab) -> List<NodeId, bool> {
     let made = if owner().is_ok_and(|owner| owner.is_some()) { make_net().ok() } else { None };
     let can = |node: &Node| made.as_ref().is_some_and(|made| has_settings(made, node));
     lab.nodes.iter().map(|node| node.rules_its_network() || (!on_host(lab, node) && can(node))).collect()

@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
 
@@ -129,7 +130,7 @@ pub struct Settle {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Halt {
     /// The nodes.
-    pub nodes: Vec<usize>,
+    pub nodes: Vec<NodeId>,
 }
 
 /// Makes all links what the lab file says.
@@ -159,7 +160,7 @@ pub struct ReadGraph {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HearProgram {
     /// The node that the program is in.
-    pub node: usize,
+    pub node: NodeId,
 }
 
 /// Reports how the fast path is.
@@ -178,7 +179,7 @@ pub struct ReadState {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLog {
     /// The node.
-    pub node: usize,
+    pub node: NodeId,
     /// Position of the piece's first byte, counted since the lab came up.
     pub from: u64,
 }
@@ -187,7 +188,7 @@ pub struct ReadLog {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FollowLog {
     /// The node.
-    pub node: usize,
+    pub node: NodeId,
 }
 
 /// Stops a scenario's clock.
@@ -201,7 +202,7 @@ pub struct Resume {}
 impl Request {
     /// The nodes that it names. Those of links are checked where links are changed.
     #[must_use]
-    pub fn nodes(&self) -> &[usize] {
+    pub fn nodes(&self) -> &[NodeId] {
         match self {
             Self::Change(Change { order, .. }) | Self::Prepare(Prepare { order }) => order.nodes(),
             Self::Halt(Halt { nodes }) => nodes,

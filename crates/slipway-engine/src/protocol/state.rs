@@ -1,7 +1,7 @@
 //! How a lab stands: what its anchor reports, and writes down for commands that come when it is stuck or gone.
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::id::{List, NetworkId};
+use slipway_lab::id::{List, NetworkId, NodeId};
 use slipway_sys::process::ProcessId;
 
 use crate::fast::RouterState;
@@ -19,8 +19,8 @@ pub struct State {
     pub ready: bool,
     /// When the lab was brought up, seconds since 1970 UTC.
     pub since: u64,
-    /// Indexed as the lab's nodes.
-    pub nodes: Vec<NodeState>,
+    /// Its nodes.
+    pub nodes: List<NodeId, NodeState>,
     /// How each network was made on this machine, indexed as the lab's networks.
     pub networks: List<NetworkId, Mechanism>,
     /// Routers of the fast path, one for each host with nodes on fast networks.

@@ -8,19 +8,23 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Uid, geteuid};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::scenario::{self, LinkAction, Order, Pair};
 use tempfile::TempDir;
 
 use super::frame::framed;
 use super::*;
 
-fn nodes() -> impl Strategy<Value = Vec<usize>> {
-    proptest::collection::vec(0..20_000_usize, 0..9)
+fn node() -> impl Strategy<Value = NodeId> {
+    (0..20_000_usize).prop_map(NodeId)
 }
 
-fn places() -> impl Strategy<Value = Vec<(usize, usize)>> {
-    proptest::collection::vec((0..20_000_usize, 0..4_usize), 0..9)
+fn nodes() -> impl Strategy<Value = Vec<NodeId>> {
+    proptest::collection::vec(node(), 0..9)
+}
+
+fn places() -> impl Strategy<Value = Vec<(NodeId, usize)>> {
+    proptest::collection::vec((node(), 0..4_usize), 0..9)
 }
 
 fn action() -> impl Strategy<Value = LinkAction> {
@@ -81,7 +85,6 @@ fn rules() -> impl Strategy<Value = Vec<slipway_lab::policy::Rule>> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let node = 0..20_000_usize;
     prop_oneof![
         (order(), proptest::option::of(0..99_usize)).prop_map(|(order, overlay)| Change { order, overlay }.into()),
         order().prop_map(|order| Prepare { order }.into()),
@@ -93,12 +96,12 @@ fn request() -> impl Strategy<Value = Request> {
         rules().prop_map(|rules| SetPolicy { rules }.into()),
         Just(ReadPolicy {}.into()),
         Just(ReadGraph {}.into()),
-        node.clone().prop_map(|node| HearProgram { node }.into()),
+        node().prop_map(|node| HearProgram { node }.into()),
         Just(ReadFast {}.into()),
         Just(ReadSockets {}.into()),
         Just(ReadState {}.into()),
-        (node.clone(), any::<u64>()).prop_map(|(node, from)| ReadLog { node, from }.into()),
-        node.prop_map(|node| FollowLog { node }.into()),
+        (node(), any::<u64>()).prop_map(|(node, from)| ReadLog { node, from }.into()),
+        node().prop_map(|node| FollowLog { node }.into()),
     ]
 }
 
@@ -153,17 +156,20 @@ fn an_error_reads_the_same_wherever_its_hint_was() {
 /// A change of these lines is a change of the protocol: raise [`VERSION`].
 #[test]
 fn the_form_of_messages_belongs_to_their_version() {
-    let cut = Order::Links(LinkAction::Cut { interfaces: vec![(1, 0)] });
+    let cut = Order::Links(LinkAction::Cut { interfaces: vec![(NodeId(1), 0)] });
     let change = |order, overlay| Change { order, overlay };
     let requests: [(Request, &str); 5] = [
-        (change(Order::Start { nodes: vec![1, 2] }, None).into(), r#"{"change":{"order":{"start":{"nodes":[1,2]}}}}"#),
         (
-            change(Order::Kill { nodes: vec![3], how: scenario::Kill::Hard }, None).into(),
+            change(Order::Start { nodes: vec![NodeId(1), NodeId(2)] }, None).into(),
+            r#"{"change":{"order":{"start":{"nodes":[1,2]}}}}"#,
+        ),
+        (
+            change(Order::Kill { nodes: vec![NodeId(3)], how: scenario::Kill::Hard }, None).into(),
             r#"{"change":{"order":{"kill":{"nodes":[3],"how":"hard"}}}}"#,
         ),
         (change(cut, Some(4)).into(), r#"{"change":{"order":{"cut":{"interfaces":[[1,0]]}},"overlay":4}}"#),
         (ReadLinks {}.into(), r#"{"read_links":{}}"#),
-        (HearProgram { node: 5 }.into(), r#"{"hear_program":{"node":5}}"#),
+        (HearProgram { node: NodeId(5) }.into(), r#"{"hear_program":{"node":5}}"#),
     ];
     for (request, text) in requests {
         assert_eq!(serde_json::to_string(&request).expect("plain data"), text);

@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use serde::de::DeserializeOwned;
 
+use slipway_lab::id::NodeId;
+
 use crate::condition::LinkReport;
 use crate::protocol::{CallError, Ended, Pending, Reply, Served, State};
 
@@ -18,11 +20,11 @@ pub(super) enum Asked {
     /// For an event that changes links.
     Change(usize, Pending<Ended>),
     /// For an event that freezes nodes. The programs of `stopped` go on where the answer is that they cannot be frozen.
-    Freeze { number: usize, stopped: Vec<usize>, pending: Pending<Ended> },
+    Freeze { number: usize, stopped: Vec<NodeId>, pending: Pending<Ended> },
     /// For an event that thaws nodes, whose programs go on afterwards.
-    Thaw { number: usize, nodes: Vec<usize>, pending: Pending<Ended> },
+    Thaw { number: usize, nodes: Vec<NodeId>, pending: Pending<Ended> },
     /// To know what became of a node that has ended.
-    Look(usize, Pending<State>),
+    Look(NodeId, Pending<State>),
     /// To forget a change that cannot be felt any more.
     Forget(Pending<Ended>),
     /// To know how late the wire is.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::scenario::{Action, Event, Kill, Order, Schedule};
 
 use super::platform::Act;
@@ -13,7 +14,7 @@ use super::replaced;
 pub(super) struct Effects<'a> {
     /// By the event that made them.
     holding: BTreeMap<usize, Holding<'a>>,
-    nodes: Vec<Node>,
+    nodes: List<NodeId, Node>,
     /// Events of which something else takes back what they changed.
     passing: BTreeSet<usize>,
 }
@@ -50,7 +51,7 @@ pub(super) enum Decision<'a> {
 }
 
 impl<'a> Effects<'a> {
-    pub(super) fn new(schedule: &Schedule, alive: Vec<bool>) -> Self {
+    pub(super) fn new(schedule: &Schedule, alive: List<NodeId, bool>) -> Self {
         let nodes = alive.into_iter().map(|alive| Node { alive, ..Node::default() }).collect();
         let restored = |event: &Event| if let Action::Restore { event } = event.action { Some(event) } else { None };
         Self { holding: BTreeMap::new(), nodes, passing: schedule.events.iter().filter_map(restored).collect() }
@@ -80,26 +81,26 @@ impl<'a> Effects<'a> {
     }
 
     /// True while a kill or start of the node is under way.
-    pub(super) fn is_busy(&self, node: usize) -> bool {
+    pub(super) fn is_busy(&self, node: NodeId) -> bool {
         self.nodes[node].ending > 0 || self.nodes[node].starting > 0
     }
 
     /// Notes that nodes run.
-    pub(super) fn come(&mut self, nodes: &[usize]) {
+    pub(super) fn come(&mut self, nodes: &[NodeId]) {
         for &node in nodes {
             self.nodes[node].alive = true;
         }
     }
 
     /// Notes that nodes have ended. One that is gone is frozen no longer, and comes back thawed.
-    pub(super) fn go(&mut self, nodes: &[usize]) {
+    pub(super) fn go(&mut self, nodes: &[NodeId]) {
         for &node in nodes {
             self.nodes[node].alive = false;
         }
         self.forget_frozen(nodes);
     }
 
-    fn forget_frozen(&mut self, nodes: &[usize]) {
+    fn forget_frozen(&mut self, nodes: &[NodeId]) {
         for holding in self.holding.values_mut() {
             if let Holding::Order(order) = holding
                 && let Order::Freeze { nodes: frozen } = &**order
@@ -112,8 +113,8 @@ impl<'a> Effects<'a> {
     }
 
     /// What `action` has to do now. `name` tells a node's name.
-    pub(super) fn decide(&self, action: &'a Action, name: &dyn Fn(usize) -> String) -> Decision<'a> {
-        let busy = |nodes: &[usize]| nodes.iter().any(|&node| self.is_busy(node));
+    pub(super) fn decide(&self, action: &'a Action, name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
+        let busy = |nodes: &[NodeId]| nodes.iter().any(|&node| self.is_busy(node));
         match action {
             Action::Restore { event } => self.take_back(*event, name),
             Action::Run { nodes, .. } if busy(nodes) => Decision::Hold,
@@ -135,24 +136,24 @@ impl<'a> Effects<'a> {
         }
     }
 
-    fn kill(&self, nodes: &[usize], how: Kill, name: &dyn Fn(usize) -> String) -> Decision<'a> {
+    fn kill(&self, nodes: &[NodeId], how: Kill, name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
         self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Kill { nodes, how }))
     }
 
-    fn start(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+    fn start(&self, nodes: &[NodeId], name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
         self.of_those(nodes, false, name, "running already", |nodes| owned(Order::Start { nodes }))
     }
 
-    fn freeze(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+    fn freeze(&self, nodes: &[NodeId], name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
         self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Freeze { nodes }))
     }
 
-    fn thaw(&self, nodes: &[usize], name: &dyn Fn(usize) -> String) -> Decision<'a> {
+    fn thaw(&self, nodes: &[NodeId], name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
         self.of_those(nodes, true, name, "not running", |nodes| owned(Order::Thaw { nodes }))
     }
 
     /// How to undo what event `number` did, as far as it still holds.
-    fn take_back(&self, number: usize, name: &dyn Fn(usize) -> String) -> Decision<'a> {
+    fn take_back(&self, number: usize, name: &dyn Fn(NodeId) -> String) -> Decision<'a> {
         let order = match self.holding.get(&number) {
             None => return Decision::Skip(format!("event {number} has changed nothing that still holds")),
             Some(Holding::Runs) => return Decision::Act(Act::EndPrograms(number), None),
@@ -165,7 +166,7 @@ impl<'a> Effects<'a> {
             Order::Start { nodes } => self.kill(nodes, Kill::Soft, name),
             Order::Freeze { nodes } => {
                 // Another event's freeze may still be to last.
-                let (held, free): (Vec<usize>, Vec<usize>) =
+                let (held, free): (Vec<NodeId>, Vec<NodeId>) =
                     nodes.iter().partition(|node| self.frozen_by_others(number, **node));
                 match self.thaw(&free, name) {
                     Decision::Act(act, None) if !held.is_empty() => {
@@ -181,7 +182,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    fn frozen_by_others(&self, number: usize, node: usize) -> bool {
+    fn frozen_by_others(&self, number: usize, node: NodeId) -> bool {
         self.holding.iter().any(|(&other, holding)| {
             let Holding::Order(order) = holding else { return false };
             other != number && matches!(&**order, Order::Freeze { nodes } if nodes.contains(&node))
@@ -191,13 +192,14 @@ impl<'a> Effects<'a> {
     /// The act for those of `nodes` that are alive, or dead, as `wanted`.
     fn of_those(
         &self,
-        nodes: &[usize],
+        nodes: &[NodeId],
         wanted: bool,
-        name: &dyn Fn(usize) -> String,
+        name: &dyn Fn(NodeId) -> String,
         otherwise: &str,
-        act: impl FnOnce(Vec<usize>) -> Act<'a>,
+        act: impl FnOnce(Vec<NodeId>) -> Act<'a>,
     ) -> Decision<'a> {
-        let (fit, unfit): (Vec<usize>, Vec<usize>) = nodes.iter().partition(|node| self.nodes[**node].alive == wanted);
+        let (fit, unfit): (Vec<NodeId>, Vec<NodeId>) =
+            nodes.iter().partition(|node| self.nodes[**node].alive == wanted);
         let note = (!unfit.is_empty()).then(|| list(&unfit, name, otherwise));
         if fit.is_empty() {
             return Decision::Skip(note.unwrap_or_else(|| "it is about no node".to_owned()));
@@ -297,7 +299,7 @@ impl<'a> Effects<'a> {
             match order {
                 Order::Links(_) | Order::Node { .. } => Some((number, Act::Undo(number))),
                 Order::Freeze { nodes } => {
-                    let nodes: Vec<usize> = nodes.iter().copied().filter(|&node| self.nodes[node].alive).collect();
+                    let nodes: Vec<NodeId> = nodes.iter().copied().filter(|&node| self.nodes[node].alive).collect();
                     (!nodes.is_empty()).then(|| (number, owned(Order::Thaw { nodes })))
                 }
                 Order::Kill { .. } | Order::Start { .. } | Order::Thaw { .. } => None,
@@ -315,7 +317,7 @@ fn of_act<'o>(act: &'o Act<'_>) -> Option<&'o Order> {
     if let Act::Order(order) = act { Some(order) } else { None }
 }
 
-fn list(nodes: &[usize], name: &dyn Fn(usize) -> String, what: &str) -> String {
+fn list(nodes: &[NodeId], name: &dyn Fn(NodeId) -> String, what: &str) -> String {
     let names: Vec<String> = nodes.iter().map(|&node| name(node)).collect();
     format!("{what}: {}", names.join(", "))
 }

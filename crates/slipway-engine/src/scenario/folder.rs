@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Limits;
 use slipway_lab::scenario::Schedule;
 use slipway_measure::play::{Line, PlayError, Played};
@@ -86,7 +87,7 @@ pub struct Kept {
     /// Whether changes stay when it is over.
     pub keep: bool,
     /// What nodes might use before.
-    pub limits: Vec<Limits>,
+    pub limits: List<NodeId, Limits>,
     /// Where the log and output of programs are kept too.
     pub folder: PathBuf,
 }

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_lab::change::{Change, Keys as _, NodeChange};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Limits;
 use slipway_lab::scenario::Order;
 use slipway_measure::play::{self, Begin, End, Line, Summary};
@@ -118,11 +119,11 @@ fn finish<T: DeserializeOwned>(
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Nodes whose limits had been changed.
-    pub limits: Vec<usize>,
+    pub limits: Vec<NodeId>,
     /// Nodes that were frozen.
-    pub thawed: Vec<usize>,
+    pub thawed: Vec<NodeId>,
     /// Nodes that were stopped or dead, where they were to be started.
-    pub started: Vec<usize>,
+    pub started: Vec<NodeId>,
     /// True where a scenario had been interrupted, and now is over.
     pub scenario: bool,
 }
@@ -143,7 +144,7 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
         }
     }
     let links = running.restore_links();
-    for ((node, model), now) in running.lab.nodes.iter().enumerate().zip(running.all_limits()?) {
+    for ((node, model), now) in running.lab.nodes.enumerate().zip(running.all_limits()?) {
         if let Some(change) = back(&now, &model.limits) {
             running.set_node(&[node], &change)?;
             restored.limits.push(node);
@@ -151,8 +152,8 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
     }
     let rows = running.rows()?;
     let in_state = |states: &[&str]| {
-        let fits = |row: &(usize, &crate::lab::NodeRow)| states.contains(&row.1.status.as_str());
-        rows.iter().enumerate().filter(fits).map(|(node, _)| node).collect::<Vec<usize>>()
+        let fits = |row: &(NodeId, &crate::lab::NodeRow)| states.contains(&row.1.status.as_str());
+        rows.enumerate().filter(fits).map(|(node, _)| node).collect::<Vec<NodeId>>()
     };
     restored.thawed = in_state(&["frozen"]);
     running.give(Order::Thaw { nodes: restored.thawed.clone() })?;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::Order;
 use slipway_measure::play::Change;
 
@@ -37,7 +38,7 @@ pub enum Act<'a> {
     /// Takes back the change that this event made, from wherever it lies among the others.
     Undo(usize),
     /// Runs a program in nodes, without waiting for its end.
-    Run(Vec<usize>, &'a [String]),
+    Run(Vec<NodeId>, &'a [String]),
     /// Ends the programs that this event started.
     EndPrograms(usize),
 }
@@ -61,11 +62,11 @@ pub enum Happening {
     /// What is under way for an event had to wait. For what.
     Waited(usize, String),
     /// The programs that an event started have ended, each in a node, with a code as a shell says it.
-    ProgramsEnded(usize, Vec<(usize, u8)>),
+    ProgramsEnded(usize, Vec<(NodeId, u8)>),
     /// A node has ended, and it was not the player.
-    NodeEnded(usize, Change),
+    NodeEnded(NodeId, Change),
     /// A node runs again, and it was not the player.
-    NodeStarted(usize),
+    NodeStarted(NodeId),
     /// Somebody asks for the scenario's clock to stop.
     Pause,
     /// Somebody asks for it to go on.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::SystemTime;
 
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Event, Kill, Order, Schedule};
 use slipway_measure::play::{self, Begun as BegunLine, Clock, End, Line, Load, NodeNews, Program, Restored, Summary};
@@ -82,7 +83,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
     pub fn new(
         part: Part<'a>,
         platform: &'p mut P,
-        alive: Vec<bool>,
+        alive: List<NodeId, bool>,
         log: &'p mut dyn FnMut(&Line) -> io::Result<()>,
     ) -> Self {
         let origin = platform.now();

@@ -52,13 +52,15 @@ fn names_all<T: Keys>(later: &Change<T>, earlier: &Change<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use slipway_lab::id::NodeId;
     use slipway_lab::scenario::Direction;
 
     use super::*;
 
     fn link(interfaces: &[(usize, usize)], words: &str) -> Order {
         let change = words.parse().expect("words");
-        LinkAction::Link { interfaces: interfaces.to_vec(), direction: Direction::Egress, change }.into()
+        let interfaces = interfaces.iter().map(|&(node, slot)| (NodeId(node), slot)).collect();
+        LinkAction::Link { interfaces, direction: Direction::Egress, change }.into()
     }
 
     #[test]
@@ -67,9 +69,9 @@ mod tests {
         assert!(hides(&link(&[(0, 0), (1, 0)], "delay=none rate=1mbit"), &old));
         assert!(!hides(&link(&[(1, 0)], "delay=30ms"), &old));
         assert!(!hides(&link(&[(0, 0)], "rate=1mbit"), &old));
-        let cut = |node| Order::Links(LinkAction::Cut { interfaces: vec![(node, 0)] });
-        let heal = Order::Links(LinkAction::Heal { interfaces: vec![(0, 0), (1, 0)] });
-        let parted = Order::Links(LinkAction::Partition { groups: vec![vec![0]] });
+        let cut = |node| Order::Links(LinkAction::Cut { interfaces: vec![(NodeId(node), 0)] });
+        let heal = Order::Links(LinkAction::Heal { interfaces: vec![(NodeId(0), 0), (NodeId(1), 0)] });
+        let parted = Order::Links(LinkAction::Partition { groups: vec![vec![NodeId(0)]] });
         assert!(hides(&heal, &cut(1)));
         assert!(!hides(&cut(0), &cut(1)));
         assert!(hides(&LinkAction::Join.into(), &parted));

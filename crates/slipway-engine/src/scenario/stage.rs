@@ -15,6 +15,7 @@ use rustix::time::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Limits;
 use slipway_lab::scenario::{Action, Order};
 use slipway_sys::clone::SingleThread;
@@ -89,7 +90,7 @@ impl Stage {
         root: &StateRoot,
         running: Running,
         claim: Claim,
-        before: Vec<Limits>,
+        before: List<NodeId, Limits>,
         output: PathBuf,
     ) -> Result<Self, ScenarioError> {
         let folder = Folder::of(running.dir());
@@ -158,8 +159,8 @@ impl Stage {
 
     /// Which nodes run now.
     #[must_use]
-    pub fn alive(&self) -> Vec<bool> {
-        (0..self.running.lab.nodes.len()).map(|node| self.running.init(node).is_ok()).collect()
+    pub fn alive(&self) -> List<NodeId, bool> {
+        self.running.lab.nodes.ids().map(|node| self.running.init(node).is_ok()).collect()
     }
 
     /// Starts a job beside the player, in a process of its own.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use slipway_document::units::Seconds;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Order, Schedule};
 use slipway_measure::play::{self, Change, Line};
@@ -16,7 +17,7 @@ const NODES: usize = 4;
 /// What the world does beside the player.
 #[derive(Debug, Clone)]
 enum Chance {
-    Dies(usize),
+    Dies(NodeId),
     Pauses,
     Resumes,
     Stops,
@@ -29,8 +30,8 @@ struct Pretended {
     now: u64,
     changes: BTreeSet<usize>,
     programs: BTreeSet<usize>,
-    frozen: BTreeSet<usize>,
-    dead: BTreeSet<usize>,
+    frozen: BTreeSet<NodeId>,
+    dead: BTreeSet<NodeId>,
     /// What ends when, and what comes of it.
     under_way: BTreeMap<(u64, usize), Pending>,
     chances: Vec<(u64, Chance)>,
@@ -44,8 +45,8 @@ struct Pretended {
 
 #[derive(Debug, Clone)]
 enum Pending {
-    Killed(Vec<usize>),
-    Started(Vec<usize>),
+    Killed(Vec<NodeId>),
+    Started(Vec<NodeId>),
 }
 
 const KILLED: &str = "killed";
@@ -141,13 +142,13 @@ impl Platform for Pretended {
 }
 
 impl Pretended {
-    fn end(&mut self, nodes: &[usize]) {
+    fn end(&mut self, nodes: &[NodeId]) {
         self.dead.extend(nodes);
         self.frozen.retain(|node| !nodes.contains(node));
     }
 
-    fn alive(&self) -> Vec<bool> {
-        (0..NODES).map(|node| !self.dead.contains(&node)).collect()
+    fn alive(&self) -> List<NodeId, bool> {
+        (0..NODES).map(|node| !self.dead.contains(&NodeId(node))).collect()
     }
 }
 
@@ -179,8 +180,8 @@ fn events(log: &[Line]) -> Vec<&play::Event> {
     log.iter().filter_map(|line| if let Line::Event(event) = line { Some(event) } else { None }).collect()
 }
 
-fn nodes() -> impl Strategy<Value = Vec<usize>> {
-    proptest::sample::subsequence((0..NODES).collect::<Vec<_>>(), 1..=NODES)
+fn nodes() -> impl Strategy<Value = Vec<NodeId>> {
+    proptest::sample::subsequence((0..NODES).map(NodeId).collect::<Vec<_>>(), 1..=NODES)
 }
 
 /// Any action; `number` is that of its event, for restores of what is before it.
@@ -240,7 +241,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
 
 fn chance() -> impl Strategy<Value = Chance> {
     prop_oneof![
-        4 => (0..NODES).prop_map(Chance::Dies),
+        4 => (0..NODES).prop_map(|node| Chance::Dies(NodeId(node))),
         2 => Just(Chance::Pauses),
         2 => Just(Chance::Resumes),
     ]
@@ -343,9 +344,9 @@ fn a_graceful_kill_delays_nothing_but_its_own_node() {
     let graceful = Kill::Graceful { grace: Seconds(1.0) };
     let schedule = of(
         vec![
-            event(0, 100, Order::Kill { nodes: vec![0], how: graceful }.into()),
-            event(1, 110, Order::Start { nodes: vec![0] }.into()),
-            event(2, 120, Order::Freeze { nodes: vec![1] }.into()),
+            event(0, 100, Order::Kill { nodes: vec![NodeId(0)], how: graceful }.into()),
+            event(1, 110, Order::Start { nodes: vec![NodeId(0)] }.into()),
+            event(2, 120, Order::Freeze { nodes: vec![NodeId(1)] }.into()),
         ],
         130,
     );
@@ -371,12 +372,14 @@ fn the_clock_stands_still_while_it_is_paused() {
 /// What takes a thaw back freezes, and is itself taken back at the end, also by a player that knows of it from the log alone.
 #[test]
 fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
-    let schedule =
-        of(vec![event(0, 0, Order::Thaw { nodes: vec![2] }.into()), event(1, 0, Action::Restore { event: 0 })], 100);
+    let schedule = of(
+        vec![event(0, 0, Order::Thaw { nodes: vec![NodeId(2)] }.into()), event(1, 0, Action::Restore { event: 0 })],
+        100,
+    );
     let mut platform = Pretended { killed_at: Some(50), ..Pretended::default() };
     let mut log = Vec::new();
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect_err("killed");
-    assert_eq!(platform.frozen, BTreeSet::from([2]));
+    assert_eq!(platform.frozen, BTreeSet::from([NodeId(2)]));
     platform.killed_at = None;
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played on");
     assert!(platform.frozen.is_empty());
@@ -384,8 +387,8 @@ fn a_thaw_taken_back_by_a_killed_player_is_thawed_at_the_end() {
 
 #[test]
 fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
-    let schedule = of(vec![event(0, 100, Order::Kill { nodes: vec![2], how: Kill::Soft }.into())], 100);
-    let mut platform = Pretended { chances: vec![(50, Chance::Dies(2))], ..Pretended::default() };
+    let schedule = of(vec![event(0, 100, Order::Kill { nodes: vec![NodeId(2)], how: Kill::Soft }.into())], 100);
+    let mut platform = Pretended { chances: vec![(50, Chance::Dies(NodeId(2)))], ..Pretended::default() };
     let mut log = Vec::new();
     play(&schedule, Ends::WithScenario, &mut platform, &mut log).expect("played");
     assert!(log.iter().any(|line| matches!(line, Line::Node(news) if news.name == "n3" && news.at == 50)));
@@ -395,7 +398,7 @@ fn a_node_that_dies_by_itself_is_news_and_is_not_killed_again() {
 
 #[test]
 fn what_a_job_runs_under_holds_until_it_ends() {
-    let cut = Action::from(LinkAction::Cut { interfaces: vec![(0, 0)] });
+    let cut = Action::from(LinkAction::Cut { interfaces: vec![(NodeId(0), 0)] });
     let schedule = of(vec![event(0, 10, cut)], 10);
     let mut platform = Pretended { chances: vec![(500, Chance::JobEnds)], ..Pretended::default() };
     let mut log = Vec::new();

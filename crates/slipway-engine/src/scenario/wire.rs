@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use slipway_lab::id::NodeId;
+
 use crate::condition::LinkReport;
 
 /// Frames that had to wait, and how many of them were late, by interface and direction, as last seen.
 #[derive(Debug, Default)]
 pub(super) struct WireWatch {
-    seen: BTreeMap<(usize, usize, bool), Count>,
+    seen: BTreeMap<(NodeId, usize, bool), Count>,
     /// What ports had counted that are gone by now.
     past: Count,
     /// What had been counted before.

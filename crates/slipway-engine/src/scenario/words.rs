@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, LinkAction, Order, Schedule};
 
@@ -30,8 +31,8 @@ pub fn kind(action: &Action) -> &'static str {
 
 /// The nodes that an action is about, in order.
 #[must_use]
-pub fn nodes(schedule: &Schedule, action: &Action) -> Vec<usize> {
-    let nodes: BTreeSet<usize> = match action {
+pub fn nodes(schedule: &Schedule, action: &Action) -> Vec<NodeId> {
+    let nodes: BTreeSet<NodeId> = match action {
         Action::Order(Order::Links(action)) => action.nodes(),
         Action::Order(order) => order.nodes().iter().copied().collect(),
         Action::Run { nodes, .. } => nodes.iter().copied().collect(),

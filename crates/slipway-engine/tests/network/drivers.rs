@@ -1,6 +1,7 @@
 //! What every driver must do: all pairs, both families, on one host and across hosts.
 
 use slipway_engine::network::wait_until_gone;
+use slipway_lab::id::{HostId, NetworkId};
 
 use super::lab::{Up, machine_links};
 
@@ -13,7 +14,7 @@ fn bridge() {
     for hosts in [1, 2] {
         let up = across("bridge", hosts);
         up.all_reach_all();
-        assert_eq!(up.fabric.mechanisms()[0].probed.mechanism, "veth pairs on a Linux bridge");
+        assert_eq!(up.fabric.mechanisms()[NetworkId(0)].probed.mechanism, "veth pairs on a Linux bridge");
     }
 }
 
@@ -22,7 +23,7 @@ fn vxlan() {
     for hosts in [1, 2, 3] {
         let up = across("vxlan", hosts);
         up.all_reach_all();
-        assert_eq!(up.fabric.mechanisms()[0].mtu, 1450);
+        assert_eq!(up.fabric.mechanisms()[NetworkId(0)].mtu, 1450);
         assert_eq!(up.links(0)["eth0"].mtu, 1450);
         // The largest packet passes whole, and a larger one is refused by the node itself.
         let target = up.ipv4(1);
@@ -30,7 +31,10 @@ fn vxlan() {
         let larger = up.run(0, &format!("ping -n -c 1 -W 60 -M do -s {} {target}", 1450 - 27));
         assert!(String::from_utf8_lossy(&larger.stderr).contains("message too long, mtu=1450"), "{larger:?}");
         if hosts > 1 {
-            assert!(up.switch_links(0)["vxlan0"].counters.tx_packets > 0, "what crosses hosts crosses the tunnel");
+            assert!(
+                up.switch_links(HostId(0))["vxlan0"].counters.tx_packets > 0,
+                "what crosses hosts crosses the tunnel"
+            );
         }
     }
 }
@@ -99,7 +103,7 @@ fn a_gateway_joins_networks_of_different_drivers() {
         "hosts: 2\nnetworks:\n  left: bridge\n  right: vxlan\nnodes:\n  a:\n    networks: [left]\n  b:\n    networks: [right]\n  \
          gw:\n    networks: [left, right]\n    gateway: true\n",
     );
-    let index = |name: &str| up.lab.nodes.iter().position(|node| node.name == name).expect("a node");
+    let index = |name: &str| up.lab.nodes.position(|node| node.name == name).expect("a node");
     let (a, b) = (index("a"), index("b"));
     assert!(up.ping(a, up.ipv4(b)), "{}", up.must(a, "ip route"));
     assert!(up.ping(a, up.ipv6(b)), "{}", up.must(a, "ip -6 route"));

@@ -1,7 +1,7 @@
 //! Links cut and given back, and what cannot be made.
 
 use slipway_engine::network::{plan, survey};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::DriverWord;
 use slipway_sys::netlink::Netlink;
 
@@ -14,13 +14,13 @@ fn a_cut_link_keeps_the_nodes_addresses_and_routes() {
         // The link-local address is ready a moment later than the others.
         // Nor does the node see its link come and go before the kernel acts on it.
         let state = |up: &Up| {
-            up.inside(0, || Netlink::open()?.has_carrier("eth0")).expect("looks");
+            up.inside(NodeId(0), || Netlink::open()?.has_carrier("eth0")).expect("looks");
             (up.must(0, "ip -o address").replace(" tentative", ""), up.must(0, "ip route"))
         };
         let before = state(&up);
-        up.fabric.set_carrier(&up.lab, 0, false).expect("cuts");
+        up.fabric.set_carrier(&up.lab, NodeId(0), false).expect("cuts");
         assert!(up.is_silent(1, up.ipv4(0), up.ipv4(2)), "{driver}");
-        up.fabric.set_carrier(&up.lab, 0, true).expect("gives back");
+        up.fabric.set_carrier(&up.lab, NodeId(0), true).expect("gives back");
         assert_eq!(state(&up), before);
         up.all_reach_all();
     }
@@ -30,11 +30,11 @@ fn a_cut_link_keeps_the_nodes_addresses_and_routes() {
 fn a_node_that_was_stopped_is_configured_again() {
     for driver in ["bridge", "macvlan"] {
         let mut up = Up::new(&format!("networks:\n  net: {driver}\nnodes:\n  n:\n    count: 3\n"));
-        up.fabric.set_carrier(&up.lab, 0, false).expect("cuts");
+        up.fabric.set_carrier(&up.lab, NodeId(0), false).expect("cuts");
         assert!(up.is_silent(1, up.ipv4(0), up.ipv4(2)), "{driver}");
         up.must(0, "ip address flush dev eth0");
-        up.fabric.set_carrier(&up.lab, 0, true).expect("gives back");
-        up.configure(0);
+        up.fabric.set_carrier(&up.lab, NodeId(0), true).expect("gives back");
+        up.configure(NodeId(0));
         up.all_reach_all();
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use slipway_engine::network::{Fabric, NetworkError, NodeNet, configure_node, prepare_node};
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, List, NodeId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{Link, Netlink};
 use slipway_sys::ns::{create_net, with_net};
@@ -16,7 +16,7 @@ use slipway_sys::ns::{create_net, with_net};
 pub(super) struct Up {
     pub(super) lab: Lab,
     pub(super) fabric: Fabric,
-    nets: Vec<OwnedFd>,
+    nets: List<NodeId, OwnedFd>,
     place: tempfile::TempDir,
 }
 
@@ -38,37 +38,37 @@ impl Up {
         let lab = parse(text);
         let place = tempfile::tempdir().expect("a folder");
         let fabric = Fabric::build(&lab, place.path()).unwrap_or_else(|error| panic!("these tests need root: {error}"));
-        let nets = (0..lab.nodes.len()).map(|node| net(&lab, &fabric, node)).collect();
+        let nets = lab.nodes.ids().map(|node| net(&lab, &fabric, node)).collect();
         let mut up = Self { lab, fabric, nets, place };
-        let nodes: Vec<_> =
-            up.nets.iter().enumerate().map(|(node, net)| NodeNet { node, netns: net.as_fd() }).collect();
+        let nodes: Vec<_> = up.nets.enumerate().map(|(node, net)| NodeNet { node, netns: net.as_fd() }).collect();
         for window in nodes.chunks(32) {
             up.fabric.attach(&up.lab, window).expect("attaches");
         }
-        for node in 0..up.lab.nodes.len() {
+        for node in up.lab.nodes.ids() {
             up.configure(node);
         }
         up.fabric.open(&up.lab).expect("opens");
         up
     }
 
-    pub(super) fn configure(&self, node: usize) {
+    pub(super) fn configure(&self, node: NodeId) {
         self.inside(node, || configure_node(&self.lab, node)).unwrap_or_else(|error| panic!("configure: {error}"));
     }
 
-    pub(super) fn inside<T>(&self, node: usize, action: impl FnOnce() -> T) -> T {
+    pub(super) fn inside<T>(&self, node: NodeId, action: impl FnOnce() -> T) -> T {
         with_net(self.nets[node].as_fd(), action).expect("enters")
     }
 
     /// Runs a program in a node.
-    pub(super) fn run(&self, node: usize, command: &str) -> Output {
+    pub(super) fn run(&self, node: impl Into<NodeId>, command: &str) -> Output {
         let mut words = command.split(' ');
         let mut program = Command::new(words.next().expect("a program"));
-        self.inside(node, || program.args(words).output()).unwrap_or_else(|error| panic!("{command}: {error}"))
+        self.inside(node.into(), || program.args(words).output()).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
     /// Runs a program in a node and expects it to succeed.
-    pub(super) fn must(&self, node: usize, command: &str) -> String {
+    pub(super) fn must(&self, node: impl Into<NodeId>, command: &str) -> String {
+        let node = node.into();
         let output = self.run(node, command);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(
@@ -82,13 +82,14 @@ impl Up {
     }
 
     /// Whether the first packet is answered, however late a busy machine has it come.
-    pub(super) fn ping(&self, from: usize, to: IpAddr) -> bool {
+    pub(super) fn ping(&self, from: impl Into<NodeId>, to: IpAddr) -> bool {
         self.run(from, &format!("ping -n -c 1 -W 60 {to}")).status.success()
     }
 
     /// Whether no answer of `to` comes to a node. By when the `witness` has answered often enough, which is asked afterwards on
     /// the same processor, one would have come.
-    pub(super) fn is_silent(&self, from: usize, to: IpAddr, witness: IpAddr) -> bool {
+    pub(super) fn is_silent(&self, from: impl Into<NodeId>, to: IpAddr, witness: IpAddr) -> bool {
+        let from = from.into();
         let answers = || -> u64 {
             let text = self.must(from, "cat /proc/thread-self/net/snmp");
             let mut lines = text.lines().filter_map(|line| line.strip_prefix("Icmp: "));
@@ -106,8 +107,8 @@ impl Up {
 
     /// Every node reaches every other on all networks that they share, at the first packet.
     pub(super) fn all_reach_all(&self) {
-        for (from, source) in self.lab.nodes.iter().enumerate() {
-            for (to, target) in self.lab.nodes.iter().enumerate().filter(|&(to, _)| to != from) {
+        for (from, source) in self.lab.nodes.enumerate() {
+            for (to, target) in self.lab.nodes.enumerate().filter(|&(to, _)| to != from) {
                 for one in &target.interfaces {
                     if !source.interfaces.iter().any(|own| own.network == one.network) {
                         continue;
@@ -125,16 +126,16 @@ impl Up {
         }
     }
 
-    pub(super) fn ipv4(&self, node: usize) -> IpAddr {
-        self.lab.nodes[node].interfaces[0].ipv4.into()
+    pub(super) fn ipv4(&self, node: impl Into<NodeId>) -> IpAddr {
+        self.lab.nodes[node.into()].interfaces[0].ipv4.into()
     }
 
-    pub(super) fn ipv6(&self, node: usize) -> IpAddr {
-        self.lab.nodes[node].interfaces[0].ipv6.expect("it has one").into()
+    pub(super) fn ipv6(&self, node: impl Into<NodeId>) -> IpAddr {
+        self.lab.nodes[node.into()].interfaces[0].ipv6.expect("it has one").into()
     }
 
-    pub(super) fn links(&self, node: usize) -> BTreeMap<String, Link> {
-        links(&self.nets[node])
+    pub(super) fn links(&self, node: impl Into<NodeId>) -> BTreeMap<String, Link> {
+        links(&self.nets[node.into()])
     }
 
     pub(super) fn switch_links(&self, host: HostId) -> BTreeMap<String, Link> {
@@ -146,7 +147,8 @@ impl Up {
     }
 
     /// Megabits a second of TCP between two nodes over one second.
-    pub(super) fn iperf(&self, from: usize, to: usize) -> f64 {
+    pub(super) fn iperf(&self, from: impl Into<NodeId>, to: impl Into<NodeId>) -> f64 {
+        let to = to.into();
         let mut server = Command::new("iperf3");
         let address = self.ipv4(to).to_string();
         server.args(["--server", "--one-off", "--bind", &address, "--forceflush"]).stdout(std::process::Stdio::piped());
@@ -164,7 +166,7 @@ impl Up {
     }
 }
 
-fn net(lab: &Lab, fabric: &Fabric, node: usize) -> OwnedFd {
+fn net(lab: &Lab, fabric: &Fabric, node: NodeId) -> OwnedFd {
     let of = &lab.nodes[node];
     if of.interfaces.iter().any(|interface| lab.networks[interface.network].driver == DriverKind::Host) {
         return fabric.host_net(of.host).try_clone_to_owned().expect("cloned");

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use slipway_engine::network::graph::Kind;
+use slipway_lab::id::NodeId;
 
 use super::lab::Up;
 
@@ -54,7 +55,7 @@ impl Heard {
         let mut tcpdump = Command::new("tcpdump");
         tcpdump.args(["-l", "-n", "--immediate-mode", "-i", "eth0", filter]);
         let mut tcpdump = up
-            .inside(node, || tcpdump.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+            .inside(NodeId(node), || tcpdump.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
             .expect("tcpdump is installed");
         let said = BufReader::new(tcpdump.stderr.take().expect("piped"));
         let listens = said.lines().map_while(Result::ok).any(|line| line.starts_with("listening"));

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
+use slipway_lab::id::NodeId;
+
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown, write};
 use crate::blocked_accepts::ReadyConnection;
@@ -188,7 +190,7 @@ pub(crate) fn complete(parts: &Arc<Parts>, handoff: Handoff) {
 
 /// Announces a connection, the first time or again, whose client has its end already. If nobody listens, or the queue is
 /// full, the client sees it end.
-pub(crate) fn redeliver(parts: &Arc<Parts>, node: usize, connection: Connection) {
+pub(crate) fn redeliver(parts: &Arc<Parts>, node: NodeId, connection: Connection) {
     if let Ok(Announced::For(handoff)) = parts.delivery.announce(node, connection) {
         complete(parts, handoff);
     }

@@ -1,12 +1,13 @@
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rates;
 use slipway_sys::seccomp::{Filter, Trap, Verdict, When};
 
 use super::*;
 
-const ONE: EndIdentity = EndIdentity { role: Role::Server, client: 1, server: 2, port: 80 };
+const ONE: EndIdentity = EndIdentity { role: Role::Server, client: NodeId(1), server: NodeId(2), port: 80 };
 
 fn terms() -> Terms {
     let rates = Rates { pair: Some("100mbit".parse().expect("a rate")), ..Rates::default() };
@@ -70,7 +71,7 @@ fn a_place_that_is_kept_is_taken_until_it_is_given_back() {
     assert!(is_full(&ends));
     drop(reservation);
     assert!(!is_full(&ends));
-    let elsewhere = EndIdentity { server: 3, ..ONE };
+    let elsewhere = EndIdentity { server: NodeId(3), ..ONE };
     let _other = count(&ends, elsewhere);
     assert!(!is_full(&ends), "another server has places of its own");
 }
@@ -108,7 +109,7 @@ fn one_pair_of_nodes_leaves_watches_to_others() {
     let ends = Ends { watches: Shares::new(6), ..Ends::new() };
     let _all: Vec<_> = (0..6).map(|_| count(&ends, ONE)).collect();
     assert_eq!(ends.unwatched(), 4);
-    let elsewhere = EndIdentity { client: 4, server: 3, ..ONE };
+    let elsewhere = EndIdentity { client: NodeId(4), server: NodeId(3), ..ONE };
     let _other = count(&ends, elsewhere);
     assert_eq!(ends.unwatched(), 4);
 }

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use rustix::event::epoll::{Event, EventData, EventFlags};
 
+use slipway_lab::id::NodeId;
+
 use super::Router;
 use crate::blocked_accepts::{BlockedAccepts, Ready, ReadyConnection};
 use crate::call::{Trapped, complete};
@@ -13,7 +15,7 @@ use crate::delivery::{AnnounceError, Announced};
 use crate::wakeup::PATIENCE;
 
 /// Serves a node's blocked accepts, for ever.
-pub(super) fn run(router: &Arc<Router>, node: usize, blocked_accepts: &Arc<BlockedAccepts>) {
+pub(super) fn run(router: &Arc<Router>, node: NodeId, blocked_accepts: &Arc<BlockedAccepts>) {
     let delivery = &router.parts.delivery;
     let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
     while let Some(ready) = blocked_accepts.wait(&mut events) {
@@ -39,7 +41,7 @@ fn serve(router: &Arc<Router>, blocked_accepts: &Arc<BlockedAccepts>, cookie: u6
     }
 }
 
-fn do_entrusted(router: &Arc<Router>, node: usize, blocked_accepts: &BlockedAccepts) {
+fn do_entrusted(router: &Arc<Router>, node: NodeId, blocked_accepts: &BlockedAccepts) {
     let entrusted = blocked_accepts.take_entrusted();
     // All together have the time of one: the node's other programs wait meanwhile.
     let until = Instant::now() + PATIENCE;

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use slipway_lab::id::NodeId;
+
 use super::Router;
 use crate::blocked_accepts::{BlockedAccepts, Expected};
 use crate::channel::{Open, OpenRequest, Refusal};
@@ -87,7 +89,7 @@ impl Router {
 
     /// The listener at which programs of a node wait in `accept(2)` for connections to this address, and the node's blocked
     /// accepts.
-    fn awaited(&self, node: usize, server: SocketAddr) -> Option<(Arc<BlockedAccepts>, Expected)> {
+    fn awaited(&self, node: NodeId, server: SocketAddr) -> Option<(Arc<BlockedAccepts>, Expected)> {
         let blocked_accepts = self.nodes.blocked_accepts(node)?;
         let expected = blocked_accepts.expects(&self.parts.delivery.listener_cache, server)?;
         Some((blocked_accepts, expected))

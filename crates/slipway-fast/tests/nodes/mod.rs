@@ -16,7 +16,7 @@ use slipway_fast::peers::Peers;
 use slipway_fast::policy::Policy;
 use slipway_fast::router::{PersistentState, Router};
 use slipway_fast::wakeup::WakeupSocket;
-use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::id::{HostId, List, NetworkId, NodeId};
 use slipway_sys::bpf::SocketStorage;
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
 use slipway_sys::ns::{create_net, with_net};
@@ -35,7 +35,7 @@ const WAKEUP_SOCKETS: usize = 64;
 pub(crate) struct Lab {
     /// Serves both.
     pub(crate) router: Arc<Router>,
-    nets: [OwnedFd; 2],
+    nets: List<NodeId, OwnedFd>,
 }
 
 impl Lab {
@@ -53,51 +53,53 @@ impl Lab {
         }
         let address_map = [CLIENT, SERVER].into_iter().enumerate();
         let address_map = address_map
-            .map(|(node, ip)| (IpAddr::V4(ip), Interface { node, host: HostId(0), network: NetworkId(0) }))
+            .map(|(node, ip)| {
+                (IpAddr::V4(ip), Interface { node: NodeId(node), host: HostId(0), network: NetworkId(0) })
+            })
             .collect();
         let storage = SocketStorage::create("notes", metadata::BYTES).expect("root may make a map");
         let journal = journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
         let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
         let router = router.expect("it starts");
-        let lab = Self { router, nets };
-        (0..2).for_each(|node| lab.add_wakeup_sockets(node, WAKEUP_SOCKETS));
+        let lab = Self { router, nets: Vec::from(nets).into() };
+        lab.nets.ids().for_each(|node| lab.add_wakeup_sockets(node, WAKEUP_SOCKETS));
         lab
     }
 
     /// Gives the router more sockets of a node to knock with.
-    pub(crate) fn add_wakeup_sockets(&self, node: usize, count: usize) {
+    pub(crate) fn add_wakeup_sockets(&self, node: NodeId, count: usize) {
         let make = || socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = || with_net(self.nets[node].as_fd(), make).expect("enters").expect("a socket");
-        let ip = [CLIENT, SERVER][node].into();
+        let ip = [CLIENT, SERVER][node.index()].into();
         let wakeup_sockets = (0..count).map(|_| WakeupSocket::new(socket(), ip).expect("bound"));
         self.router.add_wakeup_sockets(node, false, wakeup_sockets.collect());
     }
 
     /// Runs a program in the first node, to its end.
     pub(crate) fn client<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
-        self.runs(0, true, program).join().expect("it ran")
+        self.runs(NodeId(0), true, program).join().expect("it ran")
     }
 
     /// In the first, while the test goes on.
     pub(crate) fn client_runs<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        self.runs(0, true, program)
+        self.runs(NodeId(0), true, program)
     }
 
     /// In the second.
     pub(crate) fn server<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> T {
-        self.runs(1, true, program).join().expect("it ran")
+        self.runs(NodeId(1), true, program).join().expect("it ran")
     }
 
     /// In the second, while the test goes on.
     pub(crate) fn server_runs<T: Send + 'static>(&self, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        self.runs(1, true, program)
+        self.runs(NodeId(1), true, program)
     }
 
     /// Runs a program in a node, under the filter or not.
     pub(crate) fn runs<T: Send + 'static>(
         &self,
-        node: usize,
+        node: NodeId,
         filtered: bool,
         program: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use slipway_image::{ImageError, Limits, Rootfs, Store};
+use slipway_lab::id::List;
 use slipway_lab::model::{Image, ImageSource, Lab};
 use slipway_sys::mount::{make_private, mount_fs, mount_overlay};
 use tempfile::TempDir;
@@ -90,12 +91,12 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
     Lab {
         name: "test".into(),
         seed: 0,
-        hosts: Vec::new(),
+        hosts: List::new(),
         machine: false,
         underlay: None,
         images: images.to_vec(),
-        networks: Vec::new(),
-        nodes: Vec::new(),
+        networks: List::new(),
+        nodes: List::new(),
         links: Vec::new(),
         matrices: Vec::new(),
         mechanism: slipway_lab::model::LinkMechanism::default(),

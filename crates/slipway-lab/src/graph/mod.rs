@@ -9,7 +9,7 @@ pub use self::svg::svg;
 pub use self::text::{dot, mermaid};
 use crate::change::Keys as _;
 use crate::condition::{Conditions, LinkConditions};
-use crate::id::{HostId, List, NetworkId};
+use crate::id::{HostId, List, NetworkId, NodeId};
 use crate::model::{Interface, Lab, Network, Node};
 
 /// Up to this many nodes are drawn one by one; in a larger lab, a group's nodes on a host are one box.
@@ -94,7 +94,7 @@ fn items(lab: &Lab) -> (Vec<Item<'_>>, List<HostId, usize>) {
 
 /// Rules between some nodes only, a line each: `n1, n2 → n3 · delay 20ms loss 1% · wan`.
 fn rules(lab: &Lab) -> Vec<String> {
-    let named = |nodes: &[usize]| match nodes {
+    let named = |nodes: &[NodeId]| match nodes {
         [only] => lab.nodes[*only].name.clone(),
         [first, second] => format!("{}, {}", lab.nodes[*first].name, lab.nodes[*second].name),
         [first, .., last] => format!("{} … {} ({})", lab.nodes[*first].name, lab.nodes[*last].name, nodes.len()),

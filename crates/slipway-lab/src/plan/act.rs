@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{PlanError, Subject, Turn, text};
 use crate::change::{Change, Keys};
+use crate::id::NodeId;
 use crate::model::{DriverKind, Lab};
 use crate::scenario::{
     Action, Choose, Effect, Generator, Kill, LinkAct, LinkAction, NodeAct, Order, Pair, PairAct, Pairs, Port,
@@ -21,9 +22,9 @@ impl<'a> Turn<'_, 'a> {
         }
     }
 
-    fn nodes(&mut self, on: &'a Selection<usize>, act: &'a NodeAct) -> Result<(), PlanError> {
+    fn nodes(&mut self, on: &'a Selection<NodeId>, act: &'a NodeAct) -> Result<(), PlanError> {
         let lab = self.planner.lab;
-        let name = |node: &usize| lab.nodes[*node].name.clone();
+        let name = |node: &NodeId| lab.nodes[*node].name.clone();
         if let NodeAct::Trace { trace, how } = act {
             let nodes = self.picker(on, &Subject::ALL, name).pick();
             return self.replay(trace, |value| match (trace.of.as_str(), value) {
@@ -114,7 +115,7 @@ impl<'a> Turn<'_, 'a> {
             let Pairs { from, to, network, both } = pairs;
             let ends = [(from, to), (to, from)];
             let ends = ends.into_iter().take(if *both { 2 } else { 1 });
-            let action = |(from, to): (&Vec<usize>, &Vec<usize>)| {
+            let action = |(from, to): (&Vec<NodeId>, &Vec<NodeId>)| {
                 let (from, to, network, change) = (from.clone(), to.clone(), *network, change.clone());
                 LinkAction::Pair(Pair { from, to, network, change }).into()
             };
@@ -129,15 +130,15 @@ impl<'a> Turn<'_, 'a> {
         }
     }
 
-    fn partition(&mut self, sides: &'a [Selection<usize>], rest: bool) -> Result<(), PlanError> {
+    fn partition(&mut self, sides: &'a [Selection<NodeId>], rest: bool) -> Result<(), PlanError> {
         let lab = self.planner.lab;
-        let name = |node: &usize| lab.nodes[*node].name.clone();
+        let name = |node: &NodeId| lab.nodes[*node].name.clone();
         let mut pickers: Vec<_> = sides.iter().map(|side| self.picker(side, &Subject::ALL, name)).collect();
         self.repeat(&Subject::ALL, || {
-            let mut groups: Vec<Vec<usize>> = pickers.iter_mut().map(Picker::pick).collect();
+            let mut groups: Vec<Vec<NodeId>> = pickers.iter_mut().map(Picker::pick).collect();
             if rest {
-                let taken: HashSet<usize> = groups.iter().flatten().copied().collect();
-                let left = (0..lab.nodes.len()).filter(|node| !taken.contains(node) && has_link(lab, *node));
+                let taken: HashSet<NodeId> = groups.iter().flatten().copied().collect();
+                let left = lab.nodes.ids().filter(|node| !taken.contains(node) && has_link(lab, *node));
                 groups.push(left.collect());
             }
             vec![LinkAction::Partition { groups }.into()]
@@ -255,7 +256,7 @@ fn changed<T: Keys>(key: &str, value: &str) -> Result<Change<T>, String> {
 }
 
 /// Whether a node has an interface of its own, which those of driver host have not.
-fn has_link(lab: &Lab, node: usize) -> bool {
+fn has_link(lab: &Lab, node: NodeId) -> bool {
     let mut interfaces = lab.nodes[node].interfaces.iter();
     interfaces.any(|interface| lab.networks[interface.network].driver != DriverKind::Host)
 }

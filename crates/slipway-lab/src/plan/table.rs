@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::id::NodeId;
 use crate::model::Lab;
 use crate::scenario::{Action, Due, Event, Kill, LinkAction, Order, Pair, Port, Schedule};
 
@@ -58,7 +59,7 @@ impl Order {
     /// As [`Action::words`].
     #[must_use]
     pub fn words(&self, lab: &Lab) -> String {
-        let nodes = |nodes: &[usize]| names(lab, nodes);
+        let nodes = |nodes: &[NodeId]| names(lab, nodes);
         match self {
             Self::Links(action) => action.words(lab),
             Self::Node { nodes: which, change } => format!("set {change} for {}", nodes(which)),
@@ -74,7 +75,7 @@ impl LinkAction {
     /// As [`Action::words`].
     #[must_use]
     pub fn words(&self, lab: &Lab) -> String {
-        let nodes = |nodes: &[usize]| names(lab, nodes);
+        let nodes = |nodes: &[NodeId]| names(lab, nodes);
         let ports = |ports: &[Port]| list(ports, |port| lab.port_name(*port));
         match self {
             Self::Link { interfaces, direction, change } => {
@@ -95,7 +96,7 @@ impl LinkAction {
     }
 }
 
-fn names(lab: &Lab, nodes: &[usize]) -> String {
+fn names(lab: &Lab, nodes: &[NodeId]) -> String {
     list(nodes, |node| lab.nodes[*node].name.clone())
 }
 

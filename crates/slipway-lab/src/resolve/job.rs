@@ -7,6 +7,7 @@ use slipway_document::errors::{Report, Span};
 
 use super::program;
 use crate::file::{Better, Figure as WrittenFigure, Job as Written};
+use crate::id::NodeId;
 use crate::model::{Figure, Job, Lab, Pick};
 
 pub(super) fn job(written: &Written, lab: &Lab, report: &mut Report) -> Option<Job> {
@@ -39,8 +40,8 @@ pub(super) fn job(written: &Written, lab: &Lab, report: &mut Report) -> Option<J
     })
 }
 
-fn nodes(written: Option<&[Spanned<String>]>, lab: &Lab, report: &mut Report) -> Vec<usize> {
-    let Some(written) = written else { return (0..lab.nodes.len()).collect() };
+fn nodes(written: Option<&[Spanned<String>]>, lab: &Lab, report: &mut Report) -> Vec<NodeId> {
+    let Some(written) = written else { return lab.nodes.ids().collect() };
     let mut good = Vec::new();
     for name in written {
         match lab.select(std::slice::from_ref(&name.value)) {

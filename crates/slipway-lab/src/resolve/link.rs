@@ -12,7 +12,7 @@ use super::mount::path;
 use crate::change::Keys;
 use crate::condition::{LinkConditions, LinkRule, MatrixFile};
 use crate::file::Link as Written;
-use crate::id::{List, NetworkId};
+use crate::id::{List, NetworkId, NodeId};
 use crate::model::{DriverKind, DriverWord, Lab};
 
 /// More rules than people write; what a program writes about many pairs is a matrix.
@@ -79,7 +79,7 @@ fn conditions(entry: &Spanned<Written>, report: &mut Report) -> LinkConditions {
     written.change.set
 }
 
-/// The index of a network that can have conditions.
+/// The id of a network that can have conditions.
 pub(super) fn network(
     name: &Spanned<String>,
     replaced: Option<DriverWord>,
@@ -120,7 +120,7 @@ fn matrix_file(
 }
 
 /// Senders, receivers, and where both are written.
-fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec<usize>, Vec<usize>, Span)> {
+fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec<NodeId>, Vec<NodeId>, Span)> {
     const HELP: &str = "write `between: [a, b]`, or `from: a` and `to: b`, or `matrix: FILE.csv`";
     let Written { between, from, to, .. } = &entry.value;
     let (from, to, at) = match (between, from, to) {
@@ -156,8 +156,8 @@ fn ends(entry: &Spanned<Written>, lab: &Lab, report: &mut Report) -> Option<(Vec
 
 /// Whether there are two different nodes that the rule is about, on a network that can have conditions.
 pub(super) fn check_ends(
-    from: &[usize],
-    to: &[usize],
+    from: &[NodeId],
+    to: &[NodeId],
     network: Option<NetworkId>,
     replaced: Option<DriverWord>,
     at: Span,
@@ -191,7 +191,7 @@ pub(super) fn check_ends(
 }
 
 /// The networks that some node of `from` and another of `to` are on.
-pub(super) fn joined(from: &[usize], to: &[usize], lab: &Lab) -> Vec<NetworkId> {
+pub(super) fn joined(from: &[NodeId], to: &[NodeId], lab: &Lab) -> Vec<NetworkId> {
     let (senders, receivers) = (two_of_each(from, lab), two_of_each(to, lab));
     let joins = |network: &NetworkId| match (senders[*network].as_slice(), receivers[*network].as_slice()) {
         ([], _) | (_, []) => false,
@@ -202,7 +202,7 @@ pub(super) fn joined(from: &[usize], to: &[usize], lab: &Lab) -> Vec<NetworkId> 
 }
 
 /// Of every network, the first two of `nodes` that are on it.
-fn two_of_each(nodes: &[usize], lab: &Lab) -> List<NetworkId, Vec<usize>> {
+fn two_of_each(nodes: &[NodeId], lab: &Lab) -> List<NetworkId, Vec<NodeId>> {
     let mut found: List<NetworkId, _> = vec![Vec::new(); lab.networks.len()].into();
     for node in nodes {
         for interface in &lab.nodes[*node].interfaces {
@@ -254,7 +254,7 @@ fn beneath(number: usize, rule: &LinkRule, lab: &Lab) -> Vec<LinkConditions> {
 }
 
 /// Whether two ascending lists have a node in common.
-fn meets(mut a: &[usize], mut b: &[usize]) -> bool {
+fn meets(mut a: &[NodeId], mut b: &[NodeId]) -> bool {
     while let ([first, rest_of_a @ ..], [second, rest_of_b @ ..]) = (a, b) {
         match first.cmp(second) {
             Ordering::Equal => return true,

@@ -1,4 +1,4 @@
-//! From the file to the lab: names become indices, counts become nodes, addresses are given out, nodes placed. Every step
+//! From the file to the lab: names become ids, counts become nodes, addresses are given out, nodes placed. Every step
 //! goes on after an error with something plausible in its place, so that all errors are found.
 
 mod address;
@@ -88,7 +88,7 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
         underlay: hosts.underlay,
         images,
         networks: networks.list,
-        nodes,
+        nodes: nodes.into(),
         links: Vec::new(),
         matrices: Vec::new(),
         mechanism: file.mechanism.unwrap_or_default(),

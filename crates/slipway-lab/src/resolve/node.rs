@@ -22,7 +22,7 @@ use crate::names;
 /// The most nodes of a lab.
 pub(crate) const MOST_NODES: usize = 10_000;
 
-/// A key below `nodes`, with its names turned into indices.
+/// A key below `nodes`, with its names turned into ids.
 pub(super) struct Group<'f> {
     pub(super) name: &'f Spanned<String>,
     pub(super) spec: &'f Written,

@@ -9,6 +9,7 @@ use slipway_document::units::Rate;
 
 use super::link::joined;
 use crate::file::{PolicyRates, PolicyRule as Written};
+use crate::id::NodeId;
 use crate::model::{DriverWord, Lab};
 use crate::policy::{Rates, Rule, Verdict};
 
@@ -123,7 +124,7 @@ fn rates(written: &Spanned<PolicyRates>, report: &mut Report) -> Rates {
 
 /// A rule is kept on networks with driver fast; where another joins the same nodes it would be passed by.
 fn check_networks(rule: &Rule, at: Span, replaced: Option<DriverWord>, lab: &Lab, report: &mut Report) {
-    let all: Vec<usize> = (0..lab.nodes.len()).collect();
+    let all: Vec<NodeId> = lab.nodes.ids().collect();
     let [from, to] = [&rule.from, &rule.to].map(|nodes| nodes.as_ref().unwrap_or(&all));
     if from.len() == 1 && from == to {
         let message = format!("what {} says to itself passes no network", lab.nodes[from[0]].name);

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::change::LinkChange;
-use crate::id::NetworkId;
+use crate::id::{NetworkId, NodeId};
 
-/// A node's place on a network: indices of the node and of its interface.
-pub type Port = (usize, usize);
+/// A node's place on a network: the node, and the index of its interface.
+pub type Port = (NodeId, usize);
 
 /// A direction of an interface, seen from its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
@@ -20,7 +20,7 @@ pub enum Direction {
     Ingress,
 }
 
-/// A change of links. Nodes and networks are indices into the lab.
+/// A change of links. Nodes and networks are ids of the lab's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkAction {
@@ -54,16 +54,16 @@ pub enum LinkAction {
     Join,
 }
 
-/// The groups of a partition, as indices of nodes.
-pub type Groups = Vec<Vec<usize>>;
+/// The groups of a partition.
+pub type Groups = Vec<Vec<NodeId>>;
 
 /// A change of conditions of packets that some nodes send to others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// Senders.
-    pub from: Vec<usize>,
+    pub from: Vec<NodeId>,
     /// Receivers.
-    pub to: Vec<usize>,
+    pub to: Vec<NodeId>,
     /// The network; `None` for all that both are on.
     pub network: Option<NetworkId>,
     /// The new conditions.
@@ -73,7 +73,7 @@ pub struct Pair {
 impl Pair {
     /// Whether it is about what this node sends on this network. Its senders are in order.
     #[must_use]
-    pub fn is_from(&self, node: usize, network: NetworkId) -> bool {
+    pub fn is_from(&self, node: NodeId, network: NetworkId) -> bool {
         self.network.is_none_or(|only| only == network) && self.from.binary_search(&node).is_ok()
     }
 }
@@ -116,7 +116,7 @@ impl LinkAction {
 
     /// The nodes whose links it is about, in order. None are named by the end of all partitions.
     #[must_use]
-    pub fn nodes(&self) -> BTreeSet<usize> {
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
         match self {
             Self::Link { interfaces, .. } | Self::Cut { interfaces } | Self::Heal { interfaces } => {
                 interfaces.iter().map(|&(node, _)| node).collect()

@@ -1,4 +1,4 @@
-//! The content of a scenario's file, with names turned into indices. Cross-references are indices into the lab, valid
+//! The content of a scenario's file, with names turned into ids. Cross-references are ids of the lab's, valid
 //! by construction.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::link::Port;
 use super::{Direction, Due, Kill};
 use crate::change::{Change, Keys};
 use crate::condition::{Limits, LinkConditions};
-use crate::id::NetworkId;
+use crate::id::{NetworkId, NodeId};
 
 /// Changes of a lab, and their times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub enum Effect {
     /// Something happens to nodes.
     Nodes {
         /// The nodes.
-        on: Selection<usize>,
+        on: Selection<NodeId>,
         /// The change.
         act: NodeAct,
     },
@@ -101,7 +101,7 @@ pub enum Effect {
     /// Nodes of different sides no longer reach each other.
     Partition {
         /// Disjoint.
-        sides: Vec<Selection<usize>>,
+        sides: Vec<Selection<NodeId>>,
         /// All other nodes are one more side. Otherwise they reach everybody.
         rest: bool,
     },
@@ -196,12 +196,12 @@ pub enum PairAct {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs {
     /// Senders.
-    pub from: Vec<usize>,
+    pub from: Vec<NodeId>,
     /// Receivers.
-    pub to: Vec<usize>,
+    pub to: Vec<NodeId>,
     /// And the other way round.
     pub both: bool,
-    /// Index into the lab's networks. `None`: every network that both are on.
+    /// One of the lab's networks. `None`: every network that both are on.
     pub network: Option<NetworkId>,
 }
 

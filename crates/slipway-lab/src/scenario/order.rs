@@ -5,39 +5,40 @@ use slipway_document::units::Seconds;
 
 use super::link::LinkAction;
 use crate::change::NodeChange;
+use crate::id::NodeId;
 
-/// A change of a running lab. Nodes, networks and interfaces are indices into the lab; an interface is a node and its slot.
+/// A change of a running lab. Nodes and networks are ids of the lab's; an interface is a node and its slot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Changes what nodes may use.
     Node {
         /// The nodes.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
         /// The new limits.
         change: NodeChange,
     },
     /// Ends nodes.
     Kill {
         /// The nodes.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
         /// The kind of failure.
         how: Kill,
     },
     /// Starts nodes that are stopped or dead.
     Start {
         /// The nodes.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// Stops every process of nodes where it stands. Their interfaces pass nothing meanwhile.
     Freeze {
         /// The nodes.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// Lets frozen nodes go on.
     Thaw {
         /// The nodes.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeId>,
     },
     /// Changes links. Written without a word of its own.
     #[serde(untagged)]
@@ -62,7 +63,7 @@ pub enum Kill {
 impl Order {
     /// The nodes that it names; none where it names interfaces, groups or pairs.
     #[must_use]
-    pub fn nodes(&self) -> &[usize] {
+    pub fn nodes(&self) -> &[NodeId] {
         match self {
             Self::Node { nodes, .. }
             | Self::Kill { nodes, .. }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link::LinkAction;
 use super::order::Order;
+use crate::id::NodeId;
 
 /// Nanoseconds since the scenario began. Integers, so that a schedule prints the same on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,8 +47,8 @@ pub enum Action {
     },
     /// Runs a program in nodes, and does not wait for it.
     Run {
-        /// The nodes, as indices into the lab.
-        nodes: Vec<usize>,
+        /// The nodes.
+        nodes: Vec<NodeId>,
         /// argv.
         command: Vec<String>,
     },

@@ -3,6 +3,8 @@
 
 use askama::Template;
 
+use slipway_lab::id::{List, NodeId};
+
 use super::axes::{Frame, tick_label};
 use super::checks::Checks;
 use super::scale::Scale;
@@ -125,9 +127,9 @@ enum State {
 }
 
 /// Every node's states in turn: from when, and which.
-fn states(count: usize, lines: &[Line]) -> Vec<Vec<(u64, State)>> {
-    let mut nodes: Vec<Vec<(u64, State)>> = vec![vec![(0, State::Runs)]; count];
-    let mut become_ = |node: usize, at: u64, state: State| {
+fn states(count: usize, lines: &[Line]) -> List<NodeId, Vec<(u64, State)>> {
+    let mut nodes: List<NodeId, _> = vec![vec![(0, State::Runs)]; count].into();
+    let mut become_ = |node: NodeId, at: u64, state: State| {
         if let Some(states) = nodes.get_mut(node).filter(|states| states.last().is_none_or(|(_, last)| *last != state))
         {
             states.push((at, state));
@@ -173,12 +175,12 @@ fn events(lines: &[Line]) -> impl Iterator<Item = &Event> {
 }
 
 /// A row for each node that the scenario is about, a mark for each event.
-pub(super) fn picture(names: &[String], lines: &[Line]) -> String {
-    let about: std::collections::BTreeSet<usize> = events(lines)
+pub(super) fn picture(names: &List<NodeId, String>, lines: &[Line]) -> String {
+    let about: std::collections::BTreeSet<NodeId> = events(lines)
         .flat_map(|event| event.nodes.iter().copied())
         .chain(lines.iter().filter_map(|line| if let Line::Node(news) = line { Some(news.node) } else { None }))
         .collect();
-    let nodes: Vec<usize> = about.into_iter().filter(|&node| node < names.len()).take(MOST_ROWS).collect();
+    let nodes: Vec<NodeId> = about.into_iter().filter(|&node| names.get(node).is_some()).take(MOST_ROWS).collect();
     let end = length(lines);
     let height = nodes.len() as f64 * ROW + 76.0;
     let mut svg = Svg::new(WIDTH, height, "every node's state over time, and every event");
@@ -260,8 +262,8 @@ mod tests {
 "#;
         let played = Played::read(log).expect("a log");
         let states = states(2, &played.lines);
-        assert_eq!(states[0].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 120, 320], "dead, then back");
-        assert_eq!(states[1].last().map(|(at, _)| *at), Some(400), "dead by itself");
+        assert_eq!(states[NodeId(0)].iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 120, 320], "dead, then back");
+        assert_eq!(states[NodeId(1)].last().map(|(at, _)| *at), Some(400), "dead by itself");
         let html = timeline(&played);
         assert!(html.contains("cut short") && html.contains("kill &lt;n1&gt;"), "{html}");
         assert!(!html.contains("<script>") && !html.contains("<i>") && !html.contains("<n2>"), "{html}");

@@ -17,7 +17,7 @@ use super::yaml::{Map, Yaml};
 use slipway_document::errors::Report;
 use slipway_document::units::{ByteRate, Cores, Rate, Seconds};
 use slipway_lab::condition::{Cpu, LinkConditions, MatrixFile};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::Lab;
 
 /// Rules that a person still reads; what takes more goes into a matrix.
@@ -142,13 +142,14 @@ fn between(lab: &mut Lab, read: &mut Read, matrix: &str) -> Option<String> {
         if way.bandwidth < out[from].min(into[to]) {
             conditions.rate = rate(way.bandwidth);
         }
-        rates.add(NetworkId(0), from, to, &conditions);
+        let (net, nodes) = (NetworkId(0), (NodeId(from), NodeId(to)));
+        rates.add(net, nodes, &conditions);
         let delay = delay(way.latency);
         if delay != own[from] {
             cells[from * count + to] = Some(delay);
             conditions.delay = Some(delay);
         }
-        rules.add(NetworkId(0), from, to, &conditions);
+        rules.add(net, nodes, &conditions);
     }
     let rules = rules.rules(lab);
     if rules.len() <= MOST_RULES {

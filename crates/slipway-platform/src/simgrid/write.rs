@@ -6,6 +6,7 @@ use crate::lose::Kinds;
 use crate::{Exported, TooLarge};
 use slipway_lab::change::Keys as _;
 use slipway_lab::condition::{Cpu, LinkConditions};
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::matrix::Matrix;
 use slipway_lab::model::{Lab, Node};
 
@@ -38,9 +39,9 @@ pub fn to_simgrid(lab: &Lab, matrices: &[Matrix]) -> Result<Exported, TooLarge> 
             }
         }
     }
-    let rules: Vec<Vec<_>> = (0..lab.nodes.len()).map(|node| rules(lab, matrices, node)).collect();
-    for from in 0..lab.nodes.len() {
-        for to in (0..lab.nodes.len()).filter(|to| *to != from) {
+    let rules: List<NodeId, Vec<_>> = lab.nodes.ids().map(|node| rules(lab, matrices, node)).collect();
+    for from in lab.nodes.ids() {
+        for to in lab.nodes.ids().filter(|to| *to != from) {
             route(lab, &rules, (from, to), [&mut links, &mut routes], &mut kinds);
         }
     }
@@ -99,15 +100,15 @@ fn link(name: &str, conditions: &LinkConditions, text: &mut String, kinds: &mut 
 }
 
 /// Conditions between a node and others on each of its networks.
-fn rules(lab: &Lab, matrices: &[Matrix], node: usize) -> Vec<Vec<slipway_lab::PeerRule>> {
+fn rules(lab: &Lab, matrices: &[Matrix], node: NodeId) -> Vec<Vec<slipway_lab::PeerRule>> {
     (0..lab.nodes[node].interfaces.len()).map(|slot| lab.egress_rules(matrices, (node, slot)).1).collect()
 }
 
 /// The links of each network on the way, as packets take it.
 fn route(
     lab: &Lab,
-    rules: &[Vec<Vec<slipway_lab::PeerRule>>],
-    (from, to): (usize, usize),
+    rules: &List<NodeId, Vec<Vec<slipway_lab::PeerRule>>>,
+    (from, to): (NodeId, NodeId),
     [links, text]: [&mut String; 2],
     kinds: &mut Kinds,
 ) {
@@ -115,7 +116,7 @@ fn route(
     let mut here = from;
     // Routes take the fewest hops, so that no network is passed twice.
     for _ in 0..=lab.networks.len() {
-        let common = |node: usize| {
+        let common = |node: NodeId| {
             let mine = lab.nodes[here].interfaces.iter().enumerate();
             let theirs = &lab.nodes[node].interfaces;
             mine.clone().find_map(|(slot, mine)| {
@@ -160,13 +161,11 @@ fn route(
 }
 
 /// The gateway that a node sends packets for another to.
-fn gateway(lab: &Lab, from: usize, to: usize) -> Option<usize> {
+fn gateway(lab: &Lab, from: NodeId, to: NodeId) -> Option<NodeId> {
     let target = lab.nodes[to].interfaces.first()?.ipv4;
     let is_to = |route: &&slipway_lab::model::Route| route.to.contains(&std::net::IpAddr::V4(target));
     let via = lab.nodes[from].routes.iter().find(is_to)?.via;
-    lab.nodes
-        .iter()
-        .position(|node| node.interfaces.iter().any(|interface| std::net::IpAddr::V4(interface.ipv4) == via))
+    lab.nodes.position(|node| node.interfaces.iter().any(|interface| std::net::IpAddr::V4(interface.ipv4) == via))
 }
 
 fn lose_the_rest(lab: &Lab, kinds: &mut Kinds) {

@@ -276,7 +276,7 @@ fn job(job: &Job, names: &Names) -> Map {
     if let Some(ranks) = job.ranks {
         map.bare("ranks", ranks);
     }
-    if !job.nodes.iter().copied().eq(0..names.lab.nodes.len()) {
+    if !job.nodes.iter().copied().eq(names.lab.nodes.ids()) {
         map.put("nodes", Yaml::texts(names.words(&job.nodes)));
     }
     if let Some(timeout) = job.timeout {

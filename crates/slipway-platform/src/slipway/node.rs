@@ -16,7 +16,7 @@ pub(super) fn nodes(lab: &Lab, common: &List<NetworkId, Conditions>) -> (Option<
     let pack = is_packed(lab);
     let mut writer = Writer::new(lab, common, pack);
     let mut map = Map::default();
-    let mut rest = &lab.nodes[..];
+    let mut rest: &[Node] = &lab.nodes;
     while !rest.is_empty() {
         let length = writer.unit(rest, &mut map);
         rest = &rest[length..];
@@ -28,9 +28,9 @@ pub(super) fn nodes(lab: &Lab, common: &List<NetworkId, Conditions>) -> (Option<
 fn is_packed(lab: &Lab) -> bool {
     let hosts = lab.hosts.len();
     let run = lab.nodes.len().div_ceil(hosts);
-    let mut all = lab.nodes.iter().enumerate();
-    let in_turn = all.clone().all(|(i, node)| node.host.index() == i % hosts);
-    !in_turn && all.all(|(i, node)| node.host.index() == i / run)
+    let mut all = lab.nodes.enumerate();
+    let in_turn = all.clone().all(|(i, node)| node.host.index() == i.index() % hosts);
+    !in_turn && all.all(|(i, node)| node.host.index() == i.index() / run)
 }
 
 /// One network's addresses of one family, as they are given out.

@@ -5,6 +5,7 @@ use super::words::{Names, word_or_words};
 use crate::yaml::{Map, Yaml};
 use slipway_document::units::{ByteRate, Bytes, Cores, Fraction, Rate, Seconds};
 use slipway_lab::change::{Keys, NONE};
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::{
     Choose, Direction, Due, Effect, Entry, Format, Generator, Kill, LinkAct, NodeAct, PairAct, Pairs, Port, Quantity,
     Scenario, Selection, Setting, TraceFile,
@@ -120,7 +121,7 @@ fn effect(effect: &Effect, names: &Names, map: &mut Map) {
         }
         Effect::Partition { sides, rest } => {
             // In a list of its own, a node called `rest` is a node.
-            let side = |side: &Selection<usize>| selection(side.choose, Yaml::texts(names.words(&side.among)));
+            let side = |side: &Selection<NodeId>| selection(side.choose, Yaml::texts(names.words(&side.among)));
             let rest = rest.then(|| Yaml::Text("rest".to_owned()));
             map.put("partition", Yaml::List(sides.iter().map(side).chain(rest).collect()));
         }
@@ -140,7 +141,7 @@ fn selection(choose: Option<Choose>, of: Yaml) -> Yaml {
     Yaml::Map(map)
 }
 
-fn nodes(on: &Selection<usize>, act: &NodeAct, names: &Names, map: &mut Map) {
+fn nodes(on: &Selection<NodeId>, act: &NodeAct, names: &Names, map: &mut Map) {
     let on = selection(on.choose, names.members(&on.among));
     match act {
         NodeAct::Set(setting) => {
@@ -221,7 +222,7 @@ fn put_direction(direction: Direction, map: &mut Map) {
 /// Interfaces: nodes with all that they have by their names, others each by its own.
 fn ports(ports: &[Port], names: &Names) -> Vec<String> {
     let mut words = Vec::new();
-    let mut whole: Vec<usize> = Vec::new();
+    let mut whole: Vec<NodeId> = Vec::new();
     let mut rest = ports;
     while let Some(&(node, slot)) = rest.first() {
         let all = names.lab.nodes[node].interfaces.len();

@@ -5,27 +5,27 @@ use std::collections::HashMap;
 use crate::yaml::{Map, Yaml};
 use slipway_lab::change::Keys;
 use slipway_lab::condition::{Conditions, LinkConditions};
-use slipway_lab::id::NetworkId;
+use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::{Lab, Limits};
 
 /// A lab's nodes and groups by name.
 pub(super) struct Names<'l> {
     pub(super) lab: &'l Lab,
-    /// Indices of each group's nodes.
-    groups: HashMap<&'l str, Vec<usize>>,
+    /// Each group's nodes.
+    groups: HashMap<&'l str, Vec<NodeId>>,
 }
 
 impl<'l> Names<'l> {
     pub(super) fn of(lab: &'l Lab) -> Self {
-        let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (index, node) in lab.nodes.iter().enumerate() {
+        let mut groups: HashMap<&str, Vec<NodeId>> = HashMap::new();
+        for (index, node) in lab.nodes.enumerate() {
             groups.entry(&node.group).or_default().push(index);
         }
         Self { lab, groups }
     }
 
     /// The fewest words that choose these nodes in this order, without a search.
-    pub(super) fn words(&self, nodes: &[usize]) -> Vec<String> {
+    pub(super) fn words(&self, nodes: &[NodeId]) -> Vec<String> {
         let mut words = Vec::new();
         let mut rest = nodes;
         while let Some(&first) = rest.first() {
@@ -39,12 +39,12 @@ impl<'l> Names<'l> {
                 rest = &rest[1..];
             }
         }
-        let is_all = nodes.len() == self.lab.nodes.len() && nodes.iter().enumerate().all(|(at, node)| at == *node);
+        let is_all = nodes.iter().copied().eq(self.lab.nodes.ids());
         if is_all && words.len() > 1 { vec!["*".to_owned()] } else { words }
     }
 
     /// As a key takes them that takes one word or several.
-    pub(super) fn members(&self, nodes: &[usize]) -> Yaml {
+    pub(super) fn members(&self, nodes: &[NodeId]) -> Yaml {
         word_or_words(self.words(nodes))
     }
 

@@ -14,6 +14,7 @@ use slipway_document::text::printable;
 use slipway_engine::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::state::StateRoot;
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::{Kill, Order};
 use slipway_python::Environment;
 use slipway_results::Digest;
@@ -69,7 +70,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// Starts the worker's node if it has ended.
-    fn revive(&mut self, node: usize) -> io::Result<()> {
+    fn revive(&mut self, node: NodeId) -> io::Result<()> {
         if self.lab.state.nodes[node].init.is_some_and(ProcessId::is_alive) {
             return Ok(());
         }
@@ -109,8 +110,8 @@ pub(super) fn lab_name(campaign: &Campaign, folder: &Path) -> String {
     format!("campaign-{name}-{}", &digest[..DIGITS])
 }
 
-fn node(worker: u32) -> usize {
-    worker as usize - 1
+fn node(worker: u32) -> NodeId {
+    NodeId(worker as usize - 1)
 }
 
 fn kill(worker: u32) -> Order {

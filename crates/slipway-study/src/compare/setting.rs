@@ -5,6 +5,7 @@ use std::str::FromStr;
 use slipway_engine::condition::Place;
 use slipway_engine::lab::{LabError, Running, undo};
 use slipway_lab::change::{LinkChange, NodeChange, WordError, is_of_nodes};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::scenario::{Direction, LinkAction};
 
@@ -52,10 +53,10 @@ impl Setting {
             return self.hold_links(running, action);
         }
         let before = running.all_limits()?;
-        let nodes: Vec<usize> = (0..before.len()).collect();
+        let nodes: Vec<NodeId> = before.ids().collect();
         running.set_node(&nodes, &self.node)?;
         let outcome = self.hold_links(running, action);
-        for (node, before) in before.iter().enumerate() {
+        for (node, before) in before.enumerate() {
             running.set_node(&[node], &undo(&self.node, before))?;
         }
         outcome
@@ -74,8 +75,7 @@ impl Setting {
     fn action(&self, lab: &Lab) -> LinkAction {
         let own =
             |&(node, slot): &Place| lab.networks[lab.nodes[node].interfaces[slot].network].driver != DriverKind::Host;
-        let all =
-            lab.nodes.iter().enumerate().flat_map(|(node, of)| (0..of.interfaces.len()).map(move |slot| (node, slot)));
+        let all = lab.nodes.enumerate().flat_map(|(node, of)| (0..of.interfaces.len()).map(move |slot| (node, slot)));
         LinkAction::Link {
             interfaces: all.filter(own).collect(),
             direction: Direction::Egress,

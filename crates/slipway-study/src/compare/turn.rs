@@ -75,7 +75,7 @@ impl Turn<'_> {
         let Task::Probe(probe) = task else {
             return job(lab, task.probe(), self.plan.timeout, &self.folder.join("output"));
         };
-        let (server, client) = (self.plan.server(&lab.lab, client).index(), client.index());
+        let server = self.plan.server(&lab.lab, client);
         let between = Between { lab, server, client, timeout: self.plan.timeout, interrupt: self.interrupt };
         between.measure(self.launcher, probe).map_err(|error| match error {
             ProbeError::Interrupted => {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverWord, Figure, Lab, Pick};
 use slipway_document::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
@@ -145,7 +146,7 @@ impl Args {
         let plan = Plan {
             clients: self.clients(&lab)?,
             settings: self.settings()?,
-            server: self.server.as_deref().map(|word| labs::one(&lab, word).map(Into::into)).transpose()?,
+            server: self.server.as_deref().map(|word| labs::one(&lab, word)).transpose()?,
             source,
             name: lab.name.clone(),
             drivers: distinct(&self.drivers),
@@ -179,9 +180,9 @@ impl Args {
     }
 
     fn clients(&self, lab: &Lab) -> Result<Vec<Client>, Failure> {
-        let client = |node: usize| Client { node: node.into(), name: lab.nodes[node].name.clone() };
+        let client = |node: NodeId| Client { node, name: lab.nodes[node].name.clone() };
         match self.client.as_slice() {
-            [] => Ok(vec![client(0)]),
+            [] => Ok(vec![client(NodeId(0))]),
             words => words.iter().map(|word| labs::one(lab, word).map(client)).collect(),
         }
     }

@@ -9,6 +9,7 @@ use slipway_engine::network::Mechanism;
 use slipway_engine::network::graph::{Graph, Space};
 use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::protocol::State;
+use slipway_lab::id::{List, NodeId};
 use slipway_lab::model::{Host, Image, Lab, Network, Node};
 use slipway_document::units::Bytes;
 
@@ -42,7 +43,7 @@ struct WholeLab<'a> {
     /// The lab's folder of state.
     folder: PathBuf,
     state: &'a State,
-    nodes: Vec<NodeRow>,
+    nodes: List<NodeId, NodeRow>,
     /// Links that differ from the machine's own.
     links: LinkReport,
     /// Namespaces and devices of networks and conditions.
@@ -107,7 +108,7 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
     })
 }
 
-fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure> {
+fn one(context: &Context, running: &Running, index: NodeId) -> Result<(), Failure> {
     let lab = &running.lab;
     let node = &lab.nodes[index];
     let mut links = running.links()?;
@@ -126,7 +127,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
             .collect(),
         networks,
         links,
-        graph: running.graph()?.of_node(index.into()),
+        graph: running.graph()?.of_node(index),
         now: running.row(index)?,
         pids: running.group(index)?.map(|group| group.pids()).transpose()?.unwrap_or_default(),
     };
@@ -138,7 +139,7 @@ fn one(context: &Context, running: &Running, index: usize) -> Result<(), Failure
         facts.extend(view::node(lab, node, &running.state.networks));
         facts.extend(answer.now.program.as_ref().map(|program| ("its program", view::program(program))));
         facts.extend(conditions::of_node(lab, &answer.links, index));
-        let own = answer.graph.links.iter().filter(|link| link.device.space == Space::Node(index.into()));
+        let own = answer.graph.links.iter().filter(|link| link.device.space == Space::Node(index));
         facts.extend(own.map(|link| ("device", datapath::words(lab, link))));
         view::facts(&facts)
     })

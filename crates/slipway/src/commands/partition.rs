@@ -47,7 +47,7 @@ impl Args {
         let named = words.iter().filter(|word| !is_rest(word));
         let mut groups = named.map(|word| lab.select(&[word])).collect::<Result<Vec<_>, _>>()?;
         if words.iter().any(|word| is_rest(&word)) {
-            let rest = (0..lab.nodes.len()).filter(|node| !groups.iter().flatten().any(|named| named == node));
+            let rest = lab.nodes.ids().filter(|node| !groups.iter().flatten().any(|named| named == node));
             groups.push(rest.collect());
         }
         if groups.len() < 2 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Lab, Network};
 use slipway_lab::policy::{Rule, Verdict};
 use slipway_document::units::Rate;
@@ -108,7 +109,7 @@ impl Args {
 
 impl Shown {
     fn of(lab: &Lab, rule: &Rule) -> Self {
-        let named = |nodes: &Option<Vec<usize>>| nodes.as_ref().map(|nodes| labs::names(lab, nodes));
+        let named = |nodes: &Option<Vec<NodeId>>| nodes.as_ref().map(|nodes| labs::names(lab, nodes));
         let ports = rule.ports.iter().map(|ports| match (ports.start(), ports.end()) {
             (from, to) if from == to => from.to_string(),
             (from, to) => format!("{from}-{to}"),

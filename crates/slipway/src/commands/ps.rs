@@ -75,7 +75,8 @@ impl Args {
             let running = labs::running(&context.root, Some(word))?;
             let links = running.links()?;
             let in_short = |(index, row)| Row { row, links: conditions::in_short(&links, index) };
-            let nodes = running.rows()?.into_iter().enumerate().map(in_short).collect();
+            let nodes = running.rows()?;
+            let nodes = nodes.ids().zip(nodes).map(in_short).collect();
             let nodes = Nodes { lab: running.lab.name.clone(), nodes };
             context.answer(&nodes, nodes_text)?;
         } else {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use slipway_engine::scenario;
+use slipway_lab::id::NodeId;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -47,7 +48,7 @@ impl Args {
         let running = labs::running(&context.root, self.lab.as_deref())?;
         let dry_run = self.dry_run.dry_run;
         let done = if dry_run { scenario::Restored::default() } else { scenario::restore(&running, self.nodes)? };
-        let names = |nodes: &[usize]| labs::names(&running.lab, nodes);
+        let names = |nodes: &[NodeId]| labs::names(&running.lab, nodes);
         let restored = Restored {
             lab: running.lab.name.clone(),
             limits: names(&done.limits),

@@ -181,7 +181,7 @@ impl Program {
                 command: self.argv.clone(),
                 mpi: self.mpi,
                 ranks: None,
-                nodes: (0..lab.nodes.len()).collect(),
+                nodes: lab.nodes.ids().collect(),
                 timeout: None,
                 workdir: None,
                 env: BTreeMap::new(),

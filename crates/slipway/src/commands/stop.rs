@@ -2,6 +2,7 @@
 
 use slipway_engine::lab::Running;
 use slipway_document::units::Seconds;
+use slipway_lab::id::NodeId;
 
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -53,7 +54,7 @@ pub(crate) struct Chosen {
 
 impl Chosen {
     /// The lab, opened, and the nodes' indices.
-    pub(crate) fn open(&self, context: &Context) -> Result<(Running, Vec<usize>), Failure> {
+    pub(crate) fn open(&self, context: &Context) -> Result<(Running, Vec<NodeId>), Failure> {
         labs::nodes(&context.root, &self.words)
     }
 }

@@ -8,7 +8,7 @@ use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
 use slipway_image::Store;
-use slipway_lab::id::{List, NetworkId};
+use slipway_lab::id::{List, NetworkId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_study::Source;
 
@@ -45,7 +45,7 @@ struct Planned<'a> {
 struct Up {
     lab: String,
     seconds: f64,
-    nodes: Vec<NodeRow>,
+    nodes: List<NodeId, NodeRow>,
     /// Notes on limits that hold differently than one might expect.
     notes: Vec<String>,
     /// Nodes whose own program has ended already.
@@ -83,7 +83,7 @@ impl Args {
         meter.finish();
         let mut running = outcome.map_err(|error| because(&source, &file, error))?;
         let ended = running.early_ends(AT_ONCE)?;
-        let early = |(node, end): (usize, ProgramEnd)| Early { node: file.nodes[node].name.clone(), end };
+        let early = |(node, end): (NodeId, ProgramEnd)| Early { node: file.nodes[node].name.clone(), end };
         let ended: Vec<Early> = ended.into_iter().map(early).collect();
         let (seconds, nodes) = (started.elapsed().as_secs_f64(), running.rows());
         // Last of all: what is said to be up was so a moment ago.
@@ -122,6 +122,6 @@ fn text(lab: &Lab, seconds: f64) -> String {
         name = lab.name,
         nodes = view::count(lab.nodes.len(), "node"),
         hosts = view::count(lab.hosts.len(), "host"),
-        first = lab.nodes[0].name,
+        first = lab.nodes[NodeId(0)].name,
     )
 }

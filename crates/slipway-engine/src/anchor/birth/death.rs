@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use slipway_lab::id::NodeId;
 use slipway_lab::scenario::Kill;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
@@ -38,9 +39,9 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
     ) -> Result<(), AnchorError> {
-        let which: Vec<usize> =
+        let which: Vec<NodeId> =
             which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
         let silenced = self.bury(alone, blueprint, &which);
         self.kill(alone, blueprint, &which);
@@ -53,7 +54,7 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
     ) -> Result<(), AnchorError> {
         let mut buried = BTreeSet::new();
         let done = self.with_links(alone, blueprint, |links, around| {
@@ -61,11 +62,11 @@ impl Nodes {
             Ok(())
         });
         // Those whose links could not be closed are silent too: then what waits there is lost.
-        let others: Vec<usize> = which.iter().copied().filter(|index| !buried.contains(index)).collect();
+        let others: Vec<NodeId> = which.iter().copied().filter(|index| !buried.contains(index)).collect();
         done.map(drop).and(self.silence(blueprint, &others))
     }
 
-    fn silence(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
+    fn silence(&mut self, blueprint: &Blueprint, which: &[NodeId]) -> Result<(), AnchorError> {
         Ok(which.iter().try_for_each(|&index| self.fabric.set_carrier(&blueprint.lab, index, false))?)
     }
 
@@ -74,12 +75,12 @@ impl Nodes {
         &mut self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
         death: Death,
     ) -> Result<(), AnchorError> {
         let hard = death == Death::Silent;
-        let running = |index: &usize| self.state.nodes[*index].status == NodeStatus::Running;
-        let which: Vec<usize> = which.iter().copied().filter(running).collect();
+        let running = |index: &NodeId| self.state.nodes[*index].status == NodeStatus::Running;
+        let which: Vec<NodeId> = which.iter().copied().filter(running).collect();
         if hard {
             if let Some(&index) = which.iter().find(|&&index| blueprint.on_host_network(index)) {
                 return Err(AnchorError::SharedLinks(blueprint.lab.nodes[index].name.clone()));
@@ -102,9 +103,9 @@ impl Nodes {
 
     /// Resets connections of nodes that have a network of their own. As programs end, the kernel would end connections in good
     /// order, of which a crash knows nothing.
-    fn reset(&mut self, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
-        let own = |&index: &usize| !blueprint.on_host_network(index);
-        let which: Vec<usize> = which.iter().copied().filter(own).collect();
+    fn reset(&mut self, blueprint: &Blueprint, which: &[NodeId]) -> Result<(), AnchorError> {
+        let own = |&index: &NodeId| !blueprint.on_host_network(index);
+        let which: Vec<NodeId> = which.iter().copied().filter(own).collect();
         self.end_stopped(blueprint, &which, |nodes| {
             for net in which.iter().filter_map(|&index| net_of(&nodes.slots, index)) {
                 // A kernel that cannot reset them closes them with their programs.
@@ -119,10 +120,10 @@ impl Nodes {
     }
 
     /// Ends the programs of nodes with bypasses so that nobody hears of it by their connections there: these outlive them.
-    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[usize]) -> Result<(), AnchorError> {
+    fn hush(&mut self, alone: SingleThread, blueprint: &Blueprint, which: &[NodeId]) -> Result<(), AnchorError> {
         let lab = &blueprint.lab;
-        let has_bypasses = |&index: &usize| lab.nodes[index].has_bypasses(lab);
-        let which: Vec<usize> = which.iter().copied().filter(has_bypasses).collect();
+        let has_bypasses = |&index: &NodeId| lab.nodes[index].has_bypasses(lab);
+        let which: Vec<NodeId> = which.iter().copied().filter(has_bypasses).collect();
         self.end_stopped(blueprint, &which, |nodes| {
             nodes.with_bypasses(alone, blueprint, |bypasses, near| bypasses.silence(near, &which));
         })
@@ -132,11 +133,11 @@ impl Nodes {
     fn end_stopped(
         &mut self,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
         act: impl FnOnce(&mut Self),
     ) -> Result<(), AnchorError> {
-        let name = |index: usize| &blueprint.lab.nodes[index].name;
-        let group = |&index: &usize| self.groups.as_ref().map(|groups| groups.node(index, name(index)));
+        let name = |index: NodeId| &blueprint.lab.nodes[index].name;
+        let group = |&index: &NodeId| self.groups.as_ref().map(|groups| groups.node(index, name(index)));
         let groups = which.iter().filter_map(group).collect::<Result<Vec<Group>, _>>()?;
         let stopped = groups.iter().try_for_each(Group::freeze);
         act(self);

@@ -12,6 +12,7 @@ use nix::sched::CloneFlags;
 use nix::sys::wait::waitpid;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
+use slipway_lab::id::NodeId;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::{Bare, Parting, SingleThread, Stack, clone_bare, clone_borrowing};
 use slipway_sys::process::end_with;
@@ -43,10 +44,10 @@ pub(super) struct Spawner {
 
 impl Spawner {
     /// Has it make the init of a node, once it has made those before. Gives the anchor's end of the link to that init.
-    pub(super) fn make(&self, index: usize) -> Result<Link, NodeError> {
+    pub(super) fn make(&self, index: NodeId) -> Result<Link, NodeError> {
         let (ours, theirs) = Link::pair().map_err(NodeError::system("open a socket pair"))?;
         let orders = self.orders.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into());
-        let told = orders.and_then(|orders| packet::send(orders, &index.to_ne_bytes(), Some(theirs.as_fd())));
+        let told = orders.and_then(|orders| packet::send(orders, &index.index().to_ne_bytes(), Some(theirs.as_fd())));
         told.map_err(NodeError::system("have its init made"))?;
         Ok(ours)
     }
@@ -79,7 +80,7 @@ impl Nodes {
         &self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        which: &[usize],
+        which: &[NodeId],
     ) -> Result<Vec<Spawner>, AnchorError> {
         let says = || AnchorError::system("make a process that makes inits");
         let mut keep = vec![0, 1, 2, self.anchor.as_raw_fd(), self.empty.as_raw_fd()];
@@ -108,7 +109,7 @@ impl Nodes {
         if end_with(&self.anchor).is_ok() {
             // Nothing more to do, or nobody to do it for.
             while let Ok((order, Some(link))) = packet::receive(orders, LONGEST) {
-                let Ok(index) = order.try_into().map(usize::from_ne_bytes) else { break };
+                let Ok(index) = order.try_into().map(|bytes| NodeId(usize::from_ne_bytes(bytes))) else { break };
                 let link = Link::of(link);
                 if let Err(error) = self.make_init(alone, blueprint, index, &link, &mut stack) {
                     link.fail(&error.to_string());
@@ -122,7 +123,7 @@ impl Nodes {
         &self,
         alone: SingleThread,
         blueprint: &Blueprint,
-        index: usize,
+        index: NodeId,
         link: &Link,
         stack: &mut Stack,
     ) -> Result<(), NodeError> {
@@ -152,7 +153,7 @@ impl Nodes {
     }
 
     /// The network namespace that a node is to have.
-    fn net(&self, blueprint: &Blueprint, index: usize) -> Net<'_> {
+    fn net(&self, blueprint: &Blueprint, index: NodeId) -> Net<'_> {
         match &self.slots[index].net {
             Some(kept) => Net::Join(kept.as_fd()),
             None if blueprint.on_host_network(index) => {

@@ -68,10 +68,10 @@ pub(super) fn answer(
 
 /// Refuses nodes that the lab does not have.
 fn check(blueprint: &Blueprint, request: &Request) -> Result<(), Error> {
-    let there = blueprint.lab.nodes.len();
-    let unknown = request.nodes().iter().find(|&&node| node >= there);
+    let nodes = &blueprint.lab.nodes;
+    let unknown = request.nodes().iter().find(|&&node| nodes.get(node).is_none());
     unknown.map_or(Ok(()), |node| {
-        Err(Error::new(Code::UnknownNode, format!("find node number {node}: the lab has {there}")))
+        Err(Error::new(Code::UnknownNode, format!("find node number {node}: the lab has {}", nodes.len())))
     })
 }
 

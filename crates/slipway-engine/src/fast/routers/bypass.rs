@@ -8,7 +8,7 @@ use nix::sys::wait::WaitStatus;
 use rustix::event::{PollFd, PollFlags};
 use slipway_fast::control::Order;
 use slipway_fast::policy::Policy;
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 
@@ -94,8 +94,8 @@ impl Bypass for Routers {
     }
 
     /// Connections with those that the nodes were are reset.
-    fn born(&mut self, nodes: &[usize]) {
-        let woken: Vec<usize> = nodes.iter().copied().filter(|node| self.muted.contains_key(node)).collect();
+    fn born(&mut self, nodes: &[NodeId]) {
+        let woken: Vec<NodeId> = nodes.iter().copied().filter(|node| self.muted.contains_key(node)).collect();
         if !woken.is_empty() {
             self.order(|| Order::Wake { nodes: woken.clone() });
         }
@@ -105,7 +105,7 @@ impl Bypass for Routers {
     }
 
     /// Keeps sockets of the nodes, so that nobody hears how they end.
-    fn silence(&mut self, near: &Near<'_>, nodes: &[usize]) {
+    fn silence(&mut self, near: &Near<'_>, nodes: &[NodeId]) {
         // Before they end, or a router that is late would take it for the end of any program.
         self.have_heeded(near, || Order::Silence { nodes: nodes.to_vec() });
         for &node in nodes {
@@ -116,22 +116,22 @@ impl Bypass for Routers {
         }
     }
 
-    fn died(&mut self, nodes: &[usize]) {
+    fn died(&mut self, nodes: &[NodeId]) {
         for seat in self.seats.values_mut() {
-            let nodes: Vec<usize> = nodes.iter().copied().filter(|node| seat.equipped.remove(node)).collect();
+            let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seat.equipped.remove(node)).collect();
             if let Some(process) = seat.process.as_ref().filter(|_| !nodes.is_empty()) {
                 let _ = process.order::<OwnedFd>(&Order::Forget { nodes });
             }
         }
     }
 
-    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<usize>) -> Result<u64, BypassError> {
+    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
         if self.altered == *altered {
             return Ok(0);
         }
         let grows = !altered.is_subset(&self.altered);
         self.altered.clone_from(altered);
-        let nodes: Vec<usize> = self.altered.iter().copied().collect();
+        let nodes: Vec<NodeId> = self.altered.iter().copied().collect();
         self.have_heeded(near, || Order::Conditions { nodes: nodes.clone() });
         if grows { self.revoke(near).map_err(BypassError::of) } else { Ok(0) }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_socket_linger;
 use slipway_fast::metadata::Path;
 use slipway_fast::walk;
+use slipway_lab::id::NodeId;
 
 use super::Routers;
 use crate::bypass::Near;
@@ -32,7 +33,7 @@ impl MutedSocket {
 
 impl Routers {
     /// Keeps the sockets of a node that were handed out to it.
-    pub(super) fn mute(&mut self, near: &Near<'_>, node: usize) -> io::Result<()> {
+    pub(super) fn mute(&mut self, near: &Near<'_>, node: NodeId) -> io::Result<()> {
         let namespaces = near.namespaces(|other| other == node);
         let muted = self.muted.entry(node).or_default();
         let mut seen = BTreeSet::new();

@@ -10,7 +10,7 @@ use slipway_fast::control::{Order, Report};
 use slipway_fast::reason::Reason;
 use slipway_fast::status::Status;
 use slipway_fast::walk;
-use slipway_lab::id::HostId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
@@ -38,7 +38,7 @@ pub(super) struct Seat {
     /// What the one before it had in hand.
     pub(super) left: Vec<Order>,
     /// Nodes that it has sockets of, to knock with.
-    pub(super) equipped: BTreeSet<usize>,
+    pub(super) equipped: BTreeSet<NodeId>,
     pub(super) group: Option<Group>,
     /// Keeps programs from connecting anew, binding or setting up otherwise what a router of this group made and handed out.
     pub(super) _guard: Option<SocketGuard>,
@@ -121,7 +121,7 @@ impl Routers {
         if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
             return;
         }
-        let nodes: BTreeSet<usize> = held.iter().map(|&at| self.held[at].node).collect();
+        let nodes: BTreeSet<NodeId> = held.iter().map(|&at| self.held[at].node).collect();
         for node in nodes {
             if let Err(error) = (near.halt)(node) {
                 self.note(
@@ -164,7 +164,7 @@ impl Routers {
     }
 
     /// Gives a router sockets to knock with in a node, where it has had none.
-    fn equip(&mut self, near: &Near<'_>, host: HostId, node: usize) -> io::Result<()> {
+    fn equip(&mut self, near: &Near<'_>, host: HostId, node: NodeId) -> io::Result<()> {
         let Some(seat) = self.seats.get_mut(&host) else { return Ok(()) };
         if seat.process.is_none() || !seat.equipped.insert(node) {
             return Ok(());
@@ -177,7 +177,7 @@ impl Routers {
     }
 
     /// Gives a router sockets of a family that are made within a node.
-    fn give_wakeup_sockets(&self, near: &Near<'_>, host: HostId, node: usize, ipv6: bool) -> io::Result<()> {
+    fn give_wakeup_sockets(&self, near: &Near<'_>, host: HostId, node: NodeId, ipv6: bool) -> io::Result<()> {
         let (Some(process), Some(net)) = (self.process(host), (near.net)(node)) else { return Ok(()) };
         let family = if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
         let make = |_| socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);

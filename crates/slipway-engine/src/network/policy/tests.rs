@@ -5,6 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use slipway_fast::policy::{Decision, Policy};
+use slipway_lab::id::NodeId;
 use slipway_lab::policy::{Rates, Verdict};
 
 use super::*;
@@ -15,6 +16,10 @@ const TC_ACT_SHOT: i32 = slipway_sys::bpf::TC_ACT_SHOT;
 fn lab() -> Lab {
     let text = format!("networks: {{net: fast}}\nnodes: {{n: {{count: {NODES}}}}}\n");
     slipway_lab::parse("lab.yaml", &text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()))
+}
+
+fn mac(lab: &Lab, node: usize) -> Mac {
+    lab.nodes[NodeId(node)].interfaces[0].mac
 }
 
 /// What a packet carries.
@@ -74,7 +79,7 @@ impl What {
             Self::Pong(number) => message(if ipv6 { 129 } else { 0 }, number),
             Self::Error(node) => {
                 let (icmp, mut content) = message(if ipv6 { 1 } else { 3 }, 0);
-                let interface = &lab().nodes[node].interfaces[0];
+                let interface = &lab().nodes[NodeId(node)].interfaces[0];
                 if ipv6 {
                     content.extend([0; 24]);
                     content.extend(interface.ipv6.expect("it has one").octets());
@@ -122,7 +127,7 @@ struct Reader {
     policy: Policy,
     /// Rules about all ports, which are all that is about what has none.
     whole: Policy,
-    asked: HashSet<(usize, usize, u16, u16, u8)>,
+    asked: HashSet<(NodeId, NodeId, u16, u16, u8)>,
 }
 
 impl Reader {
@@ -132,12 +137,12 @@ impl Reader {
         Self { policy, whole: Policy::new(&whole, NODES), rules, asked: HashSet::new() }
     }
 
-    fn about(&self, client: usize, server: usize) -> impl Iterator<Item = &Rule> {
-        let is_in = |nodes: &Option<Vec<usize>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
+    fn about(&self, client: NodeId, server: NodeId) -> impl Iterator<Item = &Rule> {
+        let is_in = |nodes: &Option<Vec<NodeId>>, node| nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
         self.rules.iter().filter(move |rule| is_in(&rule.from, client) && is_in(&rule.to, server))
     }
 
-    fn opens_any(&self, client: usize, server: usize) -> bool {
+    fn opens_any(&self, client: NodeId, server: NodeId) -> bool {
         let mut about = self.about(client, server);
         about
             .find_map(|rule| if rule.is_free() { Some(true) } else { rule.ports.is_empty().then_some(false) })
@@ -145,11 +150,11 @@ impl Reader {
     }
 
     /// Whether no rule about the two needs to see a port.
-    fn shows_all(&self, from: usize, to: usize) -> bool {
+    fn shows_all(&self, from: NodeId, to: NodeId) -> bool {
         self.about(from, to).all(|rule| rule.ports.is_empty())
     }
 
-    fn lets_pass(&mut self, from: usize, to: usize, what: &What, ipv6: bool) -> bool {
+    fn lets_pass(&mut self, from: NodeId, to: NodeId, what: &What, ipv6: bool) -> bool {
         let free = |decision: Decision| matches!(decision, Decision::Allow(terms) if terms.is_free());
         if self.about(from, to).chain(self.about(to, from)).all(Rule::is_free) {
             return true;
@@ -208,8 +213,11 @@ fn what() -> impl Strategy<Value = What> {
 
 /// Ports begin at 1, as the lab file has it.
 fn rule() -> impl Strategy<Value = Rule> {
-    let nodes =
-        || prop::option::of(prop::collection::btree_set(0..NODES, 1..NODES).prop_map(|set| set.into_iter().collect()));
+    let nodes = || {
+        prop::option::of(
+            prop::collection::btree_set(0..NODES, 1..NODES).prop_map(|set| set.into_iter().map(NodeId).collect()),
+        )
+    };
     let low = (1_u16..8, 1_u16..8).prop_map(|(a, b)| a.min(b)..=a.max(b));
     let ports = prop::collection::vec(low, 0..3);
     (nodes(), nodes(), ports, 0..3).prop_map(|(from, to, ports, kind)| Rule {
@@ -238,7 +246,8 @@ proptest! {
         sent in prop::collection::vec((any::<bool>(), what(), any::<bool>()), 1..60),
     ) {
         let lab = lab();
-        let mac = |node: usize| lab.nodes[node].interfaces[0].mac;
+        let mac = |node: NodeId| lab.nodes[node].interfaces[0].mac;
+        let pair = pair.map(NodeId);
         let table = Table::new(&lab, &rules).expect("these tests need root, to make BPF maps");
         let gates = pair.map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
         let mut reader = Reader::new(rules);
@@ -255,8 +264,8 @@ proptest! {
 fn deny(from: Option<usize>, to: Option<usize>) -> Rule {
     Rule {
         name: String::new(),
-        from: from.map(|node| vec![node]),
-        to: to.map(|node| vec![node]),
+        from: from.map(|node| vec![NodeId(node)]),
+        to: to.map(|node| vec![NodeId(node)]),
         ports: Vec::new(),
         verdict: Verdict::Deny,
         rates: Rates::default(),
@@ -268,8 +277,9 @@ fn deny(from: Option<usize>, to: Option<usize>) -> Rule {
 #[test]
 fn nobody_sends_in_anothers_name() {
     let lab = lab();
-    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
-    let gate = Table::new(&lab, &[deny(None, None)]).expect("root").gate(&lab, 0, 0).expect("the verifier takes it");
+    let macs = [0, 1].map(|node| mac(&lab, node));
+    let gate =
+        Table::new(&lab, &[deny(None, None)]).expect("root").gate(&lab, NodeId(0), 0).expect("the verifier takes it");
     let arp = |from: Mac| [&macs[1][..], &from, &[8, 6], &[0; 28]].concat();
     let outcome = |from| gate.sent.run(&arp(from), 0).expect("runs").action;
     assert_ne!(outcome(macs[0]), TC_ACT_SHOT);
@@ -289,23 +299,22 @@ fn nobody_but_a_gateway_sends_from_anothers_address() {
     let lab =
         slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
     let table = Table::new(&lab, &[deny(Some(0), Some(1))]).expect("root");
-    let gate = |node| table.gate(&lab, node, 0).expect("the verifier takes it");
+    let gate = |node| table.gate(&lab, NodeId(node), 0).expect("the verifier takes it");
     let (node, gateway) = (gate(0), gate(2));
     let passes = |gate: &Gate, sender: usize, source: Ipv6Addr| {
-        let mac = lab.nodes[sender].interfaces[0].mac;
-        let mut frame = What::Ping(1).frame(mac, [2; 6], source.to_ipv4_mapped().is_none());
+        let mut frame = What::Ping(1).frame(mac(&lab, sender), [2; 6], source.to_ipv4_mapped().is_none());
         match source.to_ipv4_mapped() {
             Some(ipv4) => frame[26..30].copy_from_slice(&ipv4.octets()),
             None => frame[22..38].copy_from_slice(&source.octets()),
         }
         gate.sent.run(&frame, 0).expect("runs").action != TC_ACT_SHOT
     };
-    let own: Vec<_> = addresses(&lab).filter(|&(of, _)| of == 0).map(|(_, address)| address).collect();
+    let own: Vec<_> = addresses(&lab).filter(|&(of, _)| of == NodeId(0)).map(|(_, address)| address).collect();
     assert_eq!(own.len(), 6, "of two interfaces, with those of links");
     for address in own {
         assert!(passes(&node, 0, address), "{address}");
     }
-    for (of, address) in addresses(&lab).filter(|&(of, _)| of != 0) {
+    for (of, address) in addresses(&lab).filter(|&(of, _)| of != NodeId(0)) {
         assert!(!passes(&node, 0, address), "{address} of {of}");
         assert!(passes(&gateway, 2, address), "{address} of {of}");
     }
@@ -317,9 +326,9 @@ fn nobody_but_a_gateway_sends_from_anothers_address() {
 #[test]
 fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
     let lab = lab();
-    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
+    let macs = [0, 1].map(|node| mac(&lab, node));
     let rules = [deny(Some(0), Some(1)), deny(Some(1), Some(0))];
-    let gate = Table::new(&lab, &rules).expect("root").gate(&lab, 1, 0).expect("the verifier takes it");
+    let gate = Table::new(&lab, &rules).expect("root").gate(&lab, NodeId(1), 0).expect("the verifier takes it");
     let passes = |frame: &[u8]| gate.received.run(frame, 0).expect("runs").action != TC_ACT_SHOT;
     for what in [
         What::Tcp { from: 1, to: 2, flags: ACK },
@@ -339,7 +348,7 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
     // Too short to be what it says that it is.
     let whole = What::Tcp { from: 1, to: 2, flags: ACK }.frame(macs[0], macs[1], false);
     let open = Table::new(&lab, &[Rule { ports: vec![1..=1], ..deny(Some(0), Some(1)) }]).expect("root");
-    let open = open.gate(&lab, 1, 0).expect("the verifier takes it");
+    let open = open.gate(&lab, NodeId(1), 0).expect("the verifier takes it");
     // The kernel tries none whose header is cut.
     for length in 14 + 20..whole.len() {
         let outcome = open.received.run(&whole[..length], 0).expect("runs");
@@ -350,10 +359,10 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
 #[test]
 fn a_node_that_asks_without_end_forgets_its_own_flows_alone() {
     let lab = lab();
-    let macs = [0, 1, 2].map(|node| lab.nodes[node].interfaces[0].mac);
+    let macs = [0, 1, 2].map(|node| mac(&lab, node));
     // The first two may ask the last one, which may open nothing.
     let table = Table::new(&lab, &[deny(Some(2), None)]).expect("root");
-    let gates = [0, 1, 2].map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
+    let gates = [0, 1, 2].map(|node| table.gate(&lab, NodeId(node), 0).expect("the verifier takes it"));
     let passes = |from: usize, to: usize, what: &What| {
         let frame = what.frame(macs[from], macs[to], false);
         gates[to].received.run(&frame, 0).expect("runs").action != TC_ACT_SHOT
@@ -372,11 +381,11 @@ fn a_node_that_asks_without_end_forgets_its_own_flows_alone() {
 #[test]
 fn other_rules_know_nothing_of_what_was_asked_under_the_last() {
     let lab = lab();
-    let macs = [0, 1].map(|node| lab.nodes[node].interfaces[0].mac);
+    let macs = [0, 1].map(|node| mac(&lab, node));
     let rules = [deny(Some(1), Some(0))];
     let (ask, answer) = (What::Udp { from: 9, to: 53 }, What::Udp { from: 53, to: 9 });
     let asked = |table: &Table| {
-        let gates = [0, 1].map(|node| table.gate(&lab, node, 0).expect("the verifier takes it"));
+        let gates = [0, 1].map(|node| table.gate(&lab, NodeId(node), 0).expect("the verifier takes it"));
         let passes = |at: usize, what: &What| {
             gates[at].received.run(&what.frame(macs[1 - at], macs[at], false), 0).expect("runs").action != TC_ACT_SHOT
         };
@@ -402,7 +411,7 @@ fn is_let_through(guard: &Guard, frame: &[u8]) -> bool {
 #[test]
 fn the_guard_drops_advertisements_and_redirects_behind_any_header() {
     let (lab, guard) = guarded();
-    let macs: Vec<Mac> = (0..4).map(|node| lab.nodes[node].interfaces[0].mac).collect();
+    let macs: Vec<Mac> = (0..4).map(|node| mac(&lab, node)).collect();
     let behind = |headers: &[u8], first: u8| {
         let frame = What::Leads.frame(macs[1], macs[0], true);
         let mut longer = [&frame[..54], headers, &frame[54..]].concat();
@@ -433,7 +442,7 @@ fn the_guard_drops_advertisements_and_redirects_behind_any_header() {
 #[test]
 fn the_guard_drops_errors_about_packets_to_other_nodes() {
     let (lab, guard) = guarded();
-    let macs: Vec<Mac> = (0..4).map(|node| lab.nodes[node].interfaces[0].mac).collect();
+    let macs: Vec<Mac> = (0..4).map(|node| mac(&lab, node)).collect();
     let quote = |ipv6: bool| if ipv6 { 14 + 40 + 8 + 24 } else { 14 + 24 + 8 + 16 };
     for ipv6 in [false, true] {
         let kinds: &[u8] = if ipv6 { &[1, 2, 3, 4] } else { &[3, 4, 11, 12] };
@@ -458,8 +467,7 @@ fn the_guard_drops_errors_about_packets_to_other_nodes() {
 #[test]
 fn the_guard_drops_a_second_tag_of_number_0() {
     let (lab, guard) = guarded();
-    let mac = |node: usize| lab.nodes[node].interfaces[0].mac;
-    let frame = What::Ping(1).frame(mac(1), mac(0), false);
+    let frame = What::Ping(1).frame(mac(&lab, 1), mac(&lab, 0), false);
     for (tag, expected) in [([0x81, 0, 0, 0], false), ([0x88, 0xa8, 0xe0, 0], false), ([0x81, 0, 0, 5], true)] {
         let tagged = [&frame[..12], &tag, &frame[12..]].concat();
         assert_eq!(is_let_through(&guard, &tagged), expected, "{tag:x?}");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::Signal;
 use slipway_lab::change::{Keys as _, LinkChange};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Job;
 use slipway_lab::scenario::{Action, Kill, LinkAction, Order, Pair, Schedule};
 use slipway_sys::process::ProcessId;
@@ -29,7 +30,7 @@ impl Stage {
             })
         };
         let freezes = orders().filter(|order| matches!(order, Order::Freeze { .. }));
-        let frozen: BTreeSet<usize> = freezes.flat_map(Order::nodes).copied().collect();
+        let frozen: BTreeSet<NodeId> = freezes.flat_map(Order::nodes).copied().collect();
         if !frozen.is_empty() {
             prepare(Order::Freeze { nodes: frozen.into_iter().collect() });
         }
@@ -113,7 +114,7 @@ impl Stage {
     }
 
     /// The programs stop here and now; the anchor sees to the interfaces.
-    fn freeze(&mut self, number: usize, nodes: &[usize], change: Change) -> Begun {
+    fn freeze(&mut self, number: usize, nodes: &[NodeId], change: Change) -> Begun {
         let stopped = match self.running.stop_programs(nodes) {
             Ok(stopped) => stopped,
             Err(error) => return Begun::Failed(error.to_string()),
@@ -127,7 +128,7 @@ impl Stage {
         }
     }
 
-    pub(super) fn run(&mut self, number: usize, nodes: &[usize], command: &[String]) -> Begun {
+    pub(super) fn run(&mut self, number: usize, nodes: &[NodeId], command: &[String]) -> Begun {
         let output = self.output.join(format!("event-{number}"));
         let job = Job {
             command: command.to_vec(),

@@ -114,7 +114,7 @@ impl Stage {
                     happened.push(Happening::Finished(number, result));
                 }
                 News::Ended(programs) => {
-                    let known = |name: &str| self.running.lab.nodes.iter().position(|node| node.name == name);
+                    let known = |name: &str| self.running.lab.nodes.position(|node| node.name == name);
                     let ended = programs.into_iter().filter_map(|(name, code)| Some((known(&name)?, code))).collect();
                     happened.push(Happening::ProgramsEnded(number, ended));
                 }

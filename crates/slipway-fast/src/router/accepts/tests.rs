@@ -4,6 +4,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use slipway_lab::id::NodeId;
+
 use super::*;
 use crate::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenProgress, Pool, Refusal};
 use crate::metadata::Path;
@@ -11,7 +13,7 @@ use crate::nodes::{CLIENT, Lab, SERVER};
 use crate::pending::{Connection, Pending, ServerEnd};
 
 /// So many calls of the node's wait; nothing else tells of it than that.
-fn await_calls(router: &Router, node: usize, count: usize) {
+fn await_calls(router: &Router, node: NodeId, count: usize) {
     let blocked_accepts = router.nodes.blocked_accepts(node).expect("it has programs");
     while blocked_accepts.count() < count {
         thread::yield_now();
@@ -33,7 +35,7 @@ fn hold_up(lab: &Lab, at: SocketAddr) -> (impl FnOnce() + '_, SocketAddr) {
     let (entry, path, number) = (None, Some(Path::Pair), None);
     let connection = Connection { share: None, entry, end: ServerEnd::Awaited, path, flow, client, server: at, number };
     let until = Instant::now() + Duration::from_mins(1);
-    let wakeup = lab.router.parts.delivery.wake_by(1, connection, Some(until)).expect("it is knocked for");
+    let wakeup = lab.router.parts.delivery.wake_by(NodeId(1), connection, Some(until)).expect("it is knocked for");
     let end_it = move || {
         let (end, _) = UnixStream::pair().expect("a pair");
         let came = |pending: &mut Pending| pending.connection.end = ServerEnd::There(end.into());
@@ -49,11 +51,11 @@ fn a_node_holds_up_itself_alone() {
     let [near, far] = [(CLIENT, 81), (SERVER, 80)].map(|(ip, port)| SocketAddr::new(ip.into(), port));
     let [one, other] = [lab.client(move || bound(near)), lab.server(move || bound(far))];
     let held_up = lab.server_runs(move || accept(&other));
-    await_calls(&lab.router, 1, 1);
+    await_calls(&lab.router, NodeId(1), 1);
     let (end_it, client) = hold_up(&lab, far);
     let accepting = lab.client_runs(move || accept(&one));
-    await_calls(&lab.router, 0, 1);
-    let native = lab.runs(1, false, move || TcpStream::connect(near).expect("connected"));
+    await_calls(&lab.router, NodeId(0), 1);
+    let native = lab.runs(NodeId(1), false, move || TcpStream::connect(near).expect("connected"));
     assert_eq!(accepting.join().expect("it ran").ip(), SERVER);
     drop(native);
     end_it();
@@ -86,22 +88,23 @@ fn another_host_is_not_held_up_by_a_node() {
             tell.send(()).expect("it is heard");
         }
     });
-    await_calls(&lab.router, 1, 1);
+    await_calls(&lab.router, NodeId(1), 1);
     let _knocked_for = pool.open(0, &open(1, CLIENT, far), LONG).expect("accepted");
     told.recv().expect("accepted");
     let held_up = lab.server_runs(move || accept(&held_up));
-    await_calls(&lab.router, 1, 2);
+    await_calls(&lab.router, NodeId(1), 2);
     let (end_it, _) = hold_up(&lab, slow);
 
     // Nobody accepts there, and one connection is all that its queue holds.
     let full = lab.server(move || bound(full_at));
     rustix::net::listen(&full, 0).expect("it listens");
-    let _queued = lab.runs(1, false, move || TcpStream::connect(full_at).expect("connected")).join().expect("it ran");
+    let _queued =
+        lab.runs(NodeId(1), false, move || TcpStream::connect(full_at).expect("connected")).join().expect("it ran");
     let asking = pool.ask(0, &open(4, CLIENT, full_at), LONG).expect("asked");
 
     let _connected = pool.open(0, &open(2, CLIENT, far), LONG).expect("accepted");
     let accepting = lab.client_runs(move || accept(&own));
-    await_calls(&lab.router, 0, 1);
+    await_calls(&lab.router, NodeId(0), 1);
     let _served = pool.open(0, &open(3, SERVER, near), LONG).expect("accepted");
     assert_eq!(accepting.join().expect("it ran"), at(SERVER, 1000));
     told.try_recv().expect_err("its node's thread is held up");

@@ -9,6 +9,7 @@ use super::event::{direction, grace, how, only_nodes};
 use super::target::{Whose, all_nodes, check_linked, links, some_nodes, some_ports};
 use super::trace::replay;
 use crate::file::{Amount, Event, Selection as Written};
+use crate::id::{List, NodeId};
 use crate::resolve::link::network;
 use crate::resolve::program;
 use crate::scenario::{Effect, Generator, Kill, LinkAct, NodeAct, PairAct};
@@ -119,7 +120,7 @@ fn lasting(
 fn partition(sides: &Spanned<Vec<Spanned<Written>>>, context: &Context, report: &mut Report) -> Option<Effect> {
     let mut selections = Vec::new();
     let mut rest = false;
-    let mut side_of = vec![None; context.lab.nodes.len()];
+    let mut side_of: List<NodeId, _> = vec![None; context.lab.nodes.len()].into();
     for (i, written) in sides.value.iter().enumerate() {
         if matches!(&written.value, Written::Word(word) if word.value == REST) {
             rest = true;

@@ -6,13 +6,14 @@ use slipway_document::units::Seconds;
 use super::Context;
 use super::target::{check_linked, some_nodes};
 use crate::file::{Event, How};
+use crate::id::NodeId;
 use crate::scenario::{Direction, Kill, Selection};
 
 /// How long programs have to end where it is not said.
 const GRACE: Seconds = Seconds(10.0);
 
 /// Nodes whose limits change.
-pub(super) fn only_nodes(event: &Event, at: Span, context: &Context, report: &mut Report) -> Option<Selection<usize>> {
+pub(super) fn only_nodes(event: &Event, at: Span, context: &Context, report: &mut Report) -> Option<Selection<NodeId>> {
     let misplaced = event
         .keys()
         .into_iter()
@@ -33,7 +34,7 @@ pub(super) fn direction(event: &Event) -> Direction {
 }
 
 /// How the nodes of an event end.
-pub(super) fn how(event: &Event, on: &Selection<usize>, context: &Context, report: &mut Report) -> Kill {
+pub(super) fn how(event: &Event, on: &Selection<NodeId>, context: &Context, report: &mut Report) -> Kill {
     let how = event.how.as_ref();
     let graceful = how.is_some_and(|how| how.value == How::Graceful);
     if let Some(grace) = event.grace.as_ref().filter(|_| !graceful && event.stop.is_none()) {

@@ -14,6 +14,7 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::Report;
 
 use crate::file::{Members, Scenario as Written};
+use crate::id::NodeId;
 use crate::model::{DriverWord, Lab};
 use crate::scenario::{Due, Scenario};
 
@@ -21,7 +22,7 @@ use crate::scenario::{Due, Scenario};
 pub(super) struct Context<'a> {
     lab: &'a Lab,
     /// The scenario's own names for nodes.
-    groups: Vec<(String, Vec<usize>)>,
+    groups: Vec<(String, Vec<NodeId>)>,
     /// The end of the scenario.
     length: Option<Due>,
     /// Relative paths begin here.
@@ -55,7 +56,7 @@ pub(super) fn scenario(
 }
 
 impl Context<'_> {
-    fn group(&self, name: &Spanned<String>, members: &Members, report: &mut Report) -> Vec<usize> {
+    fn group(&self, name: &Spanned<String>, members: &Members, report: &mut Report) -> Vec<NodeId> {
         let text = name.value.as_str();
         let plain = text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         if !plain || !text.starts_with(|c: char| c.is_ascii_alphabetic()) || text == effect::REST {

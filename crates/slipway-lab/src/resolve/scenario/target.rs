@@ -6,15 +6,15 @@ use slipway_document::{closest, suggest};
 
 use super::Context;
 use crate::file::{Choice, Event, Members, Selection as Written};
-use crate::id::NetworkId;
+use crate::id::{List, NetworkId, NodeId};
 use crate::model::DriverKind;
 use crate::resolve::link::{check_ends, network as network_of};
 use crate::scenario::{Choose, Pairs, Port, Selection};
 
 /// The nodes that words name, each once.
-pub(super) fn nodes(words: &[Spanned<String>], context: &Context, report: &mut Report) -> Vec<usize> {
-    let mut nodes: Vec<usize> = Vec::new();
-    let mut seen = vec![false; context.lab.nodes.len()];
+pub(super) fn nodes(words: &[Spanned<String>], context: &Context, report: &mut Report) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = Vec::new();
+    let mut seen: List<NodeId, _> = vec![false; context.lab.nodes.len()].into();
     for written in words {
         for word in written.value.split(',') {
             let found = nodes_of(word.trim(), written.at, context, report);
@@ -24,7 +24,7 @@ pub(super) fn nodes(words: &[Spanned<String>], context: &Context, report: &mut R
     nodes
 }
 
-fn nodes_of(word: &str, at: Span, context: &Context, report: &mut Report) -> Vec<usize> {
+fn nodes_of(word: &str, at: Span, context: &Context, report: &mut Report) -> Vec<NodeId> {
     if let Some((_, nodes)) = context.groups.iter().find(|(name, _)| name == word) {
         return nodes.clone();
     }
@@ -86,19 +86,19 @@ pub(super) fn some_nodes(
     written: &Spanned<Written>,
     context: &Context,
     report: &mut Report,
-) -> Option<Selection<usize>> {
+) -> Option<Selection<NodeId>> {
     let (words, choose) = words(written, report);
     selection(nodes(words, context, report), choose, written.at, report)
 }
 
 /// All of the lab's nodes.
-pub(super) fn all_nodes(context: &Context) -> Selection<usize> {
-    Selection { among: (0..context.lab.nodes.len()).collect(), choose: None }
+pub(super) fn all_nodes(context: &Context) -> Selection<NodeId> {
+    Selection { among: context.lab.nodes.ids().collect(), choose: None }
 }
 
 /// Whether nodes have interfaces of their own; a node is on driver host and nothing else.
-pub(super) fn check_linked(nodes: &[usize], at: Span, context: &Context, report: &mut Report) -> bool {
-    let on_host = |node: &&usize| {
+pub(super) fn check_linked(nodes: &[NodeId], at: Span, context: &Context, report: &mut Report) -> bool {
+    let on_host = |node: &&NodeId| {
         let mut interfaces = context.lab.nodes[**node].interfaces.iter();
         interfaces.any(|interface| context.lab.networks[interface.network].driver == DriverKind::Host)
     };
@@ -134,7 +134,7 @@ pub(super) fn some_ports(
     if ports.is_empty() && report.len() == before && !words.is_empty() {
         report.add(written.at, "none of these has an interface there", "name others, or another network");
     }
-    let nodes: Vec<usize> = ports.iter().map(|(node, _)| *node).collect();
+    let nodes: Vec<NodeId> = ports.iter().map(|(node, _)| *node).collect();
     if !check_linked(&nodes, written.at, context, report) {
         return None;
     }
@@ -190,12 +190,12 @@ pub(super) fn links(event: &Event, at: Span, context: &Context, report: &mut Rep
             Some(Whose::Ports(ports))
         }
         (None, None, None, None, None) if network.is_some() => {
-            let on = |node: usize| {
+            let on = |node: NodeId| {
                 let slots = context.lab.nodes[node].interfaces.iter().enumerate();
                 let fitting = slots.filter(|(_, interface)| Some(interface.network) == network);
                 fitting.map(move |(slot, _)| (node, slot)).collect::<Vec<_>>()
             };
-            let among = (0..context.lab.nodes.len()).flat_map(on).collect();
+            let among = context.lab.nodes.ids().flat_map(on).collect();
             selection(among, None, at, report).map(Whose::Ports)
         }
         (None, None, ..) => {

@@ -91,7 +91,7 @@ impl<'a> Site<'a> {
         let pair = Pair {
             server: slipway.words(&lab, "n2"),
             client: slipway.words(&lab, "n1"),
-            address: running.lab.nodes[1].interfaces[0].ipv4.into(),
+            address: running.lab.nodes[slipway_lab::id::NodeId(1)].interfaces[0].ipv4.into(),
         };
         let site = Self { name: plan.name, hosts: plan.hosts, lab, slipway, pair, group };
         site.in_hosts(|| fs::write(format!("/proc/sys/net/ipv4/{TAKE_PORTS}"), "1"));
