@@ -27,7 +27,7 @@ use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
 
 pub use check::check;
-pub use down::{DownError, Removed, down, leftovers};
+pub use down::{DownError, Remains, Removed, down, leftovers};
 pub use give::Given;
 pub use limits::{Resources, undo};
 pub use log::NodeLog;

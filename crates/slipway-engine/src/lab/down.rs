@@ -2,29 +2,73 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Serialize;
 use slipway_sys::cgroup::{CgroupError, Hierarchy};
 
+use crate::network::NetworkError;
 use crate::state::{LabDir, StateError, StateRoot};
 use crate::{disk, network};
 
-/// What could not be removed.
+/// Parts of a lab that could not be removed: at least one.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("; "))]
-pub struct DownError(Vec<String>);
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct DownError(Vec<Remains>);
+
+/// A part of a lab that could not be removed. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub enum Remains {
+    /// The state folder, or the lab's lock.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Control groups, or limits of devices.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// Devices on this machine's own network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The kernel refused something about the anchor.
+    #[error("end the lab's anchor: {0}")]
+    Anchor(io::Error),
+    /// The anchor of this number was killed and is still there.
+    #[error("end the lab's anchor, process {0}: it does not die")]
+    Undead(i32),
+    /// Loop devices on files in this folder.
+    #[error("free loop devices of {}: {source}", scratch.display())]
+    Loops {
+        /// The folder with the `/scratch` of the lab's nodes.
+        scratch: PathBuf,
+        /// The error of the action.
+        source: io::Error,
+    },
+    /// A folder.
+    #[error("remove {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the action.
+        source: io::Error,
+    },
+}
+
+impl From<Remains> for DownError {
+    fn from(one: Remains) -> Self {
+        Self(vec![one])
+    }
+}
 
 impl From<StateError> for DownError {
     fn from(error: StateError) -> Self {
-        Self(vec![error.to_string()])
+        Remains::from(error).into()
     }
 }
 
 impl From<CgroupError> for DownError {
     fn from(error: CgroupError) -> Self {
-        Self(vec![error.to_string()])
+        Remains::from(error).into()
     }
 }
 
@@ -88,39 +132,40 @@ pub fn leftovers(root: &StateRoot) -> Result<Vec<String>, DownError> {
 #[tracing::instrument(level = "debug", skip_all, err(level = "debug"))]
 fn end_anchor(dir: &LabDir) -> Result<bool, DownError> {
     let Ok(state) = dir.read_state() else { return Ok(false) };
-    let failed = |error: io::Error| DownError(vec![format!("end the lab's anchor: {error}")]);
-    let Some(pidfd) = state.anchor.open().map_err(failed)? else { return Ok(false) };
+    let Some(pidfd) = state.anchor.open().map_err(Remains::Anchor)? else { return Ok(false) };
     // Asked, it ends its nodes and collects them. Stopped, stuck or still building, it is killed, and the kernel ends
     // its children with it.
     for signal in [Signal::TERM, Signal::KILL] {
-        rustix::process::pidfd_send_signal(&pidfd, signal).map_err(|error| failed(error.into()))?;
-        if slipway_sys::process::wait_for_end(&pidfd, PATIENCE).map_err(failed)? {
+        rustix::process::pidfd_send_signal(&pidfd, signal).map_err(|error| Remains::Anchor(error.into()))?;
+        if slipway_sys::process::wait_for_end(&pidfd, PATIENCE).map_err(Remains::Anchor)? {
             return Ok(true);
         }
     }
-    Err(DownError(vec![format!("end the lab's anchor, process {}: it does not die", state.anchor.pid)]))
+    Err(Remains::Undead(state.anchor.pid).into())
 }
 
 /// Removes everything of a lab that outlives its anchor. The caller holds the lab's lock.
 pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let mut errors = Vec::new();
-    let mut note = |result: Result<(), String>| errors.extend(result.err());
+    let mut note = |result: Result<(), Remains>| errors.extend(result.err());
     let scratch = dir.scratch();
-    note(disk::lift(dir, &scratch).map_err(|error| error.to_string()));
-    note(remove_groups(dir.shared_name()).map_err(|error| error.to_string()));
-    note(remove_devices(dir));
-    note(disk::detach(&scratch).map_err(|error| format!("free loop devices of {}: {error}", scratch.display())));
+    note(disk::lift(dir, &scratch).map_err(Remains::from));
+    note(remove_groups(dir.shared_name()).map_err(Remains::from));
+    note(remove_devices(dir).map_err(Remains::from));
+    note(disk::detach(&scratch).map_err(|source| Remains::Loops { scratch: scratch.clone(), source }));
     note(match fs::remove_dir_all(&scratch) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("remove {}: {error}", scratch.display())),
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(Remains::Folder { path: scratch.clone(), source })
+        }
         _ => Ok(()),
     });
     // Last: while it is there, `down --all` finds the lab.
-    note(dir.remove().map_err(|error| error.to_string()));
+    note(dir.remove().map_err(Remains::from));
     if errors.is_empty() { Ok(()) } else { Err(DownError(errors)) }
 }
 
 /// Waits for devices on this machine's own network to go. Those of virtual hosts are in namespaces that nobody sees.
-fn remove_devices(dir: &LabDir) -> Result<(), String> {
+fn remove_devices(dir: &LabDir) -> Result<(), NetworkError> {
     let (Ok(lab), Ok(state)) = (dir.read_lab(), dir.read_state()) else { return Ok(()) };
     if lab.machine { network::wait_until_gone(state.anchor.pid.cast_unsigned(), PATIENCE) } else { Ok(()) }
 }

@@ -54,6 +54,12 @@ pub enum NetworkError {
     /// The kernel refused something that belongs to no one network.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// Devices of an anchor that has ended are still there.
+    #[error("wait for the kernel to remove network device {}", .0.join(", "))]
+    Remain(Vec<String>),
+    /// The kernel does not say whether devices are gone.
+    #[error("wait for network devices to go: {0}")]
+    Watch(NetlinkError),
     /// A system call or a file.
     #[error("{what}: {error}")]
     System {

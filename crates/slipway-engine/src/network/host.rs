@@ -102,13 +102,11 @@ fn of_process(anchor: u32) -> String {
 
 /// Waits until this machine's own network has none of the devices that an anchor made, which has ended. The kernel removes
 /// them with the namespace that holds their other ends, a little later.
-pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), String> {
+pub fn wait_until_gone(anchor: u32, patience: Duration) -> Result<(), NetworkError> {
     let prefix = of_process(anchor);
-    match slipway_sys::netlink::wait_until_gone(|link| link.name.starts_with(&prefix), patience) {
-        Ok(left) if left.is_empty() => Ok(()),
-        Ok(left) => Err(format!("wait for the kernel to remove network device {}", left.join(", "))),
-        Err(error) => Err(format!("wait for network devices to go: {error}")),
-    }
+    let left = slipway_sys::netlink::wait_until_gone(|link| link.name.starts_with(&prefix), patience)
+        .map_err(NetworkError::Watch)?;
+    if left.is_empty() { Ok(()) } else { Err(NetworkError::Remain(left)) }
 }
 
 /// Makes devices, and gives their interface indices. The far ends of their wires are up too: UCX passes by what has no carrier.

@@ -142,9 +142,9 @@ impl Nodes {
                 empty: self.empty.as_fd(),
             },
             net: self.net(blueprint, index),
-            prepare: &|proc| prepare_node(&blueprint.lab, index, proc).map_err(|error| error.to_string()),
-            configure: &|| configure_node(&blueprint.lab, index).map_err(|error| error.to_string()),
-            confine: &|| self.launcher.confine_init().map_err(|error| format!("confine its init: {error}")),
+            prepare: &|proc| prepare_node(&blueprint.lab, index, proc),
+            configure: &|| configure_node(&blueprint.lab, index),
+            confine: &|| self.launcher.confine_init(),
         };
         let born_in = group.as_ref().and_then(Group::clone_target);
         let mut life = |pid| live(&birth, pid, link);
