@@ -8,6 +8,7 @@ mod ask;
 mod beside;
 mod door;
 mod effects;
+mod error;
 mod folder;
 mod limits;
 mod load;
@@ -24,6 +25,7 @@ mod words;
 mod tests;
 
 pub use beside::JobFailure;
+pub use error::{Account, ActError};
 pub use folder::{Claim, Folder, Kept, ScenarioError, Standing, Status};
 pub use perform::{Beside, Performance, Restored, play, play_on, restore};
 pub use platform::{Act, Begun, Happening, Platform};

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use slipway_lab::id::NodeId;
 
+use super::error::ActError;
 use crate::condition::LinkReport;
 use crate::protocol::{CallError, Ended, Pending, Reply, Served, State};
 
@@ -34,7 +35,7 @@ pub(super) enum Asked {
 /// What came of a request.
 #[derive(Debug)]
 pub(super) struct Answered<T> {
-    pub(super) result: Result<T, String>,
+    pub(super) result: Result<T, ActError>,
     /// What it had to wait for, where that took long.
     pub(super) waited: Option<String>,
 }
@@ -44,13 +45,11 @@ pub(super) fn answer<T: DeserializeOwned>(pending: Pending<T>) -> Answered<T> {
     let since = pending.since;
     match pending.wait() {
         Ok(Reply { outcome, before }) => Answered {
-            result: outcome.map_err(|error| error.to_string()),
+            result: outcome.map_err(ActError::from),
             waited: before.and_then(|before| waited(since, &before)),
         },
-        Err(CallError::Refused(error)) => Answered { result: Err(error.to_string()), waited: None },
-        Err(CallError::Unreachable(error)) => {
-            Answered { result: Err(format!("hear from the lab's anchor: {error}")), waited: None }
-        }
+        Err(CallError::Refused(error)) => Answered { result: Err(error.into()), waited: None },
+        Err(CallError::Unreachable(error)) => Answered { result: Err(ActError::Hear(error)), waited: None },
     }
 }
 

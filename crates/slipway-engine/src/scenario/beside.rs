@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process;
 
+use super::error::Account;
 use crate::job::JobError;
 
 /// A process that does something for the player and tells how it goes.
@@ -27,7 +28,7 @@ pub(super) struct Beside {
 #[serde(rename_all = "snake_case")]
 pub(super) enum News {
     /// What the event asked for has taken effect, or could not be done.
-    Finished(Result<(), String>),
+    Finished(Result<(), Account>),
     /// Its programs have ended, each in a node, with a code.
     Ended(Vec<(String, u8)>),
     /// The job has ended, and came to this.

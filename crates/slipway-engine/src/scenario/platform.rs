@@ -7,6 +7,8 @@ use slipway_lab::id::NodeId;
 use slipway_lab::scenario::Order;
 use slipway_measure::play::Change;
 
+use super::error::ActError;
+
 /// A lab as a player sees it: something that acts, tells what happens, and has a clock.
 pub trait Platform {
     /// Nanoseconds of a clock that only goes forward.
@@ -44,21 +46,21 @@ pub enum Act<'a> {
 }
 
 /// How far an act is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Begun {
     /// It has taken effect.
     Done,
     /// It goes on beside.
     UnderWay,
     /// It could not be done.
-    Failed(String),
+    Failed(ActError),
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Happening {
     /// What was under way for an event has taken effect, or could not be done.
-    Finished(usize, Result<(), String>),
+    Finished(usize, Result<(), ActError>),
     /// What is under way for an event had to wait. For what.
     Waited(usize, String),
     /// The programs that an event started have ended, each in a node, with a code as a shell says it.

@@ -10,6 +10,7 @@ use slipway_lab::scenario::{Action, Event, Kill, Order, Schedule};
 use slipway_measure::play::{self, Begun as BegunLine, Clock, End, Line, Load, NodeNews, Program, Restored, Summary};
 
 use super::effects::{Decision, Effects};
+use super::error::ActError;
 use super::platform::{Act, Begun, Happening, Platform};
 use super::words;
 
@@ -265,19 +266,19 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         match state {
             Begun::UnderWay => {}
             Begun::Done => self.finish(number, Ok(()))?,
-            Begun::Failed(reason) => self.finish(number, Err(reason))?,
+            Begun::Failed(error) => self.finish(number, Err(error))?,
         }
         Ok(true)
     }
 
-    fn finish(&mut self, number: usize, result: Result<(), String>) -> io::Result<()> {
+    fn finish(&mut self, number: usize, result: Result<(), ActError>) -> io::Result<()> {
         let Some(UnderWay { act, begun, note }) = self.under_way.remove(&number) else { return Ok(()) };
         let done = self.at();
         let hidden = self.effects.finish(number, &act, result.is_ok());
         self.platform.forget(&hidden);
         let outcome = match result {
             Ok(()) => play::Outcome::Done { note },
-            Err(reason) => play::Outcome::Failed { reason },
+            Err(error) => play::Outcome::Failed { reason: error.to_string() },
         };
         let effect = if takes_its_time(&act) { begun } else { done };
         tracing::info!(number, took_ns = done.saturating_sub(begun), ?outcome, "event ends");
@@ -351,8 +352,8 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         let mut waiting = Vec::new();
         for (number, act) in self.effects.leftovers() {
             match self.platform.begin(number, &act) {
-                Begun::Done => self.restored(number, None)?,
-                Begun::Failed(reason) => self.restored(number, Some(reason))?,
+                Begun::Done => self.restored(number, Ok(()))?,
+                Begun::Failed(error) => self.restored(number, Err(error))?,
                 Begun::UnderWay => waiting.push(number),
             }
         }
@@ -361,7 +362,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
                 match happening {
                     Happening::Finished(number, result) if waiting.contains(&number) => {
                         waiting.retain(|&one| one != number);
-                        self.restored(number, result.err())?;
+                        self.restored(number, result)?;
                     }
                     // Asked to end while it is about to.
                     Happening::Stop(_) | Happening::Pause | Happening::Resume => {}
@@ -372,7 +373,8 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         Ok(())
     }
 
-    fn restored(&mut self, number: usize, failed: Option<String>) -> io::Result<()> {
+    fn restored(&mut self, number: usize, result: Result<(), ActError>) -> io::Result<()> {
+        let failed = result.err().map(|error| error.to_string());
         self.write(Line::Restored(Restored { at: self.at(), number, failed }))
     }
 

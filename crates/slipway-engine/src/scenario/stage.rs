@@ -30,7 +30,7 @@ use super::load::Ticks;
 use super::platform::{Act, Begun, Happening, Platform};
 use super::watch::Watch;
 use super::wire::WireWatch;
-use crate::lab::Running;
+use crate::lab::{LabError, Running};
 use crate::protocol::{Lift, PlayerRequest, Server, now as monotonic};
 use crate::state::StateRoot;
 
@@ -173,7 +173,7 @@ impl Stage {
     ) -> Result<(), ScenarioError> {
         let started = self.beside(Bond::Tied, |running, teller| {
             let outcome = running
-                .map_err(|account| JobFailure { account, code: 125 })
+                .map_err(|error| JobFailure { account: error.to_string(), code: 125 })
                 .and_then(|running| job(&running))
                 .and_then(|outcome| {
                     serde_json::to_value(outcome).map_err(|error| JobFailure {
@@ -202,14 +202,14 @@ impl Stage {
     }
 
     /// Has something done in a process beside this one, which opens the lab for itself.
-    fn beside(&mut self, bond: Bond, work: impl FnOnce(Result<Running, String>, &mut Teller)) -> io::Result<Beside> {
+    fn beside(&mut self, bond: Bond, work: impl FnOnce(Result<Running, LabError>, &mut Teller)) -> io::Result<Beside> {
         let alone = self.alone;
         let (root, name) = (self.root.clone(), self.running.lab.name.clone());
         let own = &mut self.own;
         Beside::start(alone, bond, |teller| {
             // This process's copies: the lock is to be free when the player has ended, and its door closed.
             *own = None;
-            work(Running::open(&root, &name).map_err(|error| error.to_string()), teller);
+            work(Running::open(&root, &name), teller);
         })
     }
 }

@@ -10,7 +10,7 @@ use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Direction, Due, Event, Kill, LinkAction, Order, Schedule};
 use slipway_measure::play::{self, Change, Line};
 
-use super::{Act, Begun, Ends, Happening, Outcome, Part, Platform, Player};
+use super::{Account, Act, ActError, Begun, Ends, Happening, Outcome, Part, Platform, Player};
 
 const NODES: usize = 4;
 
@@ -49,6 +49,10 @@ enum Pending {
     Started(Vec<NodeId>),
 }
 
+fn pretended() -> ActError {
+    Account("pretended".to_owned()).into()
+}
+
 const KILLED: &str = "killed";
 
 impl Platform for Pretended {
@@ -68,7 +72,7 @@ impl Platform for Pretended {
         if ends.is_some_and(|at| at <= self.now) {
             let ((_, number), pending) = self.under_way.pop_first().expect("looked at");
             if self.failing.contains(&number) {
-                return Ok(vec![Happening::Finished(number, Err("pretended".to_owned()))]);
+                return Ok(vec![Happening::Finished(number, Err(pretended()))]);
             }
             match pending {
                 Pending::Killed(nodes) => self.end(&nodes),
@@ -102,7 +106,7 @@ impl Platform for Pretended {
         let slow = |order: &Order| matches!(order, Order::Kill { .. } | Order::Start { .. });
         let quick = !matches!(act, Act::Order(order) if slow(order));
         if quick && self.failing.contains(&number) {
-            return Begun::Failed("pretended".to_owned());
+            return Begun::Failed(pretended());
         }
         let order = match act {
             Act::Order(order) => &**order,

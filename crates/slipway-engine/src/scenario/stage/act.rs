@@ -11,11 +11,12 @@ use slipway_sys::process::ProcessId;
 
 use super::super::ask::Asked;
 use super::super::beside::{Bond, News, Teller};
+use super::super::error::{Account, ActError};
 use super::super::platform::Begun;
 use super::{Helper, Stage};
 use crate::job;
 use crate::lab::{LabError, Running};
-use crate::protocol::{self, Change, Lift, Operation, Pending, Prepare, Request, Settle};
+use crate::protocol::{self, CallError, Change, Lift, Operation, Pending, Prepare, Request, Settle};
 
 impl Stage {
     /// Has the anchor put in place what the schedule will ask of links, so that an event is not late for it: of many that
@@ -55,14 +56,14 @@ impl Stage {
         &mut self,
         number: usize,
         bond: Bond,
-        work: impl FnOnce(Result<Running, String>, &mut Teller),
+        work: impl FnOnce(Result<Running, LabError>, &mut Teller),
     ) -> Begun {
         match self.beside(bond, work) {
             Ok(process) => {
                 self.beside.push(Helper { event: number, process, told: false });
                 Begun::UnderWay
             }
-            Err(error) => Begun::Failed(format!("start a process beside the player: {error}")),
+            Err(error) => Begun::Failed(ActError::Start(error)),
         }
     }
 
@@ -77,7 +78,8 @@ impl Stage {
                 self.asked.push(purpose(pending));
                 Begun::UnderWay
             }
-            Err(error) => Begun::Failed(format!("ask the lab's anchor: {error}")),
+            Err(CallError::Unreachable(error)) => Begun::Failed(ActError::Ask(error)),
+            Err(CallError::Refused(error)) => Begun::Failed(ActError::Unsent(error)),
         }
     }
 
@@ -93,13 +95,13 @@ impl Stage {
             Order::Freeze { nodes } => self.freeze(number, nodes, change(None)),
             Order::Kill { nodes, how } => {
                 if let Err(error) = self.watch.forget(nodes) {
-                    return Begun::Failed(error.to_string());
+                    return Begun::Failed(ActError::Watch(error));
                 }
                 match how {
                     Kill::Soft | Kill::Hard => self.ask(change(None), |pending| Asked::Nodes(number, pending)),
                     Kill::Graceful { .. } => self.beside_for(number, Bond::Free, |running, teller| {
-                        let give = |running: Running| running.give(order.clone()).map_err(|error| error.to_string());
-                        teller.tell(&News::Finished(running.and_then(give).map(drop)));
+                        let given = running.and_then(|running| running.give(order.clone()));
+                        teller.tell(&News::Finished(given.map(drop).map_err(|error| Account::of(&error))));
                     }),
                 }
             }
@@ -108,7 +110,7 @@ impl Stage {
                     self.limits.lay(number, nodes, change);
                     Begun::Done
                 }
-                Err(error) => Begun::Failed(error.to_string()),
+                Err(error) => Begun::Failed(error.into()),
             },
         }
     }
@@ -117,12 +119,13 @@ impl Stage {
     fn freeze(&mut self, number: usize, nodes: &[NodeId], change: Change) -> Begun {
         let stopped = match self.running.stop_programs(nodes) {
             Ok(stopped) => stopped,
-            Err(error) => return Begun::Failed(error.to_string()),
+            Err(error) => return Begun::Failed(error.into()),
         };
         let asked = stopped.clone();
         match self.ask(change, |pending| Asked::Freeze { number, stopped: asked, pending }) {
-            Begun::Failed(why) => {
-                Begun::Failed(self.running.with_programs_back(LabError::Refused(why), &stopped).to_string())
+            Begun::Failed(error) => {
+                let failure = LabError::Refused(error.to_string());
+                Begun::Failed(self.running.with_programs_back(failure, &stopped).into())
             }
             begun => begun,
         }
@@ -141,7 +144,7 @@ impl Stage {
             figure: None,
         };
         let begun = self.beside_for(number, Bond::Free, |running, teller| {
-            teller.tell(&News::Finished(running.as_ref().map(drop).map_err(Clone::clone)));
+            teller.tell(&News::Finished(running.as_ref().map(drop).map_err(Account::of)));
             let Ok(running) = running else { return };
             let ended = match job::run(&running, &job, &output, &mut |_| {}) {
                 Ok(outcome) => outcome.programs.into_iter().map(|ran| (ran.node, ran.code)).collect(),
@@ -154,12 +157,12 @@ impl Stage {
             };
             teller.tell(&News::Ended(ended));
         });
-        if let Some(Helper { process, .. }) = self.beside.last().filter(|_| begun == Begun::UnderWay)
+        if let Some(Helper { process, .. }) = self.beside.last().filter(|_| matches!(begun, Begun::UnderWay))
             && let Ok(id) = ProcessId::of(process.pid())
             && let Err(error) = self.folder.note_program(number, id)
         {
             process.signal(Signal::TERM);
-            return Begun::Failed(format!("note which process runs the programs: {error}"));
+            return Begun::Failed(ActError::Note(error));
         }
         begun
     }
@@ -172,7 +175,7 @@ impl Stage {
         }
         // Ended by now, or started by a player that was killed.
         match self.folder.program(of).map(|process| process.signal(Signal::TERM)) {
-            Some(Err(error)) => Begun::Failed(format!("end the programs: {error}")),
+            Some(Err(error)) => Begun::Failed(ActError::End(error)),
             _ => Begun::Done,
         }
     }
@@ -182,7 +185,7 @@ impl Stage {
             return self.ask(Lift { overlay: change }, |pending| Asked::Change(number, pending));
         };
         let done = back.iter().try_for_each(|(node, change)| self.running.set_node(&[*node], change).map(drop));
-        done.map_or_else(|error| Begun::Failed(error.to_string()), |()| Begun::Done)
+        done.map_or_else(|error| Begun::Failed(error.into()), |()| Begun::Done)
     }
 }
 

@@ -9,6 +9,7 @@ use slipway_measure::play::Change;
 use super::super::ask::{Answered, Asked, answer};
 use super::super::beside::{JobFailure, News};
 use super::super::door;
+use super::super::error::ActError;
 use super::super::load::Ticks;
 use super::super::platform::Happening;
 use super::{LOOK_AGAIN, LOOK_AT_WIRE, Stage, monotonic};
@@ -111,7 +112,7 @@ impl Stage {
             match news {
                 News::Finished(result) => {
                     happened.extend(self.refresh()?);
-                    happened.push(Happening::Finished(number, result));
+                    happened.push(Happening::Finished(number, result.map_err(ActError::from)));
                 }
                 News::Ended(programs) => {
                     let known = |name: &str| self.running.lab.nodes.position(|node| node.name == name);
@@ -123,8 +124,7 @@ impl Stage {
         }
         if ended {
             if !self.beside.remove(at).told {
-                let killed = "its process beside the player was killed".to_owned();
-                happened.push(Happening::Finished(number, Err(killed)));
+                happened.push(Happening::Finished(number, Err(ActError::Killed)));
             }
             let (over, waiting) = self.ending.iter().partition(|(_, of)| *of == number);
             self.ending = waiting;
@@ -144,12 +144,15 @@ impl Stage {
             Asked::Change(number, pending) => Ok(told(number, answer(pending), Vec::new())),
             Asked::Freeze { number, stopped, pending } => {
                 let Answered { result, waited } = answer(pending);
-                let back = |why| self.running.with_programs_back(LabError::Refused(why), &stopped).to_string();
+                let back = |error: ActError| {
+                    let failure = LabError::Refused(error.to_string());
+                    ActError::from(self.running.with_programs_back(failure, &stopped))
+                };
                 Ok(told(number, Answered { result: result.map_err(back), waited }, Vec::new()))
             }
             Asked::Thaw { number, nodes, pending } => {
                 let Answered { result, waited } = answer(pending);
-                let go_on = |_| self.running.let_programs_go_on(&nodes).map_err(|error| error.to_string());
+                let go_on = |_| self.running.let_programs_go_on(&nodes).map_err(ActError::from);
                 Ok(told(number, Answered { result: result.and_then(go_on), waited }, Vec::new()))
             }
             Asked::Look(node, pending) => {
