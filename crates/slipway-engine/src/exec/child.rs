@@ -18,9 +18,10 @@ use slipway_sys::process::end_with;
 use slipway_sys::seccomp::Filter;
 use slipway_sys::{clone::close_all_but, pty, signals};
 
+use super::image::Image;
 use super::message::{self, Failure};
+use super::program::{Stream, Streams, User};
 use super::pump::is_null;
-use super::{Image, Stream, Streams, User};
 use crate::confine::Confinement;
 
 /// What the child takes along from its parent.

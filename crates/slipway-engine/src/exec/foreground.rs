@@ -12,8 +12,12 @@ use rustix::termios::Winsize;
 use slipway_sys::pty;
 use slipway_sys::signals::Taken;
 
+use super::entry::Entry;
+use super::error::ExecError;
+use super::launch::{Launcher, hand_over};
+use super::program::{Program, Stdio, Stream, Streams};
 use super::pump::{self, End, Input, Keyboard, Output, Pumps, Suspends};
-use super::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio, Stream, Streams, hand_over};
+use super::running::{Child, Exit};
 
 /// Passed on to the program rather than acted on.
 const PASSED_ON: [Number; 6] =

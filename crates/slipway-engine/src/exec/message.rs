@@ -7,7 +7,7 @@ use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 use slipway_sys::notify::Listener;
 
-use super::ExecError;
+use super::error::ExecError;
 use crate::packet;
 
 /// Longest packet, bytes: room for a path and a reason, however many of their characters JSON has to escape.

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use slipway_lab::model::{Lab, Node};
 
-use super::Program;
+use super::program::Program;
 use crate::state::LabDir;
 
 /// The folder of keys below what nodes see at `/run/slipway`.

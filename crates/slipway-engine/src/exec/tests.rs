@@ -1,4 +1,11 @@
-use super::*;
+use std::ffi::OsString;
+
+use slipway_sys::process::ProcessId;
+
+use super::entry::Entry;
+use super::image::Image;
+use super::program::Program;
+use super::running::Exit;
 
 fn entry() -> Entry {
     Entry {
