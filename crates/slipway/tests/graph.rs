@@ -125,8 +125,12 @@ impl Bench {
 
     fn has_its_programs(&self, link: &Value) {
         let (name, path) = (link["name"].as_str().expect("a name"), &self.paths[&link["space"].to_string()]);
+        let qdiscs = ip(path, &["tc", "-j", "qdisc", "show", "dev", name]);
+        let real: Vec<&str> = qdiscs.iter().filter_map(|qdisc| qdisc["kind"].as_str()).collect();
         let mut found = BTreeSet::new();
-        for direction in ["ingress", "egress"] {
+        // An ingress qdisc shows its programs for either direction (`ingress_tcf_block`, net/sched/sch_ingress.c).
+        let directions = if real.contains(&"ingress") { &["ingress"][..] } else { &["ingress", "egress"] };
+        for &direction in directions {
             // Without a clsact, `tc` has nothing to show and says so by nothing.
             for filter in ip(path, &["tc", "-j", "filter", "show", "dev", name, direction]) {
                 if let Some(program) = filter["options"]["bpf_name"].as_str() {
@@ -140,8 +144,6 @@ impl Bench {
             (word("direction"), program["order"].as_u64(), word("name"))
         });
         assert_eq!(found, told.collect(), "programs of {link}");
-        let qdiscs = ip(path, &["tc", "-j", "qdisc", "show", "dev", name]);
-        let real: Vec<&str> = qdiscs.iter().filter_map(|qdisc| qdisc["kind"].as_str()).collect();
         for qdisc in link["qdiscs"].as_array().expect("qdiscs") {
             assert!(real.contains(&qdisc.as_str().expect("a word")), "{qdisc} of {link}: {real:?}");
         }
