@@ -5,6 +5,7 @@ TRIPLE := $(shell uname -m)-unknown-linux-gnu
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SLIPWAY := $(TARGET)/$(TRIPLE)/release/slipway
 QUERY := $(TARGET)/$(TRIPLE)/release/slipway-query
+S3 := $(TARGET)/$(TRIPLE)/release/slipway-s3
 # Labs need root. Cargo itself runs as you, so that no file of root's lands in target/; what it builds runs through sudo.
 ifneq ($(shell id -u),0)
 SUDO := sudo --preserve-env
@@ -27,7 +28,7 @@ setup-lint: ## install the programs of `make lint`
 	scripts/setup.sh lint
 
 build: ## build the release binaries
-	cargo build --release --locked --package slipway --package slipway-query
+	cargo build --release --locked --package slipway --package slipway-query --package slipway-s3
 
 bpf: ## compile the BPF programs again, after a change to them (Debian's clang)
 	scripts/setup.sh bpf
@@ -104,6 +105,7 @@ man: build ## write the manual pages to target/man
 install: ## install program, manual pages and completions below PREFIX (/usr/local); after `make man`
 	install -D -m 0755 $(SLIPWAY) $(DESTDIR)$(PREFIX)/bin/slipway
 	install -D -m 0755 $(QUERY) $(DESTDIR)$(PREFIX)/bin/slipway-query
+	install -D -m 0755 $(S3) $(DESTDIR)$(PREFIX)/bin/slipway-s3
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)

@@ -12,8 +12,10 @@ use crate::template::Template;
 use crate::value::Value;
 
 mod search;
+mod storage;
 
 pub use search::{Constraint, Goal, Method, Objective, Search};
+pub use storage::{Bucket, Storage};
 
 /// One program, run at many points.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +44,8 @@ pub struct Campaign {
     pub attempts: Attempts,
     /// The workers.
     pub workers: Workers,
-    /// The folder of state and results; `None`: the campaign's name below `slipway-campaigns`.
-    pub storage: Option<PathBuf>,
+    /// The place of state and results.
+    pub storage: Storage,
     /// The files of points that stay in storage.
     pub keep: Keep,
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use slipway_campaign::model::Campaign;
+use slipway_results::objects::service::Service;
 use slipway_results::objects::{Directory, ObjectError};
 use slipway_sys::signals::Taken;
 use tokio::io::Interest;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::desk::Desk;
 use crate::folder::{Folder, FolderError};
+use crate::keeper::{Client, Keeper};
 use crate::protocol::{PULSE, Setup};
 use crate::search::{Quest, SearchError, search};
 use crate::serve::{self, Office};
@@ -72,6 +74,8 @@ pub struct Run<'a> {
     pub points: u64,
     /// Limits of its workers.
     pub size: Size,
+    /// The program that stores results in a bucket; `None`: they are in the folder.
+    pub service: Option<Service>,
     /// The Python interpreter with the library of a design that searches.
     pub python: Option<PathBuf>,
 }
@@ -188,12 +192,16 @@ pub fn run(
     signals: &Taken,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, RunError> {
-    let Run { folder, campaign, setup, points, size, python } = run;
+    let Run { folder, campaign, setup, points, size, service, python } = run;
     let mut store = Sqlite::create(&folder.store(), points)?;
     store.back_up()?;
     store.extend(points)?;
-    let desk = Desk::new(campaign, Box::new(store), Box::new(Directory::open(&folder.objects())?))?;
-    let office = Office::new(desk, setup, campaign.workers.idle.duration());
+    let desk = Desk::new(campaign, Box::new(store))?;
+    let keeper = match service {
+        Some(service) => Keeper::There(Client::new(service)),
+        None => Keeper::Here(Directory::open(&folder.objects())?),
+    };
+    let office = Office::new(desk, keeper, setup, campaign.workers.idle.duration());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

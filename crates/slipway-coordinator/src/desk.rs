@@ -1,12 +1,11 @@
 //! The coordinator's decisions, without sockets and processes.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use slipway_campaign::model::{Campaign, Design};
 use slipway_campaign::value::Value;
-use slipway_results::objects::{ObjectError, Storage};
+use slipway_results::objects::ObjectError;
 
 use crate::pace::{PILOTS, Pace};
 use crate::protocol::Report;
@@ -39,10 +38,32 @@ pub(crate) enum Given {
     End,
 }
 
-/// The queue, storage, and what was learnt of points.
+/// A report that was checked, and whether storage took its objects over.
+pub(crate) struct Handed {
+    pub(crate) report: Report,
+    pub(crate) stored: Result<(), Refused>,
+}
+
+/// The reason why a report is none of a result.
+pub(crate) struct Refused {
+    kind: FailureKind,
+    message: String,
+}
+
+impl From<ObjectError> for Refused {
+    fn from(error: ObjectError) -> Self {
+        let kind = match error {
+            // The worker's fault, so that it cannot stop the campaign.
+            ObjectError::Missing(_) | ObjectError::Content { .. } => FailureKind::Output,
+            _ => FailureKind::Storage,
+        };
+        Self { kind, message: error.to_string() }
+    }
+}
+
+/// The queue, and what was learnt of points.
 pub(crate) struct Desk {
     store: Box<dyn Store>,
-    storage: Box<dyn Storage>,
     outputs: usize,
     /// Whether a search chooses the points.
     searches: bool,
@@ -70,11 +91,7 @@ struct Heard {
 
 impl Desk {
     /// Opens the queue. Points that workers of an earlier coordinator had wait again.
-    pub(crate) fn new(
-        campaign: &Campaign,
-        mut store: Box<dyn Store>,
-        storage: Box<dyn Storage>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new(campaign: &Campaign, mut store: Box<dyn Store>) -> Result<Self, StoreError> {
         store.recover()?;
         let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         store.begin(began.as_secs_f64())?;
@@ -93,7 +110,7 @@ impl Desk {
         }
         let (start, closing, workers) = (Instant::now(), false, BTreeMap::new());
         let (room, unstored) = (usize::MAX, (0, String::new()));
-        Ok(Self { store, storage, outputs, searches, rules, pace, peak, start, closing, workers, room, unstored })
+        Ok(Self { store, outputs, searches, rules, pace, peak, start, closing, workers, room, unstored })
     }
 
     /// Expects a worker to call.
@@ -135,14 +152,9 @@ impl Desk {
     }
 
     /// Records what a worker reports. Objects are in storage before a record names them.
-    pub(crate) fn record(
-        &mut self,
-        worker: u32,
-        out: &Path,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Recorded>, StoreError> {
+    pub(crate) fn record(&mut self, worker: u32, handed: Vec<Handed>) -> Result<Vec<Recorded>, StoreError> {
         self.hear(worker);
-        let attempts: Vec<Attempt> = reports.into_iter().map(|report| self.attempt(worker, out, report)).collect();
+        let attempts: Vec<Attempt> = handed.into_iter().map(|handed| attempt(worker, handed)).collect();
         let recorded = self.store.record(&attempts, self.rules, self.now())?;
         for (attempt, recorded) in attempts.iter().zip(&recorded) {
             match &attempt.outcome {
@@ -164,24 +176,14 @@ impl Desk {
         Ok(recorded)
     }
 
-    /// A report, checked against the campaign, with its objects in storage.
-    fn attempt(&self, worker: u32, out: &Path, report: Report) -> Attempt {
-        let Report { point, fence, mut outcome, usage, objects } = report;
-        let refuse = |kind, message| Outcome::Failed { kind, message, manifest: None };
-        if let Some(fault) = self.fault(&outcome, &objects) {
-            outcome = refuse(FailureKind::Output, format!("worker {worker} reported {fault}"));
-        } else if let Err(error) = self.storage.adopt(out, &objects) {
-            let kind = match error {
-                // The worker's fault, so that it cannot stop the campaign.
-                ObjectError::Missing(_) | ObjectError::Content { .. } => FailureKind::Output,
-                _ => FailureKind::Storage,
-            };
-            outcome = refuse(kind, error.to_string());
+    /// Holds a report against the campaign, before its objects are taken over.
+    pub(crate) fn check(&self, worker: u32, report: &Report) -> Result<(), Refused> {
+        match self.fault(&report.outcome, &report.objects) {
+            Some(fault) => {
+                Err(Refused { kind: FailureKind::Output, message: format!("worker {worker} reported {fault}") })
+            }
+            None => Ok(()),
         }
-        if let Outcome::Failed { message, .. } = &mut outcome {
-            message.truncate(message.floor_char_boundary(WORDS));
-        }
-        Attempt { point, fence, worker, outcome, usage: sane(usage) }
     }
 
     /// A contradiction between a report and the campaign.
@@ -330,6 +332,18 @@ impl Desk {
     pub(crate) fn peak(&self) -> Option<u64> {
         (self.peak > 0).then_some(self.peak)
     }
+}
+
+/// A report as the queue takes it.
+fn attempt(worker: u32, Handed { report, stored }: Handed) -> Attempt {
+    let Report { point, fence, mut outcome, usage, .. } = report;
+    if let Err(Refused { kind, message }) = stored {
+        outcome = Outcome::Failed { kind, message, manifest: None };
+    }
+    if let Outcome::Failed { message, .. } = &mut outcome {
+        message.truncate(message.floor_char_boundary(WORDS));
+    }
+    Attempt { point, fence, worker, outcome, usage: sane(usage) }
 }
 
 /// Usage without numbers that no attempt has, so that a worker cannot spoil sums.

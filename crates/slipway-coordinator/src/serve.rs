@@ -11,17 +11,20 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::future::join_all;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::desk::{Desk, Given};
-use crate::protocol::{Answer, BEAT, LARGEST, SETUP, Setup, TURN, Turn};
+use crate::desk::{Desk, Given, Handed};
+use crate::keeper::Keeper;
+use crate::protocol::{Answer, BEAT, LARGEST, Report, SETUP, Setup, TURN, Turn};
 use crate::store::StoreError;
 
 /// What all calls share.
 pub(crate) struct Office {
     desk: Mutex<Desk>,
+    keeper: Keeper,
     setup: Setup,
     idle: Duration,
     /// Told whenever points may be there to give out, or no more will be.
@@ -32,9 +35,9 @@ pub(crate) struct Office {
 }
 
 impl Office {
-    pub(crate) fn new(desk: Desk, setup: Setup, idle: Duration) -> Arc<Self> {
+    pub(crate) fn new(desk: Desk, keeper: Keeper, setup: Setup, idle: Duration) -> Arc<Self> {
         let (changed, progress) = (Notify::new(), Notify::new());
-        Arc::new(Self { desk: Mutex::new(desk), setup, idle, changed, progress, fault: Mutex::new(None) })
+        Arc::new(Self { desk: Mutex::new(desk), keeper, setup, idle, changed, progress, fault: Mutex::new(None) })
     }
 
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -52,10 +55,21 @@ impl Office {
         StatusCode::INTERNAL_SERVER_ERROR
     }
 
+    /// Has storage take a report's objects over. The worker waits; it has its lease, and its pulse goes on.
+    async fn hand_in(&self, worker: u32, out: &Path, report: Report) -> Handed {
+        let mut stored = self.desk().check(worker, &report);
+        if stored.is_ok() {
+            stored = self.keeper.adopt(out, &report.objects).await.map_err(Into::into);
+        }
+        Handed { report, stored }
+    }
+
     /// One request for points; it waits for some until the worker has been idle for long enough.
     async fn turn(&self, worker: u32, out: &Path, turn: Turn) -> Result<Answer, StoreError> {
         if !turn.ended.is_empty() {
-            self.desk().record(worker, out, turn.ended)?;
+            // At once: a bucket's answer takes longer than a short point.
+            let handed = join_all(turn.ended.into_iter().map(|report| self.hand_in(worker, out, report))).await;
+            self.desk().record(worker, handed)?;
             self.changed.notify_waiters();
             self.progress.notify_one();
         }

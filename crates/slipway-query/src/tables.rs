@@ -13,8 +13,7 @@ use slipway_campaign::model::{Output, Pick};
 use slipway_coordinator::Folder;
 use slipway_coordinator::store::{Row, Sqlite, Store as _};
 use slipway_results::Digest;
-use slipway_results::objects::Directory;
-use slipway_study::campaign::{CampaignError, Study, results};
+use slipway_study::campaign::{CampaignError, Study, results, storage};
 
 use crate::error::QueryError;
 use crate::part::{self, Footer, Origin, Part};
@@ -144,9 +143,7 @@ impl Writing<'_> {
     }
 
     fn series_maker(&self, index: usize, output: &Output) -> Result<Series, QueryError> {
-        let folder = Folder::open(self.tables.study.folder()).map_err(CampaignError::from)?;
-        let storage = Directory::open(&folder.objects()).map_err(CampaignError::from)?;
-        Ok(Series::new(storage, index, &output.name))
+        Ok(Series::new(storage::open(&self.tables.study)?, index, &output.name))
     }
 
     /// Brings one table up to date.

@@ -11,7 +11,10 @@ mod gc;
 mod manifest;
 mod out;
 mod pack;
+mod remote;
+pub mod service;
 mod unpack;
+mod waiting;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -27,7 +30,9 @@ pub use gc::{Swept, gc};
 pub use manifest::{Entry, Manifest, Skipped};
 pub use out::Out;
 pub use pack::{Limits, PackError, Packed, pack};
+pub use remote::Remote;
 pub use unpack::unpack;
+pub use waiting::Waiting;
 
 /// Storage of objects.
 pub trait Storage: Send + Sync {
@@ -85,6 +90,9 @@ pub enum ObjectError {
         /// The fault.
         source: io::Error,
     },
+    /// The server that has the objects, or the program that speaks to it.
+    #[error("{0}")]
+    Service(String),
     /// The object is no manifest.
     #[error("read manifest {digest}: {what}")]
     Manifest {
@@ -99,6 +107,15 @@ impl ObjectError {
     fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source: source.into() }
+    }
+
+    /// The error of a read: of the object's content, unless the storage itself failed.
+    pub fn reading(digest: &Digest) -> impl FnOnce(io::Error) -> Self + use<> {
+        let digest = *digest;
+        move |source| match source.downcast::<Self>() {
+            Ok(error) => error,
+            Err(source) => Self::Content { digest, source },
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub mod report;
 pub mod results;
 pub mod search;
 mod standing;
+pub mod storage;
 pub mod tables;
 
 use std::path::{Path, PathBuf};
@@ -133,7 +134,7 @@ impl Study {
             _ => None,
         };
         let plan = Plan::new(&campaign, rows.clone())?;
-        let path = campaign.storage.clone().unwrap_or_else(|| folder.join(FOLDER).join(&campaign.name));
+        let path = campaign.storage.folder.clone().unwrap_or_else(|| folder.join(FOLDER).join(&campaign.name));
         let setup = Setup { file: shown, text, folder, rows, extended: Vec::new() };
         Self { campaign, plan, setup, path }.like_before()
     }
@@ -199,7 +200,8 @@ impl Study {
     /// As [`run`], where nothing was made yet.
     pub fn check(&self) -> Result<(), CampaignError> {
         let environment = engine::found_environment(&self.campaign)?;
-        inputs::find(&self.campaign, environment.as_ref()).map(drop).map_err(Into::into)
+        inputs::find(&self.campaign, environment.as_ref())?;
+        storage::check(self)
     }
 }
 
@@ -218,18 +220,20 @@ pub fn run(
     let found = inputs::find(campaign, environment.as_ref())?;
     let folder = Folder::create(path, &setup.text)?;
     let _lock = lock(machine, campaign, &folder)?;
+    drop(storage::begin(study)?);
     inputs::bring(&folder, &found)?;
     if environment.is_some() {
         engine::write_scripts(&folder)?;
     }
     keep(setup, &setup_file(&folder))?;
     let size = size(campaign, most, plan.len());
-    let python = search::python(campaign, events)?;
+    let (service, python) = (storage::service(study)?, search::python(campaign, events)?);
     let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
     let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
         .map_err(|error| StudyError::io("take signals")(error).into())
         .and_then(|signals| {
-            let run = Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, python };
+            let run =
+                Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, service, python };
             let mut ledger = Ledger::new(&folder);
             let mut progress = |progress: Progress| {
                 ledger.note(&progress);

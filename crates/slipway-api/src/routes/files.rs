@@ -9,8 +9,8 @@ use serde_json::{Value as Json1, json};
 use slipway_coordinator::store::{FailureKind, Filter, Point as Found, PointState, Store as _};
 use slipway_document::text::printable;
 use slipway_results::Digest;
-use slipway_results::objects::{self, Directory, Manifest, Storage as _};
-use slipway_study::campaign::results;
+use slipway_results::objects::{self, Manifest, Storage};
+use slipway_study::campaign::{results, storage};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::answers::word;
@@ -24,6 +24,11 @@ use crate::shelf::{Id, Item};
 const PAGE: usize = 1000;
 /// Bytes of a log that are shown: its end.
 const LOG: u64 = 256 << 10;
+
+/// Storage, and the files of a point in it.
+type Files = (Box<dyn Storage>, Manifest);
+/// Storage, and a file in it: its object, and its plain size in bytes.
+type Content = (Box<dyn Storage>, Digest, u64);
 
 /// Points to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -145,16 +150,16 @@ pub(crate) async fn point(State(app): State<Shared>, At((id, point)): At<(Id, u6
     .await
 }
 
-fn manifest(item: &Item, point: u64) -> Result<Option<(Directory, Manifest)>, ApiError> {
+fn manifest(item: &Item, point: u64) -> Result<Option<Files>, ApiError> {
     let digest = results::manifest(&item.store(), number(point)?)?;
     let Some(digest) = digest else { return Ok(None) };
-    let storage = Directory::open(&item.folder.objects())?;
-    let manifest = Manifest::read(&storage, &digest)?;
+    let storage = storage::open(&item.study)?;
+    let manifest = Manifest::read(storage.as_ref(), &digest)?;
     Ok(Some((storage, manifest)))
 }
 
 /// The file of this path, if the campaign keeps it.
-fn entry(item: &Item, point: u64, path: &str) -> Result<Option<(Directory, Digest, u64)>, ApiError> {
+fn entry(item: &Item, point: u64, path: &str) -> Result<Option<Content>, ApiError> {
     let Some((storage, manifest)) = manifest(item, point)? else { return Ok(None) };
     let entry = manifest.files.into_iter().find(|file| file.path == path);
     Ok(entry.map(|entry| (storage, entry.digest, entry.size)))
@@ -176,7 +181,7 @@ pub(crate) async fn log(State(app): State<Shared>, At((id, point)): At<(Id, u64)
         let item = app.shelf.item(&id)?;
         let read = |path| {
             let Some((storage, digest, size)) = entry(&item, point, path)? else { return Ok(None) };
-            tail(&storage, &digest, size).map(Some)
+            tail(storage.as_ref(), &digest, size).map(Some)
         };
         match (read("slipway.stdout")?, read("slipway.stderr")?) {
             (None, None) => Err(ApiError::missing("the campaign keeps no output of this point")),
@@ -189,7 +194,7 @@ pub(crate) async fn log(State(app): State<Shared>, At((id, point)): At<(Id, u64)
 }
 
 /// The end of a text.
-fn tail(storage: &Directory, digest: &Digest, size: u64) -> Result<String, ApiError> {
+fn tail(storage: &dyn Storage, digest: &Digest, size: u64) -> Result<String, ApiError> {
     let mut reader = objects::read(storage, digest, size)?;
     let skipped = size.saturating_sub(LOG);
     std::io::copy(&mut std::io::Read::take(&mut reader, skipped), &mut std::io::sink())?;
@@ -223,7 +228,7 @@ pub(crate) async fn send(app: Shared, id: Id, point: u64, path: String) -> Resul
     })
     .await?;
     let body = body::written(move |out| {
-        let mut reader = objects::read(&storage, &digest, size).map_err(std::io::Error::other)?;
+        let mut reader = objects::read(storage.as_ref(), &digest, size).map_err(std::io::Error::other)?;
         std::io::copy(&mut reader, out).map(drop)
     });
     let mut response = body.into_response();

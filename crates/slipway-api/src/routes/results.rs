@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json1, json};
 use slipway_campaign::value::Value;
 use slipway_coordinator::store::Store as _;
-use slipway_results::objects::{self, Directory};
+use slipway_results::objects;
 use slipway_results::series as format;
-use slipway_study::campaign::results as study;
+use slipway_study::campaign::{results as study, storage};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::{Shared, aside};
@@ -170,7 +170,7 @@ pub(crate) async fn series(
         let row = item.store().result(point)?.ok_or_else(missing)?;
         let (_, digest) = row.record.series.iter().find(|(at, _)| *at == index).ok_or_else(missing)?;
         let mut content = Vec::new();
-        let mut reader = objects::read(&Directory::open(&item.folder.objects())?, digest, LONGEST)?;
+        let mut reader = objects::read(storage::open(&item.study)?.as_ref(), digest, LONGEST)?;
         std::io::Read::read_to_end(&mut reader, &mut content)?;
         let values = format::decode(&content).map_err(|error| ApiError::internal(&error))?;
         let at = places(&values);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use flate2::bufread::GzDecoder;
-use slipway_campaign::model::Campaign;
+use slipway_campaign::model::{Campaign, Storage};
 use slipway_image::member::{Fault, Kind, Members};
 
 use crate::error::ApiError;
@@ -30,7 +30,7 @@ pub(super) fn only_own(campaign: &Campaign, sources: impl Iterator<Item = PathBu
             ));
         }
     }
-    if campaign.storage.is_some() {
+    if campaign.storage != Storage::default() {
         return Err(ApiError::bad("place the campaign\nHint: leave `storage` out: the server has its own folder"));
     }
     if campaign.workers.image != "host" {

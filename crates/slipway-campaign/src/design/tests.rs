@@ -34,7 +34,7 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
             network: false,
             idle: Seconds(0.0),
         },
-        storage: None,
+        storage: crate::model::Storage::default(),
         keep: Keep::All,
     }
 }

@@ -7,6 +7,7 @@ mod engine;
 mod objective;
 mod output;
 mod search;
+mod storage;
 mod variable;
 
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ pub(crate) use self::engine::{EnergyPlus, Engines, Frequency, OpenStudio, Python
 pub(crate) use self::objective::{Constraint, Goal, Objective, ObjectiveSettings};
 pub(crate) use self::output::{Output, OutputSettings, Taken};
 pub(crate) use self::search::{Bayesian, Evolution};
+pub(crate) use self::storage::{Storage, StorageSettings};
 pub(crate) use self::variable::{Choices, Gauss, Scalar, Shape, Variable};
 use crate::model::Keep;
 
@@ -69,8 +71,8 @@ pub(crate) struct File {
     pub(crate) pause: Option<Spanned<Seconds>>,
     /// Workers: most at once, or their settings. As many as the machine carries when left out.
     pub(crate) workers: Option<Workers>,
-    /// The folder for state and results. `slipway-campaigns/NAME` when left out.
-    pub(crate) storage: Option<Spanned<String>>,
+    /// The folder for state and results, or a bucket for results. `slipway-campaigns/NAME` when left out.
+    pub(crate) storage: Option<Storage>,
     /// Files of points that stay in storage. `all` when left out.
     pub(crate) keep: Option<Keep>,
 }

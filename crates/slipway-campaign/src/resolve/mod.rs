@@ -8,6 +8,7 @@ mod objective;
 mod output;
 mod run;
 mod search;
+mod storage;
 mod variable;
 
 use std::path::{Component, Path, PathBuf};
@@ -93,7 +94,7 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         constraints,
         attempts,
         workers,
-        storage: file.storage.as_ref().map(|path| base_dir.join(&path.value)),
+        storage: storage::storage(file.storage.as_ref(), base_dir, report),
         keep: file.keep.unwrap_or_default(),
     })
 }

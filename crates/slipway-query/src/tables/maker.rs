@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::errors::ParquetError;
 use slipway_campaign::value::Value;
 use slipway_coordinator::store::{Row, Sqlite};
-use slipway_results::objects::{self, Directory};
+use slipway_results::objects::{self, ObjectError, Storage};
 use slipway_results::{Digest, series};
 use slipway_study::campaign::{Study, results};
 
@@ -133,13 +133,13 @@ impl Maker for Results<'_> {
 
 /// The time series of one output.
 pub(super) struct Series {
-    storage: Directory,
+    storage: Box<dyn Storage>,
     index: usize,
     output: String,
 }
 
 impl Series {
-    pub(super) fn new(storage: Directory, index: usize, output: &str) -> Self {
+    pub(super) fn new(storage: Box<dyn Storage>, index: usize, output: &str) -> Self {
         Self { storage, index, output: output.to_owned() }
     }
 
@@ -154,8 +154,8 @@ impl Series {
 
     fn read(&self, digest: &Digest) -> Result<Vec<f64>, SeriesFault> {
         let mut content = Vec::new();
-        let mut reader = objects::read(&self.storage, digest, OBJECT)?;
-        reader.read_to_end(&mut content).map_err(|source| objects::ObjectError::Content { digest: *digest, source })?;
+        let mut reader = objects::read(self.storage.as_ref(), digest, OBJECT)?;
+        reader.read_to_end(&mut content).map_err(ObjectError::reading(digest))?;
         Ok(series::decode(&content)?)
     }
 }

@@ -14,9 +14,13 @@ const WINDOW: u32 = 23;
 /// Opens an object's plain content. The read that reaches its end fails with `InvalidData` if the content is not the one
 /// that the digest names, and one beyond `most` bytes fails too.
 pub fn read(storage: &dyn Storage, digest: &Digest, most: u64) -> Result<impl Read + use<>, ObjectError> {
-    let failed = |source| ObjectError::Content { digest: *digest, source };
-    let mut decoder = zstd::Decoder::new(storage.open(digest)?).map_err(failed)?;
-    decoder.window_log_max(WINDOW).map_err(failed)?;
+    plain(storage.open(digest)?, digest, most)
+}
+
+/// The plain content of compressed bytes, as [`read()`] gives it.
+pub(super) fn plain(stored: Box<dyn Read>, digest: &Digest, most: u64) -> Result<impl Read + use<>, ObjectError> {
+    let mut decoder = zstd::Decoder::new(stored).map_err(ObjectError::reading(digest))?;
+    decoder.window_log_max(WINDOW).map_err(ObjectError::reading(digest))?;
     Ok(Content { decoder, digest: *digest, hash: Sha256::new(), left: most })
 }
 
@@ -26,7 +30,7 @@ pub fn read(storage: &dyn Storage, digest: &Digest, most: u64) -> Result<impl Re
 /// [`ObjectError::Content`] if the content is not the one that the digest names.
 pub fn verify(storage: &dyn Storage, digest: &Digest) -> Result<u64, ObjectError> {
     let mut content = read(storage, digest, u64::MAX)?;
-    io::copy(&mut content, &mut io::sink()).map_err(|source| ObjectError::Content { digest: *digest, source })
+    io::copy(&mut content, &mut io::sink()).map_err(ObjectError::reading(digest))
 }
 
 struct Content {

@@ -49,9 +49,7 @@ impl Manifest {
     /// Reads a manifest. Its paths are a worker's: `unpack` checks them.
     pub fn read(storage: &dyn Storage, digest: &Digest) -> Result<Self, ObjectError> {
         let mut text = Vec::new();
-        content::read(storage, digest, MOST)?
-            .read_to_end(&mut text)
-            .map_err(|source| ObjectError::Content { digest: *digest, source })?;
+        content::read(storage, digest, MOST)?.read_to_end(&mut text).map_err(ObjectError::reading(digest))?;
         serde_json::from_slice(&text)
             .map_err(|error| ObjectError::Manifest { digest: *digest, what: error.to_string() })
     }

@@ -27,7 +27,8 @@ pub fn unpack(storage: &dyn Storage, manifest: &Digest, into: &Path) -> Result<u
         let mut file = create(&root, entry).map_err(ObjectError::io("make", &place))?;
         let mut content = content::read(storage, &entry.digest, entry.size)?;
         io::copy(&mut content, &mut file).map_err(|source| match source.kind() {
-            io::ErrorKind::InvalidData => ObjectError::Content { digest: entry.digest, source },
+            // Of our own reader, or of one that has more to say.
+            io::ErrorKind::InvalidData | io::ErrorKind::Other => ObjectError::reading(&entry.digest)(source),
             _ => ObjectError::Io { doing: "write", path: place, source },
         })?;
     }

@@ -1,6 +1,7 @@
 //! The results of a campaign, as rows and in figures.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,9 +11,9 @@ use slipway_campaign::value::Value;
 use slipway_coordinator::Folder;
 use slipway_coordinator::store::{Filter, History as _, Point, PointState, Row, Sqlite, Store as _};
 use slipway_results::Digest;
-use slipway_results::objects::{self, Directory, Manifest, ObjectError, Storage, Swept};
+use slipway_results::objects::{self, Manifest, ObjectError, Storage, Swept};
 
-use super::{CampaignError, Study};
+use super::{CampaignError, Study, storage};
 
 /// Rows that are read at once.
 const PAGE: usize = 1000;
@@ -47,6 +48,8 @@ pub struct Fault {
     pub what: String,
 }
 
+/// Storage, and the list of a point's files in it.
+pub type Kept = (Box<dyn Storage>, Digest);
 /// Count, mean, sum of squared differences from it, least and greatest value.
 type Sums = (u64, f64, f64, f64, f64);
 
@@ -200,9 +203,9 @@ pub fn analyse(study: &Study, output: usize) -> Result<Result<Analysis, Sensitiv
 ///
 /// # Errors
 /// Of the queue and of storage.
-pub fn files(study: &Study, point: u64) -> Result<Option<(Directory, Digest)>, CampaignError> {
+pub fn files(study: &Study, point: u64) -> Result<Option<Kept>, CampaignError> {
     let digest = manifest(&store(study)?, point)?;
-    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
+    let storage = storage::open(study)?;
     Ok(digest.map(|digest| (storage, digest)))
 }
 
@@ -228,8 +231,7 @@ pub fn file(storage: &dyn Storage, manifest: &Digest, name: &str) -> Result<Opti
     let Some(entry) = manifest.files.iter().find(|entry| entry.path == name) else { return Ok(None) };
     let mut content = Vec::new();
     let mut reader = objects::read(storage, &entry.digest, MOST)?;
-    std::io::Read::read_to_end(&mut reader, &mut content)
-        .map_err(|source| objects::ObjectError::Content { digest: entry.digest, source })?;
+    std::io::Read::read_to_end(&mut reader, &mut content).map_err(ObjectError::reading(&entry.digest))?;
     Ok(Some(content))
 }
 
@@ -241,7 +243,7 @@ pub fn collect(study: &Study, dry_run: bool) -> Result<Swept, CampaignError> {
     let folder = Folder::open(study.folder())?;
     // No attempt may end meanwhile, so that no clock has to say which objects are young.
     let _lock = folder.lock()?;
-    let (store, storage) = (store(study)?, Directory::open(&folder.objects())?);
+    let (store, storage) = (store(study)?, storage::begin(study)?);
     let (mut manifests, mut series) = (Vec::new(), Vec::new());
     let mut after = 0;
     loop {
@@ -260,7 +262,7 @@ pub fn collect(study: &Study, dry_run: bool) -> Result<Swept, CampaignError> {
         from = last.point + 1;
         manifests.extend(page.into_iter().filter_map(|point| point.manifest));
     }
-    Ok(objects::gc(&storage, manifests, series, Duration::ZERO, dry_run)?)
+    Ok(objects::gc(storage.as_ref(), manifests, series, Duration::ZERO, dry_run)?)
 }
 
 /// Has points with damaged results run again. Returns how many.
@@ -277,10 +279,10 @@ pub fn redo(study: &Study, faults: &[Fault]) -> Result<u64, CampaignError> {
 /// a fault of each point that has it.
 ///
 /// # Errors
-/// Where the queue cannot be read.
+/// Where the queue cannot be read, or storage gives no answer.
 pub fn verify(study: &Study) -> Result<Vec<Fault>, CampaignError> {
     let store = store(study)?;
-    let storage = Directory::open(&Folder::open(study.folder())?.objects())?;
+    let storage = storage::open(study)?;
     let mut faults: Vec<Fault> = store.verify()?.into_iter().map(|what| Fault { point: None, what }).collect();
     let mut seen: HashMap<Digest, Option<String>> = HashMap::new();
     let mut after = 0;
@@ -292,22 +294,36 @@ pub fn verify(study: &Study) -> Result<Vec<Fault>, CampaignError> {
             let mut named: Vec<Digest> = row.record.series.iter().map(|(_, digest)| *digest).collect();
             if let Some(manifest) = row.record.manifest {
                 named.push(manifest);
-                match Manifest::read(&storage, &manifest) {
+                match Manifest::read(storage.as_ref(), &manifest) {
                     Ok(manifest) => named.extend(manifest.files.iter().map(|entry| entry.digest)),
                     // The same is said below of the object itself.
                     Err(ObjectError::Gone(_) | ObjectError::Content { .. }) => {}
+                    Err(error @ ObjectError::Service(_)) => return Err(error.into()),
                     Err(error) => faults.push(Fault { point: Some(row.point), what: plain(&error) }),
                 }
             }
             for digest in named {
-                let damage = seen
-                    .entry(digest)
-                    .or_insert_with(|| objects::verify(&storage, &digest).err().map(|error| plain(&error)));
+                let damage = match seen.entry(digest) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => place.insert(damage(storage.as_ref(), &digest)?),
+                };
                 if let Some(what) = damage {
                     faults.push(Fault { point: Some(row.point), what: what.clone() });
                 }
             }
         }
+    }
+}
+
+/// The fault of an object, if it has one.
+///
+/// # Errors
+/// Where storage gives no answer, which says nothing about the object.
+fn damage(storage: &dyn Storage, digest: &Digest) -> Result<Option<String>, ObjectError> {
+    match objects::verify(storage, digest) {
+        Ok(_) => Ok(None),
+        Err(error @ ObjectError::Service(_)) => Err(error),
+        Err(error) => Ok(Some(plain(&error))),
     }
 }
 

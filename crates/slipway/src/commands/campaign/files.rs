@@ -37,7 +37,7 @@ impl Logs {
         let study = self.which.open()?;
         let (storage, manifest) = results::files(&study, self.point)?.ok_or_else(|| nothing_kept(self.point))?;
         let read = |name| -> Result<String, Failure> {
-            let bytes = results::file(&storage, &manifest, name)?.unwrap_or_default();
+            let bytes = results::file(storage.as_ref(), &manifest, name)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         let (output, error) = (read("slipway.stdout")?, read("slipway.stderr")?);
@@ -66,7 +66,7 @@ impl Export {
         let (storage, manifest) = results::files(&study, self.point)?.ok_or_else(|| nothing_kept(self.point))?;
         std::fs::create_dir(&self.folder)
             .map_err(Failure::io(format!("make folder {}", self.folder.display())))?;
-        let bytes = unpack(&storage, &manifest, &self.folder).map_err(CampaignError::from)?;
+        let bytes = unpack(storage.as_ref(), &manifest, &self.folder).map_err(CampaignError::from)?;
         let answer = json!({"point": self.point, "folder": self.folder, "bytes": bytes});
         context.tell(&answer, |_| format!("wrote {}\n", self.folder.display()))?;
         Ok(Exit::Success)

@@ -1,0 +1,160 @@
+//! Storage as the coordinator uses it: objects go there without the coordinator's thread waiting for them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex as Lock, PoisonError};
+
+use slipway_results::Digest;
+use slipway_results::objects::service::{Answer, LONGEST, Request, Service, Told, What, line};
+use slipway_results::objects::{Directory, ObjectError, Storage as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Storage of a campaign's objects.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    /// A folder: files of workers are moved there.
+    Here(Directory),
+    /// A bucket: another program sends them there.
+    There(Client),
+}
+
+impl Keeper {
+    /// Takes objects over from a worker's folder `out`. A repeated call changes nothing.
+    pub(crate) async fn adopt(&self, out: &Path, digests: &[Digest]) -> Result<(), ObjectError> {
+        match self {
+            Self::Here(directory) => directory.adopt(out, digests).map(drop),
+            Self::There(_) if digests.is_empty() => Ok(()),
+            Self::There(client) => client.adopt(out, digests).await,
+        }
+    }
+}
+
+/// Callers that wait for an answer, by the number of their request. `None`: the program has ended.
+type Waiting = Arc<Lock<Option<BTreeMap<u64, oneshot::Sender<Result<(), ObjectError>>>>>>;
+
+/// The program that speaks S3. It starts with the first request, and again where it was killed.
+#[derive(Debug)]
+pub(crate) struct Client {
+    service: Service,
+    line: Lock<Option<Line>>,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+struct Line {
+    child: Child,
+    /// Lines on their way. A caller may end at any time, and must not leave half a line.
+    lines: mpsc::UnboundedSender<Vec<u8>>,
+    waiting: Waiting,
+    next: u64,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Client {
+    pub(crate) fn new(service: Service) -> Self {
+        Self { service, line: Lock::new(None) }
+    }
+
+    async fn adopt(&self, out: &Path, digests: &[Digest]) -> Result<(), ObjectError> {
+        let what = What::Adopt { out: out.to_owned(), digests: digests.to_vec() };
+        // Adopting twice is adopting once. So a program that something killed gets a successor, once.
+        for _ in 0..2 {
+            if let Ok(answer) = self.send(&what)?.await {
+                return answer;
+            }
+        }
+        Err(self.service.broken("ended, and so did its successor"))
+    }
+
+    /// Sends a request. The answer does not come where the program ends.
+    fn send(&self, what: &What) -> Result<oneshot::Receiver<Result<(), ObjectError>>, ObjectError> {
+        let mut place = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.as_ref().is_none_or(Line::has_ended) {
+            *place = Some(Line::open(&self.service)?);
+        }
+        let Some(line) = place.as_mut() else { return Err(self.service.broken("did not start")) };
+        Ok(line.send(what))
+    }
+}
+
+impl Line {
+    fn open(service: &Service) -> Result<Self, ObjectError> {
+        let failed = |error: io::Error| service.unstarted(&error);
+        // A Ctrl-C is the coordinator's to handle: points that run are stored before it ends.
+        let mut child = service.command().process_group(0).spawn().map_err(failed)?;
+        let (input, output) = child.stdin.take().zip(child.stdout.take()).expect("both are pipes");
+        let input = pipe::Sender::from_owned_fd(OwnedFd::from(input)).map_err(failed)?;
+        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
+        let (lines, to_send) = mpsc::unbounded_channel();
+        // Its other end is ours still.
+        let _ = lines.send(service.hello());
+        let waiting: Waiting = Arc::new(Lock::new(Some(BTreeMap::new())));
+        let tasks =
+            [tokio::spawn(write(input, to_send)), tokio::spawn(listen(BufReader::new(output), waiting.clone()))];
+        Ok(Self { child, lines, waiting, next: 0, tasks })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn send(&mut self, what: &What) -> oneshot::Receiver<Result<(), ObjectError>> {
+        let (answer, receiver) = oneshot::channel();
+        let id = self.next;
+        self.next += 1;
+        if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            waiting.insert(id, answer);
+        }
+        // Where it fails, the program has ended, and the listener drops the sender.
+        let _ = self.lines.send(line(&Request { id, what: what.clone() }));
+        receiver
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes lines to the program. Where it takes none, it has ended, and the listener says so.
+async fn write(mut input: pipe::Sender, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if input.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hands answers to those who wait, until the program ends.
+async fn listen(mut output: BufReader<pipe::Receiver>, waiting: Waiting) {
+    loop {
+        let mut text = Vec::new();
+        let read = (&mut output).take(LONGEST).read_until(b'\n', &mut text).await;
+        let answer = read.ok().and_then(|_| serde_json::from_slice::<Answer>(&text).ok());
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Answer { id, what }) = answer else {
+            *waiting = None;
+            return;
+        };
+        let told = match what {
+            Told::Failed(fault) => Err(fault.into()),
+            // Objects that are adopted have no other answer.
+            Told::Done(_) | Told::Data(_) | Told::Objects(_) => Ok(()),
+        };
+        if let Some(caller) = waiting.as_mut().and_then(|waiting| waiting.remove(&id)) {
+            // The caller may have ended: its worker did.
+            let _ = caller.send(told);
+        }
+    }
+}
