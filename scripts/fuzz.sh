@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives what reads files, images and frames input that nobody wrote (libFuzzer), and ends with the first that breaks a promise.
+# Gives what reads files, images, frames and requests input that nobody wrote (libFuzzer), and ends with the first that breaks a promise.
 #
 #   scripts/fuzz.sh [SECONDS [TARGET...]]     seconds for each target (default: 60 for all)
 #   scripts/fuzz.sh replay [TARGET...]        only what is there, with the project's own toolchain
@@ -9,7 +9,9 @@
 set -euo pipefail
 shopt -s globstar nullglob
 
+# Longest input in bytes: of most targets, and of those whose least useful input is longer (analyses, archives, databases).
 LONGEST=4096
+LONGER=16384
 
 fail() { printf 'fuzz: %s\n' "$*" >&2; exit 1; }
 
@@ -34,6 +36,7 @@ seeds() {
     lab_file) printf '%s\n' "$tests"/{right,wrong}/*.yaml examples/**/*.yaml ;;
     scenario) printf '%s\n' "$tests"/scenarios/**/*.yaml ;;
     trace) printf '%s\n' "$tests"/scenarios/**/*.{txt,csv,json} ;;
+    campaign_file) printf '%s\n' crates/slipway-campaign/tests/{right,wrong}/*.yaml examples/campaigns/*/*.yaml ;;
     platform) printf '%s\n' crates/slipway-platform/tests/platform/*.{xml,json} ;;
     *) printf '%s\n' "fuzz/seeds/$1"/* ;;
   esac
@@ -57,8 +60,9 @@ for target in "${targets[@]}"; do
   corpus=fuzz/corpus/$target artifacts=fuzz/artifacts/$target begin=$room/$target
   mkdir -p "$corpus" "$artifacts" "$begin"
   while read -r seed; do [ ! -f "$seed" ] || cp "$seed" "$begin/${seed//\//_}"; done < <(seeds "$target")
+  case $target in analysis | outputs | upload) longest=$LONGER ;; *) longest=$LONGEST ;; esac
   how=()
-  [ "$seconds" -eq 0 ] || how=("-artifact_prefix=$artifacts/" "-max_total_time=$seconds" "-max_len=$LONGEST")
+  [ "$seconds" -eq 0 ] || how=("-artifact_prefix=$artifacts/" "-max_total_time=$seconds" "-max_len=$longest")
   printf 'fuzz: %s: ' "$target"
   TMPDIR=$room "$build/$target" "$corpus" "$begin" "${how[@]}" >"$room/log" 2>&1 ||
     { tail -n 40 "$room/log"; fail "$target: see above; the input is in $artifacts"; }

@@ -76,6 +76,6 @@ impl Drawer {
         names.sort();
         let prefix = format!("{kind}-");
         let ids = names.iter().filter_map(|name| name.strip_prefix(&prefix)?.strip_suffix(".json"));
-        ids.map(|name| self.get(kind, &id(name)?)).collect()
+        ids.map(|name| self.get(kind, &Id::try_from(name.to_owned()).map_err(ApiError::bad)?)).collect()
     }
 }

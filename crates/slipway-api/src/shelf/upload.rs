@@ -226,11 +226,21 @@ fn inside(name: &[u8]) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Unpacks bytes as an archive into a folder of its own, and removes it. For the fuzzer.
+/// Unpacks an archive (tar, which gzip may compress, or ZIP) into a folder of its own below `folder`, and removes that. For
+/// the fuzzer.
 ///
 /// # Errors
-/// The reason why they are no archive.
-pub fn try_archive(folder: &Path, bytes: &[u8]) -> Result<(), String> {
+/// The reason why it is no archive.
+pub fn try_archive(folder: &Path, archive: &Path) -> Result<(), String> {
+    let is_zip = || {
+        let mut magic = [0; 2];
+        File::open(archive)?.read_exact(&mut magic)?;
+        io::Result::Ok(magic == *b"PK")
+    };
+    let brought = match is_zip() {
+        Ok(true) => Brought::Zip { archive: Some(archive), more: &[] },
+        _ => Brought::Tar(archive),
+    };
     let room = Room::new(folder).map_err(|error| error.to_string())?;
-    room.unpack(bytes.take(1 << 20)).map_err(|error| format!("{error:?}"))
+    room.fill(&brought).map_err(|error| format!("{error:?}"))
 }
