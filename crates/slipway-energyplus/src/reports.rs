@@ -2,12 +2,17 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::idf::{Idf, IdfError, check_value};
 
 /// Frequency of reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Frequency")]
 pub enum Reporting {
-    /// Each iteration of the system: the finest.
+    /// Each iteration of the system.
     Detailed,
     /// Each time step of the zones.
     Timestep,

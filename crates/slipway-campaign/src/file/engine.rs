@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slipway_document::de::{Named, Spanned};
+use slipway_energyplus::Reporting;
 
 use super::Scalar;
 
@@ -40,7 +41,7 @@ pub(crate) struct EnergyPlus {
     /// `false`: the model's own run periods. The weather file's whole year when left out.
     pub(crate) annual: Option<bool>,
     /// Frequency of all reports. `hourly` for those that outputs name when left out; the model's own stay as they are.
-    pub(crate) reporting: Option<Frequency>,
+    pub(crate) reporting: Option<Reporting>,
     /// Fields of the model's objects (`Class/Object/Field`), each with its value. `{variable}` stands for the point's value.
     #[serde(default)]
     pub(crate) set: Named<Scalar>,
@@ -59,27 +60,9 @@ pub(crate) struct OpenStudio {
     /// `false`: the model's own run periods. The weather file's whole year when left out.
     pub(crate) annual: Option<bool>,
     /// Frequency of all reports of a model. `hourly` for those that outputs name when left out.
-    pub(crate) reporting: Option<Frequency>,
+    pub(crate) reporting: Option<Reporting>,
     /// Values: of fields of a model's objects (`Class/Object/Field`), or of arguments of a workflow's measures
     /// (`measure/argument`). `{variable}` stands for the point's value.
     #[serde(default)]
     pub(crate) set: Named<Scalar>,
-}
-
-/// Frequency of reports.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Frequency {
-    /// Each iteration of the system.
-    Detailed,
-    /// Each time step of the zones.
-    Timestep,
-    /// Each hour.
-    Hourly,
-    /// Each day.
-    Daily,
-    /// Each month.
-    Monthly,
-    /// Once for each run period.
-    RunPeriod,
 }

@@ -18,7 +18,7 @@ use slipway_document::units::{Bytes, Cores, Seconds};
 
 pub(crate) use self::baseline::Baseline;
 pub(crate) use self::design::{Design, Fast, Lhs, Morris, Saltelli, Settings, Word};
-pub(crate) use self::engine::{EnergyPlus, Engines, Frequency, OpenStudio, PythonFunction};
+pub(crate) use self::engine::{EnergyPlus, Engines, OpenStudio, PythonFunction};
 pub(crate) use self::objective::{Constraint, Goal, Objective, ObjectiveSettings};
 pub(crate) use self::output::{Output, OutputSettings, Taken};
 pub(crate) use self::search::{Bayesian, Evolution};

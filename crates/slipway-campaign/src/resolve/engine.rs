@@ -12,7 +12,7 @@ use slipway_energyplus::{OPENSTUDIO, PACKAGE, Report, Reporting};
 use super::output::{RESULTS, Reads};
 use super::run::template;
 use super::variable::value;
-use crate::file::{EnergyPlus, Engines, Frequency, OpenStudio, Program, PythonFunction, Scalar};
+use crate::file::{EnergyPlus, Engines, OpenStudio, Program, PythonFunction, Scalar};
 use crate::model::{Content, ENGINES, Engine, EngineKind, Input, Model, PYTHON, Reports, Source};
 use crate::template::Template;
 
@@ -35,7 +35,7 @@ pub(super) struct Prepared {
 /// The results that a program or an engine leaves without being told where.
 pub(super) fn reads(program: &Program) -> Reads {
     let Program::Engine(engines) = program else { return Reads::Files };
-    let reporting = |written: Option<Frequency>| written.map_or(Reporting::Hourly, frequency);
+    let reporting = |written: Option<Reporting>| written.unwrap_or(Reporting::Hourly);
     match engines.as_ref() {
         Engines { energyplus: Some(of), .. } => Reads::database(reporting(of.value.reporting)),
         Engines { openstudio: Some(of), .. } if of.value.model.is_some() => {
@@ -129,7 +129,7 @@ impl Of<'_> {
         let mut command = script("energyplus.py");
         command.extend(arguments("in.idf", annual, &reports));
         let all = reporting.is_some();
-        let reporting = reporting.map_or(Reporting::Hourly, frequency);
+        let reporting = reporting.unwrap_or(Reporting::Hourly);
         let fields = self.fields(set);
         let content = Content::Model(Model { fields, reports: Some(Reports { wanted: reports, reporting, all }) });
         let model = Input { name: "in.idf".into(), source: self.file(model, Source::ExampleModel), content };
@@ -150,7 +150,6 @@ impl Of<'_> {
                 let annual = annual.unwrap_or(true);
                 let mut command = script("openstudio.py");
                 command.extend(arguments("in.osm", annual, reports));
-                let reporting = reporting.map(frequency);
                 command.extend(reporting.map_or(&[][..], |_| &["--all"]).iter().copied().map(Template::plain));
                 command.extend(["--reporting", reporting.unwrap_or(Reporting::Hourly).word()].map(Template::plain));
                 let content = Content::Model(Model { fields: self.fields(set), reports: None });
@@ -270,17 +269,6 @@ fn arguments(model: &str, annual: bool, reports: &[Report]) -> Vec<Template> {
         }
     }
     words.into_iter().map(Template::plain).collect()
-}
-
-fn frequency(written: Frequency) -> Reporting {
-    match written {
-        Frequency::Detailed => Reporting::Detailed,
-        Frequency::Timestep => Reporting::Timestep,
-        Frequency::Hourly => Reporting::Hourly,
-        Frequency::Daily => Reporting::Daily,
-        Frequency::Monthly => Reporting::Monthly,
-        Frequency::RunPeriod => Reporting::RunPeriod,
-    }
 }
 
 /// Whether Python takes a text for a name.
