@@ -309,6 +309,33 @@ fn time_of_workers_adds_up_over_runs() {
     assert_eq!(store.stints().unwrap().len(), 2);
 }
 
+/// The clock on the wall stands in the queue for pictures: set back by a day or forth by a year, it holds no point back.
+#[test]
+fn a_clock_that_is_set_changes_times_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::create(&folder.path().join("campaign.db"), 12).unwrap();
+    let mut done = 0;
+    for began in [1e9, 1e9 - 86_400.0, 1e9 + 3e7] {
+        store.recover().unwrap();
+        store.begin(began).unwrap();
+        assert_eq!(store.rate().unwrap(), None, "of this run, there is no result");
+        for second in [1.0, 2.0, 3.0] {
+            let lease = store.lease(1, 1, second).unwrap()[0];
+            assert_eq!(store.record(&[attempt(lease, 1, true)], RULES, second).unwrap(), [Recorded::Done]);
+            store.note(second, second, 1).unwrap();
+            done += 1;
+        }
+        assert_eq!(store.rate().unwrap(), Some(1.0), "results a second, since {began}");
+        // A pause counts seconds of the run.
+        let lease = store.lease(1, 1, 4.0).unwrap()[0];
+        assert_eq!(store.record(&[attempt(lease, 1, false)], RULES, 4.0).unwrap(), [Recorded::Again]);
+        assert_eq!(store.due(4.0).unwrap(), Some(5.0));
+        let counts = store.counts().unwrap();
+        assert_eq!((counts.done, counts.waiting), (done, 12 - done));
+    }
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+}
+
 /// Another program that writes holds the queue up and spoils nothing; one that does not end is named in the error.
 #[test]
 fn a_locked_database_is_an_error_with_a_next_step() {

@@ -331,9 +331,11 @@ impl Store for Sqlite {
 
     fn rate(&self) -> Result<Option<f64>, StoreError> {
         self.read(|read| {
-            // Of the run that is or was the last: between runs, no result comes.
-            let latest = "SELECT count(*), min(at), max(at) FROM (SELECT at FROM result
-                 WHERE at >= (SELECT began FROM stint ORDER BY stint DESC LIMIT 1) ORDER BY seq DESC LIMIT ?1)";
+            // Of the run that is or was the last: between runs, no result comes. Where the clock was set back, results of
+            // the run before are in the future; those of this run are at most a pulse after its last note.
+            let latest = "SELECT count(*), min(at), max(at) FROM (SELECT at FROM result,
+                 (SELECT began, elapsed FROM stint ORDER BY stint DESC LIMIT 1)
+                 WHERE at BETWEEN began AND began + elapsed + 2 ORDER BY seq DESC LIMIT ?1)";
             let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
             let (count, first, last): (u32, Option<f64>, Option<f64>) = read.query_row(latest, params![LATEST], row)?;
             let spread = last.zip(first).map_or(0.0, |(last, first)| last - first);
