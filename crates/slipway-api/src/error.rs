@@ -144,7 +144,7 @@ impl From<FolderError> for ApiError {
             FolderError::Missing(_) => Self::missing("there is no such campaign"),
             FolderError::Taken { .. } => Self::conflict("the campaign runs"),
             FolderError::Other(_) => Self::conflict("there is another campaign of this name"),
-            FolderError::Io { .. } => Self::internal(&error),
+            FolderError::File(_) => Self::internal(&error),
         }
     }
 }

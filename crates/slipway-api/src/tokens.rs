@@ -10,6 +10,7 @@ use std::sync::{PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use slipway_document::FileError;
 use utoipa::ToSchema;
 
 /// Rights. Each has those of the ones before it.
@@ -58,15 +59,8 @@ pub struct Key {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// A file operation failed.
-    #[error("{doing} {}: {source}", path.display())]
-    Io {
-        /// Verb, as in "read".
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A line is wrong.
     #[error(
         "read {}: line {line} is no `ROLE NAME SHA256`\nHint: `slipway campaign token` writes the lines", path.display()
@@ -98,14 +92,14 @@ impl Tokens {
     /// # Errors
     /// Where the file is wrong.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let io = |doing| move |source| TokenError::Io { doing, path: path.to_owned(), source };
+        let io = FileError::of("read", path);
         let tokens = |list| Self { file: Some(path.to_owned()), list: RwLock::new(list) };
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(tokens(Vec::new())),
-            Err(error) => return Err(io("read")(error)),
+            Err(error) => return Err(io(error).into()),
         };
-        if fs::metadata(path).map_err(io("read"))?.mode() & 0o022 != 0 {
+        if fs::metadata(path).map_err(&io)?.mode() & 0o022 != 0 {
             return Err(TokenError::Writable(path.to_owned()));
         }
         let mut list = Vec::new();
@@ -179,11 +173,11 @@ impl Tokens {
             let _ = writeln!(text, "{role} {name} {}", hex(hash));
         }
         let fresh = path.with_extension("new");
-        let io = |source| TokenError::Io { doing: "write", path: path.clone(), source };
+        let io = FileError::of("write", path);
         let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh).map_err(io)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-        fs::rename(&fresh, path).map_err(io)
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh).map_err(&io)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(&io)?;
+        Ok(fs::rename(&fresh, path).map_err(io)?)
     }
 }
 

@@ -4,6 +4,7 @@
 //! (ADR 0026). Random choices are keyed hashes of the campaign's seed and the point's number.
 
 mod cube;
+mod ends;
 mod extend;
 pub mod fast;
 mod halton;

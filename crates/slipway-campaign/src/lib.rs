@@ -6,6 +6,7 @@
 pub mod condition;
 pub mod design;
 mod distribution;
+pub mod edit;
 mod file;
 mod hash;
 mod kind;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use slipway_document::FileError;
 
 /// The folder of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,15 +21,8 @@ pub struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the desc
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// A file operation failed.
-    #[error("{doing} {}: {source}", path.display())]
-    Io {
-        /// Verb, as in "open".
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the action.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another coordinator has the folder.
     #[error(
         "run the campaign in {}: process {pid} runs it\nHint: `slipway campaign status` shows how far it is", path.display()
@@ -65,25 +59,23 @@ impl Folder {
     /// [`FolderError::Other`] where the folder has a campaign with another file.
     pub fn create(path: &Path, text: &str) -> Result<Self, FolderError> {
         let folder = Self(path.to_owned());
-        let io = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| FolderError::Io { doing, path, source }
-        };
         for part in [path.to_owned(), folder.inputs(), folder.objects(), folder.tables(), folder.runs()] {
-            fs::create_dir_all(&part).map_err(io("make", &part))?;
+            fs::create_dir_all(&part).map_err(FileError::of("make", &part))?;
         }
         // Inputs and results may be anybody's secret, and a socket in there takes orders.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(io("protect", path))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(FileError::of("protect", path))?;
         let file = folder.file();
         match fs::read_to_string(&file) {
             Ok(before) if before == text => Ok(folder),
             Ok(_) => Err(FolderError::Other(folder.0)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let fresh = path.join("campaign.yaml.new");
-                fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &file)).map_err(io("write", &file))?;
+                fs::write(&fresh, text)
+                    .and_then(|()| fs::rename(&fresh, &file))
+                    .map_err(FileError::of("write", &file))?;
                 Ok(folder)
             }
-            Err(error) => Err(io("read", &file)(error)),
+            Err(error) => Err(FileError::of("read", &file)(error).into()),
         }
     }
 
@@ -93,10 +85,7 @@ impl Folder {
     /// [`FolderError::Taken`] where another coordinator lives.
     pub fn lock(&self) -> Result<Lock, FolderError> {
         let path = self.0.join("lock");
-        let io = |doing| {
-            let path = path.clone();
-            move |source| FolderError::Io { doing, path, source }
-        };
+        let io = |doing| FileError::of(doing, &path);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(io("open"))?;
         match file.try_lock() {
@@ -106,7 +95,7 @@ impl Folder {
                 (&file).take(20).read_to_string(&mut pid).map_err(io("read"))?;
                 return Err(FolderError::Taken { path: self.0.clone(), pid });
             }
-            Err(TryLockError::Error(source)) => return Err(io("lock")(source)),
+            Err(TryLockError::Error(source)) => return Err(io("lock")(source).into()),
         }
         let pid = std::process::id().to_string();
         file.set_len(0)
@@ -122,17 +111,17 @@ impl Folder {
     /// An error of the file system, where the lock cannot be read.
     pub fn is_running(&self) -> Result<bool, FolderError> {
         let path = self.0.join("lock");
-        let failed = |doing, source| FolderError::Io { doing, path: path.clone(), source };
+        let io = |doing| FileError::of(doing, &path);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(failed("open", source)),
+            Err(source) => return Err(io("open")(source).into()),
         };
         if file.try_lock_shared().is_ok() {
             return Ok(false);
         }
         let mut pid = String::new();
-        file.take(20).read_to_string(&mut pid).map_err(|source| failed("read", source))?;
+        file.take(20).read_to_string(&mut pid).map_err(io("read"))?;
         // A coordinator that has just taken the lock has yet to write its number, and lives.
         let pid = pid.parse().ok().and_then(Pid::from_raw);
         Ok(pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)))
@@ -175,7 +164,7 @@ impl Folder {
     /// Where they cannot be made.
     pub fn make_worker(&self, worker: u32) -> Result<(), FolderError> {
         for path in [self.call(worker), self.work(worker).join("out")] {
-            fs::create_dir_all(&path).map_err(|source| FolderError::Io { doing: "make", path, source })?;
+            fs::create_dir_all(&path).map_err(FileError::of("make", &path))?;
         }
         Ok(())
     }

@@ -53,6 +53,7 @@
 
 pub mod de;
 pub mod errors;
+mod file_error;
 pub mod form;
 pub mod names;
 pub mod packages;
@@ -63,4 +64,5 @@ pub mod text;
 pub mod tree;
 pub mod units;
 
+pub use file_error::FileError;
 pub use suggest::{closest, suggest};

@@ -97,12 +97,48 @@ fn reports_are_asked_for_once_and_at_one_frequency() {
     assert!(add_reports(&model(), &[Report::Meter("a; Building,".into())], Reporting::Daily, false).is_err());
 }
 
+/// A weather file of so many hours, with these days in its header.
+fn epw(hours: usize, days: &str) -> String {
+    let row = format!("2017,1,1,1,0,?9?9{}\n", ",0".repeat(20));
+    format!("LOCATION,X\nDATA PERIODS,1,1,Data,Sunday, {days}\n{}", row.repeat(hours))
+}
+
 #[test]
 fn weather_files_are_told_from_others() {
-    let year = format!("LOCATION,X\nDATA PERIODS,1,1,Data,Sunday, 1/ 1,12/31\n{}", "1,2\n".repeat(8760));
-    assert_eq!(weather::check(&year, true), Ok(()));
-    assert_eq!(weather::check(&year[..year.len() - 8], true), Err(WeatherError::Short(8758)));
+    let year = epw(8760, "1/ 1,12/31");
+    assert!(weather::check(&year, true).is_ok());
+    assert_eq!(weather::check(&epw(8758, "1/ 1,12/31"), true), Err(WeatherError::Short(8758)));
     assert_eq!(weather::check("<html>", true), Err(WeatherError::NoLocation));
+    for wrong in ["2017,13,1,1", "2017,1,1,0", "a,1,1,1", "2017,1,1", "2017,1,1,1,0,?9,1"] {
+        let error = weather::check(&format!("{}{wrong}\n", epw(2, "1/1,1/1")), false).expect_err(wrong);
+        assert!(matches!(error, WeatherError::Row { line: 5, .. }), "{wrong}: {error}");
+    }
+    // Four rows an hour.
+    let fine = epw(8760, "1/ 1,12/31").replace("DATA PERIODS,1,1,", "DATA PERIODS,1,4,");
+    assert_eq!(weather::check(&fine, true), Err(WeatherError::Short(2190)));
+}
+
+#[test]
+fn run_periods_are_days_of_the_weather_file() {
+    let run = |begin: &str, end: &str, more: &str| {
+        let text = format!("Version,25.2;\nRunPeriod,Cold,{begin},{end},Sunday,No,No,No,Yes,Yes{more};\n");
+        Idf::parse(text).expect("a model")
+    };
+    let covers = |days: &str, model: &Idf| weather::check(&epw(24, days), false).expect("weather").covers(model, true);
+    let winter = run("1,3,", "1,20,", "");
+    assert_eq!(covers("1/ 1,12/31", &winter), Ok(()));
+    assert_eq!(covers("11/ 1, 2/28", &winter), Ok(()), "a period that passes the end of the year");
+    let error = covers("6/ 1, 8/31", &winter).expect_err("summer").to_string();
+    assert!(error.contains("it has 6/1 to 8/31, and the model's `RunPeriod` is 1/3 to 1/20"), "{error}");
+    // Years count where the model says so.
+    assert_eq!(covers("1/ 1/2017,12/31/2017", &run("1,3,1999", "1,20,1999", "")), Ok(()));
+    let actual = |year: u32| run(&format!("1,3,{year}"), &format!("1,20,{year}"), ",Yes");
+    assert!(covers("1/ 1/2017,12/31/2017", &actual(1999)).is_err());
+    assert_eq!(covers("1/ 1/2017,12/31/2017", &actual(2017)), Ok(()));
+    let days = Idf::parse("SimulationControl,Yes,Yes,No,Yes,No;".to_owned()).expect("a model");
+    assert_eq!(covers("1/ 1,12/31", &days), Err(WeatherError::DesignDays));
+    assert_eq!(weather::check(&epw(24, "1/1,1/1"), false).expect("weather").covers(&days, false), Ok(()));
+    assert_eq!(covers("1/ 1,12/31", &Idf::parse(String::new()).expect("a model")), Err(WeatherError::NoRunPeriod));
 }
 
 proptest! {

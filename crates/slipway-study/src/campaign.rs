@@ -12,6 +12,7 @@ pub mod search;
 mod standing;
 pub mod storage;
 pub mod tables;
+mod trial;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -200,7 +201,7 @@ impl Study {
     /// As [`run`], where nothing was made yet.
     pub fn check(&self) -> Result<(), CampaignError> {
         let environment = engine::found_environment(&self.campaign)?;
-        inputs::find(&self.campaign, environment.as_ref())?;
+        inputs::find(&self.campaign, &self.plan, environment.as_ref())?;
         storage::check(self)
     }
 }
@@ -217,7 +218,7 @@ pub fn run(
 ) -> Result<Summary, CampaignError> {
     let Study { campaign, plan, setup, path } = study;
     let environment = engine::environment(campaign, events)?;
-    let found = inputs::find(campaign, environment.as_ref())?;
+    let found = inputs::find(campaign, plan, environment.as_ref())?;
     let folder = Folder::create(path, &setup.text)?;
     let _lock = lock(machine, campaign, &folder)?;
     drop(storage::begin(study)?);
@@ -229,8 +230,11 @@ pub fn run(
     let size = size(campaign, most, plan.len());
     let (service, python) = (storage::service(study)?, search::python(campaign, events)?);
     let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
-    let outcome = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
-        .map_err(|error| StudyError::io("take signals")(error).into())
+    let outcome = trial::run(&nodes, campaign, plan, &folder)
+        .and_then(|()| {
+            let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+            signals.map_err(|error| StudyError::io("take signals")(error).into())
+        })
         .and_then(|signals| {
             let run =
                 Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, service, python };
@@ -244,6 +248,10 @@ pub fn run(
             Ok(summary)
         });
     passing.down().map_err(StudyError::from)?;
+    if matches!(outcome, Err(CampaignError::Engine(EngineError::Refused { .. }))) && !folder.store().exists() {
+        // It holds nothing yet, and would refuse the campaign file that is mended.
+        std::fs::remove_dir_all(path).map_err(StudyError::io(format!("remove {}", path.display())))?;
+    }
     outcome
 }
 

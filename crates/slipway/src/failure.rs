@@ -7,6 +7,7 @@ use miette::{GraphicalReportHandler, GraphicalTheme};
 use serde_json::{Value, json};
 use slipway_api::{ServeError, TokenError};
 use slipway_coordinator::{FolderError, RunError};
+use slipway_document::FileError;
 use slipway_document::errors::DocumentErrors;
 use slipway_document::text::{printable, printable_json};
 use slipway_engine::copy::CopyError;
@@ -187,7 +188,7 @@ impl From<CampaignError> for Failure {
             }
             CampaignError::Folder(FolderError::Missing(_)) => Exit::NotFound,
             CampaignError::Tables(TablesError::Missing { .. }) => Exit::Unable,
-            CampaignError::Folder(FolderError::Io { ref source, .. })
+            CampaignError::Folder(FolderError::File(FileError { ref source, .. }))
             | CampaignError::Run(RunError::Io { ref source, .. }) => exit_of(source),
             // The code of runs in which any point failed.
             CampaignError::Run(RunError::Baseline(_)) => Exit::Strained,
@@ -208,7 +209,7 @@ impl From<ServeError> for Failure {
             ServeError::Folder { source, .. } | ServeError::Listen { source, .. } | ServeError::Io(source) => {
                 exit_of(source)
             }
-            ServeError::Tokens(TokenError::Io { source, .. }) => exit_of(source),
+            ServeError::Tokens(TokenError::File(FileError { source, .. })) => exit_of(source),
             ServeError::Plain(_) | ServeError::Open(_) | ServeError::Tls(_) | ServeError::Tokens(_) => Exit::Usage,
         };
         Self::new(exit, &error)

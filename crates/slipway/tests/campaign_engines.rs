@@ -68,22 +68,75 @@ fn office(more: &str, set: &str) -> String {
 #[test]
 fn energyplus_runs_edited_models_and_says_in_its_own_words_why_one_fails() {
     let place = Place::new();
-    let outputs = "variables: {thickness: [0.05, 0.2, -1]}\ndesign: grid\noutputs:\n  heat: {meter: 'Electricity:Facility', unit: kWh}\n  lights: {table: End Uses/Interior Lighting/Electricity}\n  warm: {variable: Zone Mean Air Temperature, of: Core_ZN, take: greatest}\n";
-    let wall = "'Material/Mass NonRes Wall Insulation/Thickness': '{thickness}'";
-    write(
-        &place,
-        &(office(", annual: false, reporting: daily", &format!("{SHORT}, 'Material/Mass/Thickness': 1")) + outputs),
-    );
-    let (code, words) = run(&place);
-    assert!(code == Some(2) && words.contains("the model has no `Material` of that name"), "{words}");
-    write(&place, &(office(", annual: false, reporting: daily", &format!("{SHORT}, {wall}")) + outputs));
+    // With so much light, a zone becomes too hot while it runs: no look at the model tells.
+    let outputs = "variables: {thickness: [0.05, 0.2], lights: [8, 1e7]}\ndesign: grid\noutputs:\n  heat: {meter: 'Electricity:Facility', unit: kWh}\n  lighting: {table: End Uses/Interior Lighting/Electricity}\n  warm: {variable: Zone Mean Air Temperature, of: Core_ZN, take: greatest}\n";
+    let set =
+        "'Material/Mass NonRes Wall Insulation/Thickness': '{thickness}', 'Lights/*/Watts per Floor Area': '{lights}'";
+    write(&place, &(office(", annual: false, reporting: daily", &format!("{SHORT}, {set}")) + outputs));
     let (code, words) = run(&place);
     assert_eq!(code, Some(5), "{words}");
     let rows = rows(&place);
     assert_eq!(rows.len(), 2, "{words}");
     assert_ne!(rows[0]["heat"], rows[1]["heat"], "walls matter");
     assert!(rows.iter().all(|row| row["warm"].as_f64().is_some_and(|warm| (15.0..30.0).contains(&warm))), "{rows:?}");
-    assert!(failure(&place).starts_with("Severe: ") && failure(&place).contains("thickness"), "{}", failure(&place));
+    assert!(failure(&place).starts_with("Severe: ") && failure(&place).contains("temperature"), "{}", failure(&place));
+}
+
+#[test]
+fn energyplus_refuses_before_the_first_point_what_it_would_refuse_at_each() {
+    let place = Place::new();
+    let wall = "'Material/Mass NonRes Wall Insulation/Thickness': '{thickness}'";
+    let set = format!("{SHORT}, {wall}");
+    let heat = "{meter: 'Electricity:Facility', unit: kWh}";
+    let outputs = |values: &str, output: &str| {
+        format!("variables: {{thickness: {values}}}\ndesign: grid\noutputs: {{heat: {output}}}\n")
+    };
+    let good = outputs("[0.05, 0.2]", heat);
+    for (more, set, outputs, words) in [
+        (
+            ", annual: false",
+            "'Material/Mass/Thickness': '{thickness}'",
+            &good,
+            "the model has no `Material` of that name",
+        ),
+        // Out of the field's range in EnergyPlus' own schema, at one end of the design.
+        (
+            ", annual: false",
+            set.as_str(),
+            &outputs("[0.05, 0.2, -1]", heat),
+            "[thickness] - \"-1\" - Expected number greater",
+        ),
+        (", annual: false", set.as_str(), &outputs("{choices: [0.05, thick]}", heat), "[thickness]"),
+        // Reports that the model does not have.
+        (
+            ", annual: false",
+            set.as_str(),
+            &outputs("[0.05]", "{meter: 'Elektricity:Facility'}"),
+            "near it are: Electricity:Facility",
+        ),
+        ("", wall, &outputs("[0.05]", "{variable: Zone Air Temperatur}"), "reported no variable `Zone Air Temperatur`"),
+        // No run period that gives results.
+        (", annual: false", wall, &good, "the model runs design days only"),
+    ] {
+        write(&place, &(office(more, set) + outputs));
+        let (code, told) = run(&place);
+        assert!(code == Some(2) && told.contains(words), "{words}: {told}");
+        // Nothing is left that would refuse the file once it is mended.
+        assert!(!place.path().join("slipway-campaigns").join(place.name("e")).exists(), "{told}");
+    }
+    let path = |name: &str| place.path().join(name);
+    let row = format!("2017,6,1,1,0,?9?9{}\n", ",0".repeat(20));
+    let begins = "LOCATION,Summer\nDATA PERIODS,1,1,Data,Sunday,6/1,8/31\n";
+    fs::write(path("summer.epw"), format!("{begins}{}", row.repeat(24))).expect("it can be written");
+    fs::write(path("cut.epw"), format!("{begins}{row}2017,6,1,")).expect("it can be written");
+    for (weather, words) in [
+        ("summer.epw", "it has 6/1 to 8/31, and the model's `RunPeriod` is 1/1 to 1/3"),
+        ("cut.epw", "line 4: a row of weather begins with"),
+    ] {
+        write(&place, &(office(", annual: false", &set).replace("example:USA_IL_Chicago", weather) + &good));
+        let (code, told) = run(&place);
+        assert!(code == Some(2) && told.contains(words), "{words}: {told}");
+    }
 }
 
 #[test]

@@ -220,3 +220,29 @@ fn a_baseline_is_point_0_and_moves_the_others_by_one() {
         }
     }
 }
+
+#[test]
+fn ends_have_the_least_and_the_greatest_value_of_each_variable() {
+    let method = crate::model::Method::Nsga2;
+    let searched = Design::Search(crate::model::Search { method, first: 4, batch: 4, points: 8, failed: None });
+    for (design, known) in [(Design::Random { points: 100 }, true), (searched, false)] {
+        let texts = Distribution::Choices(["a", "b", "c"].map(|text| (Value::Text(text.into()), 1.0)).to_vec());
+        let distributions = [variables(), vec![texts]].concat();
+        let plan = Plan::new(&campaign(design, &distributions), None).expect("a plan");
+        let ends = plan.ends();
+        assert_eq!(ends.len(), 3, "as many rows as the variable with the most values has: {ends:?}");
+        for (variable, distribution) in distributions.iter().enumerate() {
+            let column = |rows: &[Vec<Value>]| {
+                let mut numbers: Vec<f64> = rows.iter().filter_map(|row| row[variable].number()).collect();
+                numbers.sort_by(f64::total_cmp);
+                (numbers.first().copied(), numbers.last().copied())
+            };
+            if known {
+                let points: Vec<_> = (0..plan.len()).map(|point| plan.point(point)).collect();
+                assert_eq!(column(&ends), column(&points));
+            } else if let Distribution::Uniform { low, high } = *distribution {
+                assert_eq!(column(&ends), (Some(low), Some(high)));
+            }
+        }
+    }
+}

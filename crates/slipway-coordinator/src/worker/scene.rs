@@ -2,17 +2,16 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use slipway_campaign::edit::Edit;
 use slipway_campaign::model::{Campaign, Content, Model};
 use slipway_campaign::template::Template;
 use slipway_campaign::value::Value;
-use slipway_energyplus::add_reports;
-use slipway_energyplus::idf::{Idf, IdfError, check_value};
-use slipway_energyplus::path::Path as FieldPath;
+use slipway_document::FileError;
+use slipway_energyplus::idf::{Idf, IdfError};
 
 use crate::store::Lease;
 
@@ -33,16 +32,7 @@ pub struct Scene {
     folders: Vec<PathBuf>,
     links: Vec<(PathBuf, PathBuf)>,
     templates: Vec<Filled>,
-    models: Vec<Edited>,
-}
-
-/// A model whose objects depend on the point.
-#[derive(Debug)]
-struct Edited {
-    name: PathBuf,
-    model: Idf,
-    /// A field's path, its value, and its places in the model.
-    fields: Vec<(FieldPath, Template, Vec<Range<usize>>)>,
+    models: Vec<(PathBuf, Edit)>,
 }
 
 /// A file whose text depends on the point.
@@ -57,15 +47,8 @@ struct Filled {
 #[derive(Debug, thiserror::Error)]
 pub enum SceneError {
     /// A file operation failed.
-    #[error("{doing} {}: {source}", path.display())]
-    Io {
-        /// Verb, as in "open".
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the action.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A template that cannot be one.
     #[error("fill the template {}: {what}", path.display())]
     Template {
@@ -82,13 +65,6 @@ pub enum SceneError {
         /// The fault.
         source: IdfError,
     },
-}
-
-impl SceneError {
-    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { doing, path, source }
-    }
 }
 
 impl Scene {
@@ -108,7 +84,9 @@ impl Scene {
             match &input.content {
                 Content::Same => scene.lay(&source, &input.name, 0)?,
                 Content::Template => scene.templates.push(template(&source, &input.name, &scene.names)?),
-                Content::Model(changes) => scene.models.push(Edited::new(&source, &input.name, changes)?),
+                Content::Model(changes) => {
+                    scene.models.push((input.name.clone(), model(&source, &input.name, changes)?));
+                }
             }
         }
         Ok(scene)
@@ -116,17 +94,17 @@ impl Scene {
 
     /// Notes an input and all that is below it.
     fn lay(&mut self, source: &Path, name: &Path, depth: usize) -> Result<(), SceneError> {
-        let found = fs::metadata(source).map_err(SceneError::io("read input", source))?;
+        let found = fs::metadata(source).map_err(FileError::of("read input", source))?;
         if !found.is_dir() {
             self.links.push((name.to_owned(), source.to_owned()));
             return Ok(());
         }
         if depth == DEEPEST {
-            return Err(SceneError::io("read input", source)(io::Error::other("folders are nested too deeply")));
+            return Err(FileError::of("read input", source)(io::Error::other("folders are nested too deeply")).into());
         }
         self.folders.push(name.to_owned());
-        for entry in fs::read_dir(source).map_err(SceneError::io("read input", source))? {
-            let entry = entry.map_err(SceneError::io("read input", source))?.file_name();
+        for entry in fs::read_dir(source).map_err(FileError::of("read input", source))? {
+            let entry = entry.map_err(FileError::of("read input", source))?.file_name();
             self.lay(&source.join(&entry), &name.join(&entry), depth + 1)?;
         }
         Ok(())
@@ -138,67 +116,43 @@ impl Scene {
     /// Where the folder cannot be emptied or written.
     pub fn lay_out(&self, folder: &Path, lease: Lease, seed: u64, values: &[Value]) -> Result<(), SceneError> {
         match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(SceneError::io("empty", folder)(error))?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileError::of("empty", folder)(error))?,
             _ => {}
         }
-        fs::create_dir_all(folder).map_err(SceneError::io("make", folder))?;
+        fs::create_dir_all(folder).map_err(FileError::of("make", folder))?;
         for name in &self.folders {
             let path = folder.join(name);
-            fs::create_dir_all(&path).map_err(SceneError::io("make", &path))?;
+            fs::create_dir_all(&path).map_err(FileError::of("make", &path))?;
         }
         for (name, source) in &self.links {
             let path = folder.join(name);
-            symlink(source, &path).map_err(SceneError::io("make", &path))?;
+            symlink(source, &path).map_err(FileError::of("make", &path))?;
         }
         for Filled { name, text, mode } in &self.templates {
             let path = folder.join(name);
             let write = fs::write(&path, text.fill(values));
             let protect = || fs::set_permissions(&path, fs::Permissions::from_mode(*mode));
-            write.and_then(|()| protect()).map_err(SceneError::io("write", &path))?;
+            write.and_then(|()| protect()).map_err(FileError::of("write", &path))?;
         }
-        for edited in &self.models {
-            let path = folder.join(&edited.name);
-            fs::write(&path, edited.text(values)?).map_err(SceneError::io("write", &path))?;
+        for (name, edit) in &self.models {
+            let path = folder.join(name);
+            let text = edit.text(values).map_err(|source| SceneError::Model { path: name.clone(), source })?;
+            fs::write(&path, text).map_err(FileError::of("write", &path))?;
         }
         let values: serde_json::Map<_, _> =
             self.names.iter().cloned().zip(values.iter().map(|value| json!(value))).collect();
         let point = json!({"point": lease.point, "attempt": lease.attempt, "seed": seed, "values": values});
         let path = folder.join(POINT_FILE);
-        fs::write(&path, format!("{point:#}\n")).map_err(SceneError::io("write", &path))
-    }
-}
-
-impl Edited {
-    fn new(source: &Path, name: &Path, changes: &Model) -> Result<Self, SceneError> {
-        let failed = |source| SceneError::Model { path: name.to_owned(), source };
-        let mut model = Idf::parse(text(source, name)?.0).map_err(failed)?;
-        if let Some(reports) = &changes.reports {
-            model = add_reports(&model, &reports.wanted, reports.reporting, reports.all).map_err(failed)?;
-        }
-        let places = model.find_all(changes.fields.iter().map(|(path, _)| path)).map_err(failed)?;
-        let fields = changes.fields.iter().cloned().zip(places).map(|((path, value), places)| (path, value, places));
-        let fields = fields.collect();
-        Ok(Self { name: name.to_owned(), model, fields })
-    }
-
-    /// The model at a point.
-    fn text(&self, values: &[Value]) -> Result<String, SceneError> {
-        let mut changes = Vec::new();
-        for (path, value, places) in &self.fields {
-            let value = value.fill(values);
-            check_value(path, &value).map_err(|source| SceneError::Model { path: self.name.clone(), source })?;
-            changes.extend(places.iter().map(|place| (place.clone(), value.clone())));
-        }
-        Ok(self.model.with(changes))
+        Ok(fs::write(&path, format!("{point:#}\n")).map_err(FileError::of("write", &path))?)
     }
 }
 
 /// The text of an input that points change, and its permissions.
 fn text(source: &Path, name: &Path) -> Result<(String, u32), SceneError> {
-    let file = fs::File::open(source).map_err(SceneError::io("open", source))?;
-    let mode = file.metadata().map_err(SceneError::io("read", source))?.permissions().mode() & 0o777;
+    let file = fs::File::open(source).map_err(FileError::of("open", source))?;
+    let mode = file.metadata().map_err(FileError::of("read", source))?.permissions().mode() & 0o777;
     let mut text = String::new();
-    file.take(LARGEST + 1).read_to_string(&mut text).map_err(SceneError::io("read", source))?;
+    file.take(LARGEST + 1).read_to_string(&mut text).map_err(FileError::of("read", source))?;
     if text.len() as u64 > LARGEST {
         let what = format!("it is larger than {} MiB", LARGEST >> 20);
         return Err(SceneError::Template { path: name.to_owned(), what });
@@ -213,4 +167,9 @@ fn template(source: &Path, name: &Path, names: &[String]) -> Result<Filled, Scen
         failed(format!("there is no variable `{unknown}`\nHint: write `{{{{{unknown}}}}}` for the text itself"))
     })?;
     Ok(Filled { name: name.to_owned(), text, mode })
+}
+
+fn model(source: &Path, name: &Path, changes: &Model) -> Result<Edit, SceneError> {
+    let model = Idf::parse(text(source, name)?.0).and_then(|model| Edit::new(model, changes));
+    model.map_err(|source| SceneError::Model { path: name.to_owned(), source })
 }

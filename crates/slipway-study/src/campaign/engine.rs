@@ -4,16 +4,20 @@ mod examples;
 mod workflow;
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use slipway_campaign::model::{Campaign, Content, Engine, EngineKind, Source};
+use slipway_campaign::design::Plan;
+use slipway_campaign::edit::Edit;
+use slipway_campaign::model::{Campaign, Content, Engine, EngineKind, Model, Source};
+use slipway_campaign::value::Value;
 use slipway_coordinator::Folder;
+use slipway_document::FileError;
 use slipway_document::text::printable;
 use slipway_energyplus::idf::{Idf, IdfError};
 use slipway_energyplus::weather::{self, WeatherError};
-use slipway_energyplus::{VERSION, add_reports};
+use slipway_energyplus::{Report, VERSION};
 use slipway_openstudio::osw::OswError;
 use slipway_python::{Environment, EnvironmentError};
 
@@ -33,15 +37,8 @@ pub enum EngineError {
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     /// A file operation failed.
-    #[error("{doing} {}: {source}", path.display())]
-    Io {
-        /// Verb, as in "read".
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the action.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is no such example.
     #[error("find the example `{name}`: {what}")]
     Example {
@@ -84,6 +81,16 @@ pub enum EngineError {
         /// The fault.
         what: String,
     },
+    /// EnergyPlus does not take the model.
+    #[error(
+        "use the model {model}: EnergyPlus refuses it at the least and greatest values of its variables:\n{words}\nHint: mend the model, or the bounds of `variables`; no point has run"
+    )]
+    Refused {
+        /// The model, as the campaign file names it.
+        model: String,
+        /// EnergyPlus' own words.
+        words: String,
+    },
     /// The workflow's text.
     #[error("use the workflow {}: {source}", path.display())]
     Osw {
@@ -102,18 +109,15 @@ pub enum EngineError {
     },
 }
 
-impl EngineError {
-    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { doing, path, source }
-    }
-}
-
 /// The environment of a campaign's engine, if it has one. It is made where it is not there.
 pub(super) fn environment(campaign: &Campaign, events: &mut Events<'_>) -> Result<Option<Environment>, EngineError> {
     let Some(engine) = &campaign.run.engine else { return Ok(None) };
-    let sink = &mut |step: slipway_python::Step<'_>| events(Event::Python(step));
-    Ok(Some(Environment::make(&slipway_python::cache(), &packages(engine), sink)?))
+    Ok(Some(made(&packages(engine), events)?))
+}
+
+/// The environment with these packages, made where it is not there.
+pub(super) fn made(packages: &[&str], events: &mut Events<'_>) -> Result<Environment, EnvironmentError> {
+    Environment::make(&slipway_python::cache(), packages, &mut |step| events(Event::Python(step)))
 }
 
 /// The environment, if it is there already.
@@ -142,12 +146,19 @@ pub(super) fn files(
     }
 }
 
-/// Looks for what would stop each point. `find` gives the path of an input on this machine, by its name.
-pub(super) fn check(campaign: &Campaign, find: &dyn Fn(&Path) -> Option<PathBuf>) -> Result<(), EngineError> {
+/// Looks for what would stop points. `find` gives the path of an input on this machine, by its name.
+pub(super) fn check(
+    campaign: &Campaign,
+    plan: &Plan,
+    find: &dyn Fn(&Path) -> Option<PathBuf>,
+) -> Result<(), EngineError> {
     let Some(engine) = &campaign.run.engine else { return Ok(()) };
+    let (mut models, mut has_results) = (Vec::new(), false);
     for input in &campaign.inputs {
-        if let (Content::Model(_), Some(path)) = (&input.content, find(&input.name)) {
-            model(&input.content, &path)?;
+        if let (Content::Model(changes), Some(path)) = (&input.content, find(&input.name)) {
+            models.extend(at_ends(changes, plan, &path)?);
+            let reports = changes.reports.iter().flat_map(|reports| &reports.wanted);
+            has_results |= reports.into_iter().any(|report| *report != Report::Tables);
         }
     }
     match &engine.kind {
@@ -155,14 +166,9 @@ pub(super) fn check(campaign: &Campaign, find: &dyn Fn(&Path) -> Option<PathBuf>
             Some(path) => function(campaign, &path, name),
             None => Ok(()),
         },
-        EngineKind::EnergyPlus { annual } | EngineKind::OpenStudioModel { annual } => match find(Path::new("in.epw")) {
-            Some(path) => {
-                let text = fs::read(&path).map_err(EngineError::io("read", &path))?;
-                weather::check(&String::from_utf8_lossy(&text), *annual)
-                    .map_err(|source| EngineError::Weather { path, source })
-            }
-            None => Ok(()),
-        },
+        EngineKind::EnergyPlus { annual } => weather(*annual, &models, has_results, find),
+        // The SDK makes run periods of the model's own objects.
+        EngineKind::OpenStudioModel { annual } => weather(*annual, &[], false, find),
         EngineKind::OpenStudioWorkflow { arguments } => {
             let workflow = campaign.inputs.iter().find_map(|input| match &input.source {
                 Source::Workflow(path) => Some(path),
@@ -173,20 +179,39 @@ pub(super) fn check(campaign: &Campaign, find: &dyn Fn(&Path) -> Option<PathBuf>
     }
 }
 
-/// Whether the model is one, for this version, with all fields that points set.
-fn model(content: &Content, path: &Path) -> Result<(), EngineError> {
-    let Content::Model(changes) = content else { return Ok(()) };
+/// Whether the model is one, for this version, with all fields that points set. Returns it with the values at the ends of
+/// the design.
+pub(super) fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<Idf>, EngineError> {
     let failed = |source| EngineError::Model { path: path.to_owned(), source };
-    let text = fs::read(path).map_err(EngineError::io("read", path))?;
-    let mut model = Idf::parse(String::from_utf8_lossy(&text).into_owned()).map_err(failed)?;
-    if let Some(reports) = &changes.reports {
-        // OpenStudio's own models name their version otherwise, and the SDK translates them.
-        if let Some(version) = model.version().filter(|version| !is_version(version)) {
-            return Err(EngineError::Version { path: path.to_owned(), version: version.to_owned() });
-        }
-        model = add_reports(&model, &reports.wanted, reports.reporting, reports.all).map_err(failed)?;
+    let text = fs::read(path).map_err(FileError::of("read", path))?;
+    let model = Idf::parse(String::from_utf8_lossy(&text).into_owned()).map_err(failed)?;
+    // OpenStudio's own models name their version otherwise, and the SDK translates them.
+    let version = changes.reports.as_ref().and_then(|_| model.version());
+    if let Some(version) = version.filter(|version| !is_version(version)) {
+        return Err(EngineError::Version { path: path.to_owned(), version: version.to_owned() });
     }
-    model.find_all(changes.fields.iter().map(|(path, _)| path)).map(drop).map_err(failed)
+    let edit = Edit::new(model, changes).map_err(failed)?;
+    let at = |values: &Vec<Value>| Idf::parse(edit.text(values)?);
+    plan.ends().iter().map(at).collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Whether the weather file is one. `models`: those whose own run periods it must have, unless the whole year is run.
+fn weather(
+    annual: bool,
+    models: &[Idf],
+    has_results: bool,
+    find: &dyn Fn(&Path) -> Option<PathBuf>,
+) -> Result<(), EngineError> {
+    let Some(path) = find(Path::new("in.epw")) else { return Ok(()) };
+    let text = fs::read(&path).map_err(FileError::of("read", &path))?;
+    let mut checked = weather::check(&String::from_utf8_lossy(&text), annual);
+    if let Ok(weather) = &checked
+        && let Some(error) =
+            models.iter().filter(|_| !annual).find_map(|model| weather.covers(model, has_results).err())
+    {
+        checked = Err(error);
+    }
+    checked.map(drop).map_err(|source| EngineError::Weather { path, source })
 }
 
 /// Whether a model's version (`25.2`, `25.2.0`) is EnergyPlus' own.
@@ -197,7 +222,7 @@ fn is_version(version: &str) -> bool {
 /// Whether a Python file has the function, with the campaign's variables as parameters. Nothing of the file runs.
 fn function(campaign: &Campaign, path: &Path, name: &str) -> Result<(), EngineError> {
     let python = Path::new("python3");
-    let failed = EngineError::io("run", python);
+    let failed = FileError::of("run", python);
     let variables = campaign.variables.iter().map(|variable| &variable.name);
     let child = Command::new(python)
         .args(["-IB", "-", "--check"])
@@ -227,10 +252,10 @@ fn function(campaign: &Campaign, path: &Path, name: &str) -> Result<(), EngineEr
 /// Writes the scripts that workers run.
 pub(super) fn write_scripts(folder: &Folder) -> Result<(), EngineError> {
     let engine = folder.engine();
-    fs::create_dir_all(&engine).map_err(EngineError::io("make", &engine))?;
+    fs::create_dir_all(&engine).map_err(FileError::of("make", &engine))?;
     for (name, text) in SCRIPTS {
         let path = engine.join(name);
-        fs::write(&path, text).map_err(EngineError::io("write", &path))?;
+        fs::write(&path, text).map_err(FileError::of("write", &path))?;
     }
     Ok(())
 }

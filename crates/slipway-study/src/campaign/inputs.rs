@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use slipway_campaign::design::Plan;
 use slipway_campaign::model::Campaign;
 use slipway_coordinator::Folder;
 use slipway_python::Environment;
@@ -60,6 +61,7 @@ pub(super) struct Found {
 /// Examples of an engine are in its `environment`; without one they are left out.
 pub(super) fn find(
     campaign: &Campaign,
+    plan: &Plan,
     environment: Option<&Environment>,
 ) -> Result<BTreeMap<PathBuf, Found>, InputError> {
     let mut found = BTreeMap::new();
@@ -71,7 +73,7 @@ pub(super) fn find(
     }
     // An engine would refuse the following at each point.
     let path = |name: &Path| found.get(name).map(|found| found.source.clone());
-    engine::check(campaign, &path)?;
+    engine::check(campaign, plan, &path)?;
     Ok(found)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
 use slipway_coordinator::{Fleet, Folder};
 use slipway_document::text::printable;
-use slipway_engine::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
+use slipway_engine::exec::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio};
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::state::StateRoot;
 use slipway_lab::id::NodeId;
@@ -81,10 +81,34 @@ impl<'a> Nodes<'a> {
 
     /// Starts the worker's program in its node.
     fn launch(&self, worker: u32) -> io::Result<Result<Child, ExecError>> {
-        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
         let program = Program { argv: vec![AGENT.into(), "worker".into()], ..Program::default() };
+        self.spawn(worker, &program, None)
+    }
+
+    /// Starts a program in a worker's node. `stderr`: a pipe; without one, its words are lost.
+    fn spawn(
+        &self,
+        worker: u32,
+        program: &Program,
+        stderr: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Result<Child, ExecError>> {
+        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
         let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
-        Ok(self.launcher.spawn(&entry, &program, Stdio::Descriptors([null.as_fd(); 3]), None))
+        let null = null.as_fd();
+        Ok(self.launcher.spawn(&entry, program, Stdio::Descriptors([null, null, stderr.unwrap_or(null)]), None))
+    }
+
+    /// Runs a program in the first worker's node to its end. Returns whether it ended well, and its last words.
+    pub(super) fn run(&self, program: &Program) -> io::Result<(bool, String)> {
+        let (mut reader, writer) = io::pipe()?;
+        let child = self.spawn(1, program, Some(writer.as_fd()))?.map_err(io::Error::other)?;
+        drop(writer);
+        let mut words = Vec::new();
+        reader.by_ref().take(MOST_WORDS).read_to_end(&mut words)?;
+        // Words beyond are not wanted, and must not stop the program.
+        io::copy(&mut reader, &mut io::sink())?;
+        let is_good = child.wait()? == Exit::Code(0);
+        Ok((is_good, printable(&String::from_utf8_lossy(&words))))
     }
 
     /// The reason that a worker wrote down, if it did.

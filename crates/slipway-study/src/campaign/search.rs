@@ -8,10 +8,9 @@ use slipway_campaign::model::{Campaign, Method};
 use slipway_campaign::score::{self, Score};
 use slipway_campaign::value::Value;
 use slipway_coordinator::store::{History as _, Step};
-use slipway_python::{Environment, cache};
 
-use super::{CampaignError, Study, results};
-use crate::{Event, Events};
+use super::{CampaignError, Study, engine, results};
+use crate::Events;
 
 /// Libraries of the genetic algorithms and the particle swarm, with those that their numbers come from.
 const PYMOO: [&str; 4] = ["pymoo==0.6.2", "moocore==0.3.2", "numpy==2.4.6", "scipy==1.17.1"];
@@ -37,8 +36,7 @@ pub struct Best {
 pub(super) fn python(campaign: &Campaign, events: &mut Events<'_>) -> Result<Option<PathBuf>, CampaignError> {
     let Some(search) = campaign.search() else { return Ok(None) };
     let packages = if search.method == Method::Bayesian { BAYES } else { PYMOO };
-    let made = Environment::make(&cache(), &packages, &mut |step| events(Event::Python(step)));
-    Ok(Some(made?.python()))
+    Ok(Some(engine::made(&packages, events)?.python()))
 }
 
 /// The best points so far: the Pareto front or, with one objective, those with the best value.

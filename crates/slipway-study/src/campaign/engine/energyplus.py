@@ -1,5 +1,7 @@
 """Runs EnergyPlus in the working folder: energyplus.py --model in.idf --weather in.epw [--annual] [--meter NAME]...
 
+With --try MODEL..., it starts the first of these models, and ends before the weather begins. It only reads the others.
+
 Its errors become this program's last words, and so the message of the point's failure.
 """
 
@@ -13,6 +15,8 @@ import sys
 # Entries of eplusout.err in a message, and lines of each. A worker keeps the last eight lines.
 ENTRIES = 3
 LINES = 2
+# Characters of a line: a longer one counts as several.
+LINE = 4096
 
 
 def parser():
@@ -23,6 +27,7 @@ def parser():
     options.add_argument("--tables", action="store_true")
     options.add_argument("--meter", action="append", default=[])
     options.add_argument("--variable", action="append", default=[])
+    options.add_argument("--try", dest="trial", nargs="+", metavar="MODEL")
     return options
 
 
@@ -31,9 +36,15 @@ def errors():
     entries, fatal = [], []
     try:
         with open("eplusout.err", encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+            sort(iter(lambda: file.readline(LINE), ""), entries, fatal)
     except OSError:
         return ["EnergyPlus wrote no eplusout.err"]
+    # The first errors are causes, and the fatal one is the end.
+    return [line for entry in entries + fatal for line in entry]
+
+
+def sort(lines, entries, fatal):
+    """Sorts the first errors out. A model that goes wrong writes gigabytes of them: only the first are kept."""
     into = None
     for line in lines:
         found = re.match(r"\s*\*\*\s*(Severe|Fatal|Warning|~~~)\s*\*\*\s?(.*)", line)
@@ -43,13 +54,12 @@ def errors():
         if kind == "~~~":
             if into is not None and len(into) < LINES:
                 into.append("  " + text.strip())
-        elif kind == "Warning":
-            into = None
-        else:
-            into = [f"{kind}: {text.strip()}"]
-            (fatal if kind == "Fatal" else entries).append(into)
-    # The first errors are causes, and the fatal one is the end.
-    return [line for entry in entries[:ENTRIES] + fatal[:1] for line in entry]
+            continue
+        into = [f"{kind}: {text.strip()}"]
+        if kind == "Severe" and len(entries) < ENTRIES:
+            entries.append(into)
+        elif kind == "Fatal" and not fatal:
+            fatal.append(into)
 
 
 def fail(*lines):
@@ -57,13 +67,21 @@ def fail(*lines):
     sys.exit(1)
 
 
-def run(model, weather, annual):
+def simulation(options):
+    """EnergyPlus' own options for a whole run."""
+    return ["-w", options.weather] + (["-a"] if options.annual else [])
+
+
+def run(model, words, is_trial=False):
     from pyenergyplus.api import EnergyPlusAPI
 
     api = EnergyPlusAPI()
     state = api.state_manager.new_state()
     api.runtime.set_console_output_status(state, False)
-    words = ["-w", weather, "-d", "."] + (["-a"] if annual else [])
+    if is_trial:
+        # All input is read then, sizes are known, and the dictionaries of reports are written.
+        api.runtime.callback_begin_new_environment(state, api.runtime.stop_simulation)
+    words = words + ["-d", "."]
     with open(model, encoding="utf-8", errors="replace") as file:
         if re.search(r"^\s*HVACTemplate:", file.read(), re.IGNORECASE | re.MULTILINE):
             words.append("-x")
@@ -75,6 +93,7 @@ def run(model, weather, annual):
     os.dup2(1, 2)
     code = api.runtime.run_energyplus(state, words + [model])
     os.dup2(kept, 2)
+    api.state_manager.delete_state(state)
     if code != 0:
         fail(*(errors() or [f"EnergyPlus ended with exit code {code}"]))
 
@@ -106,6 +125,8 @@ def check(options):
         missing(name, "meter", 1, database)
     for name in options.variable:
         missing(name, "variable", 0, database)
+    if options.trial:
+        return
     (count,) = database.execute("select count(*) from EnvironmentPeriods where EnvironmentType = 3").fetchone()
     if count == 0:
         fail(
@@ -116,7 +137,10 @@ def check(options):
 
 def main():
     options = parser().parse_args()
-    run(options.model, options.weather, options.annual)
+    for model in options.trial[1:] if options.trial else []:
+        # Only to convert it: EnergyPlus holds each field against its schema.
+        run(model, ["--convert-only"])
+    run(options.trial[0] if options.trial else options.model, simulation(options), bool(options.trial))
     check(options)
 
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use slipway_document::suggest;
+use slipway_document::{FileError, suggest};
 use slipway_python::Environment;
 
 use super::EngineError;
@@ -16,7 +16,7 @@ pub(super) fn find(
 ) -> Result<Vec<(Option<PathBuf>, PathBuf)>, EngineError> {
     let Some(environment) = environment else { return Ok(Vec::new()) };
     let folder = environment.packages()?.join("pyenergyplus/data").join(kind);
-    let entries = fs::read_dir(&folder).map_err(EngineError::io("read", &folder))?;
+    let entries = fs::read_dir(&folder).map_err(FileError::of("read", &folder))?;
     let mut known: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     known.sort_unstable();
     let begins = |file: &&String| file.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));

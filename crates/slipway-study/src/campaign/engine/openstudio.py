@@ -58,7 +58,7 @@ def simulate(options, workspace):
         text += "Output:Table:SummaryReports,AllSummary;\n"
     with open("in.idf", "w", encoding="utf-8") as file:
         file.write(text)
-    energyplus.run("in.idf", options.weather, options.annual)
+    energyplus.run("in.idf", energyplus.simulation(options))
     energyplus.check(options)
 
 

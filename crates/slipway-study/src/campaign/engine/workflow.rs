@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use slipway_document::suggest;
+use slipway_document::{FileError, suggest};
 use slipway_openstudio::osw::{Step, Workflow};
 
 use super::EngineError;
@@ -14,7 +14,7 @@ const FILES: [&str; 5] = ["files", "weather", "seeds", "seed", "."];
 const MEASURES: [&str; 2] = ["measures", "."];
 
 fn read(path: &Path) -> Result<Workflow, EngineError> {
-    let text = fs::read_to_string(path).map_err(EngineError::io("read", path))?;
+    let text = fs::read_to_string(path).map_err(FileError::of("read", path))?;
     Workflow::parse(&text).map_err(|source| EngineError::Osw { path: path.to_owned(), source })
 }
 
@@ -35,7 +35,7 @@ pub(super) fn files(path: &Path) -> Result<Vec<(PathBuf, PathBuf)>, EngineError>
     }
     for place in workflow.file_paths.iter().map(|place| folder.join(place)).filter(|place| place.is_dir()) {
         // Files that measures' arguments name; a folder beside others keeps only what is not there yet.
-        let entries = fs::read_dir(&place).map_err(EngineError::io("read", &place))?;
+        let entries = fs::read_dir(&place).map_err(FileError::of("read", &place))?;
         for entry in entries.filter_map(Result::ok) {
             let name = Path::new("files").join(entry.file_name());
             let is_file = entry.path().is_file();

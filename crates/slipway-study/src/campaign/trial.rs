@@ -1,0 +1,71 @@
+//! EnergyPlus' own look at a model before the first point: fields out of their range, objects that are not there, results
+//! that the model does not report. It takes place in a worker's node, since models come from elsewhere.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use slipway_campaign::design::Plan;
+use slipway_campaign::model::{Campaign, Content, EngineKind, Input, Source};
+use slipway_coordinator::Folder;
+use slipway_document::FileError;
+use slipway_engine::exec::Program;
+
+use super::CampaignError;
+use super::engine::{self, EngineError};
+use super::nodes::{self, Nodes};
+use crate::StudyError;
+
+/// The file in a campaign's folder that says for how many points of the design this was done.
+const TRIED: &str = "tried";
+/// The folder in the first worker's own.
+const ROOM: &str = "try";
+
+/// Has EnergyPlus look at the model at the ends of the design, once.
+pub(super) fn run(nodes: &Nodes<'_>, campaign: &Campaign, plan: &Plan, folder: &Folder) -> Result<(), CampaignError> {
+    let is_energyplus =
+        campaign.run.engine.as_ref().is_some_and(|engine| matches!(engine.kind, EngineKind::EnergyPlus { .. }));
+    let input = campaign.inputs.iter().find(|input| matches!(input.content, Content::Model(_)));
+    let (tried, points) = (folder.path().join(TRIED), plan.len().to_string());
+    let Some(input) = input.filter(|_| is_energyplus) else { return Ok(()) };
+    if fs::read_to_string(&tried).is_ok_and(|before| before == points) {
+        return Ok(());
+    }
+    let room = folder.work(1).join(ROOM);
+    let names = lay_out(&room, input, plan, folder)?;
+    // The command of an engine is the same at each point.
+    let words = campaign.run.command.iter().map(|word| word.fill(&[]));
+    let program = Program {
+        argv: words.chain(["--try".to_owned()]).chain(names).map(Into::into).collect(),
+        workdir: Some(Path::new(nodes::WORK).join(ROOM)),
+        ..Program::default()
+    };
+    let (is_good, words) = nodes.run(&program).map_err(StudyError::io("try the model in a worker's node"))?;
+    // Best effort: the next trial empties it.
+    let _ = fs::remove_dir_all(&room);
+    if !is_good {
+        let model = match &input.source {
+            Source::ExampleModel(name) => format!("example:{name}"),
+            other => other.path().unwrap_or(&input.name).display().to_string(),
+        };
+        return Err(EngineError::Refused { model, words: words.trim_end().to_owned() }.into());
+    }
+    Ok(fs::write(&tried, points).map_err(FileError::of("write", &tried)).map_err(EngineError::from)?)
+}
+
+/// Writes the models and links the weather file. Returns the models' names.
+fn lay_out(room: &Path, input: &Input, plan: &Plan, folder: &Folder) -> Result<Vec<String>, EngineError> {
+    let Content::Model(changes) = &input.content else { return Ok(Vec::new()) };
+    let models = engine::at_ends(changes, plan, &folder.inputs().join(&input.name))?;
+    // One that was interrupted may have left something.
+    let _ = fs::remove_dir_all(room);
+    fs::create_dir_all(room).map_err(FileError::of("make", room))?;
+    let weather = room.join("in.epw");
+    symlink(Path::new(nodes::INPUTS).join("in.epw"), &weather).map_err(FileError::of("make", &weather))?;
+    let name = |number: usize| format!("{number}.idf");
+    for (number, model) in models.iter().enumerate() {
+        let path = room.join(name(number));
+        fs::write(&path, model.text()).map_err(FileError::of("write", &path))?;
+    }
+    Ok((0..models.len()).map(name).collect())
+}
