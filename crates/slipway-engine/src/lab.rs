@@ -28,7 +28,7 @@ use slipway_sys::process::ProcessId;
 
 pub use check::check;
 pub use down::{DownError, Remains, Removed, down, leftovers};
-pub use give::Given;
+pub use give::{Changing, Given};
 pub use limits::{Resources, undo};
 pub use log::NodeLog;
 pub use programs::OwnProgram;

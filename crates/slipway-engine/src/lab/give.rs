@@ -1,9 +1,11 @@
 //! Orders to a running lab, as commands and other programs give them.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
 use slipway_lab::scenario::{Kill, Order};
 
 use super::{LabError, Running};
-use crate::protocol::{Change, Lift};
+use crate::protocol::{self, Change, Ended, Lift, Pending};
 
 /// What came of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +16,41 @@ pub struct Given {
     pub notes: Vec<String>,
 }
 
+/// A change that the anchor makes. The descriptor becomes readable when it has answered.
+#[derive(Debug)]
+pub struct Changing<'a> {
+    lab: &'a Running,
+    pending: Pending<Ended>,
+}
+
+impl Changing<'_> {
+    /// Waits for the end of the change.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn end(self) -> Result<(), LabError> {
+        let reply = self.pending.wait().and_then(|reply| Ok(reply.outcome?));
+        reply.map(drop).map_err(|error| self.lab.call_error(error))
+    }
+}
+
+impl AsFd for Changing<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pending.as_fd()
+    }
+}
+
 impl Running {
+    /// Begins a change of the anchor's own: a kill without grace, a start, or one of links. A caller with children in nodes
+    /// must reap those that end meanwhile: a node ends with its last process, and the anchor may wait for that.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub fn begin(&self, order: Order) -> Result<Changing<'_>, LabError> {
+        let pending = protocol::begin(&self.dir.control(), Change { order, overlay: None });
+        Ok(Changing { lab: self, pending: pending.map_err(|error| self.call_error(error))? })
+    }
+
     /// Carries an order out, and waits until it has taken effect. A change lasts until another takes its place. Nodes that
     /// are so already are left alone; files and links of nodes that end are kept for their next start.
     ///

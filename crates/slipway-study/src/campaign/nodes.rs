@@ -7,6 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
 use slipway_coordinator::{Fleet, Folder};
@@ -41,7 +43,23 @@ pub(super) struct Nodes<'a> {
     folder: &'a Folder,
     lab: Running,
     launcher: Launcher,
-    workers: BTreeMap<u32, Child>,
+    workers: BTreeMap<u32, Worker>,
+}
+
+/// A worker's program.
+struct Worker {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Worker {
+    /// Waits for its end, once: its node cannot end before.
+    fn reap(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_reaped, true) {
+            self.child.wait()?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Nodes<'a> {
@@ -74,9 +92,32 @@ impl<'a> Nodes<'a> {
         if self.lab.state.nodes[node].init.is_some_and(ProcessId::is_alive) {
             return Ok(());
         }
-        self.lab.give(Order::Start { nodes: vec![node] }).map_err(io::Error::other)?;
+        self.give(Order::Start { nodes: vec![node] })?;
         self.lab = Running::open(&self.labs, &self.lab.lab.name).map_err(io::Error::other)?;
         Ok(())
+    }
+
+    /// Has the anchor carry an order out. Workers that end meanwhile are reaped: the anchor may be ending their nodes for
+    /// somebody else, and would wait for that before it comes to this order.
+    fn give(&mut self, order: Order) -> io::Result<()> {
+        let change = self.lab.begin(order).map_err(io::Error::other)?;
+        loop {
+            let mut alive: Vec<&mut Worker> = self.workers.values_mut().filter(|worker| !worker.is_reaped).collect();
+            let mut awaited = vec![PollFd::new(&change, PollFlags::IN)];
+            awaited.extend(alive.iter().map(|worker| PollFd::new(&worker.child, PollFlags::IN)));
+            match poll(&mut awaited, None) {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            let ready: Vec<bool> = awaited.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(awaited);
+            for (worker, _) in alive.iter_mut().zip(&ready[1..]).filter(|(_, has_ended)| **has_ended) {
+                worker.reap()?;
+            }
+            if ready[0] {
+                return change.end().map_err(io::Error::other);
+            }
+        }
     }
 
     /// Starts the worker's program in its node.
@@ -187,7 +228,7 @@ impl Fleet for Nodes<'_> {
         let child = match self.launch(worker)? {
             // Somebody froze a node without a worker. It ends as the node of a silent worker does.
             Err(ExecError::Frozen(_)) => {
-                self.lab.give(kill(worker)).map_err(io::Error::other)?;
+                self.give(kill(worker))?;
                 self.revive(node(worker))?;
                 self.launch(worker)?
             }
@@ -195,18 +236,18 @@ impl Fleet for Nodes<'_> {
         };
         let child = child.map_err(io::Error::other)?;
         let pidfd = child.as_fd().try_clone_to_owned()?;
-        self.workers.insert(worker, child);
+        self.workers.insert(worker, Worker { child, is_reaped: false });
         Ok(pidfd)
     }
 
     fn end(&mut self, worker: u32) -> String {
-        let Some(child) = self.workers.remove(&worker) else { return String::new() };
+        let Some(mut ended) = self.workers.remove(&worker) else { return String::new() };
         // A node ends after its last process is reaped, so that the worker goes first.
-        if let Err(error) = child.signal(rustix::process::Signal::KILL).and_then(|()| child.wait()) {
+        if let Err(error) = ended.child.signal(rustix::process::Signal::KILL).and_then(|()| ended.reap()) {
             tracing::warn!(worker, "end a worker: {error}");
         }
         // Its programs, and what they left in the background.
-        if let Err(error) = self.lab.give(kill(worker)) {
+        if let Err(error) = self.give(kill(worker)) {
             tracing::warn!(worker, "end a worker's node: {error}");
         }
         self.words(worker)
