@@ -292,8 +292,10 @@ fn every_example_resolves() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns");
     let folders: Vec<_> = std::fs::read_dir(examples).expect("the examples are there").collect();
     assert!(!folders.is_empty());
-    for folder in folders {
-        let file = folder.expect("their folder can be read").path().join("campaign.yaml");
+    let files =
+        folders.into_iter().map(|folder| folder.expect("their folder can be read").path().join("campaign.yaml"));
+    // `campaign_s3` runs the one that needs a server of S3.
+    for file in files.filter(|file| !file.parent().is_some_and(|folder| folder.ends_with("bucket"))) {
         let plan = place.json(["campaign".as_ref(), "run".as_ref(), "--dry-run".as_ref(), file.as_os_str()]);
         assert!(plan["points"].as_u64() > Some(0), "{plan}");
         assert_eq!(plan["dry_run"], true, "{}", file.display());
