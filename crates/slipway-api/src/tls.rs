@@ -42,7 +42,8 @@ pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Tl
     let failed = |source| TlsError::Certificate { path: certificate.to_owned(), source };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        // Not rustls' default: what another crate of the same program asks of rustls would bring TLS 1.2 along.
+        .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(failed)?
         .with_no_client_auth()
         .with_single_cert(chain, key)
