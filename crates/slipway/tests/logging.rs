@@ -40,7 +40,7 @@ fn each_process_logs_its_spans_with_their_durations() {
     place.run(["kill", &lab, "n1"]);
     let anchor = log(&place, "loud", "anchor.log");
     for span in [
-        "bear{nodes=2}: slipway_engine::anchor::birth: close time.busy=",
+        "bear{nodes=2}: slipway_engine::anchor::birth::start: close time.busy=",
         "netlink{requests=",
         "start{host=host2}: slipway_engine::fast::process: close time.busy=",
         "request{what=\"changing links\"}: slipway_engine::protocol::server: close time.busy=",
