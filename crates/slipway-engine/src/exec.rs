@@ -6,7 +6,7 @@
 //! a hostile node. It is not dumpable from its first instruction on, so that nothing in the node may trace it, read its memory,
 //! or open its descriptors. And everything that the node could have replaced (`PATH`, `/dev/ptmx`, the working directory) is looked up only once it is confined.
 //!
-//! The caller must be single-threaded ([`SingleThread`]), since the child of a threaded process may not allocate before it
+//! The caller must be single-threaded ([`SingleThread`](slipway_sys::clone::SingleThread)), since the child of a threaded process may not allocate before it
 //! executes. The alternative, executing `/proc/self/exe` again with a hidden subcommand, costs an exec per program and
 //! passes everything as text; the callers here (`slipway exec`, a job's event loop) have no use for threads.
 
