@@ -1,7 +1,7 @@
 //! The command line, which `slipway` writes: nobody else needs to.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde_json::json;
@@ -77,7 +77,10 @@ pub fn main() -> u8 {
         return 1;
     }
     // A thread of its own, for its larger stack.
-    let work = std::thread::Builder::new().stack_size(STACK).spawn(|| run(args.what)).map_err(QueryError::Unwritten);
+    let work = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || run(args.what, json_errors))
+        .map_err(QueryError::Unwritten);
     match work.and_then(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
         Ok(()) => 0,
         // Nobody reads the answer any more.
@@ -89,7 +92,7 @@ pub fn main() -> u8 {
     }
 }
 
-fn run(what: What) -> Result<(), QueryError> {
+fn run(what: What, json_errors: bool) -> Result<(), QueryError> {
     let mut out = io::BufWriter::new(io::stdout());
     match what {
         What::Query { folder, statement, form, parquet } => {
@@ -110,9 +113,22 @@ fn run(what: What) -> Result<(), QueryError> {
             }
         }
         What::Verify { folder } => write_json(&mut out, &Tables::open(&folder)?.verify()?)?,
-        What::List { file, names } => write_json(&mut out, &crate::list::read(&file, &names)?)?,
+        What::List { file, names } => {
+            tell_damage(&file, json_errors);
+            write_json(&mut out, &crate::list::read(&file, &names)?)?;
+        }
     }
     out.flush().map_err(QueryError::Unwritten)
+}
+
+/// Has a panic end the program as an error does: the reader of the `parquet` crate panics at some damaged headers.
+fn tell_damage(list: &Path, json_errors: bool) {
+    let what = "it is damaged\nHint: write it again, from where its values come".to_owned();
+    let error = QueryError::List { path: list.to_owned(), what };
+    std::panic::set_hook(Box::new(move |_| {
+        report(&error.to_string(), json_errors);
+        std::process::exit(error.code().into())
+    }));
 }
 
 async fn answer(
