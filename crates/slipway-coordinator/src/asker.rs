@@ -2,10 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,6 +14,7 @@ use slipway_campaign::search::{self, Dimension, Space};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe;
 
+use crate::helper::Helper;
 use crate::store::Learnt;
 
 const SCRIPT: &str = include_str!("asker/asker.py");
@@ -27,7 +26,7 @@ const WORDS: usize = 2048;
 /// An optimiser that runs.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    child: Child,
+    _helper: Helper,
     input: pipe::Sender,
     output: BufReader<pipe::Receiver>,
     log: PathBuf,
@@ -72,22 +71,14 @@ impl Asker {
     ) -> Result<Self, Silent> {
         let failed = |error: io::Error| Silent(format!("{}: {error}", python.display()));
         let words = File::create(log).map_err(|error| Silent(format!("{}: {error}", log.display())))?;
-        let mut child = Command::new(python)
+        let mut command = Command::new(python);
+        command
             .args(["-I", "-c", SCRIPT])
             // More threads would take workers' processors, and add numbers in another order.
             .envs(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"].map(|name| (name, "1")))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(words)
-            // A Ctrl-C is the coordinator's to handle.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let (input, output) = child.stdin.take().zip(child.stdout.take()).expect("both are pipes");
-        let pipes = pipe::Sender::from_owned_fd(OwnedFd::from(input))
-            .and_then(|input| Ok((input, pipe::Receiver::from_owned_fd(OwnedFd::from(output))?)));
-        let (input, output) = pipes.map_err(failed)?;
-        let mut asker = Self { child, input, output: BufReader::new(output), log: log.to_owned() };
+            .stderr(words);
+        let (helper, input, output) = Helper::start(&mut command).map_err(failed)?;
+        let mut asker = Self { _helper: helper, input, output, log: log.to_owned() };
         let settings = Settings {
             method: plan.method,
             seed: search::seed(campaign),
@@ -139,13 +130,5 @@ impl Asker {
         let last = String::from_utf8_lossy(&words[words.len().saturating_sub(WORDS)..]).trim().to_owned();
         let last = slipway_document::text::printable(&last);
         Silent(if last.is_empty() { why.to_owned() } else { format!("{why}; its last words:\n{last}") })
-    }
-}
-
-impl Drop for Asker {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

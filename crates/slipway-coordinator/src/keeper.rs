@@ -1,11 +1,7 @@
 //! Storage as the coordinator uses it: objects go there without the coordinator's thread waiting for them.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Child;
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 
 use slipway_results::Digest;
@@ -15,6 +11,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+
+use crate::helper::Helper;
 
 /// Storage of a campaign's objects.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ pub(crate) struct Client {
 /// A program that runs.
 #[derive(Debug)]
 struct Line {
-    child: Child,
+    _helper: Helper,
     /// Lines on their way. A caller may end at any time, and must not leave half a line.
     lines: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Waiting,
@@ -76,29 +74,24 @@ impl Client {
     /// Sends a request. The answer does not come where the program ends.
     fn send(&self, what: &What) -> Result<oneshot::Receiver<Result<(), ObjectError>>, ObjectError> {
         let mut place = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.as_ref().is_none_or(Line::has_ended) {
-            *place = Some(Line::open(&self.service)?);
-        }
-        let Some(line) = place.as_mut() else { return Err(self.service.broken("did not start")) };
-        Ok(line.send(what))
+        let line = match place.take() {
+            Some(line) if !line.has_ended() => line,
+            _ => Line::open(&self.service)?,
+        };
+        Ok(place.insert(line).send(what))
     }
 }
 
 impl Line {
     fn open(service: &Service) -> Result<Self, ObjectError> {
-        let failed = |error: io::Error| service.unstarted(&error);
-        // A Ctrl-C is the coordinator's to handle: points that run are stored before it ends.
-        let mut child = service.command().process_group(0).spawn().map_err(failed)?;
-        let (input, output) = child.stdin.take().zip(child.stdout.take()).expect("both are pipes");
-        let input = pipe::Sender::from_owned_fd(OwnedFd::from(input)).map_err(failed)?;
-        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
+        let started = Helper::start(&mut service.command());
+        let (helper, input, output) = started.map_err(|error| service.unstarted(&error))?;
         let (lines, to_send) = mpsc::unbounded_channel();
         // Its other end is ours still.
         let _ = lines.send(service.hello());
         let waiting: Waiting = Arc::new(Lock::new(Some(BTreeMap::new())));
-        let tasks =
-            [tokio::spawn(write(input, to_send)), tokio::spawn(listen(BufReader::new(output), waiting.clone()))];
-        Ok(Self { child, lines, waiting, next: 0, tasks })
+        let tasks = [tokio::spawn(write(input, to_send)), tokio::spawn(listen(output, waiting.clone()))];
+        Ok(Self { _helper: helper, lines, waiting, next: 0, tasks })
     }
 
     fn has_ended(&self) -> bool {
@@ -121,9 +114,6 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -7,6 +7,7 @@ mod asker;
 mod coordinator;
 mod desk;
 mod folder;
+mod helper;
 mod keeper;
 mod pace;
 pub mod protocol;
