@@ -443,10 +443,8 @@ impl Store for Sqlite {
 
 /// Whether points before `lead` lack a result: only those are given out then.
 const IS_LED: &str = "lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')";
-/// The end of the points that may be given out: none behind the baseline before it is done, and none that a search has not
-/// chosen.
-const END: &str = "CASE WHEN lead > (SELECT count(*) FROM point WHERE point < lead AND state = 'done')
-     THEN lead ELSE min(points, coalesce(open, points)) END";
+/// The end of the points that may ever be given out: of those that a search has chosen, where there is one.
+const CHOSEN: &str = "min(points, coalesce(open, points))";
 
 /// Columns of a [`Point`].
 const POINT: &str = "point, state, attempts, worker, failure, message, manifest, priority";

@@ -7,16 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_campaign::value::Value;
 
-use super::{IS_LED, Sqlite};
+use super::{CHOSEN, IS_LED, Sqlite};
 use crate::store::StoreError;
 use crate::store::history::{Batch, History, Learnt, Step};
 
 impl History for Sqlite {
     fn chosen(&self) -> Result<u64, StoreError> {
-        self.read(|read| {
-            let end = "SELECT min(points, coalesce(open, points)) FROM campaign";
-            read.query_row(end, [], |row| row.get(0))
-        })
+        self.read(|read| read.query_row(&format!("SELECT {CHOSEN} FROM campaign"), [], |row| row.get(0)))
     }
 
     fn hold(&mut self, baseline: Option<&[Value]>) -> Result<(), StoreError> {
@@ -120,7 +117,7 @@ impl History for Sqlite {
             let ready = format!(
                 "SELECT CASE WHEN {IS_LED}
                  THEN lead - (SELECT count(*) FROM point WHERE point < lead AND state <> 'waiting')
-                 ELSE waiting + max(0, min(points, coalesce(open, points)) - next - early) END FROM campaign"
+                 ELSE waiting + max(0, {CHOSEN} - next - early) END FROM campaign"
             );
             read.prepare_cached(&ready)?.query_row([], |row| row.get(0))
         })

@@ -6,7 +6,7 @@
 
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use super::{END, Sqlite};
+use super::{CHOSEN, IS_LED, Sqlite};
 use crate::store::{Fence, Lease, State, StoreError};
 
 /// The greatest priority below another one, among points that wait.
@@ -18,6 +18,11 @@ const OF_LEVEL: &str = "SELECT point, attempts, failure IS 'lost-worker' FROM po
 const EARLY: &str = "SELECT point FROM point WHERE point >= ?1 ORDER BY point";
 /// The next time at which a point is due.
 pub(super) const DUE: &str = "SELECT min(due) FROM point WHERE state = 'waiting' AND due > ?1";
+
+/// The query of a [`Head`]. No point behind the baseline is given out before the baseline is done.
+fn head() -> String {
+    format!("SELECT state, CASE WHEN {IS_LED} THEN lead ELSE {CHOSEN} END, next, early, fence FROM campaign")
+}
 
 /// The campaign's row, as far as leases need it.
 struct Head {
@@ -43,8 +48,7 @@ struct Choice<'a> {
 
 /// Gives at most `want` points to a worker: those of greater priority first.
 pub(super) fn lease(change: &Transaction<'_>, worker: u32, want: usize, now: f64) -> rusqlite::Result<Vec<Lease>> {
-    let row = format!("SELECT state, {END}, next, early, fence FROM campaign");
-    let head = change.prepare_cached(&row)?.query_row([], |row| {
+    let head = change.prepare_cached(&head())?.query_row([], |row| {
         let (state, end, next) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(Head { state, end, next, early: row.get(3)?, fence: row.get(4)? })
     })?;
@@ -145,10 +149,8 @@ impl Sqlite {
     /// As [`Store::prioritise`](crate::store::Store::prioritise).
     pub(super) fn set_priority(&mut self, points: &[u64], priority: i32) -> Result<u64, StoreError> {
         self.change(|change| {
-            let (end, next): (u64, u64) =
-                change.query_row("SELECT min(points, coalesce(open, points)), next FROM campaign", [], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })?;
+            let row = format!("SELECT {CHOSEN}, next FROM campaign");
+            let (end, next): (u64, u64) = change.query_row(&row, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let mut state = change.prepare_cached("SELECT state = 'done' FROM point WHERE point = ?1")?;
             let mut set = change.prepare_cached("UPDATE point SET priority = ?2 WHERE point = ?1")?;
             let mut add = change.prepare_cached(
@@ -183,8 +185,7 @@ mod tests {
     fn no_lease_scans_the_points() {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::create(&folder.path().join("campaign.db"), 10).unwrap();
-        let row = format!("SELECT state, {END}, next, early, fence FROM campaign");
-        for query in [LEVEL, OF_LEVEL, EARLY, DUE, &row] {
+        for query in [LEVEL, OF_LEVEL, EARLY, DUE, &head()] {
             let mut plan = store.connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
             let values = vec![0_i64; plan.parameter_count()];
             let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
