@@ -318,6 +318,12 @@ pub trait Store: History + Send {
     /// Points that some worker had or that have a priority, from `from` in the order of their numbers.
     fn points(&self, filter: &Filter, from: u64, most: usize) -> Result<Vec<Point>, StoreError>;
 
+    /// A point; `None` where no worker had it, and it has no priority.
+    fn point(&self, point: u64) -> Result<Option<Point>, StoreError> {
+        let filter = Filter { points: vec![point], ..Filter::default() };
+        Ok(self.points(&filter, point, 1)?.pop())
+    }
+
     /// Points whose last attempt failed, the latest first.
     fn failures(&self, most: usize) -> Result<Vec<Point>, StoreError>;
 

@@ -80,8 +80,7 @@ pub(super) async fn show(State(app): State<Shared>, At(word): At<String>) -> Res
             return Err(ApiError::missing("there is no such data point"));
         }
         let store = item.store();
-        let filter = Filter { points: vec![whose.point], ..Filter::default() };
-        let found = store.points(&filter, whose.point, 1)?.pop();
+        let found = store.point(whose.point)?;
         let state = found.as_ref().map_or(PointState::Waiting, |found| found.state);
         let mut answer = told(&whose, words(state, store.state()? == Course::Cancelled));
         let values = campaign.variables.iter().zip(plan.point(whose.point));

@@ -128,9 +128,8 @@ pub(crate) async fn point(State(app): State<Shared>, At((id, point)): At<(Id, u6
         let point = number(point)?;
         let (found, result, values) = {
             let store = item.store();
-            let filter = Filter { points: vec![point], ..Filter::default() };
             let values = results::values(&item.study, &store, point)?;
-            (store.points(&filter, point, 1)?.pop(), store.result(point)?, values)
+            (store.point(point)?, store.result(point)?, values)
         };
         let waiting =
             Point { number: point, state: "waiting".into(), attempts: 0, worker: 0, failure: None, message: None };

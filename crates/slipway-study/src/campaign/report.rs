@@ -134,11 +134,7 @@ fn outputs(study: &Study, done: u64) -> Result<Vec<Output>, CampaignError> {
     }
     let every = (done / DOTS).max(1);
     let mut row = 0_u64;
-    results::rows::<CampaignError>(study, &mut |cells| {
-        // It is no part of the sample that the pictures show.
-        if results::is_baseline(study, &cells) {
-            return Ok(());
-        }
+    results::sample::<CampaignError>(study, &mut |cells| {
         let is_drawn = row.is_multiple_of(every);
         row += 1;
         for (index, output) in outputs.iter_mut().enumerate() {

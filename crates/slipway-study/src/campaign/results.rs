@@ -126,10 +126,19 @@ pub fn values(study: &Study, store: &Sqlite, point: u64) -> Result<Option<Vec<Va
     Ok((point < study.plan.len()).then(|| study.plan.point(point)))
 }
 
-/// Whether a row of [`rows`] is the baseline's.
-#[must_use]
-pub fn is_baseline(study: &Study, cells: &[Option<Value>]) -> bool {
-    study.campaign.baseline.is_some() && cells.first() == Some(&Some(Value::Integer(0)))
+/// As [`rows`], without the baseline, which is no part of the design's sample.
+///
+/// # Errors
+/// As [`rows`].
+pub fn sample<E: From<CampaignError>>(
+    study: &Study,
+    see: &mut dyn FnMut(Vec<Option<Value>>) -> Result<(), E>,
+) -> Result<(), E> {
+    let has_baseline = study.campaign.baseline.is_some();
+    rows(study, &mut |cells| {
+        let is_baseline = has_baseline && cells.first() == Some(&Some(Value::Integer(0)));
+        if is_baseline { Ok(()) } else { see(cells) }
+    })
 }
 
 /// The numbers of the baseline's outputs, in the campaign's order. `None`: it has no result yet.
@@ -153,10 +162,7 @@ pub fn figures(study: &Study) -> Result<Vec<Figure>, CampaignError> {
     let outputs = &study.campaign.outputs;
     // Welford's sums: one pass, and no loss where values are large and alike.
     let mut sums: Vec<Sums> = vec![(0, 0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY); outputs.len()];
-    rows::<CampaignError>(study, &mut |cells| {
-        if is_baseline(study, &cells) {
-            return Ok(());
-        }
+    sample::<CampaignError>(study, &mut |cells| {
         for (sum, cell) in sums.iter_mut().zip(&cells[first..]) {
             let Some(value) = cell.as_ref().and_then(Value::number) else { continue };
             sum.0 += 1;
@@ -214,8 +220,7 @@ pub fn files(study: &Study, point: u64) -> Result<Option<Kept>, CampaignError> {
 /// # Errors
 /// Of the queue.
 pub fn manifest(store: &Sqlite, point: u64) -> Result<Option<Digest>, CampaignError> {
-    let filter = Filter { points: vec![point], ..Filter::default() };
-    Ok(match store.points(&filter, point, 1)?.pop() {
+    Ok(match store.point(point)? {
         Some(Point { state: PointState::Done, .. }) => store.result(point)?.and_then(|row| row.record.manifest),
         Some(Point { manifest, .. }) => manifest,
         None => None,

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use slipway_coordinator::Folder;
-use slipway_coordinator::store::{
-    Counts, Filter, History as _, Point, PointState, Spent, Sqlite, State, Step, Store as _,
-};
+use slipway_coordinator::store::{Counts, History as _, Point, PointState, Spent, Sqlite, State, Step, Store as _};
 
 use super::{CampaignError, Study, nodes, results};
 
@@ -100,7 +98,6 @@ fn baseline(study: &Study, store: &Sqlite) -> Result<Option<Baseline>, CampaignE
         return Ok(None);
     }
     let of = |point: Point| Baseline { state: point.state, message: point.message };
-    let found = store.points(&Filter { points: vec![0], ..Filter::default() }, 0, 1)?.pop();
     // A point that no worker had has no row.
-    Ok(Some(found.map_or(Baseline { state: PointState::Waiting, message: None }, of)))
+    Ok(Some(store.point(0)?.map_or(Baseline { state: PointState::Waiting, message: None }, of)))
 }
