@@ -87,6 +87,14 @@ impl Condition {
         Ok(Self { variable, relation, value: value.to_owned() })
     }
 
+    /// Reads conditions that must all hold.
+    ///
+    /// # Errors
+    /// The first text that is none.
+    pub fn read_all(texts: &[String], variables: &[Variable]) -> Result<Vec<Self>, ConditionError> {
+        texts.iter().map(|text| Self::read(text, variables)).collect()
+    }
+
     /// Whether a point's values, in the variables' order, meet the condition. A text is neither less nor greater than a number.
     #[must_use]
     pub fn holds(&self, values: &[Value]) -> bool {

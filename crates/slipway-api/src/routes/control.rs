@@ -165,8 +165,7 @@ pub(crate) async fn prioritise(
     }
     aside(move || {
         let item = app.shelf.item(&id)?;
-        let variables = &item.study.campaign.variables;
-        let conditions = conditions.iter().map(|text| Condition::read(text, variables)).collect::<Result<_, _>>();
+        let conditions = Condition::read_all(&conditions, &item.study.campaign.variables);
         let conditions = conditions.map_err(|error| ApiError::bad(&error.to_string()))?;
         let points = points.into_iter().map(|point| point..=point).collect();
         let wanted = Wanted { points, conditions, failure };

@@ -46,11 +46,7 @@ impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let Self { which, points, conditions, failure, priority } = self;
         let study = which.open()?;
-        let conditions = conditions
-            .iter()
-            .map(|text| Condition::read(text, &study.campaign.variables))
-            .collect::<Result<_, _>>()
-            .map_err(Failure::usage)?;
+        let conditions = Condition::read_all(&conditions, &study.campaign.variables).map_err(Failure::usage)?;
         let count = priority::prioritise(&study, &Wanted { points, conditions, failure }, priority)?;
         context.tell(&json!({"campaign": study.campaign.name, "prioritised": count}), |_| match count {
             0 => "no point that waits is meant\n".to_owned(),
