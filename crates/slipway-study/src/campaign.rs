@@ -218,7 +218,7 @@ pub fn run(
 ) -> Result<Summary, CampaignError> {
     let Study { campaign, plan, setup, path } = study;
     let environment = engine::environment(campaign, events)?;
-    let found = inputs::find(campaign, plan, environment.as_ref())?;
+    let (found, ends) = inputs::find(campaign, plan, environment.as_ref())?;
     let folder = Folder::create(path, &setup.text)?;
     let _lock = lock(machine, campaign, &folder)?;
     drop(storage::begin(study)?);
@@ -230,7 +230,7 @@ pub fn run(
     let size = size(campaign, most, plan.len());
     let (service, python) = (storage::service(study)?, search::python(campaign, events)?);
     let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
-    let outcome = trial::run(&nodes, campaign, plan, &folder)
+    let outcome = trial::run(&nodes, campaign, ends, plan.len(), &folder)
         .and_then(|()| {
             let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
             signals.map_err(|error| StudyError::io("take signals")(error).into())

@@ -146,13 +146,14 @@ pub(super) fn files(
     }
 }
 
-/// Looks for what would stop points. `find` gives the path of an input on this machine, by its name.
+/// Looks for what would stop points. `find` gives the path of an input on this machine, by its name. Returns the models of
+/// the campaign at the ends of the design.
 pub(super) fn check(
     campaign: &Campaign,
     plan: &Plan,
     find: &dyn Fn(&Path) -> Option<PathBuf>,
-) -> Result<(), EngineError> {
-    let Some(engine) = &campaign.run.engine else { return Ok(()) };
+) -> Result<Vec<Idf>, EngineError> {
+    let Some(engine) = &campaign.run.engine else { return Ok(Vec::new()) };
     let (mut models, mut has_results) = (Vec::new(), false);
     for input in &campaign.inputs {
         if let (Content::Model(changes), Some(path)) = (&input.content, find(&input.name)) {
@@ -162,26 +163,28 @@ pub(super) fn check(
         }
     }
     match &engine.kind {
-        EngineKind::Python { file, function: name } => match find(file) {
-            Some(path) => function(campaign, &path, name),
-            None => Ok(()),
-        },
-        EngineKind::EnergyPlus { annual } => weather(*annual, &models, has_results, find),
+        EngineKind::Python { file, function: name } => {
+            find(file).map_or(Ok(()), |path| function(campaign, &path, name))?;
+        }
+        // The whole year needs no run period of the model's.
+        EngineKind::EnergyPlus { annual: true } => weather(true, &[], has_results, find)?,
+        EngineKind::EnergyPlus { annual: false } => weather(false, &models, has_results, find)?,
         // The SDK makes run periods of the model's own objects.
-        EngineKind::OpenStudioModel { annual } => weather(*annual, &[], false, find),
+        EngineKind::OpenStudioModel { annual } => weather(*annual, &[], false, find)?,
         EngineKind::OpenStudioWorkflow { arguments } => {
             let workflow = campaign.inputs.iter().find_map(|input| match &input.source {
                 Source::Workflow(path) => Some(path),
                 _ => None,
             });
-            workflow.map_or(Ok(()), |path| workflow::check(path, arguments))
+            workflow.map_or(Ok(()), |path| workflow::check(path, arguments))?;
         }
     }
+    Ok(models)
 }
 
 /// Whether the model is one, for this version, with all fields that points set. Returns it with the values at the ends of
 /// the design.
-pub(super) fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<Idf>, EngineError> {
+fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<Idf>, EngineError> {
     let failed = |source| EngineError::Model { path: path.to_owned(), source };
     let text = fs::read(path).map_err(FileError::of("read", path))?;
     let model = Idf::parse(String::from_utf8_lossy(&text).into_owned()).map_err(failed)?;
@@ -195,7 +198,7 @@ pub(super) fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<I
     plan.ends().iter().map(at).collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Whether the weather file is one. `models`: those whose own run periods it must have, unless the whole year is run.
+/// Whether the weather file is one. `models`: those whose own run periods it must have.
 fn weather(
     annual: bool,
     models: &[Idf],
@@ -204,14 +207,9 @@ fn weather(
 ) -> Result<(), EngineError> {
     let Some(path) = find(Path::new("in.epw")) else { return Ok(()) };
     let text = fs::read(&path).map_err(FileError::of("read", &path))?;
-    let mut checked = weather::check(&String::from_utf8_lossy(&text), annual);
-    if let Ok(weather) = &checked
-        && let Some(error) =
-            models.iter().filter(|_| !annual).find_map(|model| weather.covers(model, has_results).err())
-    {
-        checked = Err(error);
-    }
-    checked.map(drop).map_err(|source| EngineError::Weather { path, source })
+    weather::check(&String::from_utf8_lossy(&text), annual)
+        .and_then(|weather| models.iter().try_for_each(|model| weather.covers(model, has_results)))
+        .map_err(|source| EngineError::Weather { path, source })
 }
 
 /// Whether a model's version (`25.2`, `25.2.0`) is EnergyPlus' own.

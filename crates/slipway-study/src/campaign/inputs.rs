@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use slipway_campaign::design::Plan;
 use slipway_campaign::model::Campaign;
 use slipway_coordinator::Folder;
+use slipway_energyplus::idf::Idf;
 use slipway_python::Environment;
 use slipway_results::Digest;
 
@@ -58,12 +59,13 @@ pub(super) struct Found {
 
 /// Finds all files of inputs, by their paths in a point's folder. Folders without files are left out.
 ///
-/// Examples of an engine are in its `environment`; without one they are left out.
+/// Examples of an engine are in its `environment`; without one they are left out. Returns the models at the ends of the
+/// design too.
 pub(super) fn find(
     campaign: &Campaign,
     plan: &Plan,
     environment: Option<&Environment>,
-) -> Result<BTreeMap<PathBuf, Found>, InputError> {
+) -> Result<(BTreeMap<PathBuf, Found>, Vec<Idf>), InputError> {
     let mut found = BTreeMap::new();
     for input in &campaign.inputs {
         for (below, source) in engine::files(&input.source, environment)? {
@@ -73,8 +75,8 @@ pub(super) fn find(
     }
     // An engine would refuse the following at each point.
     let path = |name: &Path| found.get(name).map(|found| found.source.clone());
-    engine::check(campaign, plan, &path)?;
-    Ok(found)
+    let ends = engine::check(campaign, plan, &path)?;
+    Ok((found, ends))
 }
 
 fn look(source: &Path, name: &Path, depth: usize, found: &mut BTreeMap<PathBuf, Found>) -> Result<(), InputError> {

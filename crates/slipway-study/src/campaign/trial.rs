@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use slipway_campaign::design::Plan;
-use slipway_campaign::model::{Campaign, Content, EngineKind, Input, Source};
+use slipway_campaign::model::{Campaign, Content, EngineKind, Source};
 use slipway_coordinator::Folder;
 use slipway_document::FileError;
+use slipway_energyplus::idf::Idf;
 use slipway_engine::exec::Program;
 
 use super::CampaignError;
-use super::engine::{self, EngineError};
+use super::engine::EngineError;
 use super::nodes::{self, Nodes};
 use crate::StudyError;
 
@@ -21,18 +21,24 @@ const TRIED: &str = "tried";
 /// The folder in the first worker's own.
 const ROOM: &str = "try";
 
-/// Has EnergyPlus look at the model at the ends of the design, once.
-pub(super) fn run(nodes: &Nodes<'_>, campaign: &Campaign, plan: &Plan, folder: &Folder) -> Result<(), CampaignError> {
+/// Has EnergyPlus look at the models at the `ends` of a design with so many points, once.
+pub(super) fn run(
+    nodes: &Nodes<'_>,
+    campaign: &Campaign,
+    ends: Vec<Idf>,
+    points: u64,
+    folder: &Folder,
+) -> Result<(), CampaignError> {
     let is_energyplus =
         campaign.run.engine.as_ref().is_some_and(|engine| matches!(engine.kind, EngineKind::EnergyPlus { .. }));
     let input = campaign.inputs.iter().find(|input| matches!(input.content, Content::Model(_)));
-    let (tried, points) = (folder.path().join(TRIED), plan.len().to_string());
+    let (tried, points) = (folder.path().join(TRIED), points.to_string());
     let Some(input) = input.filter(|_| is_energyplus) else { return Ok(()) };
     if fs::read_to_string(&tried).is_ok_and(|before| before == points) {
         return Ok(());
     }
     let room = folder.work(1).join(ROOM);
-    let names = lay_out(&room, input, plan, folder)?;
+    let names = lay_out(&room, ends)?;
     // The command of an engine is the same at each point.
     let words = campaign.run.command.iter().map(|word| word.fill(&[]));
     let program = Program {
@@ -54,18 +60,17 @@ pub(super) fn run(nodes: &Nodes<'_>, campaign: &Campaign, plan: &Plan, folder: &
 }
 
 /// Writes the models and links the weather file. Returns the models' names.
-fn lay_out(room: &Path, input: &Input, plan: &Plan, folder: &Folder) -> Result<Vec<String>, EngineError> {
-    let Content::Model(changes) = &input.content else { return Ok(Vec::new()) };
-    let models = engine::at_ends(changes, plan, &folder.inputs().join(&input.name))?;
+fn lay_out(room: &Path, models: Vec<Idf>) -> Result<Vec<String>, EngineError> {
     // One that was interrupted may have left something.
     let _ = fs::remove_dir_all(room);
     fs::create_dir_all(room).map_err(FileError::of("make", room))?;
     let weather = room.join("in.epw");
     symlink(Path::new(nodes::INPUTS).join("in.epw"), &weather).map_err(FileError::of("make", &weather))?;
-    let name = |number: usize| format!("{number}.idf");
-    for (number, model) in models.iter().enumerate() {
-        let path = room.join(name(number));
+    let write = |(number, model): (usize, Idf)| {
+        let name = format!("{number}.idf");
+        let path = room.join(&name);
         fs::write(&path, model.text()).map_err(FileError::of("write", &path))?;
-    }
-    Ok((0..models.len()).map(name).collect())
+        Ok(name)
+    };
+    models.into_iter().enumerate().map(write).collect()
 }
