@@ -60,8 +60,8 @@ pub(super) fn encode(request: &Request<'_>) -> (RouteNetlinkMessage, u16) {
         Request::DeleteForwarding { index, mac, to } => {
             (RouteNetlinkMessage::DelNeighbour(forwarding(*index, *mac, *to)), 0)
         }
-        Request::AddClsact(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_clsact(*index)), NEW),
-        Request::AddIngress(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_ingress(*index)), NEW),
+        Request::AddClsact(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_places(*index, "clsact")), NEW),
+        Request::AddIngress(index) => (RouteNetlinkMessage::NewQueueDiscipline(tc::add_places(*index, "ingress")), NEW),
         Request::DeleteClsact(index) => (RouteNetlinkMessage::DelQueueDiscipline(tc::delete_clsact(*index)), 0),
         // Not exclusive: the filter's handle is fixed, so a new program takes the old one's place.
         Request::AddBpfFilter(filter) => {

@@ -104,7 +104,7 @@ pub enum Request<'a> {
     },
     /// Gives the device of this index its places for programs, ingress and egress (tc-bpf(8)).
     AddClsact(u32),
-    /// The same for ingress alone.
+    /// Gives the device one place for programs, on what it receives (the ingress qdisc).
     AddIngress(u32),
     /// Takes a clsact away, and the programs in it.
     DeleteClsact(u32),

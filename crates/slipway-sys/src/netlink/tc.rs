@@ -16,7 +16,7 @@ mod tbf;
 mod tests;
 
 pub use distribution::Distribution;
-pub(super) use encode::{add_clsact, add_ingress, clsact_filter, delete_clsact, delete_qdisc, replace_qdisc};
+pub(super) use encode::{add_places, clsact_filter, delete_clsact, delete_qdisc, replace_qdisc};
 pub use netem::scaled_share;
 pub use stats::QdiscStats;
 

@@ -14,16 +14,10 @@ const FILTER: TcHandle = TcHandle { major: 0, minor: 1 };
 /// `ETH_P_ALL` (`include/uapi/linux/if_ether.h`).
 const EVERY_PROTOCOL: u16 = 3;
 
-pub(in crate::netlink) fn add_clsact(index: u32) -> TcMessage {
+/// Adds a clsact, or an ingress qdisc: they share handle and parent (`TC_H_CLSACT`, `TC_H_INGRESS`).
+pub(in crate::netlink) fn add_places(index: u32, kind: &str) -> TcMessage {
     let mut message = clsact(index);
-    message.attributes.push(TcAttribute::Kind("clsact".to_owned()));
-    message
-}
-
-pub(in crate::netlink) fn add_ingress(index: u32) -> TcMessage {
-    // The ingress qdisc and the clsact share the handle and the parent (`TC_H_INGRESS`, `TC_H_CLSACT`).
-    let mut message = clsact(index);
-    message.attributes.push(TcAttribute::Kind("ingress".to_owned()));
+    message.attributes.push(TcAttribute::Kind(kind.to_owned()));
     message
 }
 
