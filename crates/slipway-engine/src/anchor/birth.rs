@@ -35,6 +35,7 @@ use crate::node::init::most_processes;
 use crate::node::link::Step;
 use crate::node::user;
 use crate::protocol::State;
+use crate::state::NodeStatus;
 
 /// Everything the anchor holds of a lab.
 #[derive(Debug)]
@@ -115,6 +116,13 @@ impl Nodes {
             policy: lab.policy.clone(),
             state,
         })
+    }
+}
+
+impl Nodes {
+    /// Those of `which` that are in another state.
+    fn not_in(&self, status: NodeStatus, which: &[NodeId]) -> Vec<NodeId> {
+        which.iter().copied().filter(|&node| self.state.nodes[node].status != status).collect()
     }
 }
 

@@ -41,8 +41,7 @@ impl Nodes {
         blueprint: &Blueprint,
         which: &[NodeId],
     ) -> Result<(), AnchorError> {
-        let which: Vec<NodeId> =
-            which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Stopped).collect();
+        let which = self.not_in(NodeStatus::Stopped, which);
         let silenced = self.bury(alone, blueprint, &which);
         self.kill(alone, blueprint, &which);
         blueprint.write(&self.state)?;

@@ -1,4 +1,4 @@
-//! How nodes start.
+//! The start of nodes.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -216,8 +216,7 @@ impl Nodes {
         blueprint: &Blueprint,
         which: &[NodeId],
     ) -> Result<(), AnchorError> {
-        let which: Vec<NodeId> =
-            which.iter().copied().filter(|&i| self.state.nodes[i].status != NodeStatus::Running).collect();
+        let which = self.not_in(NodeStatus::Running, which);
         let outcome = self.start(alone, blueprint, &which, |_| Ok(()));
         blueprint.write(&self.state)?;
         outcome
