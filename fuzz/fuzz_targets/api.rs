@@ -1,7 +1,8 @@
 //! Whatever is asked of the server of campaigns, it answers, and never that it failed; nothing half-made remains.
 //!
 //! An input has some requests, with a line `%%` between two of them. The first line of each has method, path and the body's
-//! type, and the body follows.
+//! type. The body follows.
+//!
 //! `@` in a path stands for the id that the last answer to a POST told.
 #![cfg_attr(fuzzing, no_main)]
 

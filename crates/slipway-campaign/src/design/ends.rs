@@ -16,7 +16,7 @@ impl Plan {
     #[must_use]
     pub fn ends(&self) -> Vec<Vec<Value>> {
         let mut ends: Vec<Ends> = self.variables.iter().map(|_| Ends::default()).collect();
-        // Of a search, only a baseline.
+        // A search has no points before it runs, except a baseline.
         let known = if self.is_search() { self.lead() } else { self.len().min(LOOK) };
         for point in 0..known {
             for (ends, value) in ends.iter_mut().zip(self.point(point)) {

@@ -13,7 +13,7 @@ use crate::bypasses;
 use crate::fast::RouterState;
 use crate::state::LabDir;
 
-/// What is needed to enter a node.
+/// The way into a node.
 #[derive(Debug)]
 pub struct Entry {
     /// The node's name.

@@ -14,38 +14,38 @@ pub enum ExecError {
     /// The program is not in the node.
     #[error("find program `{program}` in node `{node}`{detail}")]
     NotFound {
-        /// As asked.
+        /// The program, as the caller names it.
         program: String,
-        /// Where.
+        /// The node's name.
         node: String,
-        /// What was tried.
+        /// The folders that were searched, as the end of the message.
         detail: String,
     },
     /// The program may not or cannot be executed.
     #[error("execute `{program}` in node `{node}`: {detail}")]
     NotExecutable {
-        /// As asked.
+        /// The program, as the caller names it.
         program: String,
-        /// Where.
+        /// The node's name.
         node: String,
-        /// Why.
+        /// The kernel's reason.
         detail: String,
     },
     /// Something before the exec failed.
     #[error("{doing} for a program in node `{node}`: {detail}")]
     Start {
-        /// What was being done.
+        /// The step that failed, as a verb with its object.
         doing: String,
-        /// Where.
+        /// The node's name.
         node: String,
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
 impl ExecError {
-    /// The exit code that a shell gives: 127 for a program that is not there, 126 for one that cannot be executed, and
-    /// 125 (as container engines do) where no program was reached.
+    /// The exit code that a shell gives: 127 for a program that is not there, and 126 for one that cannot be executed. Where
+    /// no program was reached, it is 125, as container engines have it.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {

@@ -78,8 +78,8 @@ impl Launcher {
         self.spawn_heard(entry, program, stdio, within, &mut hand_over, &mut |_| Ok(()))
     }
 
-    /// As [`spawn`](Self::spawn), with another way for the listener of a program in a node with bypasses (the anchor cannot
-    /// ask itself), and for waiting until the link to the child has something to say: where that fails, the child is ended.
+    /// As [`spawn`](Self::spawn), for the anchor, which cannot ask itself. `hand` takes the listener of a program in a node
+    /// with bypasses. `wait` waits until the link to the child has something to say; where that fails, the child is ended.
     #[tracing::instrument(level = "debug", skip_all, fields(node = %entry.node, program = ?program.argv.first()), err(level = "debug"))]
     pub(crate) fn spawn_heard(
         &self,

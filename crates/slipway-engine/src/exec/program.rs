@@ -33,7 +33,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// What a program reads from and writes to.
+/// Standard input, output and error of a program, as a caller asks for them.
 #[derive(Debug, Clone, Copy)]
 pub enum Stdio<'a> {
     /// Standard input, output and error: pipes and sockets that the caller made for the program. The null device stands for

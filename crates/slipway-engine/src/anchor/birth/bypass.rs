@@ -37,14 +37,14 @@ impl Nodes {
         self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.hear(near, node, listener))
     }
 
-    /// How the fast path is.
+    /// Reports on the fast path: its routers, and their connections.
     pub(in crate::anchor) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> FastReport {
         self.with_bypasses(alone, blueprint, |bypasses, near| {
             bypasses.tcp_mut().map(|routers| routers.report(near)).unwrap_or_default()
         })
     }
 
-    /// What is written on sockets of the fast path.
+    /// The map with the metadata of sockets on the fast path.
     pub(in crate::anchor) fn notes(&self) -> Result<OwnedFd, FastError> {
         self.bypasses.tcp().ok_or(FastError::NoNetwork)?.notes()
     }
@@ -69,7 +69,7 @@ impl Nodes {
 
     pub(super) fn write_routers(&mut self, blueprint: &Blueprint) {
         self.state.routers = self.bypasses.tcp().map(Routers::states).unwrap_or_default();
-        // Whoever asks a router hears it too; a full disk must not end the lab.
+        // Routers tell their state on request too. A full disk must not end the lab.
         let _ = blueprint.write(&self.state);
     }
 }

@@ -38,8 +38,8 @@ impl Nodes {
             node.status = NodeStatus::Stopped;
             ending.extend(node.init.take().map(|init| init.pid));
         }
-        // Whichever child ends first: an init ends after all others in its node are collected (`pid_namespaces(7)`), and
-        // the node's command is this process's child too.
+        // Collect any child, not the inits alone. An init ends after all others in its node are collected
+        // (`pid_namespaces(7)`), and the node's command is this process's child too.
         while !ending.is_empty() {
             match waitpid(None, None) {
                 Ok(status) => {

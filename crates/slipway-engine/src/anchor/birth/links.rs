@@ -10,7 +10,7 @@ use crate::condition::{Around, LinkError, LinkReport, Links, Place, Seat};
 use crate::network::graph::Graph;
 
 impl Nodes {
-    /// How links are now.
+    /// Reports the conditions of all links.
     pub(in crate::anchor) fn report_links(&mut self, blueprint: &Blueprint) -> LinkReport {
         self.links.report(&blueprint.lab)
     }
@@ -34,7 +34,7 @@ impl Nodes {
         };
         let around = Around { alone, lab, lock: blueprint.lock.file().as_fd(), seat: &seat };
         let outcome = act(&mut self.links, &around);
-        // What failed half-way may have altered some.
+        // A change that failed half-way may have altered some.
         let altered = self.links.altered();
         let ended = self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.set_conditions(near, &altered));
         outcome?;
