@@ -25,8 +25,8 @@ fn a_network_of_1100_nodes() {
 fn a_node_that_cannot_know_all_asks_the_bridge_or_the_one_that_it_looks_for() {
     for hosts in [1, 2] {
         for driver in ["bridge", "vxlan"] {
-            let up = Up::new(&format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes:\n  n:\n    count: 300\n"));
-            let (bystander, others) = (150, [1, 2, 100, 299]);
+            let up = Up::new(&format!("hosts: {hosts}\nnetworks: {{net: {driver}}}\nnodes:\n  n:\n    count: 100\n"));
+            let (bystander, others) = (50, [1, 2, 70, 99]);
             let requests = Heard::by(&up, bystander, "arp or icmp");
             let solicitations = Heard::by(&up, bystander, "icmp6 and ip6[40] = 135");
             for to in others {
