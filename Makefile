@@ -49,6 +49,7 @@ test-long: setup-bench ## run the tests that `make test` leaves out: large progr
 	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 	cargo test --package slipway --locked --test campaign_faults -- --ignored --nocapture
+	cargo test --package slipway --locked --test campaign_engines -- --ignored
 	scripts/reference-designs.py check
 
 test-vm: setup ## run what depends on the kernel in a virtual machine with Debian's own

@@ -1,10 +1,12 @@
 //! The folder of a campaign: its file, its queue, and its results.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use slipway_document::FileError;
@@ -16,6 +18,15 @@ pub struct Folder(PathBuf);
 /// The lock of a campaign's folder: one coordinator has it, for as long as it lives.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the descriptor")] File);
+
+/// A lock of an open file description (`F_OFD_SETLK` in fcntl(2)): unlike one of flock(2), it can be asked for.
+const WHOLE_FILE: libc::flock = libc::flock {
+    l_type: libc::F_WRLCK as libc::c_short,
+    l_whence: libc::SEEK_SET as libc::c_short,
+    l_start: 0,
+    l_len: 0,
+    l_pid: 0,
+};
 
 /// The reason why a campaign's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -88,14 +99,14 @@ impl Folder {
         let io = |doing| FileError::of(doing, &path);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(io("open"))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&WHOLE_FILE)) {
+            Ok(_) => {}
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
                 let mut pid = String::new();
                 (&file).take(20).read_to_string(&mut pid).map_err(io("read"))?;
                 return Err(FolderError::Taken { path: self.0.clone(), pid });
             }
-            Err(TryLockError::Error(source)) => return Err(io("lock")(source).into()),
+            Err(error) => return Err(io("lock")(error.into()).into()),
         }
         let pid = std::process::id().to_string();
         file.set_len(0)
@@ -117,7 +128,10 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(source) => return Err(io("open")(source).into()),
         };
-        if file.try_lock_shared().is_ok() {
+        // To ask for the lock does not take it, so nobody else is refused meanwhile.
+        let mut found = WHOLE_FILE;
+        fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|error| io("ask for the lock of")(error.into()))?;
+        if i32::from(found.l_type) == libc::F_UNLCK {
             return Ok(false);
         }
         let mut pid = String::new();

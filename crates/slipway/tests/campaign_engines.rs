@@ -178,6 +178,28 @@ class ThickerInsulation(openstudio.measure.ModelMeasure):
 "#;
 
 #[test]
+#[ignore = "OpenFOAM is large; `make test-long` runs it"]
+fn openfoam_finds_the_published_velocities_of_a_cavity() {
+    let place = Place::new();
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns/cavity");
+    fs::copy(example.join("cavity.sh"), place.path().join("cavity.sh")).expect("the script is there");
+    let text = fs::read_to_string(example.join("campaign.yaml")).expect("the campaign file is there");
+    fs::write(place.path().join("campaign.yaml"), text.replace("campaign: cavity", "campaign: e-cavity"))
+        .expect("writable");
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(0), "{words}");
+    // Ghia, Ghia and Shin, J. Comput. Phys. 48 (1982), Tables I and II, at y = x = 0.5.
+    let published = [(100.0, -0.20581, 0.05454), (400.0, -0.11477, 0.05186)];
+    for (reynolds, u, v) in published {
+        let is_finest = |row: &&Value| row["reynolds"].as_f64() == Some(reynolds) && row["cells"] == 80;
+        let rows = rows(&place);
+        let row = rows.iter().find(is_finest).expect("the finest mesh is there");
+        let off = |output: &str, published: f64| (row[output].as_f64().expect("a number") - published).abs();
+        assert!(off("u", u) < 0.005 && off("v", v) < 0.005, "{row}");
+    }
+}
+
+#[test]
 fn openstudio_runs_a_workflow_of_measures_in_python_and_refuses_ruby_without_its_program() {
     let place = Place::new();
     let packages = [slipway_energyplus::OPENSTUDIO, slipway_energyplus::PACKAGE];
