@@ -20,6 +20,10 @@ pub struct Folder(PathBuf);
 pub struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the descriptor")] File);
 
 /// A lock of an open file description (`F_OFD_SETLK` in fcntl(2)): unlike one of flock(2), it can be asked for.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the constants are 1 and 0; the kernel's structure has short fields"
+)]
 const WHOLE_FILE: libc::flock = libc::flock {
     l_type: libc::F_WRLCK as libc::c_short,
     l_whence: libc::SEEK_SET as libc::c_short,
