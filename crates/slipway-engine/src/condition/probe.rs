@@ -58,9 +58,9 @@ impl LinkMeans {
         let made = netlink.run(&[Request::AddVeth(Veth { link, peer })]);
         // Each with a handle of its own: by the handle of one that is there, the kernel looks for no other kind.
         let mut qdisc = |handle: u16, qdisc: Qdisc| {
-            let kind = qdisc.kind();
+            let kind = qdisc.kind().to_owned();
             let replace = ReplaceQdisc { index: DEVICE, parent: Handle::ROOT, handle, qdisc };
-            netlink.run(&[Request::ReplaceQdisc(replace)]).map_err(|error| missing(&error, kind))
+            netlink.run(&[Request::ReplaceQdisc(replace)]).map_err(|error| missing(&error, &kind))
         };
         let tbf = qdisc(1, Qdisc::Tbf(Tbf { rate: 125_000, burst: 4096, limit: 65_536 }));
         let netem = qdisc(2, Qdisc::Netem(Netem::default()));

@@ -80,6 +80,8 @@ pub enum Qdisc {
     Netem(Netem),
     /// A rate (tc-tbf(8)).
     Tbf(Tbf),
+    /// Any kind, with the settings that it has by itself.
+    Plain(String),
 }
 
 /// A wide-area link (tc-netem(8)). Shares are fractions from 0 to 1. The default does nothing to packets, and holds 1,000.
@@ -188,10 +190,11 @@ pub struct Tbf {
 impl Qdisc {
     /// The kind, by tc(8)'s name.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &str {
         match self {
             Self::Netem(_) => "netem",
             Self::Tbf(_) => "tbf",
+            Self::Plain(kind) => kind,
         }
     }
 }

@@ -52,11 +52,12 @@ pub(in crate::netlink) fn clsact_filter(filter: &BpfFilter<'_>) -> TcMessage {
 pub(in crate::netlink) fn replace_qdisc(replace: &ReplaceQdisc) -> TcMessage {
     let mut message = message(replace.index, TcHandle { major: replace.handle, minor: 0 }, tc_handle(replace.parent));
     let options = match &replace.qdisc {
-        Qdisc::Netem(netem) => netem::options(netem),
-        Qdisc::Tbf(tbf) => tbf::options(tbf),
+        Qdisc::Netem(netem) => Some(netem::options(netem)),
+        Qdisc::Tbf(tbf) => Some(tbf::options(tbf)),
+        Qdisc::Plain(_) => None,
     };
-    message.attributes =
-        vec![TcAttribute::Kind(replace.qdisc.kind().to_owned()), TcAttribute::Other(DefaultNla::new(OPTIONS, options))];
+    message.attributes = vec![TcAttribute::Kind(replace.qdisc.kind().to_owned())];
+    message.attributes.extend(options.map(|options| TcAttribute::Other(DefaultNla::new(OPTIONS, options))));
     message
 }
 

@@ -12,6 +12,8 @@ pub struct QdiscStats {
     pub kind: String,
     /// The handle of the discipline.
     pub handle: Handle,
+    /// Its place.
+    pub parent: Handle,
     /// Packets sent on.
     pub packets: u32,
     /// Bytes sent on.
@@ -36,7 +38,9 @@ pub(super) fn of_device(message: RouteNetlinkMessage, index: u32) -> Option<Qdis
         return None;
     }
     let handle = Handle { major: header.handle.major, minor: header.handle.minor };
-    let mut found = QdiscStats { kind: String::new(), handle, packets: 0, bytes: 0, drops: 0, waiting: 0, backlog: 0 };
+    let parent = Handle { major: header.parent.major, minor: header.parent.minor };
+    let mut found =
+        QdiscStats { kind: String::new(), handle, parent, packets: 0, bytes: 0, drops: 0, waiting: 0, backlog: 0 };
     for attribute in attributes {
         match attribute {
             TcAttribute::Kind(kind) => found.kind = kind,
