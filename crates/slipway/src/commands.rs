@@ -99,6 +99,7 @@ commands! {
     }
     "This machine" {
         doctor Doctor,
+        tune Tune,
         completion Completion,
         schema Schema,
     }

@@ -17,6 +17,7 @@ use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
+use slipway_host::setting::{ApplyError, JournalError, PersistError};
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
 use slipway_study::StudyError;
@@ -342,6 +343,24 @@ impl From<ExecError> for Failure {
 impl From<SelectError> for Failure {
     fn from(error: SelectError) -> Self {
         Self::new(Exit::NotFound, &format!("choose nodes: {error}\nHint: {}", error.help()))
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::new(Exit::Failed, &error)
+    }
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        Self::new(Exit::Failed, &error)
+    }
+}
+
+impl From<PersistError> for Failure {
+    fn from(error: PersistError) -> Self {
+        Self::new(Exit::Failed, &error)
     }
 }
 

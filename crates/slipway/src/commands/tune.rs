@@ -1,0 +1,89 @@
+//! `slipway tune`
+
+mod apply;
+mod rollback;
+mod status;
+
+use std::path::{Path, PathBuf};
+
+use slipway_host::setting::{Journal, Life, State};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Set this machine up to move data, and undo it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Settings have names such as `sysctl net.core.rmem_max`, `nic eth0 ring-rx`,
+`nic eth0 feature rx-gro`, `block sda readahead` and `cpu governor`.
+
+Slipway notes each former value on disk before it changes the setting. In a
+container, or in a network namespace of its own, it changes only what belongs
+to that: `net.ipv4` and other parameters of a namespace, and its interfaces.
+
+Examples:
+  slipway tune apply 'sysctl net.core.rmem_max=67108864' --dry-run
+  slipway tune apply 'sysctl net.core.rmem_max=67108864' --persist
+  slipway tune status                     has somebody changed it since?
+  slipway tune rollback                   the values of before, exactly")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Apply(apply::Args),
+    Rollback(rollback::Args),
+    Status(status::Args),
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self.what {
+            What::Apply(args) => args.run(context),
+            What::Rollback(args) => args.run(context),
+            What::Status(args) => args.run(context),
+        }
+    }
+}
+
+/// Where the journal is, and files that set values again after a reboot.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// Folder of the journal
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/slipway/tune")]
+    state: PathBuf,
+    /// Root of the file system with `etc`, for files that outlive a reboot
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+impl Place {
+    fn root(&self) -> &Path {
+        self.root.as_deref().unwrap_or(Path::new("/"))
+    }
+
+    /// The journal, locked.
+    fn journal(&self) -> Result<Journal, Failure> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Failure::new(
+                Exit::Unable,
+                &"open the journal of settings: that takes root\nHint: `sudo slipway tune …`",
+            ));
+        }
+        let now = Life::now().map_err(Failure::io("read the machine's boot ID"))?;
+        Ok(Journal::open(State::open(&self.state)?, now)?)
+    }
+}
+
+/// A value in a column of a table.
+fn cell(value: &str) -> String {
+    const WIDEST: usize = 40;
+    match value.chars().count() {
+        0 => "-".to_owned(),
+        length if length > WIDEST => value.chars().take(WIDEST - 1).chain(['…']).collect(),
+        _ => value.to_owned(),
+    }
+}

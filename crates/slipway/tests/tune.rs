@@ -1,0 +1,240 @@
+//! Settings change and come back through the command itself, in network namespaces of the tests' own.
+
+mod common;
+
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Place, await_that, told};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, Veth};
+use slipway_sys::ns::{create_net, with_net};
+
+/// Settings of a network namespace with the interface `v0`, and other values than the kernel's own.
+const WISHES: [&str; 7] = [
+    "sysctl net.ipv4.tcp_rmem=4096 65536 7340032",
+    "sysctl net.ipv4.tcp_slow_start_after_idle=0",
+    "nic v0 mtu=9000",
+    "nic v0 txqueuelen=5000",
+    "nic v0 rps 0=1",
+    "nic v0 qdisc=pfifo",
+    "nic v0 feature tx-tcp-segmentation=off",
+];
+
+/// A network namespace with the pair of interfaces `v0` and `v1`, and a folder for the journal.
+struct Net {
+    place: Place,
+    net: OwnedFd,
+}
+
+impl Net {
+    fn new() -> Self {
+        let net = create_net().expect("root may make a network namespace");
+        with_net(net.as_fd(), || {
+            let link = NewLink { name: "v0".to_owned(), up: true, ..NewLink::default() };
+            let veth = Veth { link, peer: Peer { name: "v1".to_owned(), ..Peer::default() } };
+            Netlink::open().expect("a socket").run(&[Request::AddVeth(veth)]).expect("a veth");
+        })
+        .expect("entering works");
+        Self { place: Place::new(), net }
+    }
+
+    /// `slipway tune WORDS`, with the journal in this place.
+    fn tune(&self, words: &[&str]) -> Command {
+        let mut command = self.place.slipway(["tune"]);
+        command.args(words).arg("--state").arg(self.place.path().join("tune"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        let mut command = self.tune(words);
+        with_net(self.net.as_fd(), || command.output().expect("slipway can be started")).expect("entering works")
+    }
+
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Value {
+        let output = self.output(&[&["--json"], words].concat());
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, words: &[&str]) -> String {
+        let output = self.output(words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", told(&output));
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+
+    /// The values of all wishes' settings now, as a plan shows them.
+    fn values(&self) -> Vec<Value> {
+        let plan = self.json(&[&["apply", "--dry-run"], &ANYTHING[..]].concat());
+        let changes = plan["plan"]["changes"].as_array().expect("changes").clone();
+        assert_eq!(changes.len(), WISHES.len(), "{plan}");
+        changes.into_iter().map(|change| change["is"].clone()).collect()
+    }
+
+    fn journal(&self) -> String {
+        fs::read_to_string(self.place.path().join("tune/journal.json")).unwrap_or_default()
+    }
+}
+
+/// The same settings, with values that are never theirs.
+const ANYTHING: [&str; 7] = [
+    "sysctl net.ipv4.tcp_rmem=1 2 3",
+    "sysctl net.ipv4.tcp_slow_start_after_idle=7",
+    "nic v0 mtu=1281",
+    "nic v0 txqueuelen=1",
+    "nic v0 rps 0=f0",
+    "nic v0 qdisc=none",
+    "nic v0 feature tx-tcp-segmentation=neither",
+];
+
+#[test]
+fn settings_change_and_come_back() {
+    let net = Net::new();
+    let before = net.values();
+    let answer = net.json(&[&["apply", "--yes"], &WISHES[..]].concat());
+    let applied = answer["applied"].as_array().expect("applied");
+    assert_eq!(applied.len(), WISHES.len());
+    for (applied, wish) in applied.iter().zip(WISHES) {
+        assert_eq!(applied["now"].as_str(), wish.split_once('=').map(|(_, value)| value), "{wish}");
+    }
+    let status = net.json(&["status", "--strict"]);
+    let standings = status["settings"].as_array().expect("settings").iter().map(|one| one["standing"].clone());
+    assert!(standings.eq(WISHES.map(|_| Value::from("kept"))), "{status}");
+    let again = net.json(&[&["apply", "--yes"], &WISHES[..]].concat());
+    assert_eq!(again["plan"]["same"].as_array().map(Vec::len), Some(WISHES.len()), "nothing is left to do: {again}");
+
+    // A second change of one, then a change by somebody else of another.
+    net.json(&["apply", "--yes", "nic v0 mtu=4000"]);
+    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 5000 6000"))
+        .expect("entering works")
+        .expect("written");
+    assert_eq!(net.output(&["status", "--strict"]).status.code(), Some(5));
+    assert!(net.fails(1, &["rollback"]).contains("net.ipv4.tcp_rmem"));
+    net.json(&["rollback", "--force"]);
+    assert_eq!(net.values(), before);
+    assert_eq!(net.journal(), "", "no journal is left");
+}
+
+#[test]
+fn nothing_changes_without_a_yes_or_beyond_the_namespace() {
+    let net = Net::new();
+    let before = net.values();
+    assert!(net.fails(2, &["apply", "nic v0 mtu=9000"]).contains("--yes"));
+    for of_the_machine in
+        ["sysctl net.core.rmem_max=1000000", "sysctl vm.swappiness=1", "thp=never", "irq 1=0", "cpu governor=x"]
+    {
+        let told = net.fails(3, &["apply", "--yes", "nic v0 mtu=9000", of_the_machine]);
+        assert!(told.contains("the whole machine"), "{told}");
+    }
+    for wrong in ["mtu=1", "nic v0 nothing=1", "sysctl ../x.y=1", "sysctl kernel.core_pattern=|/x", "nic v0 mtu"] {
+        assert!(
+            net.fails(2, &["apply", "--yes", wrong]).contains("Hint")
+                || wrong.contains("pattern")
+                || wrong.contains("..")
+        );
+    }
+    assert!(net.fails(3, &["apply", "--yes", "nic v9 mtu=9000"]).contains("find nic v9 mtu"));
+    assert!(net.fails(3, &["apply", "--yes", "nic v0 mtu=9000", "nic v0 mtu=8000"]).contains("wants"));
+    assert_eq!(net.values(), before);
+}
+
+#[test]
+fn where_one_is_refused_those_before_it_come_back() {
+    let net = Net::new();
+    let before = net.values();
+    for refused in ["sysctl net.ipv4.tcp_congestion_control=nonesuch", "nic v1 mtu=1000", "nic v1 qdisc=nonesuch"] {
+        net.fails(1, &[&["apply", "--yes"], &WISHES[..], &[refused]].concat());
+        assert_eq!(net.values(), before, "{refused}");
+        assert_eq!(net.journal(), "", "{refused}");
+    }
+}
+
+/// Runs `words`, and kills the process once the journal holds `entries` more or fewer than before, or the process has ended.
+fn kill_at(net: &Net, words: &[&str], is_due: impl Fn(&str) -> bool) {
+    let mut command = net.tune(words);
+    let mut child =
+        with_net(net.net.as_fd(), || command.spawn().expect("slipway can be started")).expect("entering works");
+    while child.try_wait().expect("a child").is_none() {
+        if is_due(&net.journal()) {
+            let pid = Pid::from_raw(i32::try_from(child.id()).expect("pids are small")).expect("not zero");
+            kill_process(pid, Signal::KILL).expect("not collected yet");
+            break;
+        }
+    }
+    child.wait().expect("a child");
+}
+
+#[test]
+fn a_command_that_is_killed_anywhere_is_undone_exactly() {
+    let net = Net::new();
+    let before = net.values();
+    let count = |journal: &str| journal.matches("\"former\"").count();
+    for round in 0..14 {
+        let entries = 1 + round % WISHES.len();
+        kill_at(&net, &[&["apply", "--yes"], &WISHES[..]].concat(), |journal| count(journal) >= entries);
+        if round % 2 == 1 {
+            let there = count(&net.journal());
+            kill_at(&net, &["rollback"], |journal| count(journal) < there.max(1));
+        }
+        let answer = net.json(&["rollback"]);
+        assert_eq!(net.values(), before, "round {round}: {answer}");
+        assert_eq!(net.journal(), "", "round {round}");
+    }
+}
+
+#[test]
+fn files_outlive_a_reboot_and_name_who_wrote_them() {
+    let net = Net::new();
+    let root = net.place.path().join("root");
+    let at = |path: &str| root.join(path);
+    let words = |more: &[&'static str]| [&["apply", "--yes", "--persist", "--root", "root"], more].concat();
+    write(&at("etc/sysctl.d/50-other.conf"), "-net/ipv4/tcp_rmem = 1 2 3\n");
+    write(&at("etc/tuned/active_profile"), "mine\n");
+    write(&at("etc/tuned/mine/tuned.conf"), "[main]\ninclude=theirs\n");
+    write(&at("usr/lib/tuned/theirs/tuned.conf"), "[net]\nmtu=1400\n");
+    let told = net.fails(2, &words(&[WISHES[0], WISHES[2]]));
+    assert!(told.contains("net.ipv4.tcp_rmem (sysctl.d)") && told.contains("(tuned, profile theirs)"), "{told}");
+    assert_eq!(net.journal(), "");
+
+    let answer = net.json(&words(&["--override", WISHES[0], WISHES[2], WISHES[5]]));
+    assert_eq!(answer["plan"]["changes"][0]["owners"][0]["value"], "1 2 3");
+    let sysctl = fs::read_to_string(at("etc/sysctl.d/90-slipway.conf")).expect("written");
+    assert!(
+        sysctl.starts_with("# Slipway wrote this file at ")
+            && sysctl.ends_with("\nnet.ipv4.tcp_rmem = 4096 65536 7340032\n")
+    );
+    let udev = fs::read_to_string(at("etc/udev/rules.d/90-slipway.rules")).expect("written");
+    assert!(udev.contains(r#"ACTION=="add|move", SUBSYSTEM=="net", NAME=="v0", ATTR{mtu}="9000""#), "{udev}");
+    let status = net.json(&["status", "--root", "root"]);
+    assert_eq!(status["files"].as_array().map(Vec::len), Some(2), "{status}");
+
+    net.json(&["rollback", "nic v0 mtu", "--root", "root"]);
+    let udev = fs::read_to_string(at("etc/udev/rules.d/90-slipway.rules")).expect("still there");
+    assert!(!udev.contains("mtu") && udev.contains("qdisc"), "{udev}");
+    net.json(&["rollback", "--root", "root"]);
+    assert!(!at("etc/sysctl.d/90-slipway.conf").exists() && !at("etc/udev/rules.d/90-slipway.rules").exists());
+    assert!(at("etc/sysctl.d/50-other.conf").exists());
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    fs::write(path, text).expect("written");
+}
+
+#[test]
+fn commands_take_turns() {
+    let net = Net::new();
+    let state = net.place.path().join("tune");
+    fs::create_dir(&state).expect("made");
+    let lock = fs::File::open(&state).expect("opened");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    assert!(net.fails(1, &["rollback"]).contains("another command"));
+    drop(lock);
+    await_that("the folder is free", || net.output(&["rollback"]).status.success());
+}
