@@ -98,6 +98,7 @@ commands! {
         kill Kill,
     }
     "This machine" {
+        transfer Transfer,
         doctor Doctor,
         tune Tune,
         completion Completion,

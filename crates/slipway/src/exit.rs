@@ -30,7 +30,7 @@ impl Exit {
         (Self::NotFound, "no such lab or node, or it does not run"),
         (
             Self::Strained,
-            "done, but the machine could not keep up, a link was not as asked (`--strict`), or points failed",
+            "done, but the machine could not keep up, a link was not as asked (`--strict`), or points or files failed",
         ),
     ];
 

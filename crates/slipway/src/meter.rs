@@ -5,6 +5,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use slipway_document::units::Bytes;
 use slipway_engine::lab;
+use slipway_transfer::send::Bottleneck;
 
 use crate::context::Global;
 
@@ -19,6 +20,17 @@ pub(crate) enum Progress {
         done: u64,
         /// In all, where that is known.
         total: Option<u64>,
+    },
+    /// A transfer, bytes.
+    Transfer {
+        /// So far.
+        done: u64,
+        /// Listed so far.
+        total: u64,
+        /// Streams of data.
+        streams: u32,
+        /// What limits it.
+        limit: Bottleneck,
     },
     /// Measuring, per mille.
     Measuring(u16),
@@ -77,6 +89,9 @@ impl Meter {
             Progress::Up(lab::Progress::Nodes { .. }) => ("starting nodes", "{msg} {wide_bar} {pos}/{len}"),
             Progress::Copy { total: Some(_), .. } => ("copying", "{msg} {wide_bar} {bytes}/{total_bytes}"),
             Progress::Copy { total: None, .. } => ("copying", "{msg} {spinner} {bytes}"),
+            Progress::Transfer { .. } => {
+                ("transferring", "{prefix} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left{msg}")
+            }
             Progress::Points { .. } => ("running points", "{msg} {wide_bar} {pos}/{len}  {per_sec}, {eta} left"),
             Progress::Measuring(_) => ("measuring", "{msg} {wide_bar} {percent} %"),
         };
@@ -95,6 +110,10 @@ impl Meter {
                 if fresh {
                     bar.set_message(stage);
                 }
+                if let Progress::Transfer { streams, limit, .. } = progress {
+                    bar.set_prefix(stage);
+                    bar.set_message(format!("; {streams} streams, limited by {limit}"));
+                }
                 bar.set_position(total.map_or(done, |total| done.min(total)));
             }
         }
@@ -112,7 +131,9 @@ impl Progress {
     /// The position, and the end where it is known.
     fn position(self) -> (u64, Option<u64>) {
         match self {
-            Self::Up(lab::Progress::Image { done, total }) | Self::Points { done, total } => (done, Some(total)),
+            Self::Up(lab::Progress::Image { done, total })
+            | Self::Points { done, total }
+            | Self::Transfer { done, total, .. } => (done, Some(total)),
             Self::Up(lab::Progress::Nodes { done, total }) => (done as u64, Some(total as u64)),
             Self::Copy { done, total } => (done, total),
             Self::Measuring(done) => (done.into(), Some(1000)),
@@ -127,7 +148,7 @@ impl Progress {
                 format!(" ({})", crate::view::size(Bytes(total)))
             }
             Self::Points { done, total } => format!(" ({done} of {total} done)"),
-            Self::Copy { total: None, .. } | Self::Measuring(_) => String::new(),
+            Self::Copy { total: None, .. } | Self::Transfer { .. } | Self::Measuring(_) => String::new(),
         }
     }
 }

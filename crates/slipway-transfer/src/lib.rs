@@ -1,0 +1,31 @@
+//! Data sets between hosts: a sender and a receiver, over parallel streams of TLS 1.3.
+//!
+//! The [sender](send::send) lists its files in *orders*, and the receiver says in *answers* which of their blocks it has
+//! already. Data goes over as many streams as the path rewards. Every frame carries a BLAKE3 tag, which binds it to its
+//! session, its stream and its place therein ([`frame`]).
+//!
+//! The receiver gathers a file in `.slipway-part` below the destination, under a name that follows from its path, and
+//! renames it when all its bytes are there. A later run hashes what lies there, and what an older version holds, and asks
+//! for the rest alone ([`blocks`]). So there is no journal that a power failure could part from the data (docs/adr/0054).
+//!
+//! Both ends know one [token](token::Token). The server's key of TLS follows from it, and the client proves that it knows
+//! the token too (docs/adr/0055).
+//!
+//! Peers are hostile: paths are checked when they are read ([`path`]), directories are opened beneath the destination
+//! without following links ([`tree`]), and no declared length makes either end allocate.
+
+pub mod blocks;
+pub mod error;
+pub mod frame;
+mod link;
+pub mod message;
+mod meta;
+pub mod path;
+mod receive;
+pub mod send;
+pub mod serve;
+mod tls;
+pub mod token;
+mod tree;
+
+pub use error::TransferError;

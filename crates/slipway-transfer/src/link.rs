@@ -1,0 +1,362 @@
+//! One connection, with TLS or without, and how it is opened and joined to a session.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::error::TransferError;
+use crate::frame::{Key, Reader, Writer};
+use crate::message::{self, Hello, VERSION, Welcome};
+use crate::tls;
+use crate::token::Token;
+
+/// How long a peer may take for its part of a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// How long a path may be silent before its connections end.
+const SILENCE: Duration = Duration::from_mins(1);
+/// First byte of a connection without TLS, whose records begin with 0x16.
+const CLEAR: u8 = 0xc1;
+/// Bytes that rustls encrypts before it sends: about a frame.
+const BUFFER: usize = 2 << 20;
+
+/// A socket that adds up how long its writer waits.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    waited: Arc<AtomicU64>,
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        let written = self.stream.write(buffer);
+        self.waited.fetch_add(nanoseconds(began), Ordering::Relaxed);
+        written
+    }
+
+    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let began = Instant::now();
+        let written = self.stream.write_vectored(buffers);
+        self.waited.fetch_add(nanoseconds(began), Ordering::Relaxed);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Nanoseconds since `began`.
+pub(crate) fn nanoseconds(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A connection.
+pub(crate) enum Link {
+    Clear(Socket),
+    Client(Box<StreamOwned<ClientConnection, Socket>>),
+    Server(Box<StreamOwned<ServerConnection, Socket>>),
+}
+
+impl Read for Link {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.read(buffer),
+            Self::Client(stream) => stream.read(buffer),
+            Self::Server(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Link {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.write(buffer),
+            Self::Client(stream) => stream.write(buffer),
+            Self::Server(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.flush(),
+            Self::Client(stream) => stream.flush(),
+            Self::Server(stream) => stream.flush(),
+        }
+    }
+}
+
+impl Link {
+    /// The socket beneath.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Clear(socket) => &socket.stream,
+            Self::Client(stream) => &stream.sock.stream,
+            Self::Server(stream) => &stream.sock.stream,
+        }
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn close(&mut self) {
+        // The other end sees the end of the stream either way.
+        match self {
+            Self::Clear(_) => {}
+            Self::Client(stream) => stream.conn.send_close_notify(),
+            Self::Server(stream) => stream.conn.send_close_notify(),
+        }
+        let _ = self.flush();
+        let _ = self.tcp().shutdown(Shutdown::Write);
+    }
+
+    fn binding(&self) -> Result<[u8; 32], TransferError> {
+        let found = match self {
+            Self::Clear(_) => return Err(TransferError::Identity("a session opens over TLS alone".to_owned())),
+            Self::Client(stream) => tls::binding(&stream.conn),
+            Self::Server(stream) => tls::binding(&stream.conn),
+        };
+        found.map_err(|error| TransferError::Identity(error.to_string()))
+    }
+}
+
+/// Sockets of a session, to end all by. `None` once they were ended.
+pub(crate) struct Sockets(Mutex<Option<Vec<TcpStream>>>);
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+}
+
+impl Sockets {
+    /// Adds one, or ends it where all were ended.
+    pub(crate) fn add(&self, link: &Link) {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *sockets, link.tcp().try_clone()) {
+            (Some(sockets), Ok(handle)) => sockets.push(handle),
+            // Without a handle nobody could end it later.
+            _ => drop(link.tcp().shutdown(Shutdown::Both)),
+        }
+    }
+
+    /// Ends all of them, so that no thread waits for one.
+    pub(crate) fn end(&self) {
+        for socket in self.0.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().flatten() {
+            // It may have ended by itself.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The secret of a session, and the way to its server.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) id: [u8; 16],
+    pub(crate) secret: [u8; 32],
+}
+
+/// Opens connections to a server.
+pub(crate) struct Dialer {
+    address: SocketAddr,
+    token: Token,
+    config: Arc<ClientConfig>,
+    /// Nanoseconds that writers waited for sockets.
+    pub(crate) waited: Arc<AtomicU64>,
+}
+
+impl Dialer {
+    pub(crate) fn new(address: SocketAddr, token: &Token) -> Result<Self, TransferError> {
+        let config = tls::client(token).map_err(|error| TransferError::Identity(error.to_string()))?;
+        Ok(Self { address, token: token.clone(), config, waited: Arc::default() })
+    }
+
+    /// A TCP connection, and the time that it took to open: about one round trip.
+    fn tcp(&self) -> Result<(TcpStream, Duration), TransferError> {
+        let began = Instant::now();
+        let doing = format!("connect to {}", self.address);
+        let stream = TcpStream::connect_timeout(&self.address, HANDSHAKE).map_err(TransferError::io(doing))?;
+        let rtt = began.elapsed();
+        prepare(&stream).map_err(TransferError::io("set options of a socket"))?;
+        Ok((stream, rtt))
+    }
+
+    fn tls(&self, stream: TcpStream) -> Result<Link, TransferError> {
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let mut conn = ClientConnection::new(self.config.clone(), name)
+            .map_err(|error| TransferError::Identity(error.to_string()))?;
+        conn.set_buffer_limit(Some(BUFFER));
+        let mut socket = Socket { stream, waited: self.waited.clone() };
+        shake(&mut conn, &mut socket)?;
+        Ok(Link::Client(Box::new(StreamOwned::new(conn, socket))))
+    }
+
+    /// Opens a session. Gives its connection for orders, and the round-trip time.
+    pub(crate) fn open(&self) -> Result<(Link, Session, Duration), TransferError> {
+        let (stream, rtt) = self.tcp()?;
+        let link = self.tls(stream)?;
+        let proof = *self.token.proof(&link.binding()?).as_bytes();
+        let link = say(link, &Hello::Session { version: VERSION, proof })?;
+        let (link, welcome) = hear(link)?;
+        let session = match welcome {
+            Welcome::Session { session, secret } => Session { id: session, secret },
+            Welcome::Version(version) => {
+                return Err(TransferError::Protocol(format!(
+                    "it speaks version {version} of the protocol, and this end version {VERSION}\nHint: install the same Slipway at both ends"
+                )));
+            }
+        };
+        calm(link.tcp())?;
+        Ok((link, session, rtt))
+    }
+
+    /// Opens stream `number` of a session, before whose handshake `prepare` sees the socket.
+    pub(crate) fn stream(
+        &self,
+        session: &Session,
+        number: u32,
+        clear: bool,
+        prepare: impl FnOnce(&TcpStream),
+    ) -> Result<Link, TransferError> {
+        let (stream, _) = self.tcp()?;
+        prepare(&stream);
+        let link = if clear {
+            let mut socket = Socket { stream, waited: self.waited.clone() };
+            socket.write_all(&[CLEAR]).map_err(TransferError::Lost)?;
+            Link::Clear(socket)
+        } else {
+            self.tls(stream)?
+        };
+        let proof = stream_proof(&session.secret, number);
+        let link = say(link, &Hello::Stream { session: session.id, number, proof })?;
+        calm(link.tcp())?;
+        Ok(link)
+    }
+}
+
+/// What a connection to a server turned out to be.
+pub(crate) enum Joined {
+    /// A new session, which still awaits its [`Welcome`].
+    Session(Link),
+    /// A stream that claims to be of a session.
+    Stream { link: Link, session: [u8; 16], number: u32, proof: [u8; 32] },
+}
+
+/// The server's side of a handshake.
+pub(crate) fn accept(
+    stream: TcpStream,
+    token: &Token,
+    config: &Arc<ServerConfig>,
+    clear: bool,
+) -> Result<Joined, TransferError> {
+    prepare(&stream).map_err(TransferError::io("set options of a socket"))?;
+    let mut first = [0];
+    stream.peek(&mut first).map_err(TransferError::Lost)?;
+    let mut socket = Socket { stream, waited: Arc::default() };
+    let link = if first[0] == CLEAR && clear {
+        socket.read_exact(&mut first).map_err(TransferError::Lost)?;
+        Link::Clear(socket)
+    } else {
+        let mut conn =
+            ServerConnection::new(config.clone()).map_err(|error| TransferError::Identity(error.to_string()))?;
+        conn.set_buffer_limit(Some(BUFFER));
+        shake(&mut conn, &mut socket)?;
+        Link::Server(Box::new(StreamOwned::new(conn, socket)))
+    };
+    let (link, hello) = hear(link)?;
+    match hello {
+        Hello::Session { version, .. } if version != VERSION => {
+            say(link, &Welcome::Version(VERSION))?;
+            Err(TransferError::Protocol(format!("a client speaks version {version}")))
+        }
+        Hello::Session { proof, .. } => {
+            if token.proof(&link.binding()?) != blake3::Hash::from_bytes(proof) {
+                return Err(TransferError::Identity("a client has another token".to_owned()));
+            }
+            Ok(Joined::Session(link))
+        }
+        Hello::Stream { session, number, proof } => Ok(Joined::Stream { link, session, number, proof }),
+    }
+}
+
+/// Welcomes a client to its session.
+pub(crate) fn welcome(link: Link, session: &Session) -> Result<Link, TransferError> {
+    let link = say(link, &Welcome::Session { session: session.id, secret: session.secret })?;
+    calm(link.tcp())?;
+    Ok(link)
+}
+
+/// True for the proof that a stream of a session makes.
+pub(crate) fn proves(session: &Session, number: u32, proof: [u8; 32]) -> bool {
+    blake3::Hash::from_bytes(stream_proof(&session.secret, number)) == blake3::Hash::from_bytes(proof)
+}
+
+fn stream_proof(secret: &[u8; 32], number: u32) -> [u8; 32] {
+    let key = blake3::derive_key("slipway transfer 1: stream proof", secret);
+    *blake3::keyed_hash(&key, &number.to_le_bytes()).as_bytes()
+}
+
+/// Before the handshake: a peer may not take for ever.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(HANDSHAKE))?;
+    stream.set_write_timeout(Some(HANDSHAKE))?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE / 2)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE / 6)?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
+/// After the handshake: the kernel's timers end what is dead.
+pub(crate) fn calm(stream: &TcpStream) -> Result<(), TransferError> {
+    let calmed = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
+    calmed.map_err(TransferError::io("set options of a socket"))
+}
+
+fn shake<C, S>(connection: &mut C, socket: &mut Socket) -> Result<(), TransferError>
+where
+    C: std::ops::DerefMut<Target = rustls::ConnectionCommon<S>>,
+    S: rustls::SideData,
+{
+    while connection.is_handshaking() {
+        connection.complete_io(socket).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => TransferError::Identity(error.to_string()),
+            io::ErrorKind::UnexpectedEof => TransferError::Identity("it ended the handshake".to_owned()),
+            _ => TransferError::Lost(error),
+        })?;
+    }
+    Ok(())
+}
+
+/// Frames before the session has its secret: TLS protects them, or nothing has to.
+fn opening() -> Key {
+    Key::new(&[0; 32], 0)
+}
+
+fn say<T: serde::Serialize>(link: Link, message: &T) -> Result<Link, TransferError> {
+    let mut writer = Writer::new(link, opening());
+    message::put(message, writer.body()).map_err(TransferError::stream)?;
+    writer.send().map_err(TransferError::stream)?;
+    Ok(writer.into_inner())
+}
+
+fn hear<T: serde::de::DeserializeOwned>(link: Link) -> Result<(Link, T), TransferError> {
+    let mut reader = Reader::new(link, opening());
+    let body = reader.frame().map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => TransferError::Identity("it ended the connection".to_owned()),
+        _ => TransferError::stream(error),
+    })?;
+    let mut body = body.ok_or_else(|| TransferError::Identity("it ended the connection".to_owned()))?;
+    let message = message::take(&mut body).map_err(TransferError::stream)?;
+    Ok((reader.into_inner(), message))
+}

@@ -1,0 +1,223 @@
+//! The receiver's side of a session.
+
+mod basis;
+mod files;
+mod verify;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::scope;
+use std::time::Duration;
+
+use crate::error::TransferError;
+use crate::frame::{Key, Reader, Writer};
+use crate::link::{Link, Session, Sockets};
+use crate::message::{self, Answer, Entry, Kind, Meta, Order};
+use crate::path::Relative;
+use crate::tree::Tree;
+use files::{Files, Incoming};
+use verify::Verify;
+
+/// Answers that wait to be sent, at most.
+const ANSWERS: usize = 4096;
+/// Bytes of answers in a frame, about.
+const FRAME: usize = 64 << 10;
+/// How long a client may take to open its stream of answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Threads that look for blocks of what is there.
+const LOOKERS: usize = 2;
+
+/// Serves a session to its end. `streams` gives the connections that joined it, and must end when the session is over.
+pub(crate) fn serve(
+    orders: Link,
+    session: &Session,
+    streams: Receiver<(u32, Link)>,
+    close: impl FnOnce(),
+    root: Option<&Path>,
+) -> Result<(), TransferError> {
+    let sockets = Sockets::default();
+    sockets.add(&orders);
+    // Handshakes run side by side: a stream of data may be the first to finish its own.
+    let mut early = Vec::new();
+    let link = loop {
+        let joined = streams.recv_timeout(PATIENCE);
+        match joined.map_err(|_| TransferError::Protocol("the client opened no stream of answers".to_owned()))? {
+            (1, link) => break link,
+            other => early.push(other),
+        }
+    };
+    let (answers, to_send) = sync_channel(ANSWERS);
+    let mut orders = Orders { reader: Reader::new(orders, Key::new(&session.secret, 0)), left: Vec::new() };
+    scope(|scope| {
+        let sockets = &sockets;
+        scope.spawn(move || send_answers(link, session, &to_send, sockets));
+        let outcome = begin(&mut orders, root).and_then(|begun| {
+            if begun.verify {
+                Verify::new(begun.tree, &answers).run(&mut orders)
+            } else {
+                let files = Files::new(begun.tree, answers.clone());
+                std::thread::scope(|inner| {
+                    let files = &files;
+                    let streams = inner.spawn(move || {
+                        std::thread::scope(|each| {
+                            for (number, link) in early.into_iter().chain(streams.iter()) {
+                                sockets.add(&link);
+                                each.spawn(move || files.stream(link, Key::new(&session.secret, number)));
+                            }
+                        });
+                    });
+                    let outcome = receive(&mut orders, files, begun.sync);
+                    sockets.end();
+                    // Its registration goes, and with it the sender of `streams`.
+                    close();
+                    drop(streams.join());
+                    outcome
+                })
+            }
+        });
+        if let Err(error) = &outcome {
+            let _ = answers.send(Answer::Refused(error.to_string()));
+        }
+        drop(answers);
+        outcome
+    })
+}
+
+/// What the first order said.
+struct Begun {
+    tree: Tree,
+    verify: bool,
+    sync: bool,
+}
+
+fn begin(orders: &mut Orders, root: Option<&Path>) -> Result<Begun, TransferError> {
+    match orders.next()? {
+        Some(Order::Begin { destination, verify, sync }) => {
+            Ok(Begun { tree: Tree::open(root, &destination, !verify)?, verify, sync })
+        }
+        _ => Err(TransferError::Protocol("the first order does not say where to".to_owned())),
+    }
+}
+
+/// Orders, one by one.
+struct Orders {
+    reader: Reader<Link>,
+    left: Vec<Order>,
+}
+
+impl Orders {
+    fn next(&mut self) -> Result<Option<Order>, TransferError> {
+        while self.left.is_empty() {
+            let Some(mut body) = self.reader.frame().map_err(TransferError::stream)? else { return Ok(None) };
+            while !body.is_empty() {
+                self.left.push(message::take(&mut body).map_err(TransferError::stream)?);
+            }
+            self.left.reverse();
+        }
+        Ok(self.left.pop())
+    }
+}
+
+fn send_answers(link: Link, session: &Session, answers: &Receiver<Answer>, sockets: &Sockets) {
+    let mut writer = Writer::new(link, Key::new(&session.secret, 1));
+    let mut send = || -> std::io::Result<()> {
+        while let Ok(first) = answers.recv() {
+            message::put(&first, writer.body())?;
+            while writer.len() < FRAME {
+                let Ok(answer) = answers.try_recv() else { break };
+                message::put(&answer, writer.body())?;
+            }
+            writer.send()?;
+        }
+        Ok(())
+    };
+    if send().is_err() {
+        sockets.end();
+        // Nobody who answers waits for room.
+        while answers.recv().is_ok() {}
+    }
+    writer.get_mut().close();
+}
+
+/// Follows orders until all is done.
+fn receive(orders: &mut Orders, files: &Files, sync: bool) -> Result<(), TransferError> {
+    let ended = || TransferError::Lost(std::io::ErrorKind::UnexpectedEof.into());
+    let _ = files.answers.send(Answer::Ready);
+    let mut directories: Vec<(Relative, Meta)> = Vec::new();
+    let mut failures = false;
+    scope(|scope| {
+        let (to_look, looks) = sync_channel::<Arc<Incoming>>(1 << 16);
+        let looks = Arc::new(Mutex::new(looks));
+        for _ in 0..LOOKERS {
+            let looks = looks.clone();
+            scope.spawn(move || basis::look(files, &looks));
+        }
+        loop {
+            match orders.next()?.ok_or_else(ended)? {
+                Order::Begin { .. } => return Err(TransferError::Protocol("a second beginning".to_owned())),
+                Order::Finish => return Ok(()),
+                Order::Entry(entry) => {
+                    if let Err(error) = take(files, entry, &to_look, &mut directories)? {
+                        failures = true;
+                        let _ = files.answers.send(error);
+                    }
+                }
+            }
+        }
+    })?;
+    if files.any_left() {
+        return Err(TransferError::Protocol("the end came before all files".to_owned()));
+    }
+    // Those inside first: writing to a directory changes its time.
+    for (path, meta) in directories.iter().rev() {
+        if let Err(error) = files.tree.set(path, meta) {
+            failures = true;
+            let _ = files.answers.send(Answer::Failed(u64::MAX, path.clone(), error.to_string()));
+        }
+    }
+    let failed = |doing: &str| TransferError::io(format!("{doing} at the destination"));
+    if !failures && !files.any_failed() {
+        files.tree.clean().map_err(failed("remove incomplete files"))?;
+    }
+    if sync {
+        files.tree.sync().map_err(failed("write everything to the disk"))?;
+    }
+    let _ = files.answers.send(Answer::Over);
+    // The client closes.
+    while orders.next().is_ok_and(|order| order.is_some()) {}
+    Ok(())
+}
+
+/// Takes an entry. The inner error is about it alone.
+fn take(
+    files: &Files,
+    entry: Entry,
+    to_look: &SyncSender<Arc<Incoming>>,
+    directories: &mut Vec<(Relative, Meta)>,
+) -> Result<Result<(), Answer>, TransferError> {
+    let Entry { id, path, kind, meta } = entry;
+    let done = match kind {
+        Kind::File(size) => {
+            if i64::try_from(size).is_err() {
+                return Err(TransferError::Protocol(format!("{path} is larger than any file")));
+            }
+            let incoming = files.expect(Incoming::new(id, path, meta, size))?;
+            // The folder may be missing or in another's hands: then that is found when the file is written.
+            if files.may_have(&incoming) {
+                let _ = to_look.send(incoming);
+            } else {
+                let _ = files.answers.send(Answer::Fresh(id));
+            }
+            return Ok(Ok(()));
+        }
+        Kind::Directory => {
+            let made = files.tree.directory(&path);
+            directories.push((path.clone(), meta));
+            made
+        }
+        Kind::Symlink(target) => files.tree.symlink(&path, &target, &meta),
+        Kind::Hardlink(to) => files.tree.hardlink(&path, &to),
+    };
+    Ok(done.map_err(|error| Answer::Failed(id, path, error.to_string())))
+}

@@ -1,0 +1,344 @@
+//! Files on their way in.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::error::TransferError;
+use crate::frame::{Key, Reader};
+use crate::link::{Link, nanoseconds};
+use crate::message::{self, Answer, Item, LARGEST_DATA, Meta};
+use crate::meta;
+use crate::path::Relative;
+use crate::tree::Tree;
+
+/// Files that a sender may announce before they are settled.
+const MOST: usize = 1 << 20;
+/// Bytes between two reports of progress.
+const REPORT: u64 = 16 << 20;
+
+/// A file on its way in.
+pub(super) struct Incoming {
+    pub(super) id: u64,
+    pub(super) path: Relative,
+    meta: Meta,
+    pub(super) size: u64,
+    /// Bytes whose content is known, holes included.
+    received: AtomicU64,
+    ended: AtomicBool,
+    settled: AtomicBool,
+    /// An incomplete file was found, and its blocks listed.
+    pub(super) goes_on: AtomicBool,
+    part: Mutex<Option<Arc<File>>>,
+    old: Mutex<Option<Arc<File>>>,
+}
+
+impl Incoming {
+    pub(super) fn new(id: u64, path: Relative, meta: Meta, size: u64) -> Self {
+        Self {
+            id,
+            path,
+            meta,
+            size,
+            received: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
+            goes_on: AtomicBool::new(false),
+            part: Mutex::default(),
+            old: Mutex::default(),
+        }
+    }
+}
+
+/// All files of a session that are not settled.
+pub(super) struct Files {
+    pub(super) tree: Tree,
+    pub(super) answers: SyncSender<Answer>,
+    expected: Mutex<HashMap<u64, Arc<Incoming>>>,
+    failed: AtomicBool,
+    bytes: AtomicU64,
+    nanos: AtomicU64,
+    kept: Mutex<Vec<Link>>,
+}
+
+/// A file's own error, or one that ends the session.
+enum Trouble {
+    File(io::Error),
+    Session(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Session(format!(
+                "{error}\nHint: make room at the destination, and run the same command again; the transfer goes on where it was"
+            )),
+            _ => Self::File(error),
+        }
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(error: Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl Files {
+    pub(super) fn new(tree: Tree, answers: SyncSender<Answer>) -> Self {
+        Self {
+            tree,
+            answers,
+            expected: Mutex::default(),
+            failed: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            kept: Mutex::default(),
+        }
+    }
+
+    fn expected(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn expect(&self, incoming: Incoming) -> Result<Arc<Incoming>, TransferError> {
+        let incoming = Arc::new(incoming);
+        let mut expected = self.expected();
+        if expected.len() >= MOST || expected.insert(incoming.id, incoming.clone()).is_some() {
+            return Err(TransferError::Protocol("a number is used twice, or too many files are open".to_owned()));
+        }
+        Ok(incoming)
+    }
+
+    pub(super) fn any_left(&self) -> bool {
+        !self.expected().is_empty()
+    }
+
+    pub(super) fn any_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything of a file may be here already.
+    pub(super) fn may_have(&self, incoming: &Incoming) -> bool {
+        incoming.size > 0
+            && (!matches!(self.tree.look(&incoming.path), Ok(None))
+                || !matches!(self.tree.left_part(&incoming.path), Ok(None)))
+    }
+
+    /// Reads a stream of data to its end.
+    pub(super) fn stream(&self, mut link: Link, key: Key) {
+        let outcome = self.items(&mut Reader::new(&mut link, key));
+        if let Err(why) = outcome {
+            let _ = self.answers.send(Answer::Refused(why));
+            // Open until the session ends, so that the sender reads the reason before it sees the stream end.
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+        }
+    }
+
+    fn items(&self, reader: &mut Reader<&mut Link>) -> Result<(), String> {
+        let mut unreported = (0, 0);
+        loop {
+            let mut body = match reader.frame() {
+                Ok(Some(body)) => body,
+                Ok(None) => {
+                    self.report(&mut unreported, 0);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.to_string()),
+            };
+            while !body.is_empty() {
+                let (item, data) = message::take_item(&mut body).map_err(|error| error.to_string())?;
+                let began = Instant::now();
+                self.item(&item, data)?;
+                unreported.0 += data.len() as u64;
+                unreported.1 += nanoseconds(began);
+            }
+            self.report(&mut unreported, REPORT);
+        }
+    }
+
+    /// Tells the sender of progress, once it is `least` bytes.
+    fn report(&self, unreported: &mut (u64, u64), least: u64) {
+        if unreported.0 >= least {
+            let (bytes, nanos) = std::mem::take(unreported);
+            let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            let nanos = self.nanos.fetch_add(nanos, Ordering::Relaxed) + nanos;
+            let _ = self.answers.send(Answer::Wrote(bytes, nanos));
+        }
+    }
+
+    fn item(&self, item: &Item, data: &[u8]) -> Result<(), String> {
+        let (&Item::Data(id, ..)
+        | &Item::Hole(id, ..)
+        | &Item::Keep(id, ..)
+        | &Item::Copy(id, ..)
+        | &Item::End(id)
+        | &Item::Same(id)
+        | &Item::Abandon(id)) = item;
+        let Some(incoming) = self.expected().get(&id).cloned() else {
+            // Streams do not wait for each other: one may bring more of a file that has failed.
+            return if self.any_failed() { Ok(()) } else { Err(format!("file {id} was not announced")) };
+        };
+        match self.apply(&incoming, item, data) {
+            Ok(()) => Ok(()),
+            Err(Trouble::File(error)) => {
+                self.fail(&incoming, &error);
+                Ok(())
+            }
+            Err(Trouble::Session(why)) => Err(why),
+        }
+    }
+
+    fn apply(&self, incoming: &Incoming, item: &Item, data: &[u8]) -> Result<(), Trouble> {
+        match *item {
+            Item::Data(_, offset, _) => {
+                within(incoming, offset, data.len() as u64)?;
+                self.part(incoming)?.write_all_at(data, offset)?;
+                self.count(incoming, data.len() as u64)
+            }
+            Item::Hole(_, offset, length) => {
+                within(incoming, offset, length)?;
+                self.hole(incoming, offset, length)?;
+                self.count(incoming, length)
+            }
+            Item::Keep(_, offset, length) => {
+                within(incoming, offset, length)?;
+                if !incoming.goes_on.load(Ordering::Acquire) {
+                    return Err(Trouble::Session("blocks of no file are to stay".to_owned()));
+                }
+                self.part(incoming)?;
+                self.count(incoming, length)
+            }
+            Item::Copy(_, offset, from, length, hash) => {
+                within(incoming, offset, length.into())?;
+                self.copy(incoming, offset, from, length, hash)?;
+                self.count(incoming, length.into())
+            }
+            Item::End(_) => {
+                incoming.ended.store(true, Ordering::Release);
+                self.count(incoming, 0)
+            }
+            Item::Same(_) => {
+                self.tree.set(&incoming.path, &incoming.meta)?;
+                self.tree.forget(&incoming.path)?;
+                self.settle(incoming);
+                Ok(())
+            }
+            Item::Abandon(_) => {
+                self.tree.forget(&incoming.path)?;
+                self.settle(incoming);
+                Ok(())
+            }
+        }
+    }
+
+    /// The incomplete file.
+    fn part(&self, incoming: &Incoming) -> io::Result<Arc<File>> {
+        let mut part = incoming.part.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(part) = &*part {
+            return Ok(part.clone());
+        }
+        let goes_on = incoming.goes_on.load(Ordering::Acquire);
+        let left = if goes_on { self.tree.left_part(&incoming.path)? } else { None };
+        let opened = match left {
+            Some(left) => left,
+            None if goes_on => return Err(io::ErrorKind::NotFound.into()),
+            None => self.tree.fresh_part(&incoming.path)?,
+        };
+        // One that comes in one piece grows to its size by itself.
+        if goes_on || incoming.size > LARGEST_DATA as u64 {
+            opened.set_len(incoming.size)?;
+        }
+        Ok(part.insert(Arc::new(opened)).clone())
+    }
+
+    fn hole(&self, incoming: &Incoming, offset: u64, length: u64) -> io::Result<()> {
+        let part = self.part(incoming)?;
+        if incoming.goes_on.load(Ordering::Acquire) {
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            match rustix::fs::fallocate(&*part, how, offset, length) {
+                Err(Errno::NOTSUP) => zeros(&part, offset, length)?,
+                other => other?,
+            }
+        } else if incoming.size <= LARGEST_DATA as u64 {
+            part.set_len(incoming.size)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, incoming: &Incoming, offset: u64, from: u64, length: u32, hash: [u8; 32]) -> io::Result<()> {
+        if length as usize > LARGEST_DATA {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let old = {
+            let mut old = incoming.old.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*old {
+                Some(old) => old.clone(),
+                None => old.insert(Arc::new(self.tree.old(&incoming.path)?)).clone(),
+            }
+        };
+        let mut bytes = vec![0; length as usize];
+        old.read_exact_at(&mut bytes, from)?;
+        if blake3::hash(&bytes) != blake3::Hash::from_bytes(hash) {
+            return Err(io::Error::other("the older version changed meanwhile; run the same command again"));
+        }
+        self.part(incoming)?.write_all_at(&bytes, offset)
+    }
+
+    /// Counts bytes, and finishes the file with the last.
+    fn count(&self, incoming: &Incoming, bytes: u64) -> Result<(), Trouble> {
+        let received = incoming.received.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        if received > incoming.size {
+            return Err(Trouble::Session(format!("{} has more bytes than announced", incoming.path)));
+        }
+        if received < incoming.size || !incoming.ended.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if incoming.settled.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let part = self.part(incoming)?;
+        meta::apply(&part, &incoming.meta)?;
+        self.tree.finish(&incoming.path)?;
+        self.settle(incoming);
+        Ok(())
+    }
+
+    fn settle(&self, incoming: &Incoming) {
+        self.expected().remove(&incoming.id);
+        let _ = self.answers.send(Answer::Settled(incoming.id));
+    }
+
+    pub(super) fn fail(&self, incoming: &Incoming, error: &io::Error) {
+        self.failed.store(true, Ordering::Relaxed);
+        if self.expected().remove(&incoming.id).is_some() {
+            let _ = self.answers.send(Answer::Failed(incoming.id, incoming.path.clone(), error.to_string()));
+        }
+    }
+}
+
+fn within(incoming: &Incoming, offset: u64, length: u64) -> Result<(), Trouble> {
+    if offset.checked_add(length).is_some_and(|end| end <= incoming.size) {
+        Ok(())
+    } else {
+        Err(Trouble::Session(format!("a range lies outside {}", incoming.path)))
+    }
+}
+
+fn zeros(file: &File, mut offset: u64, mut length: u64) -> io::Result<()> {
+    let zeros = [0; 8 << 10];
+    while length > 0 {
+        let most = length.min(zeros.len() as u64);
+        file.write_all_at(&zeros[..usize::try_from(most).unwrap_or(0)], offset)?;
+        (offset, length) = (offset + most, length - most);
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! A file on its way out.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::found::Found;
+use crate::path::Relative;
+
+/// What tells one state of a file from another: device, inode, size, times of content and status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp([i128; 5]);
+
+impl Stamp {
+    pub(super) fn of(found: &Metadata) -> Self {
+        let time = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        Self([
+            found.dev().into(),
+            found.ino().into(),
+            found.size().into(),
+            time(found.mtime(), found.mtime_nsec()),
+            time(found.ctime(), found.ctime_nsec()),
+        ])
+    }
+}
+
+/// A file on its way out.
+pub(super) struct Outgoing {
+    pub(super) id: u64,
+    pub(super) path: Relative,
+    pub(super) source: PathBuf,
+    pub(super) size: u64,
+    stamp: Stamp,
+    file: Mutex<Option<Arc<File>>>,
+    /// Segments that are not done.
+    pub(super) left: AtomicUsize,
+    /// It changed, or could not be read.
+    pub(super) spoilt: AtomicBool,
+    found: Mutex<Found>,
+}
+
+impl Outgoing {
+    pub(super) fn new(id: u64, path: Relative, source: PathBuf, found: &Metadata) -> Self {
+        Self {
+            id,
+            path,
+            source,
+            size: found.size(),
+            stamp: Stamp::of(found),
+            file: Mutex::default(),
+            left: AtomicUsize::new(0),
+            spoilt: AtomicBool::new(false),
+            found: Mutex::default(),
+        }
+    }
+
+    /// What the receiver has of it.
+    pub(super) fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, open. An error of kind `InvalidData` where it is not as it was listed.
+    pub(super) fn open(&self) -> io::Result<Arc<File>> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*file {
+            return Ok(file.clone());
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = Arc::new(File::from(rustix::fs::open(&self.source, flags, Mode::empty())?));
+        self.unchanged(&opened)?;
+        Ok(file.insert(opened).clone())
+    }
+
+    /// Fails with `InvalidData` where the file is not as it was listed.
+    pub(super) fn unchanged(&self, file: &File) -> io::Result<()> {
+        if Stamp::of(&file.metadata()?) == self.stamp { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Closes the file.
+    pub(super) fn close(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

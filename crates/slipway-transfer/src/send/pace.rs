@@ -1,0 +1,64 @@
+//! `--limit`: one bucket for all streams.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How far the bucket fills while nobody sends.
+const BURST: Duration = Duration::from_millis(20);
+
+/// A rate that all streams share.
+pub(super) struct Pace {
+    nanos_per_byte: f64,
+    /// When the bytes taken so far are sent, at the rate.
+    free: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// `limit` in bits per second.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { nanos_per_byte: 8e9 / limit.max(1) as f64, free: Mutex::new(None) }
+    }
+
+    /// Waits until `bytes` may be sent.
+    pub(super) fn wait(&self, bytes: usize) {
+        let wait = self.take(bytes, Instant::now());
+        if !wait.is_zero() {
+            sleep(wait);
+        }
+    }
+
+    fn take(&self, bytes: usize, now: Instant) -> Duration {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let start = free.map_or(now, |free| free.max(earliest));
+        // Less than a century for a frame, at a bit per second.
+        *free = Some(start + Duration::from_secs_f64((bytes as f64 * self.nanos_per_byte / 1e9).min(1e9)));
+        start.saturating_duration_since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_share_one_rate() {
+        let pace = Pace::new(8_000_000);
+        let now = Instant::now();
+        let waits: Vec<Duration> = (0..1001).map(|_| pace.take(1000, now)).collect();
+        assert_eq!(waits[0], Duration::ZERO);
+        let last = waits[1000].as_secs_f64();
+        assert!((last - 1.0).abs() < 1e-3, "a megabyte at 1 MB/s: {last}");
+    }
+
+    #[test]
+    fn idleness_is_saved_up_to_a_bound() {
+        let pace = Pace::new(8_000_000);
+        let now = Instant::now();
+        pace.take(1, now);
+        let later = now + Duration::from_mins(1);
+        let unhindered = (0..100).filter(|_| pace.take(1000, later).is_zero()).count();
+        assert!((20..=22).contains(&unhindered), "{unhindered}");
+    }
+}

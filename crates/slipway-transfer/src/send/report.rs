@@ -1,0 +1,129 @@
+//! Figures for people: how far a transfer is, and how it went.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::path::Relative;
+
+/// A path, and what is the matter with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// Below the destination.
+    pub path: String,
+    /// The reason, or the difference.
+    pub why: String,
+}
+
+impl Named {
+    pub(super) fn new(path: &Relative, why: String) -> Self {
+        Self { path: path.to_string(), why }
+    }
+}
+
+/// Paths that need a word.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Outcome {
+    pub(super) failed: Vec<Named>,
+    pub(super) changed: Vec<Named>,
+    pub(super) skipped: Vec<String>,
+    pub(super) different: Vec<Named>,
+    pub(super) extra: Vec<String>,
+}
+
+/// What the streams spend most of their time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bottleneck {
+    /// Reading files.
+    DiskRead,
+    /// Waiting for the network.
+    Network,
+    /// Waiting for the receiver to write.
+    DiskWrite,
+    /// Hashing and encrypting.
+    Processor,
+    /// Waiting for files to be listed, or for the receiver to look for what it has.
+    Listing,
+    /// `--limit`.
+    Limit,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DiskRead => "the disk here",
+            Self::Network => "the network",
+            Self::DiskWrite => "the disk at the destination",
+            Self::Processor => "the processor",
+            Self::Listing => "listing files",
+            Self::Limit => "--limit",
+        })
+    }
+}
+
+/// How far a transfer is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Bytes of files that were dealt with.
+    pub done: u64,
+    /// Bytes of files that were listed so far.
+    pub total: u64,
+    /// Files at the destination.
+    pub files: u64,
+    /// Files listed so far.
+    pub files_total: u64,
+    /// Bytes per second, since the beginning.
+    pub rate: f64,
+    /// Streams of data.
+    pub streams: u32,
+    /// What limits it.
+    pub limit: Bottleneck,
+}
+
+/// How a transfer went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Regular files listed.
+    pub files: u64,
+    /// Directories listed.
+    pub directories: u64,
+    /// Symbolic and hard links listed.
+    pub links: u64,
+    /// Bytes of the files, holes included.
+    pub bytes: u64,
+    /// Bytes of frames that went over the streams of data.
+    pub sent: u64,
+    /// Bytes that the receiver had already.
+    pub kept: u64,
+    /// Files that were the same at the destination.
+    pub unchanged: u64,
+    /// Files that changed while they were read: the destination has no version, or the older one.
+    pub changed: Vec<Named>,
+    /// Files that could not be read, or not be written.
+    pub failed: Vec<Named>,
+    /// Sockets, FIFOs and devices.
+    pub skipped: Vec<String>,
+    /// With `--verify-only`: entries that are missing, or not the same.
+    pub different: Vec<Named>,
+    /// With `--verify-only`: entries of the destination alone.
+    pub extra: Vec<String>,
+    /// Seconds, from the first connection to the receiver's last word.
+    pub seconds: f64,
+    /// Round-trip time, seconds: of opening a connection.
+    pub rtt: f64,
+    /// Streams of data, at the end.
+    pub streams: u32,
+    /// Congestion control of the streams.
+    pub congestion_control: String,
+    /// What limited it.
+    pub limited_by: Bottleneck,
+}
+
+impl Report {
+    /// True where nothing was left out and nothing differs.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.changed.is_empty() && self.failed.is_empty() && self.different.is_empty() && self.extra.is_empty()
+    }
+}

@@ -1,0 +1,180 @@
+//! What the sender's threads share: files on their way out, work, and figures.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Request;
+use super::outgoing::Outgoing;
+use super::pace::Pace;
+use super::queue::Queue;
+use super::report::Outcome;
+use crate::error::TransferError;
+use crate::link::{Link, Sockets};
+
+/// Files that are announced and not settled, at most.
+const MOST: usize = 200_000;
+
+/// How long the receiver's reason may take, when a stream ended.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Figures, summed over streams. Times in nanoseconds.
+#[derive(Default)]
+pub(super) struct Figures {
+    /// Bytes of all files announced.
+    pub(super) bytes: AtomicU64,
+    /// Bytes of files that are dealt with: sent, kept, or the same.
+    pub(super) done: AtomicU64,
+    /// Bytes of frames.
+    pub(super) sent: AtomicU64,
+    pub(super) files: AtomicU64,
+    pub(super) settled: AtomicU64,
+    pub(super) directories: AtomicU64,
+    pub(super) links: AtomicU64,
+    /// Files of which the receiver had the same.
+    pub(super) same: AtomicU64,
+    /// Bytes that the receiver had.
+    pub(super) kept: AtomicU64,
+    pub(super) reading: AtomicU64,
+    pub(super) limited: AtomicU64,
+    pub(super) idle: AtomicU64,
+    /// All time of all streams.
+    pub(super) streaming: AtomicU64,
+    /// The receiver's writing.
+    pub(super) writing: AtomicU64,
+}
+
+/// What the threads share.
+pub(super) struct Shared {
+    pub(super) queue: Queue,
+    pub(super) pace: Option<Pace>,
+    pub(super) figures: Figures,
+    pub(super) verify: bool,
+    pub(super) waited: Arc<AtomicU64>,
+    pub(super) outcome: Mutex<Outcome>,
+    state: Mutex<State>,
+    changed: Condvar,
+    sockets: Sockets,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<u64, Arc<Outgoing>>,
+    over: bool,
+    error: Option<TransferError>,
+}
+
+impl State {
+    fn ended(&self) -> bool {
+        self.over || self.error.is_some()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(request: &Request, waited: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Queue::default(),
+            pace: request.limit.map(Pace::new),
+            figures: Figures::default(),
+            verify: request.verify,
+            waited,
+            outcome: Mutex::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            sockets: Sockets::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add_socket(&self, link: &Link) {
+        self.sockets.add(link);
+    }
+
+    /// Takes note of a file before it is announced. Waits while too many are on their way. False when it is over.
+    pub(super) fn announce(&self, outgoing: Arc<Outgoing>) -> bool {
+        let mut state = self.state();
+        while state.files.len() >= MOST && !state.ended() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.figures.bytes.fetch_add(outgoing.size, Ordering::Relaxed);
+        self.figures.files.fetch_add(1, Ordering::Relaxed);
+        state.files.insert(outgoing.id, outgoing);
+        !state.ended()
+    }
+
+    pub(super) fn file(&self, id: u64) -> Option<Arc<Outgoing>> {
+        self.state().files.get(&id).cloned()
+    }
+
+    /// A file needs nothing more.
+    pub(super) fn settle(&self, id: u64) {
+        let mut state = self.state();
+        if state.files.remove(&id).is_some() {
+            self.figures.settled.fetch_add(1, Ordering::Relaxed);
+        }
+        if state.files.is_empty() || state.files.len() == MOST - 1 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until no file is on its way. False when it is over.
+    pub(super) fn await_settled(&self) -> bool {
+        let state = self.state();
+        let waited = self.changed.wait_while(state, |state| !state.files.is_empty() && !state.ended());
+        !waited.unwrap_or_else(PoisonError::into_inner).ended()
+    }
+
+    /// Waits until the receiver says that all is done, or something fails.
+    pub(super) fn await_over(&self) {
+        let waited = self.changed.wait_while(self.state(), |state| !state.ended());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits for a while. True when it is over.
+    pub(super) fn wait(&self, time: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.state(), time, |state| !state.ended());
+        waited.unwrap_or_else(PoisonError::into_inner).0.ended()
+    }
+
+    /// The receiver says that all is done.
+    pub(super) fn over(&self) {
+        self.state().over = true;
+        self.queue.close(true);
+        self.changed.notify_all();
+    }
+
+    /// As [`fail`](Self::fail), for a stream that ended: the receiver's own reason is on its way with the answers.
+    pub(super) fn fail_after_answers(&self, error: TransferError) {
+        self.wait(PATIENCE);
+        self.fail(error);
+    }
+
+    /// The first error counts. All threads end.
+    pub(super) fn fail(&self, error: TransferError) {
+        let mut state = self.state();
+        if !state.ended() {
+            state.error = Some(error);
+        }
+        self.changed.notify_all();
+        drop(state);
+        self.queue.close(false);
+        self.sockets.end();
+    }
+
+    pub(super) fn end(&self) -> Result<(), TransferError> {
+        self.state().error.take().map_or(Ok(()), Err)
+    }
+
+    /// Bytes and files that are done.
+    pub(super) fn work(&self) -> (u64, u64) {
+        (self.figures.done.load(Ordering::Relaxed), self.figures.settled.load(Ordering::Relaxed))
+    }
+}
