@@ -173,6 +173,17 @@ impl Devices {
         Ok(words)
     }
 
+    /// Whether the device heeds pause frames, and whether it sends them.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the device has none.
+    pub fn pause(&self, name: &str) -> io::Result<(bool, bool)> {
+        // `struct ethtool_pauseparam`: command, negotiated, received, sent.
+        let mut words = [0x12, 0, 0, 0]; // ETHTOOL_GPAUSEPARAM
+        self.ethtool(name, &mut words)?;
+        Ok((words[2] != 0, words[3] != 0))
+    }
+
     /// The delay of interrupts.
     ///
     /// # Errors
