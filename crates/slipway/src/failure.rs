@@ -17,6 +17,8 @@ use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
+use slipway_host::facts::{RecordError, SourceError};
+use slipway_host::rules::RulesError;
 use slipway_host::setting::{ApplyError, JournalError, PersistError};
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
@@ -292,6 +294,33 @@ impl From<ImageError> for Failure {
             ImageError::Io { source, .. } => exit_of(source),
             ImageError::Limit { .. } => Exit::Usage,
             _ => Exit::Failed,
+        };
+        Self::new(exit, &error)
+    }
+}
+
+impl From<RulesError> for Failure {
+    fn from(error: RulesError) -> Self {
+        match error {
+            RulesError::Rule(errors) => {
+                Self { exit: Exit::Usage, what: What::File { errors, doing: "understand", file: "rule" } }
+            }
+            error => Self::usage(&error),
+        }
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        Self::usage(&error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        let exit = match &error {
+            RecordError::There(_) => Exit::Usage,
+            RecordError::File(FileError { source, .. }) => exit_of(source),
         };
         Self::new(exit, &error)
     }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{Place, told};
@@ -71,4 +72,62 @@ fn an_answer_that_nobody_reads_is_no_failure() {
     drop(schema.stdout.take());
     let output = schema.wait_with_output().expect("ended");
     assert!(output.status.success() && output.stderr.is_empty(), "{}", told(&output));
+}
+
+/// A recorded machine.
+fn machine(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../slipway-host/tests/machines/{name}.txt"))
+        .display()
+        .to_string()
+}
+
+#[test]
+fn a_recording_of_this_machine_gives_the_same_advice() {
+    let place = Place::new();
+    let (folder, text) =
+        (place.path().join("here").display().to_string(), place.path().join("here.txt").display().to_string());
+    place.run(["tune", "record", &folder]);
+    place.run(["tune", "record", &text]);
+    let check =
+        |root: &str| place.run(["tune", "check", "--json", "--rtt", "80ms", "--rate", "10gbit", "--root", root]);
+    assert_eq!(check(&folder), check(&text));
+    let advice = place.json(["tune", "check", "--all"]);
+    assert!(advice["advices"].as_array().expect("a list").len() > 50);
+}
+
+#[test]
+fn strict_is_an_exit_code() {
+    let place = Place::new();
+    let root = machine("laptop");
+    place.run(["tune", "check", "--root", &root]);
+    let output = place.slipway(["tune", "check", "--strict", "--root", &root]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(5));
+}
+
+#[test]
+fn wrong_words_get_the_next_step() {
+    let place = Place::new();
+    let fails = |args: &[&str]| told(&place.slipway(args).output().expect("it runs"));
+    let answer = fails(&["tune", "rules", "ring-xr"]);
+    assert!(answer.contains("did you mean `ring-"), "{answer}");
+    let answer = fails(&["tune", "check", "--root", "/etc/hostname"]);
+    assert!(answer.contains("no recording of a machine") && answer.contains("Hint: "), "{answer}");
+    let answer = fails(&["tune", "check", "--rtt", "80"]);
+    assert!(answer.contains("has no unit"), "{answer}");
+}
+
+#[test]
+fn a_wrong_rule_is_told_with_its_line() {
+    let place = Place::new();
+    let folder = place.path().join("rules");
+    std::fs::create_dir(&folder).expect("made");
+    let rule = place.run(["tune", "rules", "swapping", "--yaml"]);
+    std::fs::write(folder.join("mine.yaml"), rule.replace("is <= 10", "si <= 10")).expect("written");
+    let folder = folder.display().to_string();
+    let output = place.slipway(["tune", "check", "--rules", &folder, "--json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let error: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(error["error"]["message"], "there is no fact `si` here", "{error}");
+    assert!(error["error"]["line"].is_u64(), "{error}");
 }

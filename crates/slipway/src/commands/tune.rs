@@ -1,20 +1,28 @@
 //! `slipway tune`
 
 mod apply;
+mod check;
+mod facts;
+mod record;
 mod rollback;
+mod rules;
 mod status;
 
 use std::path::{Path, PathBuf};
 
+use slipway_host::facts::Source;
 use slipway_host::setting::{Journal, Life, State};
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Set this machine up to move data, and undo it
+/// Hold a machine against rules for moving data, set it up, and undo it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+`check` changes nothing. Its advice depends on the path: give the round-trip
+time and the rate that transfers are to reach.
+
 Settings have names such as `sysctl net.core.rmem_max`, `nic eth0 ring-rx`,
 `nic eth0 feature rx-gro`, `block sda readahead` and `cpu governor`.
 
@@ -23,6 +31,11 @@ container, or in a network namespace of its own, it changes only what belongs
 to that: `net.ipv4` and other parameters of a namespace, and its interfaces.
 
 Examples:
+  slipway tune check --rtt 80ms --rate 10gbit --profile dtn
+  slipway tune rules tcp-receive-buffer   one rule, its reason and its source
+  slipway tune facts                      what Slipway sees of this machine
+  slipway tune record dtn7.txt            take the facts to another machine:
+  slipway tune check --root dtn7.txt
   slipway tune apply 'sysctl net.core.rmem_max=67108864' --dry-run
   slipway tune apply 'sysctl net.core.rmem_max=67108864' --persist
   slipway tune status                     has somebody changed it since?
@@ -34,6 +47,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
+    Check(check::Args),
+    Facts(facts::Args),
+    Record(record::Args),
+    Rules(rules::Args),
     Apply(apply::Args),
     Rollback(rollback::Args),
     Status(status::Args),
@@ -42,10 +59,31 @@ enum What {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self.what {
+            What::Check(args) => args.run(context),
+            What::Facts(args) => args.run(context),
+            What::Record(args) => args.run(context),
+            What::Rules(args) => args.run(context),
             What::Apply(args) => args.run(context),
             What::Rollback(args) => args.run(context),
             What::Status(args) => args.run(context),
         }
+    }
+}
+
+/// The machine that a command is about.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// Another machine: a folder with its files, or what `slipway tune record` wrote
+    #[arg(long, value_name = "PATH")]
+    root: Option<PathBuf>,
+}
+
+impl Where {
+    fn open(&self) -> Result<Source, Failure> {
+        Ok(match &self.root {
+            Some(path) => Source::open(path)?,
+            None => Source::machine()?,
+        })
     }
 }
 
