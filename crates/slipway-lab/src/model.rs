@@ -65,6 +65,10 @@ pub struct Host {
     pub ipv6: Option<Ipv6Addr>,
     /// Processors that the host's nodes may use, in the kernel's list form (`0-3,6`). `None`: all.
     pub cpus: Option<String>,
+    /// Kernel settings of the host's network namespace, by their names in `sysctl(8)`. Its nodes have them too, among their
+    /// [`sysctls`](Node::sysctls).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tune: BTreeMap<String, String>,
 }
 
 /// The network that joins virtual hosts.

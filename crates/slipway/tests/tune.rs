@@ -238,3 +238,37 @@ fn commands_take_turns() {
     drop(lock);
     await_that("the folder is free", || net.output(&["rollback"]).status.success());
 }
+
+#[test]
+fn a_host_of_a_lab_has_its_own_settings_and_gives_them_to_its_nodes() {
+    let place = Place::new();
+    let text = "
+hosts:
+  plain: {}
+  tuned: {tune: {net.ipv4.tcp_congestion_control: reno, net.ipv4.tcp_rmem: 4096 65536 1048576}}
+networks: {own: vxlan, shared: host}
+nodes:
+  a: {host: plain, networks: [own]}
+  b: {host: tuned, networks: [own]}
+  c: {host: tuned, networks: [own], sysctls: {net.ipv4.tcp_rmem: 4096 70000 2000000}}
+  d: {host: tuned, networks: [shared]}
+";
+    let lab = place.up("tuned", text);
+    let value = |node: &str, name: &str| {
+        lab.exec(node, ["cat", &format!("/proc/sys/net/ipv4/{name}")]).trim().replace('\t', " ")
+    };
+    assert_ne!(value("a", "tcp_rmem"), "4096 65536 1048576");
+    assert_eq!(
+        (value("b", "tcp_congestion_control"), value("b", "tcp_rmem")),
+        ("reno".into(), "4096 65536 1048576".into())
+    );
+    assert_eq!(
+        (value("c", "tcp_congestion_control"), value("c", "tcp_rmem")),
+        ("reno".into(), "4096 70000 2000000".into())
+    );
+    assert_eq!(value("d", "tcp_rmem"), "4096 65536 1048576", "the host's own");
+    let refused = text.replace("tcp_congestion_control: reno", "tcp_nothing: 1");
+    let file = place.file("refused", &refused);
+    let told = place.fails(2, ["up", &file.display().to_string()]);
+    assert!(told.contains("tcp_nothing"), "{told}");
+}

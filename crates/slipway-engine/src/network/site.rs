@@ -165,6 +165,11 @@ impl Sites {
                 sites.lay(lab, underlay, Room::Tunnel, "tunnels", TUNNEL)?;
             }
         }
+        for (host, site) in lab.hosts.iter().zip(&sites.hosts) {
+            for (name, value) in &host.tune {
+                site.sysctl(&name.replace('.', "/"), value)?;
+            }
+        }
         Ok(sites)
     }
 

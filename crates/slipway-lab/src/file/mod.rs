@@ -98,6 +98,10 @@ by_shape!(
 pub(crate) struct Host {
     /// Processors that the host's nodes may use, such as `0-3,6`.
     pub(crate) cpus: Option<Written<CpuList>>,
+    /// Kernel settings of the host's network and of its nodes', by their names in sysctl(8), all below `net.`. A node's own
+    /// `sysctls` go before them.
+    #[serde(default)]
+    pub(crate) tune: Named<Value>,
 }
 
 /// Placement of nodes on hosts.

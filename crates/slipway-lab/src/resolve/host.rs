@@ -1,6 +1,6 @@
 //! Virtual hosts and the underlay that joins them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -8,6 +8,7 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
+use super::program;
 use crate::file::{File, Hosts as Written};
 use crate::id::{HostId, List};
 use crate::model::{Host, Underlay};
@@ -64,6 +65,7 @@ pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
         for (i, (cpus, entry)) in cpus.iter_mut().zip(&entries.0).enumerate() {
             *cpus = entry.value.cpus.as_ref().map(|cpus| &cpus.0);
             list[i].cpus = cpus.map(|cpus| cpus.text.clone());
+            list[i].tune = program::tune(&entry.value.tune, report);
         }
     }
     let underlay = underlay(file, &mut list, report);
@@ -80,7 +82,7 @@ fn named(name: &Spanned<String>, report: &mut Report) -> Host {
 }
 
 fn host(name: String) -> Host {
-    Host { name, ipv4: None, ipv6: None, cpus: None }
+    Host { name, ipv4: None, ipv6: None, cpus: None, tune: BTreeMap::new() }
 }
 
 /// Joins two hosts or more: gives each its address.

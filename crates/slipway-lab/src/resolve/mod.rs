@@ -78,6 +78,7 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
     let (images, image_of_group) = image::images(file, &groups, base_dir, report);
     let mut nodes = node::nodes(&name, &groups, &image_of_group, &networks, report);
     place::place(file.placement.unwrap_or_default(), &groups, &hosts, &mut nodes, report);
+    place::tune(&hosts, &networks.list, &mut nodes);
     mount::mounts(&groups, base_dir, &mut nodes, report);
     route::routes(&networks.list, &mut nodes);
     let mut lab = Lab {

@@ -5,8 +5,8 @@ use slipway_document::errors::Report;
 use super::host::Hosts;
 use super::node::Group;
 use crate::file::Placement;
-use crate::id::HostId;
-use crate::model::Node;
+use crate::id::{HostId, List, NetworkId};
+use crate::model::{DriverKind, Network, Node};
 
 /// Sets every node's host, and the processors that it has from there.
 pub(super) fn place(rule: Placement, groups: &[Group], hosts: &Hosts, nodes: &mut [Node], report: &mut Report) {
@@ -24,6 +24,16 @@ pub(super) fn place(rule: Placement, groups: &[Group], hosts: &Hosts, nodes: &mu
             });
         }
         confine(group, hosts, mine, report);
+    }
+}
+
+/// A node has the kernel settings of its host, where it has no other values. One on driver host has its host's network.
+pub(super) fn tune(hosts: &Hosts, networks: &List<NetworkId, Network>, nodes: &mut [Node]) {
+    let shares = |node: &Node| node.interfaces.iter().any(|at| networks[at.network].driver == DriverKind::Host);
+    for node in nodes.iter_mut().filter(|node| !shares(node)) {
+        for (name, value) in &hosts.list[node.host].tune {
+            node.sysctls.entry(name.clone()).or_insert_with(|| value.clone());
+        }
     }
 }
 

@@ -53,6 +53,15 @@ const OF_IPC: [&str; 8] = [
     "kernel.shm_rmid_forced",
 ];
 
+/// Kernel settings of a host's network, and of its nodes'.
+pub(super) fn tune(written: &Named<Value>, report: &mut Report) -> BTreeMap<String, String> {
+    if let Some(entry) = written.0.iter().find(|entry| OF_IPC.contains(&entry.name.value.as_str())) {
+        let help = "write it among the `sysctls` of nodes";
+        report.add(entry.name.at, format!("`{}` is each node's own", entry.name.value), help);
+    }
+    sysctls(written, report)
+}
+
 /// Kernel settings, none of which reaches beyond the node.
 pub(super) fn sysctls(written: &Named<Value>, report: &mut Report) -> BTreeMap<String, String> {
     for entry in &written.0 {

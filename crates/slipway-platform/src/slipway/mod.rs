@@ -115,15 +115,16 @@ fn hosts(lab: &Lab) -> Option<Yaml> {
         return Some(Yaml::Text("machine".to_owned()));
     }
     let is_default = |(at, host): (HostId, &Host)| host.name == format!("host{}", at.index() + 1);
-    let has_cpus = lab.hosts.iter().any(|host| host.cpus.is_some());
+    let has_settings = lab.hosts.iter().any(|host| host.cpus.is_some() || !host.tune.is_empty());
     match lab.hosts.len() {
-        _ if has_cpus => {
+        _ if has_settings => {
             let mut map = Map::default();
             for host in &lab.hosts {
                 let mut settings = Map::default();
                 if let Some(cpus) = &host.cpus {
                     settings.text("cpus", cpus);
                 }
+                settings.map("tune", env(&host.tune));
                 map.put(&host.name, Yaml::Map(settings));
             }
             Some(Yaml::Map(map))

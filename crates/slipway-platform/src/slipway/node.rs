@@ -177,7 +177,9 @@ impl<'l> Writer<'l> {
             spec.put("mounts", Yaml::List(node.mounts.iter().map(mount).collect()));
         }
         spec.map("env", env(&node.env));
-        spec.map("sysctls", env(&node.sysctls));
+        let of_host = &self.lab.hosts[node.host].tune;
+        let own = node.sysctls.iter().filter(|(name, value)| of_host.get(*name) != Some(*value));
+        spec.map("sysctls", env(&own.map(|(name, value)| (name.clone(), value.clone())).collect()));
         if let Some(command) = &node.command {
             spec.put("command", Yaml::texts(command));
         }

@@ -40,6 +40,7 @@ pub(super) fn check(lab: &Lab, remarks: &mut Remarks) {
             known.push((kind, verdicts));
         }
         let Some((_, verdicts)) = known.iter().find(|(settings, _)| *settings == kind) else { continue };
+        let of_host = &lab.hosts[node.host];
         for ((name, value), verdict) in node.sysctls.iter().zip(verdicts) {
             let (message, help) = match verdict {
                 Verdict::Good => continue,
@@ -52,7 +53,11 @@ pub(super) fn check(lab: &Lab, remarks: &mut Remarks) {
                     "write a value that this kernel takes (`sysctl -a` shows present ones)",
                 ),
             };
-            remarks.add(&["nodes", &node.name, "sysctls", name], message, help);
+            if of_host.tune.get(name) == Some(value) {
+                remarks.add(&["hosts", &of_host.name, "tune", name], message, help);
+            } else {
+                remarks.add(&["nodes", &node.name, "sysctls", name], message, help);
+            }
         }
     }
 }
