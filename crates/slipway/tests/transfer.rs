@@ -1,0 +1,126 @@
+//! Transfers through the command itself: over what stands for ssh, and with ends that are killed.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use common::Place;
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
+
+/// Every file below a folder, with its content.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).expect("listed") {
+            let path = entry.expect("listed").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder).expect("below").to_owned(), fs::read(&path).expect("read"));
+            }
+        }
+    }
+    found
+}
+
+fn furnish(place: &Place, megabytes: usize) {
+    let from = place.path().join("from");
+    fs::create_dir_all(from.join("small")).expect("made");
+    let mut random = rand::rngs::StdRng::seed_from_u64(1);
+    let mut bytes = vec![0; megabytes << 20];
+    for number in 0..3 {
+        random.fill_bytes(&mut bytes);
+        fs::write(from.join(format!("large{number}")), &bytes).expect("written");
+    }
+    for number in 0..200 {
+        fs::write(from.join(format!("small/{number}")), &bytes[number * 100..][..4096]).expect("written");
+    }
+}
+
+/// A server, and the address at which it says that it listens.
+fn serve(place: &Place) -> (Child, String) {
+    fs::create_dir_all(place.path().join("root")).expect("made");
+    let words = ["transfer", "serve", "--json", "--listen", "127.0.0.1:0", "--root", "root", "--token-file", "token"];
+    let mut server = place.slipway(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let port = lines.find_map(|line| {
+        let line = line.expect("text");
+        let (_, port) = line.trim().strip_prefix("\"address\": \"127.0.0.1")?.trim_end_matches('"').split_once(':')?;
+        Some(port.to_owned())
+    });
+    (server, port.expect("an address"))
+}
+
+fn client<'a>(port: &'a str) -> [&'a str; 7] {
+    ["transfer", "--token-file", "token", "--port", port, "from/", "127.0.0.1:to"]
+}
+
+/// Ends are killed at `kills` random moments; then the same command goes on, and both trees are equal.
+fn with_kills(kills: u32, megabytes: usize) {
+    let place = Place::new();
+    furnish(&place, megabytes);
+    let mut random = rand::rngs::StdRng::seed_from_u64(kills.into());
+    let (mut server, mut port) = serve(&place);
+    for kill in 0..kills {
+        let sender = place.slipway(client(&port)).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+        let mut sender = sender.expect("started");
+        // The moment is the test's input: there is nothing to wait for.
+        std::thread::sleep(Duration::from_millis(random.random_range(5..800)));
+        if kill % 2 == 0 {
+            drop(sender.kill());
+        } else {
+            server.kill().expect("killed");
+            server.wait().expect("ended");
+            (server, port) = serve(&place);
+        }
+        sender.wait().expect("ended");
+        for (path, content) in tree(&place.path().join("root")) {
+            let Ok(path) = path.strip_prefix("to") else { panic!("{} is outside the destination", path.display()) };
+            if !path.starts_with(".slipway-part") {
+                let here = fs::read(place.path().join("from").join(path)).expect("it is of the source");
+                assert!(here == content, "{} has a wrong byte after kill {kill}", path.display());
+            }
+        }
+    }
+    place.run(client(&port));
+    server.kill().expect("killed");
+    server.wait().expect("ended");
+    assert!(tree(&place.path().join("from")) == tree(&place.path().join("root/to")));
+}
+
+#[test]
+fn a_killed_end_leaves_no_wrong_byte() {
+    with_kills(6, 8);
+}
+
+#[test]
+#[ignore = "minutes; `make test-long`"]
+fn fifty_killed_ends_leave_no_wrong_byte() {
+    with_kills(50, 40);
+}
+
+#[test]
+fn ssh_starts_the_other_end() {
+    let place = Place::new();
+    furnish(&place, 1);
+    // What ssh does here: the words behind `-- HOST` are a command. Asked for its configuration, it knows none.
+    let ssh = "#!/bin/sh\n[ \"$1\" = -G ] && exit 0\nshift 2\nexec \"$@\"\n";
+    fs::write(place.path().join("fake-ssh"), ssh).expect("written");
+    let slipway = env!("CARGO_BIN_EXE_slipway");
+    let words = ["transfer", "--ssh", "sh ./fake-ssh", "--remote", slipway, "from", "127.0.0.1:to"];
+    let answer = place.json(words);
+    assert_eq!((&answer["files"], &answer["tls"]), (&203.into(), &true.into()));
+    assert!(tree(&place.path().join("from")) == tree(&place.path().join("to/from")));
+    let verify = ["transfer", "--verify-only"].into_iter().chain(words.into_iter().skip(1));
+    place.run(verify.clone());
+    fs::write(place.path().join("to/from/large0"), "damaged").expect("written");
+    place.fails(5, verify);
+    let fails = place.fails(1, ["transfer", "--ssh", "false", "from", "127.0.0.1:to"]);
+    assert!(fails.contains("Hint: "), "{fails}");
+}
