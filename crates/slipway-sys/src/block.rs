@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,33 @@ impl Device {
     #[must_use]
     pub fn statistics(self) -> Option<Statistics> {
         Statistics::parse(&fs::read_to_string(self.folder().join("stat")).ok()?)
+    }
+
+    /// The time in which a request was under way, since the start; `None` where the device is gone or nobody counts.
+    #[must_use]
+    pub fn busy(self) -> Option<Duration> {
+        busy(&fs::read_to_string(self.folder().join("stat")).ok()?)
+    }
+
+    /// Bytes that the kernel reads ahead on the device (`queue/read_ahead_kb`); `None` where the device has no queue.
+    #[must_use]
+    pub fn readahead(self) -> Option<u64> {
+        let text = fs::read_to_string(self.folder().join("queue/read_ahead_kb")).ok()?;
+        text.trim().parse::<u64>().ok()?.checked_mul(1024)
+    }
+
+    /// Sets the bytes that the kernel reads ahead on the device, for every program: whole KiB.
+    ///
+    /// # Errors
+    /// `EACCES` without root, `ENOENT` where the device has no queue.
+    pub fn set_readahead(self, bytes: u64) -> io::Result<()> {
+        fs::write(self.folder().join("queue/read_ahead_kb"), (bytes / 1024).to_string())
+    }
+
+    /// Whether the device is a loop device, a file as a disk.
+    #[must_use]
+    pub fn is_loop(self) -> bool {
+        self.folder().join("loop").exists()
     }
 
     /// Bounds what may wait in the page cache to be written to the device, bytes: whoever writes more waits for it. Counted
@@ -131,6 +159,11 @@ impl Statistics {
     }
 }
 
+/// Field 10 of `Documentation/block/stat.rst`, milliseconds.
+fn busy(stat: &str) -> Option<Duration> {
+    stat.split_whitespace().nth(9)?.parse().ok().map(Duration::from_millis)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +192,6 @@ mod tests {
         let expected = Statistics { reads: 100, read: 409_600, writes: 50, written: 819_200 };
         assert_eq!(Statistics::parse(stat), Some(expected));
         assert_eq!(Statistics::parse(""), None);
+        assert_eq!((busy(stat), busy("")), (Some(Duration::from_millis(52)), None));
     }
 }

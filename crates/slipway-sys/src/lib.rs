@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod caps;
 pub mod cgroup;
 pub mod clone;
+pub mod counters;
 pub mod device;
 pub mod exe;
 pub mod helper;

@@ -9,9 +9,11 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use crate::netlink::{NLMSG_ERROR, RECEIVE_BYTES, receive};
 
 pub use tcp::{TcpSocket, destroy_tcp, stored_tcp_sockets, tcp_sockets};
+pub use tcp_info::TcpInfo;
 pub use unix::{UnixSocket, unix_sockets};
 
 mod tcp;
+mod tcp_info;
 mod unix;
 
 // `include/uapi/linux/sock_diag.h`.
