@@ -110,6 +110,34 @@ pub fn memory() -> u64 {
     kibibytes(&line("/proc/meminfo", "MemTotal:"))
 }
 
+/// The processors of each NUMA node, in order of nodes; empty where the kernel does not say. Nodes without a processor are
+/// left out.
+#[must_use]
+pub fn numa_nodes() -> Vec<Vec<u32>> {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
+    let mut nodes: Vec<(u32, Vec<u32>)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+            Some((number, processors(&fs::read_to_string(entry.path().join("cpulist")).ok()?)))
+        })
+        .filter(|(_, processors)| !processors.is_empty())
+        .collect();
+    nodes.sort_unstable();
+    nodes.into_iter().map(|(_, processors)| processors).collect()
+}
+
+/// Numbers in a list such as `0-3,8`, as the kernel writes them.
+fn processors(text: &str) -> Vec<u32> {
+    const MOST: u32 = 1 << 16;
+    let range = |part: &str| {
+        let (from, to) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        let (from, to) = (from.parse().ok()?, to.parse::<u32>().ok()?);
+        (to < MOST).then_some(from..=to)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
 impl Facts {
     /// Looks at this machine.
     #[must_use]
@@ -225,6 +253,13 @@ fn resets() -> Result<(), Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(processors("0-2,8\n"), [0, 1, 2, 8]);
+        assert_eq!(processors("\n"), [0; 0]);
+        assert_eq!(processors("0-4294967295,x,5"), [5]);
+    }
 
     #[test]
     fn only_the_first_user_namespace_maps_everyone() {

@@ -1,12 +1,13 @@
 //! Measuring between two nodes: a server in one, a client in the other, and what the client says.
 
+mod collect;
+
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
@@ -16,8 +17,7 @@ use slipway_sys::signals::Taken;
 use crate::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
 use crate::lab::{LabError, Running};
 
-/// More than any measuring program says; the rest of one that does not stop talking is lost.
-const MOST_OUTPUT: usize = 64 * 1024 * 1024;
+pub use collect::{Bounds, Heard, collect};
 
 /// How long a server may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
@@ -93,12 +93,28 @@ pub struct Between<'a> {
 impl Between<'_> {
     /// Runs the probe's steps and reads what came of them.
     pub fn measure(&self, launcher: &Launcher, probe: &Probe) -> Result<Vec<Sample>, ProbeError> {
-        let outputs: Result<Vec<Output>, ProbeError> = probe
-            .steps(Self::address_of(&self.lab.lab, self.server))
-            .iter()
-            .map(|step| self.run(launcher, step))
-            .collect();
+        let address = Self::address_of(&self.lab.lab, self.server);
+        let steps = probe.steps(address);
+        let outputs: Result<Vec<Output>, ProbeError> =
+            steps.iter().map(|step| self.run(launcher, step, None)).collect();
         Ok(probe.read(&outputs?)?)
+    }
+
+    /// As [`measure`](Self::measure), with the server at `address`. Calls `look` when each client starts, ten times a second,
+    /// and when it has ended.
+    pub fn watch(
+        &self,
+        launcher: &Launcher,
+        probe: &Probe,
+        address: IpAddr,
+        look: &mut dyn FnMut(),
+    ) -> Result<Vec<Sample>, ProbeError> {
+        let mut outputs = Vec::new();
+        for step in probe.steps(address) {
+            outputs.push(self.run(launcher, &step, Some(&mut *look))?);
+            look();
+        }
+        Ok(probe.read(&outputs)?)
     }
 
     /// A node's address on its first network.
@@ -107,10 +123,10 @@ impl Between<'_> {
         lab.nodes[node].interfaces.first().map_or(IpAddr::from([127, 0, 0, 1]), |interface| interface.ipv4.into())
     }
 
-    fn run(&self, launcher: &Launcher, step: &Step) -> Result<Output, ProbeError> {
+    fn run(&self, launcher: &Launcher, step: &Step, look: Option<&mut dyn FnMut()>) -> Result<Output, ProbeError> {
         let server = step.server.as_ref().map(|server| self.serve(launcher, server)).transpose()?;
         let client = Entry::to(self.lab, self.client)?;
-        let output = capture(launcher, &client, &step.client, self.timeout, self.interrupt);
+        let output = capture(launcher, &client, &step.client, (self.timeout, self.interrupt), look);
         if let Some(server) = server {
             // One whose client never came waits for ever. Its exit code says nothing either way.
             let ended =
@@ -152,7 +168,10 @@ impl Between<'_> {
 }
 
 /// Whether anything in the network namespace of process `pid` listens on this TCP port (`proc_pid_net(5)`, state `0A`).
-fn listens(pid: i32, port: u16) -> io::Result<bool> {
+///
+/// # Errors
+/// When the process is gone.
+pub fn listens(pid: i32, port: u16) -> io::Result<bool> {
     let wanted = format!(":{port:04X}");
     for table in ["tcp", "tcp6"] {
         let text = match fs::read_to_string(format!("/proc/{pid}/net/{table}")) {
@@ -175,8 +194,8 @@ fn capture(
     launcher: &Launcher,
     entry: &Entry,
     argv: &[String],
-    timeout: Duration,
-    interrupt: &Taken,
+    (timeout, interrupt): (Duration, &Taken),
+    look: Option<&mut dyn FnMut()>,
 ) -> Result<Output, ProbeError> {
     let null = fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
     let (mut stdout, out) = io::pipe().map_err(failed("make a pipe"))?;
@@ -185,48 +204,15 @@ fn capture(
     let begun = Instant::now();
     let child = launcher.spawn(entry, &program, Stdio::Descriptors([null.as_fd(), out.as_fd(), err.as_fd()]), None)?;
     drop((out, err));
-    let deadline = begun + timeout;
-    let mut said = [Vec::new(), Vec::new()];
-    let mut open = [true, true];
-    while open.contains(&true) {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let [stop, ready @ ..] =
-            readable([interrupt.as_fd(), stdout.as_fd(), stderr.as_fd()], [true, open[0], open[1]], left)?;
-        if stop || left.is_zero() {
-            child.signal_group(Signal::KILL).map_err(failed("end the program"))?;
-            child.wait().map_err(failed("wait for the program"))?;
-            let timed_out =
-                ProbeError::TimedOut { program: argv[0].clone(), node: entry.node.clone(), seconds: timeout.as_secs() };
-            return Err(if stop { ProbeError::Interrupted } else { timed_out });
-        }
-        for (i, ready) in ready.into_iter().enumerate() {
-            if ready {
-                let mut buffer = [0; 8192];
-                let read = if i == 0 { stdout.read(&mut buffer) } else { stderr.read(&mut buffer) };
-                let length = read.map_err(failed("read what the program says"))?;
-                open[i] = length > 0;
-                let room = MOST_OUTPUT.saturating_sub(said[i].len()).min(length);
-                said[i].extend_from_slice(&buffer[..room]);
-            }
-        }
-    }
+    let bounds = Bounds { deadline: begun + timeout, interrupt };
+    let heard = collect(&mut stdout, &mut stderr, bounds, look).map_err(failed("hear the program"))?;
+    let Heard::All([stdout, stderr]) = heard else {
+        child.signal_group(Signal::KILL).map_err(failed("end the program"))?;
+        child.wait().map_err(failed("wait for the program"))?;
+        let timed_out =
+            ProbeError::TimedOut { program: argv[0].clone(), node: entry.node.clone(), seconds: timeout.as_secs() };
+        return Err(if matches!(heard, Heard::Interrupted) { ProbeError::Interrupted } else { timed_out });
+    };
     let exit = child.wait().map_err(failed("wait for the program"))?;
-    let [stdout, stderr] = said;
     Ok(Output { stdout, stderr, code: i32::from(exit.code()), wall: begun.elapsed() })
-}
-
-/// Those of the `wanted` that have something to read, or have ended.
-fn readable<const N: usize>(
-    fds: [BorrowedFd<'_>; N],
-    wanted: [bool; N],
-    patience: Duration,
-) -> Result<[bool; N], ProbeError> {
-    let flags = |wanted: bool| if wanted { PollFlags::IN } else { PollFlags::empty() };
-    let mut waiting: [PollFd<'_>; N] = std::array::from_fn(|i| PollFd::from_borrowed_fd(fds[i], flags(wanted[i])));
-    let patience = Timespec::try_from(patience).map_err(|error| failed("wait")(io::Error::other(error)))?;
-    match poll(&mut waiting, Some(&patience)) {
-        Ok(_) => Ok(std::array::from_fn(|i| wanted[i] && !waiting[i].revents().is_empty())),
-        Err(rustix::io::Errno::INTR) => Ok([false; N]),
-        Err(error) => Err(failed("wait for what the program says")(error.into())),
-    }
 }

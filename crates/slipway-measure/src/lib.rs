@@ -16,6 +16,7 @@
 //! | [`record`] | the format of `records.jsonl`, its writer and reader |
 //! | [`play`] | the format of `events.jsonl`: what playing a scenario did, and when |
 //! | [`check`] | what was measured of links beside what was asked: the format, tables, warnings |
+//! | [`bottleneck`] | the resource that was saturated, from counters, in words |
 //! | [`stats`] | median, bootstrap interval, paired ratio; the method and its sources |
 //! | [`summary`] | figure × driver: rows, verdicts, Markdown |
 //! | [`report`] | one self-contained HTML page with SVG plots |
@@ -40,12 +41,12 @@
 //!     format: record::FORMAT.into(), version: "0.1.0".into(), lab: "demo".into(), lab_sha256: "…".into(),
 //!     drivers: vec!["host".into()], jobs: Vec::new(), repeat: 1, warm_up: 0, seed: 1,
 //!     command: vec!["slipway".into(), "compare".into()], machine: serde_json::json!({"kernel": "6.18"}),
-//!     started: "2026-11-21T12:00:00Z".into(), checks: Vec::new(), scenario: None,
+//!     started: "2026-11-21T12:00:00Z".into(), checks: Vec::new(), scenario: None, bench: None,
 //! };
 //! let measurement = record::Measurement {
 //!     round: 1, warm_up: false, driver: "host".into(), job: probe.name().into(), mechanism: "none".into(),
 //!     started: "2026-11-21T12:00:01Z".into(), seconds: 1.6, samples, error: None,
-//!     played: Vec::new(),
+//!     played: Vec::new(), counters: None,
 //! };
 //! let mut file = Vec::new();
 //! record::Writer::begin(&mut file, &begin)?.measurement(&measurement)?;
@@ -61,6 +62,7 @@
 //! Running programs and making labs (the engine's), tables for terminals (the command's), and emulated clocks: times
 //! are those of the machine that measured.
 
+pub mod bottleneck;
 pub mod check;
 pub mod format;
 mod markdown;

@@ -7,9 +7,11 @@
 //! Output of programs is input like any other: readers accept any bytes and answer with samples or a [`ReadError`].
 
 mod command;
+mod fio;
 mod iperf3;
 mod netpipe;
 mod ping;
+mod stream;
 
 use slipway_document::text::is_hidden;
 use std::net::IpAddr;
@@ -19,9 +21,11 @@ use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Figure, Job};
 
 pub use command::{Command, PickError};
+pub use fio::{ENGINES, Fio};
 pub use iperf3::Iperf3;
 pub use netpipe::Netpipe;
 pub use ping::Ping;
+pub use stream::Stream;
 
 /// A measuring job.
 #[derive(Debug, Clone)]
@@ -34,6 +38,10 @@ pub enum Probe {
     Ping(Ping),
     /// Any program, and the figure picked from its output.
     Command(Command),
+    /// One test of TCP or UDP, set in one way.
+    Stream(Stream),
+    /// One pass over a file of a disk.
+    Fio(Fio),
 }
 
 impl Probe {
@@ -71,6 +79,8 @@ impl Probe {
             Self::Netpipe(_) => "netpipe",
             Self::Ping(_) => "ping",
             Self::Command(command) => command.name(),
+            Self::Stream(stream) => stream.name(),
+            Self::Fio(fio) => fio.name(),
         }
     }
 
@@ -86,6 +96,8 @@ impl Probe {
             Self::Netpipe(probe) => probe.steps(server),
             Self::Ping(probe) => probe.steps(server),
             Self::Command(probe) => probe.steps(),
+            Self::Stream(probe) => probe.steps(server),
+            Self::Fio(probe) => probe.steps(),
         }
     }
 
@@ -96,6 +108,8 @@ impl Probe {
             Self::Netpipe(probe) => probe.read(outputs),
             Self::Ping(probe) => probe.read(outputs),
             Self::Command(probe) => probe.read(outputs),
+            Self::Stream(probe) => probe.read(outputs),
+            Self::Fio(probe) => probe.read(outputs),
         }
     }
 }
@@ -149,6 +163,27 @@ pub struct Sample {
     /// The figure over message sizes, for probes that measure such a curve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<Point>,
+}
+
+impl Sample {
+    /// A figure for which the job is run; a greater value is better.
+    #[must_use]
+    pub fn headline(figure: &str, unit: &str, value: f64) -> Self {
+        Self { higher_is_better: true, headline: true, ..Self::detail(figure, unit, value) }
+    }
+
+    /// A figure that explains another; a smaller value is better.
+    #[must_use]
+    pub fn detail(figure: &str, unit: &str, value: f64) -> Self {
+        Self {
+            figure: figure.to_owned(),
+            unit: unit.to_owned(),
+            higher_is_better: false,
+            headline: false,
+            value,
+            curve: Vec::new(),
+        }
+    }
 }
 
 /// One message size of a curve.

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use slipway_lab::id::{List, NodeId};
 
+use crate::bottleneck::{Counters, Sides};
 use crate::check::CheckedPath;
 use crate::play;
 use crate::probe::Sample;
@@ -72,6 +73,20 @@ pub struct Begin {
     /// The scenario that played beside every job. `None`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
+    /// A benchmark of a disk or a path, and its limit. `None`: a comparison of networks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<Bench>,
+}
+
+/// A benchmark, whose ways stand where a comparison has drivers. The first way is the limit, to which all others are ratios.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bench {
+    /// `disk`, `tcp` or `udp`.
+    pub kind: String,
+    /// The origin of the limit, in words.
+    pub limit: String,
+    /// Names of both sides.
+    pub sides: Sides,
 }
 
 /// A scenario that was played beside every job, each time from its beginning.
@@ -125,6 +140,9 @@ pub struct Measurement {
     /// The events of the scenario beside it: lines of its log (`event`, `node`, `restored`, `end`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub played: Vec<play::Line>,
+    /// The kernel's counters while it ran, of a benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
 }
 
 /// The end of the comparison.

@@ -4,6 +4,7 @@
 //! page's Content-Security-Policy forbids scripts and loading, in case an escape is missing.
 
 mod axes;
+mod bench;
 mod campaign;
 mod checks;
 mod curve;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bottleneck::{Bottleneck, Counters};
 use crate::check::{self, CheckedPath};
 use crate::format;
 use crate::markdown;
 use crate::probe::Sample;
-use crate::record::Comparison;
+use crate::record::{Bench, Comparison, Measurement};
 use crate::stats::{ENOUGH, Estimate, Pair};
 
 /// The driver that others are compared with, where it took part. Else it is the first driver.
@@ -26,6 +27,21 @@ pub struct Summary {
     /// The checks of links, before the measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckedPath>,
+    /// Of a benchmark: the resource that was saturated, for each headline figure under each way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub saturated: Vec<Saturated>,
+}
+
+/// The resource that one way of a benchmark saturated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Saturated {
+    /// The way.
+    pub way: String,
+    /// The figure's name.
+    pub figure: String,
+    /// The resource, and the evidence: of the run in the middle.
+    #[serde(flatten)]
+    pub bottleneck: Bottleneck,
 }
 
 /// One figure under all drivers.
@@ -87,7 +103,7 @@ impl Summary {
     pub fn new(comparison: &Comparison) -> Self {
         let drivers = comparison.drivers();
         let baseline = drivers.iter().find(|&&driver| driver == BASELINE).or(drivers.first()).copied().unwrap_or("");
-        let figures = figures(comparison)
+        let figures: Vec<FigureSummary> = figures(comparison)
             .into_iter()
             .map(|(job, sample)| {
                 let values = |driver: &str| values(comparison, job, &sample.figure, driver);
@@ -108,6 +124,11 @@ impl Summary {
         Self {
             baseline: baseline.to_owned(),
             drivers: drivers.into_iter().map(str::to_owned).collect(),
+            saturated: comparison
+                .begin
+                .bench
+                .as_ref()
+                .map_or_else(Vec::new, |bench| saturated(comparison, bench, &figures)),
             figures,
             checks: comparison.begin.checks.clone(),
         }
@@ -125,6 +146,16 @@ impl Summary {
             text += "| --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
             for row in &figure.rows {
                 text += &markdown::row(&figure.cells(row, &self.baseline));
+            }
+            text.push('\n');
+        }
+        if !self.saturated.is_empty() {
+            text += "### what was saturated\n\n";
+            text += &markdown::row(&["way", "figure", "saturated", "counters"].map(str::to_owned));
+            text += "| --- | --- | --- | --- |\n";
+            for Saturated { way, figure, bottleneck } in &self.saturated {
+                let cells = [way.clone(), figure.clone(), bottleneck.words.clone(), bottleneck.evidence.join("; ")];
+                text += &markdown::row(&cells);
             }
             text.push('\n');
         }
@@ -191,6 +222,34 @@ impl FigureSummary {
     fn is_speed(&self) -> bool {
         self.unit.ends_with("/s") || ["s", "ms", "µs", "us", "ns", "min", "h"].contains(&self.unit.as_str())
     }
+}
+
+/// The resource that each way saturated.
+fn saturated(comparison: &Comparison, bench: &Bench, figures: &[FigureSummary]) -> Vec<Saturated> {
+    let mut found = Vec::new();
+    for figure in figures.iter().filter(|figure| figure.headline) {
+        for row in &figure.rows {
+            let Some(counters) = middle(comparison, figure, row) else { continue };
+            let of_limit = row.ratio.map(|ratio| ratio.median);
+            found.push(Saturated {
+                way: row.driver.clone(),
+                figure: figure.name.clone(),
+                bottleneck: counters.bottleneck(of_limit, &bench.sides),
+            });
+        }
+    }
+    found
+}
+
+/// Counters of the run with the median value, or the one below it.
+fn middle<'a>(comparison: &'a Comparison, figure: &FigureSummary, row: &Row) -> Option<&'a Counters> {
+    let value =
+        |m: &Measurement| m.samples.iter().find(|sample| sample.figure == figure.name).map(|sample| sample.value);
+    let of_row = |m: &&Measurement| !m.warm_up && m.job == figure.job && m.driver == row.driver;
+    let mut runs: Vec<(f64, &Counters)> =
+        comparison.measurements.iter().filter(of_row).filter_map(|m| Some((value(m)?, m.counters.as_ref()?))).collect();
+    runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+    runs.get(runs.len().checked_sub(1)? / 2).map(|(_, counters)| *counters)
 }
 
 /// The first sample of each figure, in the order first measured.

@@ -35,6 +35,7 @@ fn begin(drivers: &[&str]) -> Begin {
         started: "2026-11-21T12:00:00Z".into(),
         checks: Vec::new(),
         scenario: None,
+        bench: None,
     }
 }
 
@@ -58,6 +59,7 @@ fn measurement(round: u32, driver: &str, value: f64) -> Measurement {
         samples: vec![sample],
         error: None,
         played: Vec::new(),
+        counters: None,
     }
 }
 

@@ -6,15 +6,10 @@
 mod setting;
 mod turn;
 
-use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use rand::SeedableRng as _;
-use rand::seq::SliceRandom as _;
-use rand_chacha::ChaCha8Rng;
 use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
 use slipway_engine::facts::Facts;
@@ -26,15 +21,15 @@ use slipway_lab::model::{DriverWord, Lab};
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{self, Line};
 use slipway_measure::probe::Probe;
-use slipway_measure::record::{Begin, Comparison, End, FORMAT, Job, Measurement, Writer};
-use slipway_measure::report;
+use slipway_measure::record::{Begin, FORMAT, Job, Measurement};
 use slipway_measure::summary::Summary;
 use slipway_sys::signals::Taken;
 
+use crate::rounds::{self, Interrupted, Stop};
 use crate::script::{Script, Which};
 use crate::{Event, Events, Machine, Output, Source, StudyError, check, output};
 pub use setting::Setting;
-use turn::{Stop, Turn};
+use turn::Turn;
 
 /// The subjects of a comparison, and its settings.
 #[derive(Debug, Clone)]
@@ -242,46 +237,28 @@ fn bring_up(
 fn measure(turn: Turn<'_>, sites: &[Site], events: &mut Events<'_>) -> Result<Done, StudyError> {
     let Turn { plan, folder, .. } = turn;
     let checks = check(plan, sites, events)?;
-    let records = folder.join("records.jsonl");
-    let written = || StudyError::io(format!("write {}", records.display()));
-    let file = File::create(&records).map_err(written())?;
-    let mut writer = Writer::begin(file, &begin(plan, sites, checks)?).map_err(written())?;
-    let mut order = plan.ways();
-    let mut draw = ChaCha8Rng::seed_from_u64(plan.seed);
-    let rounds = plan.warm_up + plan.repeat;
-    let mut failed = false;
-    let mut number = 0;
-    for round in 1..=rounds {
-        for task in &plan.tasks {
-            order.shuffle(&mut draw);
-            for way in &order {
-                let site = &sites[way.site];
-                // One that could not be brought up is recorded once.
-                if site.lab.is_err() && round > 1 {
-                    continue;
-                }
-                number += 1;
-                let started = Instant::now();
-                let mut measurement = blank(round, round <= plan.warm_up, plan.label(way), site, task);
-                let outcome = turn.take(number, way, site, task, &mut measurement.played);
-                measurement.seconds = started.elapsed().as_secs_f64();
-                match outcome {
-                    Ok(samples) => measurement.samples = samples,
-                    Err(Stop::Interrupted(signal)) => {
-                        return Err(StudyError::ComparisonInterrupted { round, records, signal });
-                    }
-                    Err(Stop::Failed(why)) => {
-                        failed = true;
-                        measurement.error = Some(why);
-                    }
-                }
-                events(Event::Measured { rounds, measurement: &measurement });
-                writer.measurement(&measurement).map_err(written())?;
-            }
+    let begin = begin(plan, sites, checks)?;
+    let ways = plan.ways();
+    let mut take = |at: rounds::Turn| {
+        let (way, task) = (&ways[at.way], &plan.tasks[at.task]);
+        let site = &sites[way.site];
+        // One that could not be brought up is recorded once.
+        if site.lab.is_err() && at.round > 1 {
+            return Ok(None);
         }
-    }
-    writer.end(&End { finished: output::now() }).map_err(written())?;
-    finish(folder, &records, failed)
+        let started = Instant::now();
+        let mut measurement = blank(at.round, at.warm_up, plan.label(way), site, task);
+        let outcome = turn.take(at.number, way, site, task, &mut measurement.played);
+        measurement.seconds = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(samples) => measurement.samples = samples,
+            Err(Stop::Interrupted(signal)) => return Err(Interrupted(signal)),
+            Err(Stop::Failed(why)) => measurement.error = Some(why),
+        }
+        Ok(Some(measurement))
+    };
+    let failed = rounds::take(folder, &begin, (plan.tasks.len(), ways.len()), &mut take, events)?;
+    finish(folder, failed)
 }
 
 /// Measures whether links are as asked, under each driver and setting in turn, before anything is compared.
@@ -304,11 +281,8 @@ fn check(plan: &Plan, sites: &[Site], events: &mut Events<'_>) -> Result<Vec<Che
     Ok(checks)
 }
 
-/// The report is made from the records as they are on disk: what can be shown now can be shown again.
-fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, StudyError> {
-    let text = fs::read_to_string(records).map_err(StudyError::io(format!("read {}", records.display())))?;
-    let comparison = Comparison::read(&text)?;
-    let summary = Summary::new(&comparison);
+fn finish(folder: &Path, failed: bool) -> Result<Done, StudyError> {
+    let (comparison, summary) = rounds::report(folder)?;
     let ends = |measurement: &Measurement| {
         measurement
             .played
@@ -317,14 +291,6 @@ fn finish(folder: &Path, records: &Path, failed: bool) -> Result<Done, StudyErro
     };
     let played: Vec<play::Summary> =
         comparison.measurements.iter().filter(|one| !one.warm_up).filter_map(ends).collect();
-    let json =
-        serde_json::to_string_pretty(&summary).map_err(|error| StudyError::io("write the summary")(error.into()))?;
-    for (name, text) in [("summary.json", json), ("report.html", report::html(&comparison))] {
-        let path = folder.join(name);
-        File::create(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(StudyError::io(format!("write {}", path.display())))?;
-    }
     Ok(Done {
         strained: !summary.checks.iter().all(CheckedPath::is_as_asked)
             || played.iter().any(|played| !played.alarms.is_empty()),
@@ -362,6 +328,7 @@ fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin,
             let (script, _) = site.script.as_ref()?;
             Some(script.record(&site.lab.as_ref().ok()?.lab))
         }),
+        bench: None,
     })
 }
 
@@ -383,5 +350,6 @@ fn blank(round: u32, warm_up: bool, label: String, site: &Site, task: &Task) -> 
         samples: Vec::new(),
         error: None,
         played: Vec::new(),
+        counters: None,
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use slipway_document::errors::DocumentErrors;
+use slipway_document::units::Bytes;
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::scenario::ScenarioError;
@@ -88,6 +89,25 @@ pub enum StudyError {
         /// The signal, by number.
         signal: u8,
     },
+    /// A signal came before a benchmark's first measurement, by number.
+    #[error("prepare the benchmark: interrupted")]
+    BenchInterrupted(u8),
+    /// A measuring program is not on this machine.
+    #[error("find {0}: it is not in PATH\nHint: apt-get install {0}")]
+    Tool(&'static str),
+    /// A disk has too little free space for a benchmark.
+    #[error("make files in {}: {needed} are needed and {free} are free, of which nine tenths may be taken\nHint: give a smaller --size", folder.display())]
+    Room {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes of all files.
+        needed: Bytes,
+        /// Bytes that are free.
+        free: Bytes,
+    },
+    /// The readahead of a disk that others use was to be changed.
+    #[error("change the readahead below {}: its disk is not a loop device, and the setting is for all programs that use it\nHint: mount a file on a loop device there, as examples/dtn/disk does", .0.display())]
+    Readahead(PathBuf),
     /// The records of a comparison cannot be read again.
     #[error(transparent)]
     Records(#[from] RecordError),

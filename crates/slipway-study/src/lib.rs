@@ -1,4 +1,5 @@
-//! Studies on labs, as library calls: run a program over nodes, play a scenario, compare networks.
+//! Studies on labs, as library calls: run a program over nodes, play a scenario, compare networks, and
+//! benchmarks of disks and paths.
 //!
 //! A call takes a plan, which is a value, and gives back a result or a [`StudyError`]. Meanwhile it tells an event sink how far
 //! it is ([`Event`]). Nothing here prints, or reads the process's arguments or environment. The `slipway` command is one
@@ -8,6 +9,7 @@
 //! ([`Machine::agent`]). It calls [`slipway_sys::process::remember_inherited`] first, so that no lab keeps the descriptors that
 //! the caller itself inherited.
 
+pub mod bench;
 pub mod campaign;
 pub mod check;
 pub mod compare;
@@ -16,6 +18,7 @@ mod event;
 mod output;
 mod passing;
 pub mod play;
+mod rounds;
 pub mod run;
 pub mod script;
 mod source;

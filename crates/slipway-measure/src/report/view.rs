@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::checks::Checks;
 use super::palette::Look;
 use super::scenario::Scenario;
-use super::{curve, order, strip, words};
+use super::{bench, curve, order, strip, words};
 use crate::play::{Event, Line, Outcome};
 use crate::probe::{Point, Sample};
 use crate::record::{Comparison, Measurement};
@@ -35,6 +35,8 @@ pub(super) struct Page<'a> {
     warnings: Vec<String>,
     checks: Option<Checks>,
     scenario: Option<Scenario>,
+    question: &'static str,
+    subject: String,
     machine: Vec<(String, String)>,
     command: String,
     enough: usize,
@@ -112,6 +114,8 @@ impl<'a> Source<'a> {
             warnings: self.warnings(),
             checks: Checks::of(&begin.checks),
             scenario: Scenario::of(self.comparison),
+            question: bench::question(begin),
+            subject: bench::subject(begin),
             machine: facts(&begin.machine),
             command: begin.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
             enough: ENOUGH,

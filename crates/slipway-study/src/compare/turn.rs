@@ -19,6 +19,7 @@ use slipway_sys::signals::Taken;
 use super::{Plan, Site, Task, Way};
 use crate::Machine;
 use crate::check::number;
+use crate::rounds::Stop;
 use crate::script::Script;
 
 /// Parts that stay the same from turn to turn.
@@ -32,17 +33,8 @@ pub(super) struct Turn<'a> {
     pub(super) interrupt: &'a Taken,
 }
 
-/// The reason why there is no measurement.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// A signal, by number.
-    Interrupted(u8),
-    /// A step that failed, and why.
-    Failed(String),
-}
-
 fn failed(error: impl Display) -> Stop {
-    Stop::Failed(error.to_string())
+    Stop::failed(error)
 }
 
 impl Turn<'_> {

@@ -52,6 +52,7 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
                 samples,
                 error: None,
                 played: Vec::new(),
+                counters: None,
             });
         }
     }
@@ -70,6 +71,7 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
         started: String::new(),
         checks: Vec::new(),
         scenario: None,
+        bench: None,
     };
     let comparison = Comparison { begin, measurements, end: None };
     println!("### {title}\n\n{}", Summary::new(&comparison).markdown());
