@@ -20,7 +20,8 @@ RUN=(
   openssh-client     # its keys (ssh-keygen), and ssh between such nodes
   openmpi-bin        # jobs with `--mpi openmpi`
   mpich              # jobs with `--mpi mpich`
-  iperf3             # `compare`: throughput
+  iperf3             # `compare` and `bench`: throughput
+  fio                # `bench disk`
   netpipe-tcp        # `compare`: latency and throughput over message sizes
   iputils-ping       # `compare`: round-trip time
   zstd               # images in tar.zst, where made by hand

@@ -68,6 +68,7 @@ commands! {
     }
     "Measuring" {
         compare Compare,
+        bench Bench,
     }
     "Campaigns" {
         campaign Campaign,

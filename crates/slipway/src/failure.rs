@@ -159,11 +159,15 @@ impl From<StudyError> for Failure {
                 };
                 return Self::usage(format!("{error}{hint}"));
             }
-            StudyError::NoScenario(_) | StudyError::Trace { .. } | StudyError::Plan { .. } => Exit::Usage,
-            StudyError::CheckInterrupted(signal) | StudyError::ComparisonInterrupted { signal, .. } => {
-                Exit::Program(signal.saturating_add(128))
-            }
-            StudyError::NoDriver(_) => Exit::Unable,
+            StudyError::NoScenario(_)
+            | StudyError::Trace { .. }
+            | StudyError::Plan { .. }
+            | StudyError::Room { .. }
+            | StudyError::Readahead(_) => Exit::Usage,
+            StudyError::CheckInterrupted(signal)
+            | StudyError::BenchInterrupted(signal)
+            | StudyError::ComparisonInterrupted { signal, .. } => Exit::Program(signal.saturating_add(128)),
+            StudyError::NoDriver(_) | StudyError::Tool(_) => Exit::Unable,
             StudyError::Records(_) | StudyError::Log(_) => Exit::Failed,
         };
         Self::new(exit, &error)

@@ -68,3 +68,12 @@ fn failure_detection() {
     // Nothing tells of a node that vanished.
     assert!(said("| Open MPI, by ssh").ends_with("**not** detected, hangs beyond 20 s |"), "{report}");
 }
+
+#[test]
+fn dtn() {
+    let report = quick("dtn", &["buffers", "journal"]);
+    for row in ["1 stream, buffers 8MiB, cubic", "fdatasync, 256KiB"] {
+        // The figure, its ratio to the limit, what was saturated.
+        assert_eq!(filled(&report, row), 3, "{report}");
+    }
+}
