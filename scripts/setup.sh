@@ -77,6 +77,7 @@ BENCH=(
   openjdk-17-jdk-headless # sockets of Java: a selector, and threads that block (350 MB)
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
+  rsync              # the same files by another program
   parallel           # GNU parallel: the same points by another scheduler
   wrk                # HTTP at full speed
   postgresql         # a real server, and pgbench

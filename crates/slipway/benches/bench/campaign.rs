@@ -107,7 +107,7 @@ fn python() -> PathBuf {
 }
 
 /// Processor time of the whole machine since it started, in seconds: all but idle and waiting for disks (`proc_stat(5)`).
-fn busy() -> f64 {
+pub(super) fn busy() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").expect("/proc/stat can be read");
     let numbers: Vec<f64> = text
         .lines()

@@ -15,6 +15,7 @@ mod mpi;
 mod pair;
 mod policy;
 mod scenario;
+mod transfer;
 mod versions;
 mod wire;
 
@@ -28,7 +29,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 22] = [
+    let benches: [(&str, fn()); 23] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -50,6 +51,7 @@ fn main() {
         ("fast-router", fast::router),
         ("fast-apps", fast::apps_of_one_host),
         ("fast-apps-hosts", fast::apps_of_two_hosts),
+        ("transfer", transfer::run),
         ("versions", versions::run),
     ];
     // cargo adds `--bench`.
