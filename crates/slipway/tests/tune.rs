@@ -155,6 +155,21 @@ fn where_one_is_refused_those_before_it_come_back() {
     }
 }
 
+#[test]
+fn advice_of_a_rule_is_followed_and_undone() {
+    let net = Net::new();
+    let aim = ["--rule", "tcp-idle-restart", "--rule", "governor"];
+    let before = net.values();
+    let answer = net.json(&[&["apply", "--yes"], &aim[..]].concat());
+    let applied = answer["applied"].as_array().expect("applied");
+    assert!(applied.iter().all(|one| one["rule"] == "tcp-idle-restart"), "the governor is the machine's: {answer}");
+    assert_eq!(net.values()[1], "0", "{answer}");
+    net.json(&["rollback"]);
+    assert_eq!(net.values(), before);
+    assert!(net.fails(2, &["apply", "--rule", "nonesuch", "--yes"]).contains("Hint"));
+    assert!(net.fails(2, &["apply", "--yes"]).contains("SETTING=VALUE"));
+}
+
 /// Runs `words`, and kills the process once the journal holds `entries` more or fewer than before, or the process has ended.
 fn kill_at(net: &Net, words: &[&str], is_due: impl Fn(&str) -> bool) {
     let mut command = net.tune(words);

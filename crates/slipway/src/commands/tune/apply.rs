@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use serde::Serialize;
+use slipway_host::check::Verdict;
 use slipway_host::setting::{
     Applied, Change, Entry, Key, Machine, Owners, Plan, Scope, Wish, apply, persist, plan, unchanged,
 };
 
-use super::{Place, cell};
+use super::check::Aim;
+use super::{Place, Where, cell};
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -29,11 +31,21 @@ Examples:
   slipway tune apply 'sysctl net.ipv4.tcp_rmem=4096 131072 67108864'
   slipway tune apply 'nic eth0 ring-rx=4096' 'nic eth0 mtu=9000' --yes
   slipway tune apply 'block sda readahead=4096' --persist
-  slipway tune apply 'cpu governor=performance' --dry-run")]
+  slipway tune apply 'cpu governor=performance' --dry-run
+  slipway tune apply --rule tcp-receive-buffer --rtt 80ms --rate 10gbit"
+)]
 pub(super) struct Args {
     /// Settings, such as `sysctl net.core.rmem_max=67108864`
-    #[arg(value_name = "SETTING=VALUE", required = true, value_parser = wish)]
+    #[arg(value_name = "SETTING=VALUE", value_parser = wish, required_unless_present_any = ["rule", "group"])]
     settings: Vec<Wish>,
+    /// Follow the advice of this rule; may be repeated
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<String>,
+    /// Follow the advice of this group of rules; may be repeated
+    #[arg(long, value_name = "GROUP")]
+    group: Vec<String>,
+    #[command(flatten)]
+    aim: Aim,
     /// Change them without a question
     #[arg(long, short)]
     yes: bool,
@@ -76,8 +88,11 @@ impl Args {
         let is_root = rustix::process::geteuid().is_root();
         let journal = (is_root || !self.dry_run.dry_run).then(|| self.place.journal()).transpose()?;
         let entries: &[Entry] = journal.as_ref().map_or(&[], |journal| journal.entries());
-        let plan = plan(&Machine, &scope, &owners, entries, self.settings.clone());
-        if let Some(refused) = plan.refused.first() {
+        let wishes = self.wishes()?;
+        let keys: Vec<Key> = wishes.iter().map(|wish| wish.key.clone()).collect();
+        let plan = plan(&Machine, &scope, &owners, entries, wishes);
+        // Advice that cannot be followed here is told, and the rest is followed. A setting that was asked for is not left out.
+        if let Some(refused) = plan.refused.iter().find(|refused| self.settings.contains(&refused.wish)) {
             let account = format!("plan {}={}: {}", refused.wish.key, refused.wish.want, refused.obstacle);
             return Err(Failure::new(Exit::Unable, &account));
         }
@@ -91,12 +106,35 @@ impl Args {
         }
         let applied = apply(&mut Machine, &mut journal, &answer.plan)?;
         if self.persist {
-            let keys: Vec<Key> = self.settings.iter().map(|wish| wish.key.clone()).collect();
             answer.lost = persist(&mut journal, self.place.root(), &keys, self.over)?;
         }
         answer.applied = Some(applied);
         context.tell(&answer, |answer| outcome(answer, self.persist))?;
         Ok(Exit::Success)
+    }
+
+    /// The settings that were asked for, and those that the rules advise.
+    fn wishes(&self) -> Result<Vec<Wish>, Failure> {
+        let mut wishes = self.settings.clone();
+        if self.rule.is_empty() && self.group.is_empty() {
+            return Ok(wishes);
+        }
+        let checked = self.aim.check(&Where { root: None })?;
+        for (words, word, what) in [(&self.rule, "rule", 0), (&self.group, "group", 1)] {
+            let known = |name: &String| {
+                checked.advices.iter().any(|advice| [&advice.rule, &advice.group][what] == name)
+            };
+            if let Some(unknown) = words.iter().find(|name| !known(name)) {
+                return Err(Failure::usage(format!(
+                    "find a {word} called {unknown}\nHint: `slipway tune check --all` lists rules, `slipway tune rules` their groups"
+                )));
+            }
+        }
+        let chosen = checked.advices.iter().filter(|advice| {
+            advice.verdict == Verdict::Advised && (self.rule.contains(&advice.rule) || self.group.contains(&advice.group))
+        });
+        wishes.extend(chosen.filter_map(slipway_host::check::Advice::wish));
+        Ok(wishes)
     }
 
     /// Whether the caller wants this plan.
@@ -152,6 +190,9 @@ fn plan_text(plan: &Plan) -> String {
     }
     if !plan.same.is_empty() {
         let _ = writeln!(text, "{} already as wanted", are(plan.same.len()));
+    }
+    for refused in &plan.refused {
+        let _ = writeln!(text, "left out: {}, wanted by {}: {}", refused.wish.key, refused.wish.rule, refused.obstacle);
     }
     text
 }

@@ -33,6 +33,21 @@ Examples:
   slipway tune check --rules /etc/our-rules    with rules of your own
   slipway tune check --json | jq -r '.advices[] | select(.verdict == \"advised\") | .rule'")]
 pub(crate) struct Args {
+    #[command(flatten)]
+    aim: Aim,
+    #[command(flatten)]
+    place: Where,
+    /// Show what is good and what does not apply, too
+    #[arg(long)]
+    all: bool,
+    /// Exit with 5 where anything is advised
+    #[arg(long)]
+    strict: bool,
+}
+
+/// The path and the use that rules are asked for.
+#[derive(Debug, clap::Args)]
+pub(super) struct Aim {
     /// Round-trip time of the path [default: 100ms for dtn, 30ms for server, 1ms for hpc]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     rtt: Option<Seconds>,
@@ -42,17 +57,9 @@ pub(crate) struct Args {
     /// Use of the machine
     #[arg(long, value_enum, default_value_t = Use::Dtn)]
     profile: Use,
-    #[command(flatten)]
-    place: Where,
     /// Add the rules of a folder
     #[arg(long, value_name = "FOLDER")]
     rules: Option<PathBuf>,
-    /// Show what is good and what does not apply, too
-    #[arg(long)]
-    all: bool,
-    /// Exit with 5 where anything is advised
-    #[arg(long)]
-    strict: bool,
 }
 
 /// The use of a machine, as a word of the command line.
@@ -70,10 +77,11 @@ fn rate(text: &str) -> Result<Rate, String> {
     text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
-impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl Aim {
+    /// Holds a machine against the rules.
+    pub(super) fn check(&self, place: &Where) -> Result<Checked, Failure> {
         let rules = load(self.rules.as_ref())?;
-        let facts = Facts::gather(&self.place.open()?);
+        let facts = Facts::gather(&place.open()?);
         let profile = match self.profile {
             Use::Dtn => Profile::Dtn,
             Use::Hpc => Profile::Hpc,
@@ -84,7 +92,13 @@ impl Args {
             rtt: self.rtt.map_or_else(|| profile.usual_rtt(), |Seconds(rtt)| rtt),
             rate: self.rate.map_or_else(|| Target::usual_rate(&facts), |Rate(rate)| rate as f64),
         };
-        let checked = check(&facts, &rules, &target);
+        Ok(check(&facts, &rules, &target))
+    }
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let checked = self.aim.check(&self.place)?;
         context.answer(&checked, |checked| text(checked, self.all))?;
         let is_good = checked.count(Verdict::Advised) == 0 && checked.conflicts.is_empty();
         Ok(if is_good || !self.strict { Exit::Success } else { Exit::Strained })
