@@ -160,15 +160,16 @@ impl Counters {
         if let Some(found) = one_thread {
             return found;
         }
+        // A connection's own count, before those of the whole machine.
+        if let Some(share) = self.resent.filter(|&share| share >= LOSSY) {
+            let words = format!("loss: {} of the segments were sent again; compare --congestion bbr", percent(share));
+            return (Resource::Loss, words);
+        }
         if let Some(found) = self.processor.filter(|one| one.busy >= SATURATED) {
             return (Resource::Processor, found.words());
         }
         if let Some(share) = self.disk.filter(|&share| share >= SATURATED) {
             return (Resource::Disk, format!("the disk, busy {} of the time", percent(share)));
-        }
-        if let Some(share) = self.resent.filter(|&share| share >= LOSSY) {
-            let words = format!("loss: {} of the segments were sent again; compare --congestion bbr", percent(share));
-            return (Resource::Loss, words);
         }
         let worst = self.drops.iter().max_by_key(|(_, count)| **count);
         if let Some((place, count)) = worst.filter(|_| self.lost.is_none_or(|lost| lost > 0.001)) {
@@ -317,7 +318,8 @@ mod tests {
 
     #[test]
     fn loss_drops_and_disks_have_their_turn() {
-        assert_eq!(judged(&Counters { resent: Some(0.001), ..idle() }, None).0, Resource::Loss);
+        let busy = Some(Busiest { busy: 1.0, ..Busiest::default() });
+        assert_eq!(judged(&Counters { resent: Some(0.001), processor: busy, ..idle() }, None).0, Resource::Loss);
         assert_eq!(judged(&Counters { disk: Some(0.99), ..Counters::default() }, Some(0.7)).0, Resource::Disk);
         let lossy = Counters {
             lost: Some(0.2),
