@@ -3,7 +3,6 @@
 mod advice;
 mod conflict;
 mod one;
-mod target;
 
 use serde::Serialize;
 
@@ -12,9 +11,9 @@ use crate::names::Subject;
 use crate::rules::{Per, Rules};
 use crate::setting::Wish;
 
+pub use crate::target::Target;
 pub use advice::{Advice, Verdict};
 pub use conflict::Conflict;
-pub use target::Target;
 
 /// The result of a check.
 #[derive(Debug, Clone, Serialize)]

@@ -14,3 +14,4 @@ pub mod kernel;
 pub mod names;
 pub mod rules;
 pub mod setting;
+mod target;

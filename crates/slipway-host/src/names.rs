@@ -2,10 +2,25 @@
 
 mod table;
 
-use crate::check::Target;
+use serde::{Deserialize, Serialize};
+
 use crate::facts::{Block, Facts, Interrupt, Nic, SYSCTLS};
 use crate::formula::Value;
-use crate::rules::Per;
+use crate::target::Target;
+
+/// The things that a rule looks at, one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// The machine, once.
+    Machine,
+    /// Each interface with a link.
+    Nic,
+    /// Each interrupt of such an interface.
+    Irq,
+    /// Each block device.
+    Block,
+}
 
 /// A thing that a rule looks at.
 #[derive(Debug, Clone, Copy)]

@@ -13,6 +13,8 @@ use slipway_document::errors::DocumentErrors;
 use crate::formula::Formula;
 use crate::kernel::Range;
 
+pub use crate::names::Per;
+pub use crate::target::Profile;
 pub use builtin::FILES as BUILT_IN;
 pub use file::parse;
 
@@ -76,32 +78,6 @@ pub enum Effect {
     Some,
     /// It helps under conditions of its own.
     Small,
-}
-
-/// A use of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// Transfers of data over long paths.
-    Dtn,
-    /// Programs that compute together, with low latency between them.
-    Hpc,
-    /// Any server that moves much data.
-    Server,
-}
-
-/// The things that a rule looks at, one by one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Per {
-    /// The machine, once.
-    Machine,
-    /// Each interface with a link.
-    Nic,
-    /// Each interrupt of such an interface.
-    Irq,
-    /// Each block device.
-    Block,
 }
 
 /// Where a rule comes from.

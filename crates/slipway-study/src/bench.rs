@@ -7,6 +7,7 @@ pub mod disk;
 mod hold;
 mod local;
 pub mod path;
+pub mod trial;
 mod watch;
 
 use std::path::PathBuf;
@@ -179,34 +180,16 @@ fn take(
     let mut broken = false;
     let mut one = |at: rounds::Turn| {
         let way = &ready.ways[at.way];
-        let Some(task) = &way.tasks[at.task] else { return Ok(None) };
         // One that the kernel refused is recorded once.
         if refused.iter().any(|one| one.way == way.name) {
             return Ok(None);
         }
-        let mut measurement = blank(at, way, ready.tasks[at.task]);
-        let started = Instant::now();
-        let taken = match task {
-            Task::Known(sample) => Ok((vec![sample.clone()], None)),
-            Task::Probe { probe, loopback } => {
-                bed.measure(probe, *loopback, &way.hold, interrupt).map(|(samples, counters)| (samples, Some(counters)))
-            }
-        };
-        measurement.seconds = started.elapsed().as_secs_f64();
-        match taken {
-            Ok((samples, counters)) => {
-                measurement.samples = samples;
-                measurement.samples.extend(counters.iter().flat_map(Counters::samples));
-                measurement.counters = counters;
-            }
-            Err(Stop::Interrupted(signal)) => return Err(Interrupted(signal)),
-            Err(Stop::Failed(why)) => {
-                if is_refused(task, &why) {
-                    refused.push(Refused { way: way.name.clone(), why: why.clone() });
-                } else {
-                    broken = true;
-                }
-                measurement.error = Some(why);
+        let Some(measurement) = measure(at, way, ready.tasks[at.task], bed, interrupt)? else { return Ok(None) };
+        if let (Some(task), Some(why)) = (&way.tasks[at.task], &measurement.error) {
+            if is_refused(task, why) {
+                refused.push(Refused { way: way.name.clone(), why: why.clone() });
+            } else {
+                broken = true;
             }
         }
         Ok(Some(measurement))
@@ -214,6 +197,36 @@ fn take(
     rounds::take(&folder, &begin, (ready.tasks.len(), ready.ways.len()), &mut one, events)?;
     let (_, summary) = rounds::report(&folder)?;
     Ok(Done { summary, limit: ready.limit.clone(), refused, folder, failed: broken })
+}
+
+/// Measures a way's task once; `None` where it has no such task.
+fn measure(
+    at: rounds::Turn,
+    way: &Way,
+    job: &str,
+    bed: &dyn Bed,
+    interrupt: &Taken,
+) -> Result<Option<Measurement>, Interrupted> {
+    let Some(task) = &way.tasks[at.task] else { return Ok(None) };
+    let mut measurement = blank(at, way, job);
+    let started = Instant::now();
+    let taken = match task {
+        Task::Known(sample) => Ok((vec![sample.clone()], None)),
+        Task::Probe { probe, loopback } => {
+            bed.measure(probe, *loopback, &way.hold, interrupt).map(|(samples, counters)| (samples, Some(counters)))
+        }
+    };
+    measurement.seconds = started.elapsed().as_secs_f64();
+    match taken {
+        Ok((samples, counters)) => {
+            measurement.samples = samples;
+            measurement.samples.extend(counters.iter().flat_map(Counters::samples));
+            measurement.counters = counters;
+        }
+        Err(Stop::Interrupted(signal)) => return Err(Interrupted(signal)),
+        Err(Stop::Failed(why)) => measurement.error = Some(why),
+    }
+    Ok(Some(measurement))
 }
 
 /// Whether the kernel keeps a congestion control from the program, in iperf3's words.

@@ -72,7 +72,7 @@ fn failure_detection() {
 #[test]
 fn dtn() {
     let report = quick("dtn", &["buffers", "journal"]);
-    for row in ["1 stream, buffers 8MiB, cubic", "fdatasync, 256KiB"] {
+    for row in ["1 stream, buffers 384KiB, cubic", "fdatasync, 256KiB"] {
         // The figure, its ratio to the limit, what was saturated.
         assert_eq!(filled(&report, row), 3, "{report}");
     }

@@ -287,3 +287,48 @@ nodes:
     let told = place.fails(2, ["up", &file.display().to_string()]);
     assert!(told.contains("tcp_nothing"), "{told}");
 }
+
+#[test]
+fn a_trial_keeps_settings_that_help_and_reverts_those_that_hurt() {
+    let place = Place::new();
+    let lab =
+        place.up("trial", "networks: {net: {driver: bridge, conditions: {delay: 5ms}}}\nnodes: {n: {count: 2}}\n");
+    let mut server =
+        lab.program("n2", ["iperf3", "--server"]).stdout(Stdio::null()).spawn().expect("it can be started");
+    lab.listens("n2", 5201);
+    // The network of a node, seen by a command that is not confined to it.
+    let net = fs::File::open(format!("/proc/{}/ns/net", lab.row("n1")["pid"])).expect("its init lives");
+    let net = Net { place: Place::new(), net: net.into() };
+    let address = lab.interface("n2", 0)["ipv4"].as_str().expect("an address").to_owned();
+    let words = ["--peer", &address, "--time", "1s", "--repeat", "5", "--yes"];
+    let trial = |setting: &str, name: &str| {
+        let out = net.place.path().join(name).display().to_string();
+        net.json(&[&["try", setting][..], &words, &["--out", &out]].concat())
+    };
+    let read = || {
+        let text = with_net(net.net.as_fd(), || fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem"));
+        text.expect("entering works").expect("it is there").split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let kept = |tried: &Value| (tried["outcome"].clone(), tried["kept"].clone());
+    let before = read();
+    // With a page of buffer, a page leaves every ten milliseconds: a hundredth of what leaves without.
+    let hurts = trial("sysctl net.ipv4.tcp_wmem=4096 4096 4096", "hurts");
+    assert_eq!(kept(&hurts), (Value::from("hurts"), Value::from(false)), "{hurts}");
+    assert_eq!((read(), net.journal()), (before.clone(), String::new()), "nothing is left to undo");
+
+    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096"))
+        .expect("entering works")
+        .expect("written");
+    let helps = trial(&format!("sysctl net.ipv4.tcp_wmem={before}"), "helps");
+    assert_eq!(kept(&helps), (Value::from("helps"), Value::from(true)), "{helps}");
+    assert_eq!(read(), before);
+    assert!(net.place.path().join("helps/report.html").exists());
+    // A second trial would not know what the former value was.
+    assert!(
+        net.fails(2, &[&["try", "sysctl net.ipv4.tcp_wmem=4096 8192 8192"][..], &words].concat()).contains("rollback")
+    );
+    net.json(&["rollback"]);
+    assert_eq!(read(), "4096 4096 4096");
+    let _ = kill_process(Pid::from_child(&server), Signal::TERM);
+    let _ = server.wait();
+}

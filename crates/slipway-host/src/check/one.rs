@@ -1,11 +1,11 @@
 //! One rule held against one thing.
 
 use super::advice::{Advice, Verdict};
-use super::target::Target;
 use crate::facts::Facts;
 use crate::formula::Value;
 use crate::names::{self, Subject};
 use crate::rules::{Apply, Rule};
+use crate::target::Target;
 
 /// A rule and the thing that it looks at.
 #[derive(Debug, Clone, Copy)]

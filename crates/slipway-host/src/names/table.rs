@@ -1,8 +1,8 @@
 //! Every fact with its name.
 
-use crate::check::Target;
 use crate::facts::{Block, Cpus, Fact, Facts, Interrupt, Nic};
 use crate::formula::Value;
+use crate::target::Target;
 
 type Table<T> = &'static [(&'static str, fn(&T) -> Value)];
 

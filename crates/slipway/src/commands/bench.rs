@@ -93,14 +93,17 @@ fn take(context: &Context, subject: Subject, rounds: Rounds) -> Result<Exit, Fai
         })?;
         return Ok(Exit::Success);
     }
-    let done = bench::run(&plan, &mut |event| {
-        if let Event::Measured { rounds, measurement: Measurement { round, job, driver, seconds, error, .. } } = event {
-            let news = error.as_ref().map_or_else(|| format!("{seconds:.1} s"), |why| format!("failed to {why}"));
-            say(&context.global, &format!("round {round}/{rounds}: {job}, {driver}: {news}"));
-        }
-    })?;
+    let done = bench::run(&plan, &mut |event| news(context, &event))?;
     context.answer(&done, text)?;
     Ok(if done.failed { Exit::Failed } else { Exit::Success })
+}
+
+/// Tells of a measurement.
+pub(super) fn news(context: &Context, event: &Event<'_>) {
+    if let Event::Measured { rounds, measurement: Measurement { round, job, driver, seconds, error, .. } } = event {
+        let news = error.as_ref().map_or_else(|| format!("{seconds:.1} s"), |why| format!("failed to {why}"));
+        say(&context.global, &format!("round {round}/{rounds}: {job}, {driver}: {news}"));
+    }
 }
 
 fn text(done: &Done) -> String {
@@ -126,7 +129,7 @@ fn text(done: &Done) -> String {
 }
 
 /// Whole seconds, at least one, as the measuring programs take them.
-fn whole(time: Seconds) -> u16 {
+pub(super) fn whole(time: Seconds) -> u16 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
     let seconds = time.0.ceil().clamp(1.0, 3600.0) as u16;
     seconds

@@ -7,6 +7,8 @@ mod record;
 mod rollback;
 mod rules;
 mod status;
+mod trial;
+mod wanted;
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +40,7 @@ Examples:
   slipway tune check --root dtn7.txt
   slipway tune apply 'sysctl net.core.rmem_max=67108864' --dry-run
   slipway tune apply 'sysctl net.core.rmem_max=67108864' --persist
+  slipway tune try --group tcp-buffers --peer 192.0.2.7   keep what helps
   slipway tune status                     has somebody changed it since?
   slipway tune rollback                   the values of before, exactly")]
 pub(crate) struct Args {
@@ -52,6 +55,7 @@ enum What {
     Record(record::Args),
     Rules(rules::Args),
     Apply(apply::Args),
+    Try(trial::Args),
     Rollback(rollback::Args),
     Status(status::Args),
 }
@@ -64,6 +68,7 @@ impl Args {
             What::Record(args) => args.run(context),
             What::Rules(args) => args.run(context),
             What::Apply(args) => args.run(context),
+            What::Try(args) => args.run(context),
             What::Rollback(args) => args.run(context),
             What::Status(args) => args.run(context),
         }

@@ -1,9 +1,20 @@
 //! The use of a machine that advice is for.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::facts::{Fact, Facts};
-use crate::rules::Profile;
+
+/// A use of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Transfers of data over long paths.
+    Dtn,
+    /// Programs that compute together, with low latency between them.
+    Hpc,
+    /// Any server that moves much data.
+    Server,
+}
 
 /// The use of a machine that advice is for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
