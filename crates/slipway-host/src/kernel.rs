@@ -35,7 +35,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether the version is in it.
+    /// True where `version` is in the range.
     #[must_use]
     pub fn holds(&self, version: Version) -> bool {
         self.from.is_none_or(|from| version >= from) && self.below.is_none_or(|below| version < below)

@@ -32,7 +32,7 @@ pub struct Rule {
     pub title: String,
     /// The group that it belongs to, such as `tcp-buffers`.
     pub group: String,
-    /// How much it changes.
+    /// The size of its effect.
     pub effect: Effect,
     /// Uses of a machine that it is for.
     pub profiles: Vec<Profile>,
@@ -60,7 +60,7 @@ pub struct Rule {
     pub risk: String,
     /// Its origin.
     pub source: Origin,
-    /// How to follow it.
+    /// The setting to change, or the steps by hand.
     pub apply: Apply,
     /// How to see that it is followed.
     pub verify: String,
@@ -68,7 +68,7 @@ pub struct Rule {
     pub persist: String,
 }
 
-/// How much a rule changes.
+/// The size of a rule's effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
@@ -80,11 +80,11 @@ pub enum Effect {
     Small,
 }
 
-/// Where a rule comes from.
+/// The document that a rule comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a source: a map of `title`, `date` and `url`")]
 pub struct Origin {
-    /// The document.
+    /// The title of the document.
     pub title: String,
     /// Its address, where it has one.
     pub url: Option<String>,
@@ -92,7 +92,7 @@ pub struct Origin {
     pub date: String,
 }
 
-/// How a rule is followed.
+/// The way to follow a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Apply {
     /// By setting this; `{nic}`, `{irq}` and `{block}` stand for the thing that the rule looks at.

@@ -90,7 +90,7 @@ struct Way {
     name: String,
     /// The parts in use, in words.
     mechanism: String,
-    /// What is set meanwhile.
+    /// The setting that holds while the way is measured.
     hold: Hold,
     /// For each task; `None` where the way has no such task.
     tasks: Vec<Option<Task>>,

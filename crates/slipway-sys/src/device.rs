@@ -28,11 +28,11 @@ pub struct Devices {
 /// Sizes of a device's rings, in descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rings {
-    /// Of received packets.
+    /// The ring of received packets, descriptors.
     pub rx: u32,
     /// The largest for received packets.
     pub rx_max: u32,
-    /// Of sent packets.
+    /// The ring of sent packets, descriptors.
     pub tx: u32,
     /// The largest for sent packets.
     pub tx_max: u32,

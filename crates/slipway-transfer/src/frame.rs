@@ -3,6 +3,7 @@
 //! ```text
 //! length of the body, 4 bytes, little-endian | body | BLAKE3 tag, 32 bytes
 //! ```
+//!
 //! The tag is BLAKE3 keyed with the stream's key, over the frame's number and the body. The sender makes it from what it
 //! read, and the receiver checks it before it writes. So it holds on streams without TLS too.
 
@@ -88,12 +89,12 @@ impl<W: Write> Writer<W> {
         sent.map(|()| whole)
     }
 
-    /// What it writes to.
+    /// The stream that frames go to.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }
 
-    /// What it wrote to.
+    /// The stream that frames went to.
     pub fn into_inner(self) -> W {
         self.to
     }
@@ -151,7 +152,7 @@ impl<R: Read> Reader<R> {
         Ok(Some(&self.body))
     }
 
-    /// What it read from. No byte behind the last frame was taken.
+    /// The stream that frames came from. The reader took no byte behind the last frame.
     pub fn into_inner(self) -> R {
         self.from
     }

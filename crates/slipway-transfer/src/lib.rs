@@ -11,8 +11,8 @@
 //! Both ends know one [token](token::Token). The server's key of TLS follows from it, and the client proves that it knows
 //! the token too (docs/adr/0055).
 //!
-//! Peers are hostile: paths are checked when they are read ([`path`]), directories are opened beneath the destination
-//! without following links ([`tree`]), and no declared length makes either end allocate.
+//! Peers are hostile. Each end checks a path when it reads it ([`path`]). The receiver opens directories beneath the
+//! destination without following links ([`tree`]). No declared length makes either end allocate.
 
 pub mod blocks;
 pub mod error;

@@ -243,7 +243,7 @@ impl Dialer {
     }
 }
 
-/// What a connection to a server turned out to be.
+/// A connection to a server, by its first message.
 pub(crate) enum Joined {
     /// A new session, which still awaits its [`Welcome`].
     Session(Link),

@@ -106,7 +106,7 @@ pub enum Order {
     Finish,
 }
 
-/// What the receiver has of a file.
+/// A copy of a file, whole or not, that the receiver has already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Basis {
     /// An incomplete file, whose blocks may stay where they are.
@@ -118,9 +118,9 @@ pub enum Basis {
 /// A block that the receiver has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// Where it begins, bytes.
+    /// Offset of the block, bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the block, bytes.
     pub length: u32,
     /// BLAKE3 of its bytes.
     pub hash: [u8; 32],

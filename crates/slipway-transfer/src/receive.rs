@@ -84,7 +84,7 @@ pub(crate) fn serve(
     })
 }
 
-/// What the first order said.
+/// The destination and the options that the first order gave.
 struct Begun {
     tree: Tree,
     verify: bool,

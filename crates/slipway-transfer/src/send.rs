@@ -29,7 +29,7 @@ use crate::token::Token;
 pub use report::{Bottleneck, Named, Progress, Report};
 use shared::Shared;
 
-/// What is sent, and how.
+/// A transfer to make: sources, destination and options.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Files and directories. One that ends in `/` stands for its content.

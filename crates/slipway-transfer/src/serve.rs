@@ -23,7 +23,7 @@ const SESSIONS: usize = 64;
 /// Streams of a session, at most.
 const STREAMS: usize = 128;
 
-/// How a server serves.
+/// A server that listens for transfers.
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,

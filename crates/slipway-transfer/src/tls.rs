@@ -11,7 +11,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, Signature
 
 use crate::token::Token;
 
-/// What stands before the 32 bytes of a seed in PKCS #8 (RFC 8410, section 7).
+/// The bytes before the 32 bytes of a seed in PKCS #8 (RFC 8410, section 7).
 const PKCS8: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 /// Label of the exporter that a client's proof is bound to (RFC 8446, section 7.5).

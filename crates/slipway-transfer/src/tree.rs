@@ -195,7 +195,7 @@ impl Tree {
         Ok(File::from(opened))
     }
 
-    /// What is at `path`, and the target where that is a symbolic link.
+    /// The status of the entry at `path`, and the target where that is a symbolic link.
     pub(crate) fn look(&self, path: &Relative) -> io::Result<Option<(rustix::fs::Stat, Option<Vec<u8>>)>> {
         let (parent, name) = match self.parent(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

@@ -1,4 +1,4 @@
-//! What goes wrong on the way, or on purpose: each time the same command goes on, and both trees end up equal.
+//! Faults on the way, or on purpose: after each, the same command goes on, and both trees end up equal.
 
 mod common;
 

@@ -29,7 +29,7 @@ pub(crate) enum Progress {
         total: u64,
         /// Streams of data.
         streams: u32,
-        /// What limits it.
+        /// The bottleneck so far.
         limit: Bottleneck,
     },
     /// Measuring, per mille.

@@ -109,7 +109,7 @@ fn fifty_killed_ends_leave_no_wrong_byte() {
 fn ssh_starts_the_other_end() {
     let place = Place::new();
     furnish(&place, 1);
-    // What ssh does here: the words behind `-- HOST` are a command. Asked for its configuration, it knows none.
+    // This script stands for ssh. It runs the words behind `-- HOST`. Asked for its configuration, it has none.
     let ssh = "#!/bin/sh\n[ \"$1\" = -G ] && exit 0\nshift 2\nexec \"$@\"\n";
     fs::write(place.path().join("fake-ssh"), ssh).expect("written");
     let slipway = env!("CARGO_BIN_EXE_slipway");

@@ -16,8 +16,8 @@ use super::site::LOOPBACK;
 /// Up to this many members of a network, each node has a permanent neighbour entry for every other. Entries cost about
 /// 0.5 KiB of kernel memory each, so with more members they would outgrow the nodes themselves.
 const KNOWN_NEIGHBOURS: usize = 256;
-/// The same where Linux bridges answer for the nodes: a bridge needs one entry a node, and the nodes' own entries for each
-/// other would take a third of the time to make 100 of them.
+/// The same limit where Linux bridges answer for the nodes. A bridge needs one entry a node. The nodes' own entries for
+/// each other would take a third of the time to make 100 nodes.
 const KNOWN_BESIDE_A_BRIDGE: usize = 64;
 /// Milliseconds: an hour. How long a node waits before it repeats that it listens to its own multicast groups.
 const REPORT_INTERVAL: &str = "3600000";

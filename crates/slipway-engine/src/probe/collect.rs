@@ -16,13 +16,13 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Bounds of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds<'a> {
-    /// When it ends at the latest.
+    /// The latest time at which the program ends.
     pub deadline: Instant,
     /// Signals that end it early.
     pub interrupt: &'a Taken,
 }
 
-/// What a program said, or why it was not heard to its end.
+/// The output of a program, or the reason why it was not read to its end.
 #[derive(Debug)]
 pub enum Heard {
     /// Standard output and standard error.

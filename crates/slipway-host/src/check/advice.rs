@@ -28,7 +28,7 @@ pub struct Advice {
     pub title: String,
     /// The group that it belongs to.
     pub group: String,
-    /// How much it changes.
+    /// The size of its effect.
     pub effect: Effect,
     /// The thing, such as `nic eth0`.
     pub subject: String,
@@ -49,7 +49,7 @@ pub struct Advice {
     pub gain: String,
     /// The danger.
     pub risk: String,
-    /// How to follow it.
+    /// The command that follows it, or the steps by hand.
     pub how: String,
     /// How to see that it is followed.
     pub verify: String,

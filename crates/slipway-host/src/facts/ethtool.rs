@@ -1,4 +1,4 @@
-//! What the kernel tells of network interfaces by ethtool and netlink, and a recording keeps.
+//! Facts of network interfaces, which the kernel gives by ethtool and netlink, and a recording keeps.
 
 use std::collections::BTreeMap;
 use std::io;

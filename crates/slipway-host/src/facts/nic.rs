@@ -21,7 +21,7 @@ pub struct Nic {
     pub driver: Fact<String>,
     /// The driver's own version. Drivers of the kernel's tree have none.
     pub driver_version: Fact<String>,
-    /// Whether it is up and has a link.
+    /// True where the interface is up and has a link.
     pub is_up: Fact<bool>,
     /// The link's speed, bit/s.
     pub speed: Fact<f64>,

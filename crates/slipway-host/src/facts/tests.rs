@@ -72,7 +72,7 @@ proptest! {
     fn a_recording_gives_the_same_facts(recording in recordings()) {
         let source = Source::recorded(recording);
         let facts = gathered(&source);
-        // What was read is enough, as it is, as one text, and as a folder.
+        // The recording of what was read is enough: as it is, as one text, and as a folder.
         let recording = source.recording();
         prop_assert_eq!(&gathered(&Source::recorded(recording.clone())), &facts);
         let text = Recording::read(&recording.text()).unwrap_or_default();

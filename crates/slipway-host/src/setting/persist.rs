@@ -83,7 +83,7 @@ fn sync(journal: &mut Journal, root: &Path, entries: &[Entry], force: bool) -> R
             gone.push((full, former));
             continue;
         }
-        // What somebody made of Slipway's own file is not worth having back.
+        // A rollback need not restore somebody's edit of Slipway's own file.
         let former = former.or(foreign.filter(|text| !is_ours(text)));
         let text = match known {
             Some(known) if text::body_of(&known.text) == body => known.text.clone(),
@@ -113,7 +113,7 @@ fn sync(journal: &mut Journal, root: &Path, entries: &[Entry], force: bool) -> R
     Ok(journal.change(|_, files| *files = next)?)
 }
 
-/// A file's text; `None` where there is none. What is no regular file, or too large, is foreign.
+/// A file's text; `None` where there is none. Anything but a regular file is foreign, and so is one that is too large.
 fn read(path: &Path) -> Result<Option<String>, PersistError> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() <= LARGEST as u64 => {

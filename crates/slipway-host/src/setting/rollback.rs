@@ -6,7 +6,7 @@ use super::journal::{Entry, Journal, JournalError};
 use super::kernel::{Kernel, SettingError, accepts, unchanged};
 use super::key::Key;
 
-/// What became of a setting.
+/// The result of rolling back a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "fate", content = "detail", rename_all = "kebab-case")]
 pub enum Fate {

@@ -10,7 +10,7 @@ use super::rollback::is_ours;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// As Slipway set it.
+    /// It has the value that Slipway set.
     Kept,
     /// A command ended in the middle of changing it.
     Unfinished,
@@ -32,7 +32,7 @@ pub struct Drift {
     pub entry: Entry,
     /// The value now.
     pub is: Option<String>,
-    /// How the two stand.
+    /// The standing of the setting against the journal.
     pub standing: Standing,
 }
 

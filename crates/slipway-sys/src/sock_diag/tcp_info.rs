@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection: `struct tcp_info` (`include/uapi/linux/tcp.h`, Linux 6.1 and later).
+//! The kernel's figures of a TCP connection: `struct tcp_info` (`include/uapi/linux/tcp.h`, Linux 6.1 and later).
 
 use serde::Serialize;
 

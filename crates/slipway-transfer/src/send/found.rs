@@ -1,4 +1,4 @@
-//! What the receiver has of a file, and so how each range gets there.
+//! The receiver's blocks of a file. They decide how each range gets there.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use crate::message::{Basis, Block};
 pub(super) enum Step {
     /// Offset and length of bytes that it lacks.
     Send(u64, u64),
-    /// Of a hole.
+    /// Offset and length of a hole.
     Hole(u64, u64),
-    /// Of bytes that its incomplete file has.
+    /// Offset and length of bytes that its incomplete file has.
     Keep(u64, u64),
     /// A block of its older version: offset, offset there, length, hash.
     Copy(u64, u64, u32, [u8; 32]),
@@ -21,7 +21,7 @@ pub(super) enum Step {
 /// Blocks of one file that a receiver may list: with the largest blocks, terabytes.
 const MOST: usize = 1 << 24;
 
-/// What is known about the receiver's blocks of a file.
+/// The receiver's blocks of a file, as far as the sender knows them.
 #[derive(Default)]
 pub(super) struct Found {
     /// Of its incomplete file: length and hash by offset.

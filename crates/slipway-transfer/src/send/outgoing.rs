@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use super::found::Found;
 use crate::path::Relative;
 
-/// What tells one state of a file from another: device, inode, size, times of content and status.
+/// Figures that tell one state of a file from another: device, inode, size, times of content and status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp([i128; 5]);
 
@@ -59,7 +59,7 @@ impl Outgoing {
         }
     }
 
-    /// What the receiver has of it.
+    /// The receiver's blocks of the file.
     pub(super) fn found(&self) -> MutexGuard<'_, Found> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }

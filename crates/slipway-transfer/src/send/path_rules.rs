@@ -7,10 +7,10 @@ use rustix::net::sockopt;
 
 /// From this round-trip time on a lost segment costs CUBIC more than BBR's probing costs.
 const FAR: Duration = Duration::from_millis(2);
-/// What the kernel offers to this process (`ip-sysctl.rst`).
+/// File with the congestion controls that the kernel offers to this process (`ip-sysctl.rst`).
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// What was chosen.
+/// The congestion control for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// A name to set; `None` leaves the kernel's default.

@@ -78,7 +78,7 @@ impl Queue {
         self.state().jobs.pop_front()
     }
 
-    /// No more comes. What is left is done where `drain`, else forgotten.
+    /// No more jobs come. Workers do the remaining ones where `drain`; else the queue forgets them.
     pub(super) fn close(&self, drain: bool) {
         let mut state = self.state();
         state.closed = true;

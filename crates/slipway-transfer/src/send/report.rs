@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     pub(super) extra: Vec<String>,
 }
 
-/// What the streams spend most of their time on.
+/// The activity that takes most of the streams' time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
@@ -62,7 +62,7 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// How far a transfer is.
+/// Figures of a transfer that is under way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// Bytes of files that were dealt with.
@@ -77,11 +77,11 @@ pub struct Progress {
     pub rate: f64,
     /// Streams of data.
     pub streams: u32,
-    /// What limits it.
+    /// The bottleneck so far.
     pub limit: Bottleneck,
 }
 
-/// How a transfer went.
+/// The result of a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Regular files listed.
@@ -116,7 +116,7 @@ pub struct Report {
     pub streams: u32,
     /// Congestion control of the streams.
     pub congestion_control: String,
-    /// What limited it.
+    /// The bottleneck of the whole transfer.
     pub limited_by: Bottleneck,
 }
 

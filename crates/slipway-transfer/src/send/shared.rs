@@ -1,4 +1,4 @@
-//! What the sender's threads share: files on their way out, work, and figures.
+//! State that the sender's threads share: files on their way out, work, and figures.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ pub(super) struct Figures {
     pub(super) writing: AtomicU64,
 }
 
-/// What the threads share.
+/// State that the sender's threads share.
 pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) pace: Option<Pace>,

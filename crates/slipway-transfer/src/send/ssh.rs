@@ -15,7 +15,7 @@ pub const READY: &str = "slipway-transfer-port";
 /// The other end, which ends with this value.
 pub struct Remote {
     child: Child,
-    /// Where it listens.
+    /// The address at which the other end listens.
     pub address: SocketAddr,
 }
 

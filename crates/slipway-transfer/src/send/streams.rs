@@ -9,7 +9,7 @@ use super::shared::Shared;
 pub(super) const FIRST: u32 = 2;
 /// Streams in all. More only compete for the same path.
 const MOST: u32 = 16;
-/// How often speed is judged.
+/// Time between two judgements of the streams' speed.
 pub(super) const INTERVAL: Duration = TICK;
 /// Intervals that new streams get before they are judged: congestion windows must grow first.
 const SETTLE: u32 = 4;

@@ -12,7 +12,7 @@ fn get(figure: &AtomicU64) -> u64 {
 }
 
 impl Shared {
-    /// What the streams spend their time on.
+    /// The activity that takes most of the streams' time.
     fn bottleneck(&self, began: Instant, streams: u32) -> Bottleneck {
         let figures = &self.figures;
         let streaming = match get(&figures.streaming) {

@@ -25,7 +25,7 @@ pub(super) const SMALL: u64 = 256 << 10;
 /// A frame is sent from this length on, bytes.
 const FRAME: usize = 512 << 10;
 
-/// Why a job ends early.
+/// The reason why a job ends early.
 enum Stop {
     /// Its file cannot be read.
     File(io::Error),

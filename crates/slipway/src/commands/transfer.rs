@@ -53,7 +53,7 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// What to send, then HOST:DIRECTORY
+    /// Files and directories to send, then HOST:DIRECTORY
     #[arg(value_name = "SOURCE", num_args = 2.., required = true)]
     words: Vec<String>,
     /// Compare both trees by hash, and change nothing
@@ -95,7 +95,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 #[derive(Serialize)]
 struct Answer {
     destination: String,
-    /// Whether data went by TLS.
+    /// True where data went by TLS.
     tls: bool,
     verified_only: bool,
     #[serde(flatten)]

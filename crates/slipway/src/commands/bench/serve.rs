@@ -41,7 +41,7 @@ impl Args {
         let mut server = Command::new("iperf3");
         server.args(["--server", "--port", &port.to_string()]);
         server.args(bind.iter().flat_map(|address| ["--bind".to_owned(), address.to_string()]));
-        // What it says of each test goes where nobody parses it.
+        // Nobody parses the program's report of each test.
         server.stdout(std::process::Stdio::null());
         let error = server.exec();
         Err(Failure::new(Exit::Unable, &format!("start iperf3: {error}\nHint: apt-get install iperf3")))

@@ -81,7 +81,7 @@ struct Answer {
     plan: Plan,
     #[serde(flatten)]
     tried: Tried,
-    /// Whether the settings stay.
+    /// True where the settings stay.
     kept: bool,
 }
 
