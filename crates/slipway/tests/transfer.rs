@@ -57,7 +57,7 @@ fn serve(place: &Place) -> (Child, String) {
     (server, port.expect("an address"))
 }
 
-fn client<'a>(port: &'a str) -> [&'a str; 7] {
+fn client(port: &str) -> [&str; 7] {
     ["transfer", "--token-file", "token", "--port", port, "from/", "127.0.0.1:to"]
 }
 
