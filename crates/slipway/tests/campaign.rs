@@ -6,9 +6,17 @@ use std::path::Path;
 use std::process::Stdio;
 
 use common::campaigns::{await_done, end, pid, start, status, write};
-use common::{Inventory, Place, as_before, await_that};
+use common::{Inventory, Place, as_before, await_that, told};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+
+/// Kills the worker of a node, and no other process. The coordinator then ends the node, and pkill with it, which may have no
+/// time to end by itself.
+fn kill_worker(place: &Place, lab: &str, node: &str) {
+    let pkill =
+        place.slipway(["exec", lab, node, "--", "pkill", "-KILL", "agent"]).output().expect("it can be started");
+    assert!(matches!(pkill.status.code(), Some(0 | 137)), "{}", told(&pkill));
+}
 
 /// The numbers of points that have results, in order.
 fn numbers(place: &Place) -> Vec<u64> {
@@ -146,7 +154,7 @@ fn nothing_is_lost_where_workers_and_the_coordinator_are_killed() {
     // A whole node, and then a worker alone.
     place.run(["kill", "--how", "hard", &lab, "w1"]);
     await_done(&place, 12);
-    place.run(["exec", &lab, "w2", "--", "pkill", "-KILL", "agent"]);
+    kill_worker(&place, &lab, "w2");
     await_done(&place, 20);
     kill_process(pid(&run), Signal::KILL).expect("it runs");
     run.wait().expect("it can be awaited");
@@ -183,7 +191,7 @@ workers: {max: 2, memory: 64MiB}
         serde_json::from_slice(&output.stdout).is_ok_and(|status: Value| status["running"] == 2)
     });
     let lab = lab(&place);
-    place.run(["exec", &lab, "w1", "--", "pkill", "-KILL", "agent"]);
+    kill_worker(&place, &lab, "w1");
     // At the same time: the coordinator must reap the second worker while it has the first one's node end.
     place.run(["kill", "--how", "hard", &lab, "w2"]);
     let (code, answer) = end(run);
