@@ -34,10 +34,12 @@ fn browse(folder: &Path, page: &str, action: &[&str]) -> Output {
     output
 }
 
-/// Lines that the page wrote to the browser's console: script errors, blocked or failed loads.
+/// Lines that the page wrote to the browser's console: script errors, blocked or failed loads. Pages of Chromium's own write
+/// there too, such as that the machine is slow.
 fn console(output: &Output) -> Vec<String> {
     let said = String::from_utf8_lossy(&output.stderr);
-    said.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect()
+    let of_page = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
+    said.lines().filter(of_page).map(str::to_owned).collect()
 }
 
 fn dom(page: &str) -> (String, Vec<String>) {

@@ -43,8 +43,13 @@ pub fn start(ssh: &[String], host: &str, program: &str, clear: bool, token: &Tok
         .stdout(Stdio::piped())
         .spawn()
         .map_err(TransferError::io(format!("start {command}")))?;
-    let failed = TransferError::io("send the token over ssh");
-    child.stdin.as_mut().map_or(Ok(()), |input| writeln!(input, "{}", token.text())).map_err(failed)?;
+    match child.stdin.as_mut().map_or(Ok(()), |input| writeln!(input, "{}", token.text())) {
+        // ssh has ended already: it names no port, and the error below says what to look at.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            return Err(TransferError::io("send the token over ssh")(error));
+        }
+        _ => {}
+    }
     let output = child.stdout.take().map(|output| BufReader::new(output.take(LONGEST)));
     let port = output.into_iter().flat_map(BufRead::lines).map_while(Result::ok).find_map(|line| {
         let port = line.strip_prefix(READY)?;
