@@ -7,7 +7,6 @@ use slipway_engine::copy::{Bounds, Copied, into, out_of};
 use slipway_engine::exec::{Entry, Launcher};
 use slipway_document::units::{Bytes, Seconds};
 
-use super::stop::seconds;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -44,17 +43,13 @@ pub(crate) struct Args {
     #[arg(value_name = "DESTINATION")]
     to: String,
     /// Greatest size of a copy out of a node [default: nine tenths of the free space at the destination]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE")]
     max_size: Option<Bytes>,
     /// End after this time with next to no data
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30s")]
     patience: Seconds,
     #[command(flatten)]
     dry_run: DryRun,
-}
-
-pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
-    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 #[derive(Serialize)]

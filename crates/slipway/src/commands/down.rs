@@ -4,7 +4,6 @@ use serde::Serialize;
 use slipway_document::units::Seconds;
 use slipway_engine::lab::{Removed, down, leftovers};
 
-use super::stop::seconds;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -30,7 +29,7 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with = "labs")]
     all: bool,
     /// Time to wait for another process that holds a lab
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30s")]
     patience: Seconds,
     #[command(flatten)]
     dry_run: DryRun,

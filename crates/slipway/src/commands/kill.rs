@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use slipway_lab::scenario::{Kill, Order};
 use slipway_document::units::Seconds;
 
-use super::stop::{Chosen, seconds};
+use super::stop::Chosen;
 use crate::context::{Context, DryRun};
 use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", default_value = "soft")]
     how: How,
     /// Time that programs have to end, where the kind is graceful
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "5s")]
     grace: Seconds,
     #[command(flatten)]
     dry_run: DryRun,

@@ -7,7 +7,6 @@ use serde::Serialize;
 use slipway_image::{Saved, save};
 use slipway_document::units::Bytes;
 
-use super::copy::bytes;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_names = ["LAB", "NODE", "ARCHIVE"], num_args = 2..=3, required = true)]
     words: Vec<String>,
     /// Greatest size of the archive [default: nine tenths of the free space there]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE")]
     max_size: Option<Bytes>,
     #[command(flatten)]
     dry_run: DryRun,

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     chosen: Chosen,
     /// Time that programs have to end
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "10s")]
     grace: Seconds,
     #[command(flatten)]
     dry_run: DryRun,
@@ -38,10 +38,6 @@ impl Args {
         let done = Done::to_nodes(("stop", "stopped"), &["stopped"], &running, &nodes, self.dry_run)?;
         done.make(context, || Ok(running.stop(&nodes, self.grace.duration())?))
     }
-}
-
-pub(super) fn seconds(text: &str) -> Result<Seconds, String> {
-    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 /// A lab and some of its nodes, as written.

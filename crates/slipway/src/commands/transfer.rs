@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long)]
     verify_only: bool,
     /// Bits per second at most, as in 5gbit
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
     /// Send data without TLS (tags still show a change on the way)
     #[arg(long)]
@@ -86,10 +86,6 @@ pub(crate) struct Args {
 enum What {
     /// Receive transfers
     Serve(serve::Args),
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use slipway_document::units::{ByteRate, Bytes, Seconds};
+use slipway_document::units::{ByteRate, Bytes, Seconds, UnitError};
 use slipway_study::bench::Subject;
 use slipway_study::bench::disk::{Disk, Mode};
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: u16,
     /// Sizes to read ahead
-    #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = super::super::copy::bytes)]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
     readahead: Vec<Bytes>,
     /// The limit [default: measured]
     #[arg(long, value_name = "RATE")]
@@ -63,7 +63,7 @@ enum ModeWord {
 
 /// fio and disks take multiples of 4 KiB, and iperf3 takes more than nothing.
 fn size(text: &str) -> Result<Bytes, String> {
-    let bytes = super::super::copy::bytes(text)?;
+    let bytes: Bytes = text.parse().map_err(|error: UnitError| error.to_string())?;
     if bytes.0 >= 4096 && bytes.0.is_multiple_of(4096) { Ok(bytes) } else { Err("write a multiple of 4KiB".to_owned()) }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use slipway_document::units::{Bytes, Rate, Seconds};
+use slipway_document::units::{Bytes, Rate, Seconds, UnitError};
 use slipway_engine::facts::numa_nodes;
 use slipway_study::bench::Subject;
 use slipway_study::bench::path::{Ends, Path};
@@ -120,7 +120,7 @@ enum Processors {
 
 /// A size of at least a byte, which the measuring programs count in 32 bits.
 fn some(text: &str) -> Result<Bytes, String> {
-    let bytes = super::super::copy::bytes(text)?;
+    let bytes: Bytes = text.parse().map_err(|error: UnitError| error.to_string())?;
     if (1..=1 << 30).contains(&bytes.0) { Ok(bytes) } else { Err("write a size from 1B to 1GiB".to_owned()) }
 }
 

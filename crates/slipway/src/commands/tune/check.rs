@@ -11,7 +11,6 @@ use slipway_host::rules::Profile;
 
 use super::Where;
 use super::rules::load;
-use crate::commands::stop::seconds;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -49,10 +48,10 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Aim {
     /// Round-trip time of the path [default: 100ms for dtn, 30ms for server, 1ms for hpc]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME")]
     rtt: Option<Seconds>,
     /// Rate that transfers are to reach [default: that of the fastest link]
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Use of the machine
     #[arg(long, value_enum, default_value_t = Use::Dtn)]
@@ -71,10 +70,6 @@ enum Use {
     Hpc,
     /// Any server that moves much data
     Server,
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    text.parse().map_err(|error: slipway_document::units::UnitError| error.to_string())
 }
 
 impl Aim {

@@ -55,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: u16,
     /// Size of the file on the disk
-    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = crate::commands::copy::bytes)]
+    #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     size: Bytes,
     /// Duration of each measurement
     #[arg(long, default_value = "3s", value_name = "TIME")]
