@@ -15,14 +15,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde::Serialize;
-use slipway_engine::facts::Facts;
 use slipway_measure::bottleneck::{Counters, Sides};
 use slipway_measure::probe::{Probe, Sample};
-use slipway_measure::record::{Begin, Bench, FORMAT, Job, Measurement};
+use slipway_measure::record::{Begin, Bench, Job, Measurement};
 use slipway_measure::summary::Summary;
 use slipway_sys::signals::Taken;
 
-use crate::check::number;
 use crate::rounds::{self, Interrupted, Stop};
 use crate::{Events, Output, StudyError, output};
 use hold::Hold;
@@ -137,15 +135,23 @@ trait Bed {
 /// When the disk or path cannot be prepared, the records cannot be written, or a signal came. A measurement that fails is
 /// recorded, and the benchmark goes on.
 pub fn run(plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
+    prepared(plan, |ready, bed, interrupt| take(plan, ready, bed, interrupt, events))
+}
+
+/// Prepares the subject, and does something with it. Signals are taken meanwhile.
+fn prepared<T>(
+    plan: &Plan,
+    work: impl FnOnce(&Ready, &dyn Bed, &Taken) -> Result<T, StudyError>,
+) -> Result<T, StudyError> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(StudyError::io("take signals"))?;
     match &plan.subject {
         Subject::Disk(disk) => {
             let (ready, bed) = disk.prepare(plan, &interrupt)?;
-            take(plan, &ready, &bed, &interrupt, events)
+            work(&ready, &bed, &interrupt)
         }
         Subject::Path(path) => {
             let (ready, bed) = path.prepare(plan)?;
-            take(plan, &ready, &bed, &interrupt, events)
+            work(&ready, &bed, &interrupt)
         }
     }
 }
@@ -252,8 +258,6 @@ fn blank(at: rounds::Turn, way: &Way, job: &str) -> Measurement {
 }
 
 fn begin(plan: &Plan, ready: &Ready, bed: &dyn Bed) -> Result<Begin, StudyError> {
-    let machine =
-        serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
     let jobs = ready.tasks.iter().enumerate().map(|(at, name)| {
         let probes = ready.ways.iter().filter_map(|way| match way.tasks[at].as_ref()? {
             Task::Known(_) => None,
@@ -268,25 +272,14 @@ fn begin(plan: &Plan, ready: &Ready, bed: &dyn Bed) -> Result<Begin, StudyError>
         Job { name: (*name).to_owned(), commands }
     });
     Ok(Begin {
-        format: FORMAT.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         lab: ready.name.clone(),
-        lab_sha256: String::new(),
         drivers: ready.ways.iter().map(|way| way.name.clone()).collect(),
         jobs: jobs.collect(),
         repeat: plan.repeat,
         warm_up: plan.warm_up,
         seed: plan.seed,
         command: plan.command.clone(),
-        machine,
-        started: output::now(),
-        checks: Vec::new(),
-        scenario: None,
         bench: Some(Bench { kind: ready.kind.to_owned(), limit: ready.limit.clone(), sides: ready.sides.clone() }),
+        ..rounds::begin()?
     })
-}
-
-/// The signal that came.
-fn came(interrupt: &Taken) -> Stop {
-    Stop::Interrupted(number(interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT)))
 }

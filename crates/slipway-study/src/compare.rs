@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
-use slipway_engine::facts::Facts;
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
 use slipway_lab::Overrides;
@@ -21,7 +20,7 @@ use slipway_lab::model::{DriverWord, Lab};
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{self, Line};
 use slipway_measure::probe::Probe;
-use slipway_measure::record::{Begin, FORMAT, Job, Measurement};
+use slipway_measure::record::{Begin, Job, Measurement};
 use slipway_measure::summary::Summary;
 use slipway_sys::signals::Taken;
 
@@ -301,8 +300,6 @@ fn finish(folder: &Path, failed: bool) -> Result<Done, StudyError> {
 }
 
 fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin, StudyError> {
-    let machine =
-        serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
     let server = |lab: &Running| Between::address_of(&lab.lab, plan.server(&lab.lab, plan.clients[0].node));
     let address = sites.iter().find_map(|site| site.lab.as_ref().ok()).map(server);
     let jobs = plan.tasks.iter().map(|task| {
@@ -311,8 +308,6 @@ fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin,
         Job { name: task.probe().name().to_owned(), commands: words.map(|argv| argv.join(" ")).collect() }
     });
     Ok(Begin {
-        format: FORMAT.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         lab: plan.name.clone(),
         lab_sha256: plan.source.sha256(),
         drivers: plan.ways().iter().map(|way| plan.label(way)).collect(),
@@ -321,14 +316,12 @@ fn begin(plan: &Plan, sites: &[Site], checks: Vec<CheckedPath>) -> Result<Begin,
         warm_up: plan.warm_up,
         seed: plan.seed,
         command: plan.command.clone(),
-        machine,
-        started: output::now(),
         checks,
         scenario: sites.iter().find_map(|site| {
             let (script, _) = site.script.as_ref()?;
             Some(script.record(&site.lab.as_ref().ok()?.lab))
         }),
-        bench: None,
+        ..rounds::begin()?
     })
 }
 

@@ -8,13 +8,17 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
-use slipway_measure::record::{Begin, Comparison, End, Measurement, Writer};
+use slipway_engine::facts::Facts;
+use slipway_measure::record::{Begin, Comparison, End, FORMAT, Measurement, Writer};
 use slipway_measure::report;
 use slipway_measure::summary::Summary;
+use slipway_sys::signals::Taken;
 
+use crate::check::number;
 use crate::{Event, Events, StudyError, output};
 
 /// One turn in a round.
@@ -46,10 +50,41 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// The signal that came.
+    pub(crate) fn came(interrupt: &Taken) -> Self {
+        Self::Interrupted(number(interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT)))
+    }
+
     /// A step that failed.
     pub(crate) fn failed(error: impl Display) -> Self {
         Self::Failed(error.to_string())
     }
+}
+
+/// The first record of rounds by this version on this machine, now. The caller adds its question.
+///
+/// # Errors
+/// When the machine's facts cannot be recorded.
+pub(crate) fn begin() -> Result<Begin, StudyError> {
+    let machine =
+        serde_json::to_value(Facts::gather()).map_err(|error| StudyError::io("record the machine")(error.into()))?;
+    Ok(Begin {
+        format: FORMAT.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab: String::new(),
+        lab_sha256: String::new(),
+        drivers: Vec::new(),
+        jobs: Vec::new(),
+        repeat: 0,
+        warm_up: 0,
+        seed: 0,
+        command: Vec::new(),
+        machine,
+        started: output::now(),
+        checks: Vec::new(),
+        scenario: None,
+        bench: None,
+    })
 }
 
 /// Takes all turns, with repetition and seed as `begin` has them, and writes `records.jsonl` into `folder`. `take` gives `None`

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::hold::{Hold, Readahead};
 use super::watch::{Watch, Watched};
-use super::{Bed, LIMIT, Plan, Ready, Task, Way, came, local};
+use super::{Bed, LIMIT, Plan, Ready, Task, Way, local};
 use crate::StudyError;
 use crate::rounds::Stop;
 
@@ -252,7 +252,7 @@ fn fill(mut file: File, size: u64, interrupt: &Taken) -> Result<(), Stop> {
         file.write_all(&block[..length]).map_err(Stop::failed)?;
         left -= length as u64;
         if slipway_sys::process::wait_for_end(interrupt, Duration::ZERO).map_err(Stop::failed)? {
-            return Err(came(interrupt));
+            return Err(Stop::came(interrupt));
         }
     }
     file.sync_all().map_err(Stop::failed)

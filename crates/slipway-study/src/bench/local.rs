@@ -16,7 +16,6 @@ use slipway_measure::probe::{Output, Probe, Sample, Server, Step};
 use slipway_sys::process::wait_for_end;
 use slipway_sys::signals::Taken;
 
-use super::came;
 use crate::rounds::Stop;
 
 /// How long a server may take to listen.
@@ -69,7 +68,7 @@ pub(super) fn run(
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
             Ok(Output { stdout, stderr, code, wall: begun.elapsed() })
         }
-        Heard::Interrupted => Err(came(interrupt)),
+        Heard::Interrupted => Err(Stop::came(interrupt)),
         Heard::Late => Err(Stop::Failed(format!("run {}: not done after {} s, ended", argv[0], timeout.as_secs()))),
     }
 }

@@ -14,7 +14,7 @@ use slipway_sys::signals::Taken;
 
 use super::hold::{Hold, Mtu};
 use super::watch::{Watch, Watched};
-use super::{Bed, LIMIT, Plan, Ready, Task, Way, came, local};
+use super::{Bed, LIMIT, Plan, Ready, Task, Way, local};
 use crate::StudyError;
 use crate::rounds::Stop;
 
@@ -85,6 +85,27 @@ pub(super) struct Course<'a> {
 }
 
 impl Path {
+    /// One TCP stream from the client for two seconds, with nothing compared: all else is the kernel's choice.
+    #[must_use]
+    pub fn plain(ends: Ends) -> Self {
+        Self {
+            udp: false,
+            ends,
+            streams: vec![1],
+            buffers: Vec::new(),
+            congestions: Vec::new(),
+            zero_copy: Vec::new(),
+            lengths: Vec::new(),
+            mtus: Vec::new(),
+            processors: Vec::new(),
+            rate: None,
+            reverse: false,
+            seconds: 2,
+            port: 5201,
+            limit: None,
+        }
+    }
+
     /// The ways of the benchmark and the origin of its limit.
     pub(super) fn describe(&self) -> Result<(Vec<Way>, String), StudyError> {
         Ok(self.ways(&self.find_limit()?))
@@ -297,7 +318,7 @@ impl Bed for Course<'_> {
                 let address = if loopback { Ipv4Addr::LOCALHOST.into() } else { Between::address_of(&lab.lab, server) };
                 let between = Between { lab, server, client: *client, timeout: self.timeout, interrupt };
                 between.watch(&self.launcher, probe, address, look).map_err(|error| match error {
-                    ProbeError::Interrupted => came(interrupt),
+                    ProbeError::Interrupted => Stop::came(interrupt),
                     error => Stop::failed(error),
                 })?
             }

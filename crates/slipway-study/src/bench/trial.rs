@@ -5,13 +5,12 @@
 
 use std::path::PathBuf;
 
-use nix::sys::signal::Signal;
 use serde::Serialize;
 use slipway_measure::record::Measurement;
 use slipway_measure::summary::{Summary, Verdict};
 use slipway_sys::signals::Taken;
 
-use super::{Bed, Plan, Ready, Subject, Way, begin, blank, measure};
+use super::{Bed, Plan, Ready, Way, begin, blank, measure, prepared};
 use crate::rounds;
 use crate::{Events, StudyError};
 
@@ -60,17 +59,7 @@ pub struct Tried {
 /// When the subject cannot be prepared, the records cannot be written, or a signal came. A switch or a measurement that fails is
 /// recorded, and the trial goes on.
 pub fn run(plan: &Plan, switch: &mut Switch<'_>, events: &mut Events<'_>) -> Result<Tried, StudyError> {
-    let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(StudyError::io("take signals"))?;
-    match &plan.subject {
-        Subject::Disk(disk) => {
-            let (ready, bed) = disk.prepare(plan, &interrupt)?;
-            take(plan, &ready, &bed, &interrupt, switch, events)
-        }
-        Subject::Path(path) => {
-            let (ready, bed) = path.prepare(plan)?;
-            take(plan, &ready, &bed, &interrupt, switch, events)
-        }
-    }
+    prepared(plan, |ready, bed, interrupt| take(plan, ready, bed, interrupt, switch, events))
 }
 
 fn take(

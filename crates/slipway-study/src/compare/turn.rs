@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
 use slipway_engine::job::{self, Ended, Stream};
@@ -18,7 +17,6 @@ use slipway_sys::signals::Taken;
 
 use super::{Plan, Site, Task, Way};
 use crate::Machine;
-use crate::check::number;
 use crate::rounds::Stop;
 use crate::script::Script;
 
@@ -70,10 +68,7 @@ impl Turn<'_> {
         let server = self.plan.server(&lab.lab, client);
         let between = Between { lab, server, client, timeout: self.plan.timeout, interrupt: self.interrupt };
         between.measure(self.launcher, probe).map_err(|error| match error {
-            ProbeError::Interrupted => {
-                let signal = self.interrupt.take().ok().flatten().unwrap_or(Signal::SIGINT);
-                Stop::Interrupted(number(signal))
-            }
+            ProbeError::Interrupted => Stop::came(self.interrupt),
             error => failed(error),
         })
     }

@@ -13,7 +13,7 @@ mod wanted;
 use std::path::{Path, PathBuf};
 
 use slipway_host::facts::Source;
-use slipway_host::setting::{Journal, Life, State};
+use slipway_host::setting::{Journal, Life, Outcome, State};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -119,6 +119,11 @@ impl Place {
         let now = Life::now().map_err(Failure::io("read the machine's boot ID"))?;
         Ok(Journal::open(State::open(&self.state)?, now)?)
     }
+}
+
+/// Names of the settings that a rollback did not restore.
+fn left(outcomes: &[Outcome]) -> Vec<String> {
+    outcomes.iter().filter(|outcome| !outcome.is_done()).map(|outcome| outcome.key.to_string()).collect()
 }
 
 /// A value in a column of a table.

@@ -147,20 +147,12 @@ impl EndsArgs {
             (None, _) => return Err(Failure::usage("measure without ends\nHint: name two nodes, or --peer")),
         };
         Ok(Path {
-            udp: false,
-            ends,
-            streams: vec![1],
-            buffers: Vec::new(),
-            congestions: Vec::new(),
-            zero_copy: Vec::new(),
-            lengths: Vec::new(),
-            mtus: Vec::new(),
             processors,
-            rate: None,
             reverse: self.reverse,
             seconds: whole(self.time),
             port: self.port,
             limit: self.limit,
+            ..Path::plain(ends)
         })
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use slipway_host::setting::{Fate, Key, Machine, Outcome, rollback, unpersist};
 
-use super::{Place, cell};
+use super::{Place, cell, left};
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -62,8 +62,7 @@ impl Args {
         }
         let outcomes = rollback(&mut Machine, &mut journal, self.force, |entry| chosen(&entry.key))?;
         unpersist(&mut journal, self.place.root(), self.force)?;
-        let left: Vec<String> =
-            outcomes.iter().filter(|outcome| !outcome.is_done()).map(|outcome| outcome.key.to_string()).collect();
+        let left = left(&outcomes);
         context.answer(&Answer { outcomes }, text)?;
         if left.is_empty() {
             return Ok(Exit::Success);

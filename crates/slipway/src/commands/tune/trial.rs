@@ -12,6 +12,7 @@ use slipway_study::bench::path::{Ends, Path};
 use slipway_study::bench::trial::{self, Outcome, Tried};
 use slipway_study::bench::{self, Subject};
 
+use super::left;
 use super::wanted::{Planned, Wanted, plan_text};
 use crate::commands::bench::{news, whole};
 use crate::context::{self, Context, DryRun};
@@ -138,22 +139,14 @@ impl Args {
                 most_seconds: seconds,
             });
         }
+        // One of the two is given.
+        let peer = Ends::Peer(self.peer.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)));
         Subject::Path(Path {
-            udp: false,
-            // One of the two is given.
-            ends: Ends::Peer(self.peer.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))),
             streams: vec![self.streams],
-            buffers: Vec::new(),
-            congestions: Vec::new(),
-            zero_copy: Vec::new(),
-            lengths: Vec::new(),
-            mtus: Vec::new(),
-            processors: Vec::new(),
-            rate: None,
             reverse: self.reverse,
             seconds,
             port: self.port,
-            limit: None,
+            ..Path::plain(peer)
         })
     }
 }
@@ -176,8 +169,7 @@ impl Settings {
             let is_tried = |key: &Key| self.plan.changes.iter().any(|change| change.wish.key == *key);
             let outcomes = rollback(&mut Machine, &mut self.journal, false, |entry| is_tried(&entry.key));
             let outcomes = outcomes.map_err(|error| error.to_string())?;
-            let left: Vec<String> =
-                outcomes.iter().filter(|outcome| !outcome.is_done()).map(|outcome| outcome.key.to_string()).collect();
+            let left = left(&outcomes);
             if !left.is_empty() {
                 return Err(format!(
                     "restore {}\nHint: `slipway tune status` shows the values, `slipway tune rollback --force` restores them",
