@@ -2,7 +2,7 @@
 //! (include/uapi/linux/ethtool.h), MTU and queue length by `netdevice(7)`.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -287,16 +287,20 @@ impl Devices {
         u32::try_from(value).map_err(io::Error::other)
     }
 
-    /// Carries out an ethtool command: the first of `words`, which are its structure.
-    #[allow(unsafe_code)]
     fn ethtool(&self, name: &str, words: &mut [u32]) -> io::Result<()> {
-        let mut request = request(name)?;
-        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-        // SAFETY: each caller in this module gives the whole structure of its command, with the room that it promises in it. The
-        // kernel writes no more. `words` and `request` outlive the call and are borrowed by nobody else.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL.into(), &raw mut request) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        ethtool(self.socket.as_fd(), name, words)
     }
+}
+
+/// Carries out an ethtool command by any socket: the first of `words`, which are its structure.
+#[allow(unsafe_code)]
+pub(crate) fn ethtool(socket: BorrowedFd<'_>, name: &str, words: &mut [u32]) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: each caller in this crate gives the whole structure of its command, with the room that it promises in it. The
+    // kernel writes no more. `words` and `request` outlive the call and are borrowed by nobody else.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL.into(), &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A question about the device called `name`.
@@ -322,7 +326,6 @@ mod tests {
     use super::*;
     use crate::netlink::{Netlink, NewLink, Peer, Request, Veth};
     use crate::ns::{create_net, with_net};
-    use std::os::fd::AsFd as _;
 
     #[test]
     fn knobs_of_a_veth_are_read_and_set() {

@@ -2,9 +2,10 @@
 //! (include/uapi/linux/ethtool.h).
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd as _;
 
 use super::Netlink;
+use crate::device;
 
 /// Work that the kernel hands to a device instead of doing it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +35,6 @@ impl Offload {
     }
 }
 
-/// `struct ethtool_value`.
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
 impl Netlink {
     /// Switches an offload of the device called `name` on or off.
     ///
@@ -68,21 +62,10 @@ impl Netlink {
         self.ethtool(name, ETHTOOL_GLINK, 0).map(|value| value != 0)
     }
 
-    #[allow(unsafe_code)]
+    /// Carries out a command whose structure is `struct ethtool_value`.
     fn ethtool(&self, name: &str, command: u32, data: u32) -> io::Result<u32> {
-        let mut value = EthtoolValue { command, data };
-        // SAFETY: `ifreq` is plain data of the kernel's; all zero is a valid one.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        if name.len() >= request.ifr_name.len() {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = libc::c_char::from_ne_bytes([from]);
-        }
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the kernel reads and writes one `ifreq` and, for these commands, one `ethtool_value` at its data pointer;
-        // both outlive the call and are borrowed by nobody else.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data) }
+        let mut value = [command, data];
+        device::ethtool(self.socket.as_fd(), name, &mut value)?;
+        Ok(value[1])
     }
 }
