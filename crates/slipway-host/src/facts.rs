@@ -19,10 +19,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use crate::cpus::Cpus;
 pub use block::{Block, BlockKind};
 pub use cpu::{Cpu, IdleState, NumaNode};
 pub use ethtool::{Pause, Told};
-pub use fact::{Cpus, Fact};
+pub use fact::Fact;
 pub use memory::Memory;
 pub use mounts::Mount;
 pub use nic::{Interrupt, Nic};

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod check;
+mod cpus;
 pub mod facts;
 pub mod formula;
 pub mod kernel;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::fact::{Cpus, Fact};
+use super::fact::Fact;
 use super::source::Source;
+use crate::cpus::Cpus;
 
 const ROOT: &str = "/sys/devices/system/cpu";
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use slipway_sys::device::Devices;
 
@@ -101,7 +102,9 @@ fn ask_one(devices: &Devices, name: &str) -> Told {
 fn fact<T>(what: &str, answer: io::Result<T>) -> Fact<T> {
     match answer {
         Ok(value) => Fact::Known(value),
-        Err(error) if error.raw_os_error() == Some(95) => Fact::unknown(format!("its driver does not tell its {what}")),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {
+            Fact::unknown(format!("its driver does not tell its {what}"))
+        }
         Err(error) => Fact::unknown(format!("its {what}: {error}")),
     }
 }

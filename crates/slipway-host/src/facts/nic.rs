@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ethtool::Told;
-use super::fact::{Cpus, Fact};
+use super::fact::Fact;
 use super::pcie::{self, PcieLink};
 use super::source::Source;
+use crate::cpus::Cpus;
 
 /// Most interrupts of one interface. The largest have some 256 queues.
 const MOST_INTERRUPTS: usize = 1024;

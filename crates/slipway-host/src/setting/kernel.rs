@@ -1,14 +1,14 @@
 //! The seam between settings and the kernel, and which values count as the ones that were asked for.
 
-use std::collections::BTreeSet;
 use std::io;
 
+use rustix::io::Errno;
+
 use super::key::{BlockKnob, Key, NicKnob};
+use crate::cpus::Cpus;
 
 /// Longest value, bytes.
 pub(super) const LONGEST_VALUE: usize = 8192;
-/// Processors that a list may name (`NR_CPUS` of the largest kernels).
-const MOST_PROCESSORS: u32 = 8192;
 /// A page of the largest kind, KiB: the kernel rounds readahead down to pages.
 const PAGE_KIB: u64 = 64;
 
@@ -66,10 +66,8 @@ pub enum SettingError {
 impl SettingError {
     /// Sorts a failure to read: a file or device that is not there is a missing setting.
     pub(super) fn reading(key: &Key) -> impl FnOnce(io::Error) -> Self {
-        |source| match source.raw_os_error() {
-            Some(libc_errno::ENOENT | libc_errno::ENODEV | libc_errno::ENXIO | libc_errno::EOPNOTSUPP) => {
-                Self::Missing(key.clone())
-            }
+        |source| match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::NODEV | Errno::NXIO | Errno::OPNOTSUPP) => Self::Missing(key.clone()),
             _ => Self::Unread { key: key.clone(), source },
         }
     }
@@ -81,14 +79,6 @@ impl SettingError {
     pub(super) fn value(key: &Key, value: &str, why: &'static str) -> Self {
         Self::Value { key: key.clone(), value: value.to_owned(), why }
     }
-}
-
-/// Numbers of errors, without a use of the C library for four constants.
-mod libc_errno {
-    pub(super) const ENOENT: i32 = 2;
-    pub(super) const ENXIO: i32 = 6;
-    pub(super) const ENODEV: i32 = 19;
-    pub(super) const EOPNOTSUPP: i32 = 95;
 }
 
 /// A value with single spaces between its words.
@@ -148,18 +138,9 @@ fn mask(text: &str) -> String {
     digits.trim_start_matches('0').to_ascii_lowercase()
 }
 
-/// The processors of a list such as `0-3,8`.
-fn list(text: &str) -> Option<BTreeSet<u32>> {
-    let mut found = BTreeSet::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST_PROCESSORS {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found)
+/// The processors of a list, where it names any.
+fn list(text: &str) -> Option<Cpus> {
+    text.parse().ok().filter(|Cpus(cpus)| !cpus.is_empty())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(super) fn read(name: &str, what: &NicKnob) -> io::Result<String> {
         NicKnob::Feature(feature) => {
             let mut features = devices.features(name)?.into_iter();
             let found = features.find(|known| known.name == *feature).ok_or(io::ErrorKind::NotFound);
-            let found = found.map_err(|_| io::Error::from_raw_os_error(95))?;
+            let found = found.map_err(|_| io::Error::from(rustix::io::Errno::OPNOTSUPP))?;
             match (found.active, found.requested) {
                 // As ethtool(8) shows it. The request decides what the feature does once it can.
                 (active, requested) if active != requested && found.switchable => {

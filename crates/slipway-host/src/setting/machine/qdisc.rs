@@ -34,7 +34,7 @@ pub(super) fn write(name: &str, value: &str) -> io::Result<()> {
 /// The kernel's error number, where it gave one.
 fn io_error(error: NetlinkError) -> io::Error {
     match error {
-        NetlinkError::NoDevice(_) => io::Error::from_raw_os_error(19),
+        NetlinkError::NoDevice(_) => rustix::io::Errno::NODEV.into(),
         NetlinkError::Socket(error) => error,
         other => io::Error::other(other.to_string()),
     }
