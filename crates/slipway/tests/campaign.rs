@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -206,6 +207,30 @@ workers: {max: 2, memory: 64MiB}
     reasons.sort_unstable();
     // A worker that is taken for dead by its silence "was silent".
     assert_eq!(reasons, [("lost-worker", "worker 1 ended"), ("lost-worker", "worker 2 ended")]);
+}
+
+/// A lab sorts its nodes by name, so w10 comes before w2: each worker must find its own call and folder.
+#[test]
+fn more_than_ten_workers_have_a_node_each() {
+    let place = Place::new();
+    write(
+        &place,
+        "\
+run: [sh, -c, 'hostname; sleep 0.2']
+design: {repeat: 24}
+workers: {max: 12, memory: 32MiB, cpus: 0.1 core}
+outputs: {node: 'w([0-9]+)'}
+",
+    );
+    let (code, answer) = end(start(&place));
+    assert_eq!((code, &answer["done"]), (Some(0), &24.into()), "{answer}");
+    let rows = place.json(["campaign", "results"]);
+    let mut nodes = BTreeSet::new();
+    for row in rows.as_array().expect("rows") {
+        assert_eq!(row["node"].as_f64(), row["worker"].as_f64(), "{row}");
+        nodes.insert(row["node"].to_string());
+    }
+    assert_eq!(nodes.len(), 12, "{rows}");
 }
 
 /// Analyses often have the same name. Their campaigns run at the same time, each in a lab of its own.

@@ -43,6 +43,8 @@ pub(super) struct Nodes<'a> {
     folder: &'a Folder,
     lab: Running,
     launcher: Launcher,
+    /// The nodes of workers 1, 2, …: a lab sorts its nodes by name.
+    nodes: Vec<NodeId>,
     workers: BTreeMap<u32, Worker>,
 }
 
@@ -82,9 +84,21 @@ impl<'a> Nodes<'a> {
         let up = lab::up_in_passing(machine, &lab, &mut |progress| events(Event::LabProgress(progress)));
         events(Event::LabDone);
         let (running, passing) = up.map_err(|error| source.refused(error))?;
+        let by_name: BTreeMap<&str, NodeId> =
+            running.lab.nodes.enumerate().map(|(id, node)| (node.name.as_str(), id)).collect();
+        let nodes = (1..=most).filter_map(|worker| by_name.get(node_name(worker).as_str()).copied()).collect();
         let launcher = Launcher::new().map_err(StudyError::io("prepare to start workers"))?;
         let (labs, workers) = (machine.labs.clone(), BTreeMap::new());
-        Ok((Self { labs, folder, lab: running, launcher, workers }, passing))
+        Ok((Self { labs, folder, lab: running, launcher, nodes, workers }, passing))
+    }
+
+    fn node(&self, worker: u32) -> NodeId {
+        self.nodes[worker as usize - 1]
+    }
+
+    /// Ends the worker's node.
+    fn kill(&mut self, worker: u32) -> io::Result<()> {
+        self.give(Order::Kill { nodes: vec![self.node(worker)], how: Kill::Soft })
     }
 
     /// Starts the worker's node if it has ended.
@@ -133,7 +147,7 @@ impl<'a> Nodes<'a> {
         program: &Program,
         stderr: Option<BorrowedFd<'_>>,
     ) -> io::Result<Result<Child, ExecError>> {
-        let entry = Entry::to(&self.lab, node(worker)).map_err(io::Error::other)?;
+        let entry = Entry::to(&self.lab, self.node(worker)).map_err(io::Error::other)?;
         let null: OwnedFd = File::options().read(true).write(true).open("/dev/null")?.into();
         let null = null.as_fd();
         Ok(self.launcher.spawn(&entry, program, Stdio::Descriptors([null, null, stderr.unwrap_or(null)]), None))
@@ -175,12 +189,8 @@ pub(super) fn lab_name(campaign: &Campaign, folder: &Path) -> String {
     format!("campaign-{name}-{}", &digest[..DIGITS])
 }
 
-fn node(worker: u32) -> NodeId {
-    NodeId(worker as usize - 1)
-}
-
-fn kill(worker: u32) -> Order {
-    Order::Kill { nodes: vec![node(worker)], how: Kill::Soft }
+fn node_name(worker: u32) -> String {
+    format!("w{worker}")
 }
 
 /// The lab file of workers.
@@ -206,7 +216,7 @@ fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, environment: Optio
         if let Some(memory) = workers.memory {
             settings["memory"] = json!(format!("{}B", memory.0));
         }
-        nodes.insert(format!("w{worker}"), settings);
+        nodes.insert(node_name(worker), settings);
     }
     let mut lab = json!({"lab": name, "nodes": nodes});
     if workers.image != "host" {
@@ -224,12 +234,12 @@ fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, environment: Optio
 impl Fleet for Nodes<'_> {
     fn start(&mut self, worker: u32) -> io::Result<OwnedFd> {
         let _ = std::fs::remove_file(self.folder.work(worker).join(WORDS));
-        self.revive(node(worker))?;
+        self.revive(self.node(worker))?;
         let child = match self.launch(worker)? {
             // Somebody froze a node without a worker. It ends as the node of a silent worker does.
             Err(ExecError::Frozen(_)) => {
-                self.give(kill(worker))?;
-                self.revive(node(worker))?;
+                self.kill(worker)?;
+                self.revive(self.node(worker))?;
                 self.launch(worker)?
             }
             launched => launched,
@@ -247,7 +257,7 @@ impl Fleet for Nodes<'_> {
             tracing::warn!(worker, "end a worker: {error}");
         }
         // Its programs, and what they left in the background.
-        if let Err(error) = self.give(kill(worker)) {
+        if let Err(error) = self.kill(worker) {
             tracing::warn!(worker, "end a worker's node: {error}");
         }
         self.words(worker)

@@ -71,7 +71,7 @@ fn elastic(arrivals: &[f64], length: f64, faster: f64) -> Vec<Sample> {
         sleep(due.saturating_duration_since(Instant::now()));
         let text = format!(
             "run: [bash, -c, 'echo begin $EPOCHREALTIME; sleep {length}']\nvariables: {{x: {{uniform: [0, 1]}}}}\n\
-             design: {{random: {POINTS}}}\nkeep: tables\nworkers: {{most: {WORKERS}, cpus: 0.05, memory: 64MiB, idle: 100ms}}\n\
+             design: {{random: {POINTS}}}\nkeep: tables\nworkers: {{max: {WORKERS}, cpus: 0.05 core, memory: 64MiB, idle: 100ms}}\n\
              outputs: {{begin: 'begin ([0-9.]+)'}}\n"
         );
         let campaign = Campaign::new(&format!("bench-day-{number}"), &text);

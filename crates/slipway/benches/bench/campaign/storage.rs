@@ -39,12 +39,14 @@ pub(crate) fn run() {
     }
 }
 
-/// A campaign whose points write the file with their number before it, and then do `then`.
+/// A campaign whose points write the file with their number before it, and then do `then`. Workers share the processors.
 fn campaign(content: &Path, points: u32, workers: u32, keep: &str, then: &str) -> Campaign {
+    let cpus = f64::from(*super::WORKERS) / f64::from(workers);
+    let cpus = cpus.min(1.0);
     let text = format!(
         "inputs: {{content: {}}}\nrun: [sh, -c, '{{ echo $SLIPWAY_POINT; cat content; }} > result.bin{then}']\n\
          variables: {{x: {{uniform: [0, 1]}}}}\ndesign: {{random: {points}}}\nkeep: {keep}\n\
-         workers: {{most: {workers}, cpus: 0.1, memory: 256MiB, network: true}}\n",
+         workers: {{max: {workers}, cpus: {cpus} core, memory: 256MiB, network: true}}\n",
         content.display()
     );
     Campaign::new("bench-storage", &text.replace("{ echo", "( echo").replace("; }", " )"))
