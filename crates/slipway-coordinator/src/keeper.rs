@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex as Lock, PoisonError};
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use slipway_results::Digest;
-use slipway_results::objects::service::{Answer, LONGEST, Request, Service, Told, What, line};
+use slipway_results::objects::service::{Answer, LONGEST, PULSE, Request, Service, Told, What, line};
 use slipway_results::objects::{Directory, ObjectError, Storage as _};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::helper::Helper;
 
@@ -34,8 +36,19 @@ impl Keeper {
     }
 }
 
-/// Callers that wait for an answer, by the number of their request. `None`: the program has ended.
-type Waiting = Arc<Lock<Option<BTreeMap<u64, oneshot::Sender<Result<(), ObjectError>>>>>>;
+/// So long a program may be silent while somebody waits for it. One that is frozen gets a successor.
+const SILENCE: Duration = PULSE.saturating_mul(10);
+
+/// Callers that wait for an answer, by the number of their request.
+#[derive(Debug)]
+struct Callers {
+    waiting: BTreeMap<u64, oneshot::Sender<Result<(), ObjectError>>>,
+    /// When the program last said something, or was first asked after it had answered all.
+    heard: Instant,
+}
+
+/// `None`: the program has ended, or counts as ended.
+type Waiting = Arc<Lock<Option<Callers>>>;
 
 /// The program that speaks S3. It starts with the first request, and again where it was killed.
 #[derive(Debug)]
@@ -52,7 +65,7 @@ struct Line {
     lines: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Waiting,
     next: u64,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
 }
 
 impl Client {
@@ -62,7 +75,7 @@ impl Client {
 
     async fn adopt(&self, out: &Path, digests: &[Digest]) -> Result<(), ObjectError> {
         let what = What::Adopt { out: out.to_owned(), digests: digests.to_vec() };
-        // Adopting twice is adopting once. So a program that something killed gets a successor, once.
+        // Adopting twice is adopting once. So a program that something killed or froze gets a successor, once.
         for _ in 0..2 {
             if let Ok(answer) = self.send(&what)?.await {
                 return answer;
@@ -89,21 +102,29 @@ impl Line {
         let (lines, to_send) = mpsc::unbounded_channel();
         // Its other end is ours still.
         let _ = lines.send(service.hello());
-        let waiting: Waiting = Arc::new(Lock::new(Some(BTreeMap::new())));
-        let tasks = [tokio::spawn(write(input, to_send)), tokio::spawn(listen(output, waiting.clone()))];
+        let callers = Callers { waiting: BTreeMap::new(), heard: Instant::now() };
+        let waiting: Waiting = Arc::new(Lock::new(Some(callers)));
+        let tasks = [
+            tokio::spawn(write(input, to_send)),
+            tokio::spawn(listen(output, waiting.clone())),
+            tokio::spawn(watch(waiting.clone())),
+        ];
         Ok(Self { _helper: helper, lines, waiting, next: 0, tasks })
     }
 
     fn has_ended(&self) -> bool {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        locked(&self.waiting).is_none()
     }
 
     fn send(&mut self, what: &What) -> oneshot::Receiver<Result<(), ObjectError>> {
         let (answer, receiver) = oneshot::channel();
         let id = self.next;
         self.next += 1;
-        if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            waiting.insert(id, answer);
+        if let Some(callers) = locked(&self.waiting).as_mut() {
+            if callers.waiting.is_empty() {
+                callers.heard = Instant::now();
+            }
+            callers.waiting.insert(id, answer);
         }
         // Where it fails, the program has ended, and the listener drops the sender.
         let _ = self.lines.send(line(&Request { id, what: what.clone() }));
@@ -126,23 +147,50 @@ async fn write(mut input: pipe::Sender, mut lines: mpsc::UnboundedReceiver<Vec<u
     }
 }
 
+fn locked(waiting: &Waiting) -> MutexGuard<'_, Option<Callers>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the program for ended where it is silent while somebody waits.
+async fn watch(waiting: Waiting) {
+    let mut at = Instant::now() + SILENCE;
+    loop {
+        sleep_until(at).await;
+        let now = Instant::now();
+        let mut locked = locked(&waiting);
+        at = match locked.as_ref() {
+            None => return,
+            Some(callers) if callers.waiting.is_empty() => now + SILENCE,
+            Some(callers) => callers.heard + SILENCE,
+        };
+        if at <= now {
+            // Those who waited hear that it has ended.
+            *locked = None;
+            return;
+        }
+    }
+}
+
 /// Hands answers to those who wait, until the program ends.
 async fn listen(mut output: BufReader<pipe::Receiver>, waiting: Waiting) {
     loop {
         let mut text = Vec::new();
         let read = (&mut output).take(LONGEST).read_until(b'\n', &mut text).await;
         let answer = read.ok().and_then(|_| serde_json::from_slice::<Answer>(&text).ok());
-        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&waiting);
         let Some(Answer { id, what }) = answer else {
             *waiting = None;
             return;
         };
+        let Some(callers) = waiting.as_mut() else { return };
+        callers.heard = Instant::now();
         let told = match what {
+            Told::Working => continue,
             Told::Failed(fault) => Err(fault.into()),
             // Objects that are adopted have no other answer.
             Told::Done(_) | Told::Data(_) | Told::Objects(_) => Ok(()),
         };
-        if let Some(caller) = waiting.as_mut().and_then(|waiting| waiting.remove(&id)) {
+        if let Some(caller) = callers.waiting.remove(&id) {
             // The caller may have ended: its worker did.
             let _ = caller.send(told);
         }

@@ -4,6 +4,7 @@
 
 pub mod idf;
 pub mod path;
+pub mod place;
 pub mod query;
 mod reports;
 pub mod weather;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use slipway_energyplus::idf::{Idf, IdfError, check_value};
 use slipway_energyplus::path::Path;
+use slipway_energyplus::place::Place;
 use slipway_energyplus::query::{self, Take};
 use slipway_energyplus::weather::{self, WeatherError};
 use slipway_energyplus::{Report, Reporting, add_reports};
@@ -116,6 +117,23 @@ fn weather_files_are_told_from_others() {
     // Four rows an hour.
     let fine = epw(8760, "1/ 1,12/31").replace("DATA PERIODS,1,1,", "DATA PERIODS,1,4,");
     assert_eq!(weather::check(&fine, true), Err(WeatherError::Short(2190)));
+}
+
+#[test]
+fn places_of_models_and_weather_are_apart_as_on_earth() {
+    let chicago = "LOCATION,Chicago Ohare Intl Ap,IL,USA,TMY3,725300,41.98,-87.92,-6.0,201.0\n";
+    let chicago = Place::of_weather(chicago).expect("a place");
+    let model = |fields: &str| Idf::parse(format!("Version,25.2;\nSite:Location,{fields};\n")).expect("a model");
+    // Great-circle distance of the two airports: 1,429 km.
+    let denver = Place::of_model(&model("Denver Intl,39.86,-104.67,-7,1655")).expect("a place");
+    assert!((1420.0..1440.0).contains(&chicago.km_to(&denver)), "{}", chicago.km_to(&denver));
+    assert!(denver.km_to(&denver) < 1e-6);
+    let antipode = Place::of_model(&model("Far,-41.98,92.08,0,0")).expect("a place");
+    assert!((20_000.0..20_020.0).contains(&antipode.km_to(&chicago)));
+    for nowhere in ["X,91,0,0,0", "X,a,0,0,0", "X,NaN,0,0,0", "X"] {
+        assert_eq!(Place::of_model(&model(nowhere)), None, "{nowhere}");
+    }
+    assert_eq!(Place::of_weather("LOCATION,X"), None);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Requests on standard input, answers on standard output.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
-use slipway_results::objects::service::{Answer, Fault, Hello, LONGEST, Request, Told, What, line};
+use slipway_results::objects::service::{Answer, Fault, Hello, LONGEST, PULSE, Request, Told, What, line};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Stdin, Stdout};
 use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, interval_at};
 
 use crate::bucket::Store;
 use crate::upload;
@@ -57,13 +59,31 @@ impl Desk {
         output.flush().await
     }
 
+    /// Says that the program lives, for as long as the work takes. A caller replaces a program that is silent.
+    async fn with_pulse<T>(&self, id: u64, work: impl Future<Output = T>) -> T {
+        let mut pulse = interval_at(Instant::now() + PULSE, PULSE);
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = pulse.tick() => {
+                    // Without a caller, nobody hears of it.
+                    let _ = self.tell(id, Told::Working, &[]).await;
+                }
+            }
+        }
+    }
+
     /// Answers a request. Returns the last answer.
     async fn answer(&self, id: u64, what: What) -> Result<Told, Fault> {
         let store = self.store.as_ref().map_err(Clone::clone)?;
         let told = match what {
             What::Look => store.look().await.map(|()| Told::Done(0))?,
             What::Begin(owner) => store.begin(&owner).await.map(|()| Told::Done(0))?,
-            What::Adopt { out, digests } => Told::Done(upload::adopt(store, &self.uploads, &out, digests).await?),
+            What::Adopt { out, digests } => {
+                let adopted = self.with_pulse(id, upload::adopt(store, &self.uploads, &out, digests));
+                Told::Done(adopted.await?)
+            }
             What::Remove(digest) => store.remove(&digest).await.map(|()| Told::Done(0))?,
             What::Open(digest) => {
                 store.read(&digest, async |bytes: &[u8]| self.tell(id, Told::Data(bytes.len()), bytes).await).await?;

@@ -219,6 +219,7 @@ pub fn run(
     let Study { campaign, plan, setup, path } = study;
     let environment = engine::environment(campaign, events)?;
     let (found, ends) = inputs::find(campaign, plan, environment.as_ref())?;
+    engine::compare_places(&ends, inputs::source(&found, engine::WEATHER), events);
     let folder = Folder::create(path, &setup.text)?;
     let _lock = lock(machine, campaign, &folder)?;
     drop(storage::begin(study)?);

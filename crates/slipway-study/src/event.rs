@@ -71,6 +71,15 @@ pub enum Event<'a> {
     },
     /// The Python environment of a campaign's engine is on its way.
     Python(slipway_python::Step<'a>),
+    /// The weather file of a campaign is of another place than its model.
+    WeatherElsewhere {
+        /// The model's place.
+        model: &'a str,
+        /// The weather file's place.
+        weather: &'a str,
+        /// The distance between them in km.
+        km: f64,
+    },
     /// A campaign is on its way.
     Points(Points),
     /// A program printed a line.

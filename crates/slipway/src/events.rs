@@ -60,6 +60,9 @@ impl<'a> Steps<'a> {
             Event::Python(Step::Waiting) => {
                 say(self.global, "waiting for another process that makes the same environment");
             }
+            Event::WeatherElsewhere { model, weather, km } if !self.global.quiet => {
+                tracing::warn!("the weather file is of {weather}, {km:.0} km from the model's own place, {model}");
+            }
             Event::LabDone | Event::CheckDone => self.finish(),
             Event::Checked { under, paths } => self.checked(under, paths),
             Event::NothingToCheck { lab } if !self.global.quiet => {

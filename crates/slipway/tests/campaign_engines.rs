@@ -72,9 +72,13 @@ fn energyplus_runs_edited_models_and_says_in_its_own_words_why_one_fails() {
     let outputs = "variables: {thickness: [0.05, 0.2], lights: [8, 1e7]}\ndesign: grid\noutputs:\n  heat: {meter: 'Electricity:Facility', unit: kWh}\n  lighting: {table: End Uses/Interior Lighting/Electricity}\n  warm: {variable: Zone Mean Air Temperature, of: Core_ZN, take: greatest}\n";
     let set =
         "'Material/Mass NonRes Wall Insulation/Thickness': '{thickness}', 'Lights/*/Watts per Floor Area': '{lights}'";
-    write(&place, &(office(", annual: false, reporting: daily", &format!("{SHORT}, {set}")) + outputs));
+    let text = office(", annual: false, reporting: daily", &format!("{SHORT}, {set}")) + outputs;
+    write(&place, &text.replace("USA_IL_Chicago", "USA_CO_Golden"));
     let (code, words) = run(&place);
     assert_eq!(code, Some(5), "{words}");
+    let weather =
+        ["the weather file is of Denver Centennial Golden Nr, ", "km from the model's own place, USA IL-CHICAGO"];
+    assert!(weather.iter().all(|part| words.contains(part)), "{words}");
     let rows = rows(&place);
     assert_eq!(rows.len(), 2, "{words}");
     assert_ne!(rows[0]["heat"], rows[1]["heat"], "walls matter");

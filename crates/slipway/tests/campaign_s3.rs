@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Inventory, Place, as_before, await_that, told};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use server::{ID, SECRET, Server};
 use slipway_campaign::model::Bucket;
@@ -203,22 +204,32 @@ fn nothing_is_lost_where_the_server_dies_and_comes_back() {
 
 #[test]
 fn the_program_that_speaks_s3_may_be_killed() {
+    goes_on_after(Signal::KILL, &[2, 10, 20]);
+}
+
+#[test]
+fn a_frozen_program_that_speaks_s3_gets_a_successor() {
+    goes_on_after(Signal::STOP, &[2]);
+}
+
+/// Sends a signal to the program when so many points are done.
+fn goes_on_after(signal: Signal, moments: &[u64]) {
     let campaign = Campaign::new(60);
     let run = campaign.slipway(["run", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let run = run.expect("slipway can be started");
-    let mut killed = 0;
-    for done in [2, 10, 20] {
+    let mut hit = 0;
+    for &done in moments {
         await_that("points have results", || campaign.count("done") >= done);
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap_or_default();
         for child in children.split_whitespace() {
             let name = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            let pid = child.parse().ok().and_then(rustix::process::Pid::from_raw);
+            let pid = child.parse().ok().and_then(Pid::from_raw);
             if let Some(pid) = pid.filter(|_| name.trim() == PROGRAM) {
-                killed += usize::from(rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+                hit += usize::from(kill_process(pid, signal).is_ok());
             }
         }
     }
-    assert!(killed > 0, "the coordinator has a program that speaks S3");
+    assert!(hit > 0, "the coordinator has a program that speaks S3");
     let output = run.wait_with_output().expect("it can be awaited");
     assert!(output.status.success(), "{}", told(&output));
     campaign.is_whole(60);

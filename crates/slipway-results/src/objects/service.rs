@@ -17,6 +17,8 @@ use crate::digest::Digest;
 
 /// The program's file name. It belongs beside `slipway`.
 pub const PROGRAM: &str = "slipway-s3";
+/// While it takes objects over, the program says so each time that this has passed ([`Told::Working`]).
+pub const PULSE: Duration = Duration::from_secs(2);
 /// Longest line of the protocol in bytes: the objects of an attempt with a hundred thousand files.
 pub const LONGEST: u64 = 16 << 20;
 
@@ -56,7 +58,7 @@ pub enum What {
     Look,
     /// Make sure that the bucket takes objects, and belongs to this campaign. Answer: [`Told::Done`].
     Begin(Owner),
-    /// Take objects over from a worker's folder. Answer: [`Told::Done`].
+    /// Take objects over from a worker's folder. Answers: [`Told::Working`] for as long as it takes, then [`Told::Done`].
     Adopt {
         /// The worker's folder `out`.
         out: PathBuf,
@@ -96,6 +98,8 @@ pub struct Answer {
 pub enum Told {
     /// It is done. Storage grew by so many bytes.
     Done(u64),
+    /// It takes longer, and the program lives.
+    Working,
     /// So many bytes follow the line.
     Data(usize),
     /// Some objects.

@@ -16,6 +16,7 @@ use slipway_coordinator::Folder;
 use slipway_document::FileError;
 use slipway_document::text::printable;
 use slipway_energyplus::idf::{Idf, IdfError};
+use slipway_energyplus::place::Place;
 use slipway_energyplus::weather::{self, WeatherError};
 use slipway_energyplus::{Report, VERSION};
 use slipway_openstudio::osw::OswError;
@@ -24,6 +25,10 @@ use slipway_python::{Environment, EnvironmentError};
 use crate::{Event, Events};
 
 /// Scripts that run engines, by name.
+/// The weather file's name in a point's folder.
+pub(super) const WEATHER: &str = "in.epw";
+/// Weather from so far away in km is of the same place: an airport's serves a town.
+const NEAR: f64 = 100.0;
 const SCRIPTS: [(&str, &str); 3] = [
     ("python.py", include_str!("engine/python.py")),
     ("energyplus.py", include_str!("engine/energyplus.py")),
@@ -198,6 +203,17 @@ fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<Idf>, Engine
     plan.ends().iter().map(at).collect::<Result<_, _>>().map_err(failed)
 }
 
+/// Tells where the weather file is of another place than the models. A study may want that; nobody wants it unawares.
+pub(super) fn compare_places(models: &[Idf], weather: Option<&Path>, events: &mut Events<'_>) {
+    let text = weather.and_then(|path| fs::read(path).ok());
+    let weather = text.and_then(|text| Place::of_weather(&String::from_utf8_lossy(&text)));
+    let (Some(weather), Some(model)) = (weather, models.first().and_then(Place::of_model)) else { return };
+    let km = model.km_to(&weather);
+    if km > NEAR {
+        events(Event::WeatherElsewhere { model: &model.name, weather: &weather.name, km });
+    }
+}
+
 /// Whether the weather file is one. `models`: those whose own run periods it must have.
 fn weather(
     annual: bool,
@@ -205,7 +221,7 @@ fn weather(
     has_results: bool,
     find: &dyn Fn(&Path) -> Option<PathBuf>,
 ) -> Result<(), EngineError> {
-    let Some(path) = find(Path::new("in.epw")) else { return Ok(()) };
+    let Some(path) = find(Path::new(WEATHER)) else { return Ok(()) };
     let text = fs::read(&path).map_err(FileError::of("read", &path))?;
     weather::check(&String::from_utf8_lossy(&text), annual)
         .and_then(|weather| models.iter().try_for_each(|model| weather.covers(model, has_results)))

@@ -74,9 +74,14 @@ pub(super) fn find(
         }
     }
     // An engine would refuse the following at each point.
-    let path = |name: &Path| found.get(name).map(|found| found.source.clone());
+    let path = |name: &Path| source(&found, name).map(Path::to_owned);
     let ends = engine::check(campaign, plan, &path)?;
     Ok((found, ends))
+}
+
+/// The file of an input, by its path in a point's folder.
+pub(super) fn source(found: &BTreeMap<PathBuf, Found>, name: impl AsRef<Path>) -> Option<&Path> {
+    found.get(name.as_ref()).map(|found| found.source.as_path())
 }
 
 fn look(source: &Path, name: &Path, depth: usize, found: &mut BTreeMap<PathBuf, Found>) -> Result<(), InputError> {

@@ -12,7 +12,7 @@ use slipway_energyplus::idf::Idf;
 use slipway_engine::exec::Program;
 
 use super::CampaignError;
-use super::engine::EngineError;
+use super::engine::{EngineError, WEATHER};
 use super::nodes::{self, Nodes};
 use crate::StudyError;
 
@@ -64,8 +64,8 @@ fn lay_out(room: &Path, models: Vec<Idf>) -> Result<Vec<String>, EngineError> {
     // One that was interrupted may have left something.
     let _ = fs::remove_dir_all(room);
     fs::create_dir_all(room).map_err(FileError::of("make", room))?;
-    let weather = room.join("in.epw");
-    symlink(Path::new(nodes::INPUTS).join("in.epw"), &weather).map_err(FileError::of("make", &weather))?;
+    let weather = room.join(WEATHER);
+    symlink(Path::new(nodes::INPUTS).join(WEATHER), &weather).map_err(FileError::of("make", &weather))?;
     let write = |(number, model): (usize, Idf)| {
         let name = format!("{number}.idf");
         let path = room.join(&name);
