@@ -5,7 +5,7 @@
 //! session, its stream and its place therein ([`frame`]).
 //!
 //! The receiver gathers a file in `.slipway-part` below the destination, under a name that follows from its path, and
-//! renames it when all its bytes are there. A later run hashes what lies there, and what an older version holds, and asks
+//! renames it when the disk has all its bytes; small ones go without the folder (docs/adr/0059). A later run hashes what lies there, and what an older version holds, and asks
 //! for the rest alone ([`blocks`]). So there is no journal that a power failure could part from the data (docs/adr/0054).
 //!
 //! Both ends know one [token](token::Token). The server's key of TLS follows from it, and the client proves that it knows

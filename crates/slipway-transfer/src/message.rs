@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::path::Relative;
 
 /// Version of the protocol. Ends of other versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of file data in one frame, at most.
 pub const LARGEST_DATA: usize = 1 << 20;
 
@@ -97,7 +97,8 @@ pub enum Order {
         destination: Vec<u8>,
         /// Compare, and change nothing.
         verify: bool,
-        /// Have the file system write everything to the disk before [`Answer::Over`].
+        /// Have the file system write a file's content to the disk before the file takes its name, and everything before
+        /// [`Answer::Over`].
         sync: bool,
     },
     /// One of the data set.
@@ -131,14 +132,14 @@ pub struct Block {
 pub enum Answer {
     /// The destination is open.
     Ready,
-    /// The receiver has nothing of a file.
-    Fresh(u64),
+    /// The receiver has nothing of these files.
+    Fresh(Vec<u64>),
     /// Blocks that it has of one.
     Blocks(u64, Basis, Vec<Block>),
     /// It listed all blocks. The older version, if any, has so many bytes.
     Listed(u64, Option<u64>),
-    /// An entry is at the destination.
-    Settled(u64),
+    /// These entries are at the destination, their content on its disk where [`Order::Begin`] asked for that.
+    Settled(Vec<u64>),
     /// One is not, with its path and the reason.
     Failed(u64, Relative, String),
     /// With `verify`: one is missing, or not the same.
@@ -158,6 +159,8 @@ pub enum Answer {
 pub enum Item {
     /// So many bytes of a file follow: its number, the offset, the length.
     Data(u64, u64, u32),
+    /// All bytes of a file follow, and nothing else of it: its number, and how many.
+    Whole(u64, u32),
     /// A hole: number, offset, length.
     Hole(u64, u64, u64),
     /// Bytes of the incomplete file stay: number, offset, length.
@@ -190,7 +193,7 @@ pub fn take<T: DeserializeOwned>(bytes: &mut &[u8]) -> io::Result<T> {
     Ok(message)
 }
 
-/// Takes an item off the front of `bytes`, with its data (empty for all but [`Item::Data`]).
+/// Takes an item off the front of `bytes`, with its data (empty for all but [`Item::Data`] and [`Item::Whole`]).
 ///
 /// # Errors
 /// `InvalidData` where there is none, where its data is cut short, or where its range ends beyond 2^63.
@@ -201,12 +204,12 @@ pub fn take_item<'a>(bytes: &mut &'a [u8]) -> io::Result<(Item, &'a [u8])> {
         Item::Data(_, offset, length) => (offset, length.into()),
         Item::Hole(_, offset, length) | Item::Keep(_, offset, length) => (offset, length),
         Item::Copy(_, offset, from, length, _) => (offset.max(from), length.into()),
-        Item::End(_) | Item::Same(_) | Item::Abandon(_) => (0, 0),
+        Item::Whole(..) | Item::End(_) | Item::Same(_) | Item::Abandon(_) => (0, 0),
     };
     if offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
         return Err(wrong("a range ends beyond all files"));
     }
-    let Item::Data(_, _, length) = item else { return Ok((item, &[])) };
+    let (Item::Data(_, _, length) | Item::Whole(_, length)) = item else { return Ok((item, &[])) };
     let (data, rest) = bytes.split_at_checked(length as usize).ok_or_else(|| wrong("data is cut short"))?;
     *bytes = rest;
     Ok((item, data))
@@ -238,9 +241,12 @@ mod tests {
             put(&Item::Data(file, offset, length), &mut body).expect("written");
             body.extend_from_slice(&data);
             put(&Item::End(file), &mut body).expect("written");
+            put(&Item::Whole(file, length), &mut body).expect("written");
+            body.extend_from_slice(&data);
             let mut rest = body.as_slice();
             prop_assert_eq!(take_item(&mut rest).expect("data"), (Item::Data(file, offset, length), data.as_slice()));
             prop_assert_eq!(take_item(&mut rest).expect("end"), (Item::End(file), &[][..]));
+            prop_assert_eq!(take_item(&mut rest).expect("all"), (Item::Whole(file, length), data.as_slice()));
             prop_assert!(rest.is_empty());
         }
     }

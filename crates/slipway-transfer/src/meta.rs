@@ -9,6 +9,7 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::message::Meta;
+use crate::tree::Birth;
 
 /// Bytes of one entry's extended attributes, at most; more would not fit its order.
 const LARGEST_XATTRS: usize = 256 << 10;
@@ -81,17 +82,21 @@ fn xattrs(
     Ok(found)
 }
 
-/// Applies attributes. Owners and file capabilities where this process is root.
-pub(crate) fn apply(file: &File, meta: &Meta) -> io::Result<()> {
+/// Applies attributes. Owners and file capabilities where this process is root. `birth` says what the file has already.
+pub(crate) fn apply(file: &File, meta: &Meta, birth: Option<Birth>) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     let mut mode = meta.mode & 0o7777;
-    if is_root {
+    let has_owner = birth.is_some_and(|birth| (birth.uid, birth.gid) == (meta.uid, meta.gid));
+    if is_root && !has_owner {
         rustix::fs::fchown(file, Some(owner(meta.uid)?), Some(group(meta.gid)?))?;
-    } else {
+    }
+    if !is_root {
         // The file belongs to another user here, to whom nobody gave these powers.
         mode &= 0o1777;
     }
-    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    if birth.is_none_or(|birth| meta.mode & birth.mask != mode) {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    }
     for (name, value) in meta.xattrs.iter().filter(|(name, _)| travels(name)) {
         if !is_root && name.starts_with(b"security.") {
             continue;

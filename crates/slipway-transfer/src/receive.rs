@@ -2,6 +2,7 @@
 
 mod basis;
 mod files;
+mod group;
 mod verify;
 
 use std::path::Path;
@@ -56,7 +57,7 @@ pub(crate) fn serve(
             if begun.verify {
                 Verify::new(begun.tree, &answers).run(&mut orders)
             } else {
-                let files = Files::new(begun.tree, answers.clone());
+                let files = Files::new(begun.tree, answers.clone(), begun.sync);
                 std::thread::scope(|inner| {
                     let files = &files;
                     let streams = inner.spawn(move || {
@@ -67,11 +68,13 @@ pub(crate) fn serve(
                             }
                         });
                     });
-                    let outcome = receive(&mut orders, files, begun.sync);
+                    let namer = inner.spawn(move || files.group.run(files));
+                    let outcome = receive(&mut orders, files);
+                    files.group.close();
                     sockets.end();
                     // Its registration goes, and with it the sender of `streams`.
                     close();
-                    drop(streams.join());
+                    drop((streams.join(), namer.join()));
                     outcome
                 })
             }
@@ -141,7 +144,7 @@ fn send_answers(link: Link, session: &Session, answers: &Receiver<Answer>, socke
 }
 
 /// Follows orders until all is done.
-fn receive(orders: &mut Orders, files: &Files, sync: bool) -> Result<(), TransferError> {
+fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
     let ended = || TransferError::Lost(std::io::ErrorKind::UnexpectedEof.into());
     let _ = files.answers.send(Answer::Ready);
     let mut directories: Vec<(Relative, Meta)> = Vec::new();
@@ -153,16 +156,22 @@ fn receive(orders: &mut Orders, files: &Files, sync: bool) -> Result<(), Transfe
             let looks = looks.clone();
             scope.spawn(move || basis::look(files, &looks));
         }
+        let mut fresh = Vec::new();
         loop {
+            // The sender waits for none of them longer than for the frame that announced it.
+            if orders.left.is_empty() && !fresh.is_empty() {
+                let _ = files.answers.send(Answer::Fresh(std::mem::take(&mut fresh)));
+            }
             match orders.next()?.ok_or_else(ended)? {
                 Order::Begin { .. } => return Err(TransferError::Protocol("a second beginning".to_owned())),
                 Order::Finish => return Ok(()),
-                Order::Entry(entry) => {
-                    if let Err(error) = take(files, entry, &to_look, &mut directories)? {
+                Order::Entry(entry) => match take(files, entry, &to_look, &mut directories)? {
+                    Ok(id) => fresh.extend(id),
+                    Err(error) => {
                         failures = true;
                         let _ = files.answers.send(error);
                     }
-                }
+                },
             }
         }
     })?;
@@ -180,7 +189,7 @@ fn receive(orders: &mut Orders, files: &Files, sync: bool) -> Result<(), Transfe
     if !failures && !files.any_failed() {
         files.tree.clean().map_err(failed("remove incomplete files"))?;
     }
-    if sync {
+    if files.sync {
         files.tree.sync().map_err(failed("write everything to the disk"))?;
     }
     let _ = files.answers.send(Answer::Over);
@@ -189,13 +198,13 @@ fn receive(orders: &mut Orders, files: &Files, sync: bool) -> Result<(), Transfe
     Ok(())
 }
 
-/// Takes an entry. The inner error is about it alone.
+/// Takes an entry. Gives its number where it is a file of which nothing is here. The inner error is about it alone.
 fn take(
     files: &Files,
     entry: Entry,
     to_look: &SyncSender<Arc<Incoming>>,
     directories: &mut Vec<(Relative, Meta)>,
-) -> Result<Result<(), Answer>, TransferError> {
+) -> Result<Result<Option<u64>, Answer>, TransferError> {
     let Entry { id, path, kind, meta } = entry;
     let done = match kind {
         Kind::File(size) => {
@@ -206,10 +215,9 @@ fn take(
             // The folder may be missing or in another's hands: then that is found when the file is written.
             if files.may_have(&incoming) {
                 let _ = to_look.send(incoming);
-            } else {
-                let _ = files.answers.send(Answer::Fresh(id));
+                return Ok(Ok(None));
             }
-            return Ok(Ok(()));
+            return Ok(Ok(Some(id)));
         }
         Kind::Directory => {
             let made = files.tree.directory(&path);
@@ -219,5 +227,5 @@ fn take(
         Kind::Symlink(target) => files.tree.symlink(&path, &target, &meta),
         Kind::Hardlink(to) => files.tree.hardlink(&path, &to),
     };
-    Ok(done.map_err(|error| Answer::Failed(id, path, error.to_string())))
+    Ok(done.map(|()| None).map_err(|error| Answer::Failed(id, path, error.to_string())))
 }

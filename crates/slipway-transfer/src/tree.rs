@@ -1,14 +1,16 @@
 //! The destination: everything is opened beneath it, and no symbolic link is followed (`RESOLVE_BENEATH` and
 //! `RESOLVE_NO_SYMLINKS` of `openat2(2)`). So a link that a peer made, or found, leads nowhere.
 
-use std::collections::HashMap;
+mod unnamed;
+
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,7 @@ use crate::error::TransferError;
 use crate::message::Meta;
 use crate::meta;
 use crate::path::{PART, Relative};
+pub(crate) use unnamed::Birth;
 
 /// Parents that are kept open, at most.
 const PARENTS: usize = 512;
@@ -32,7 +35,12 @@ pub(crate) struct Tree {
     root: OwnedFd,
     /// The folder of incomplete files; `None` where nothing is to be written.
     part: Option<OwnedFd>,
+    /// No earlier transfer left incomplete files.
+    is_first: bool,
+    birth: Option<Birth>,
     parents: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+    /// Directories that were made, or found empty, by this session.
+    fresh: Mutex<HashSet<Vec<u8>>>,
 }
 
 /// Opens beneath `folder`.
@@ -57,7 +65,10 @@ impl Tree {
         let failed = TransferError::io(format!("open the destination {shown}"));
         let root = Self::root(root, path, write).map_err(failed)?;
         let part = if write { Some(Self::lock(&root, &shown)?) } else { None };
-        Ok(Self { root, part, parents: Mutex::default() })
+        let is_first = part.as_ref().is_some_and(is_empty);
+        let birth = part.as_ref().and_then(Birth::find);
+        let fresh = if is_empty(&root) { HashSet::from([Vec::new()]) } else { HashSet::new() };
+        Ok(Self { root, part, is_first, birth, parents: Mutex::default(), fresh: Mutex::new(fresh) })
     }
 
     fn root(root: Option<&Path>, path: &[u8], write: bool) -> io::Result<OwnedFd> {
@@ -130,13 +141,26 @@ impl Tree {
         self.part.as_ref().ok_or_else(|| io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
+    fn fresh(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True where nothing of `path` was here when the session began, as far as is known without a look at the disk.
+    pub(crate) fn is_new(&self, path: &Relative) -> bool {
+        self.is_first && self.fresh().contains(path.split().0.as_bytes())
+    }
+
     /// Makes a directory, which its owner may fill until it has its attributes.
     pub(crate) fn directory(&self, path: &Relative) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let make = || rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o700));
         match make() {
             Err(Errno::EXIST) => {}
-            other => return Ok(other?),
+            other => {
+                other?;
+                self.fresh().insert(path.as_bytes().to_vec());
+                return Ok(());
+            }
         }
         let found = rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
@@ -151,7 +175,7 @@ impl Tree {
 
     /// Gives a directory, or a file that is there, its attributes.
     pub(crate) fn set(&self, path: &Relative, meta: &Meta) -> io::Result<()> {
-        meta::apply(&self.old(path)?, meta)
+        meta::apply(&self.old(path)?, meta, None)
     }
 
     /// Makes a symbolic link, in the place of what is there.
@@ -258,10 +282,7 @@ impl Tree {
     fn place(&self, temporary: &str, parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
         match rustix::fs::renameat(self.part()?, temporary, parent, name) {
             Err(Errno::ISDIR) => Err(io::Error::other("a directory is in its place")),
-            Err(Errno::XDEV) => {
-                Err(io::Error::other("the destination spans file systems here; transfer to this directory itself"))
-            }
-            other => Ok(other?),
+            other => across(other),
         }
     }
 
@@ -299,6 +320,24 @@ impl Tree {
             }
         }
         Ok(())
+    }
+}
+
+/// True where a directory holds nothing, incomplete files aside.
+fn is_empty(folder: &OwnedFd) -> bool {
+    let names = [&b"."[..], b"..", PART.as_bytes()];
+    Dir::read_from(folder).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| names.contains(&entry.file_name().to_bytes())))
+    })
+}
+
+/// Explains why a file cannot be moved into its place.
+fn across(result: Result<(), Errno>) -> io::Result<()> {
+    match result {
+        Err(Errno::XDEV) => {
+            Err(io::Error::other("the destination spans file systems here; transfer to this directory itself"))
+        }
+        other => Ok(other?),
     }
 }
 

@@ -35,7 +35,7 @@ fn look_at(files: &Files, incoming: &Incoming, buffer: &mut Vec<u8>) -> io::Resu
     // A link or a directory in its place is no older version.
     let old = files.tree.old(&incoming.path).ok().filter(is_file);
     let Some(old) = old else {
-        return Ok(if part.is_some() { Answer::Listed(incoming.id, None) } else { Answer::Fresh(incoming.id) });
+        return Ok(if part.is_some() { Answer::Listed(incoming.id, None) } else { Answer::Fresh(vec![incoming.id]) });
     };
     let size = list(&old, incoming.id, incoming.size, Basis::Old, buffer, &files.answers)?;
     Ok(Answer::Listed(incoming.id, Some(size)))

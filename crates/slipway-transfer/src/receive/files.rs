@@ -9,21 +9,30 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
+use super::group::{Group, Whole};
+use crate::blocks::SEGMENT;
 use crate::error::TransferError;
 use crate::frame::{Key, Reader};
 use crate::link::{Link, nanoseconds};
 use crate::message::{self, Answer, Item, LARGEST_DATA, Meta};
 use crate::meta;
 use crate::path::Relative;
-use crate::tree::Tree;
+use crate::tree::{Birth, Tree};
 
 /// Files that a sender may announce before they are settled.
 const MOST: usize = 1 << 20;
 /// Bytes between two reports of progress.
 const REPORT: u64 = 16 << 20;
+
+/// The bytes of a file that are here.
+pub(super) struct Part {
+    pub(super) file: File,
+    /// It has no name yet, and these attributes.
+    pub(super) unnamed: Option<Birth>,
+}
 
 /// A file on its way in.
 pub(super) struct Incoming {
@@ -37,7 +46,7 @@ pub(super) struct Incoming {
     settled: AtomicBool,
     /// An incomplete file was found, and its blocks listed.
     pub(super) goes_on: AtomicBool,
-    part: Mutex<Option<Arc<File>>>,
+    part: Mutex<Option<Arc<Part>>>,
     old: Mutex<Option<Arc<File>>>,
 }
 
@@ -62,15 +71,18 @@ impl Incoming {
 pub(super) struct Files {
     pub(super) tree: Tree,
     pub(super) answers: SyncSender<Answer>,
+    /// The disk has a file's content before the file takes its name.
+    pub(super) sync: bool,
     expected: Mutex<HashMap<u64, Arc<Incoming>>>,
     failed: AtomicBool,
     bytes: AtomicU64,
     nanos: AtomicU64,
     kept: Mutex<Vec<Link>>,
+    pub(super) group: Group,
 }
 
 /// A file's own error, or one that ends the session.
-enum Trouble {
+pub(super) enum Trouble {
     File(io::Error),
     Session(String),
 }
@@ -93,15 +105,17 @@ impl From<Errno> for Trouble {
 }
 
 impl Files {
-    pub(super) fn new(tree: Tree, answers: SyncSender<Answer>) -> Self {
+    pub(super) fn new(tree: Tree, answers: SyncSender<Answer>, sync: bool) -> Self {
         Self {
             tree,
             answers,
+            sync,
             expected: Mutex::default(),
             failed: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             kept: Mutex::default(),
+            group: Group::default(),
         }
     }
 
@@ -129,6 +143,7 @@ impl Files {
     /// Whether anything of a file may be here already.
     pub(super) fn may_have(&self, incoming: &Incoming) -> bool {
         incoming.size > 0
+            && !self.tree.is_new(&incoming.path)
             && (!matches!(self.tree.look(&incoming.path), Ok(None))
                 || !matches!(self.tree.left_part(&incoming.path), Ok(None)))
     }
@@ -161,6 +176,7 @@ impl Files {
                 unreported.0 += data.len() as u64;
                 unreported.1 += nanoseconds(began);
             }
+            self.group.due();
             self.report(&mut unreported, REPORT);
         }
     }
@@ -177,6 +193,7 @@ impl Files {
 
     fn item(&self, item: &Item, data: &[u8]) -> Result<(), String> {
         let (&Item::Data(id, ..)
+        | &Item::Whole(id, _)
         | &Item::Hole(id, ..)
         | &Item::Keep(id, ..)
         | &Item::Copy(id, ..)
@@ -197,11 +214,21 @@ impl Files {
         }
     }
 
-    fn apply(&self, incoming: &Incoming, item: &Item, data: &[u8]) -> Result<(), Trouble> {
+    fn apply(&self, incoming: &Arc<Incoming>, item: &Item, data: &[u8]) -> Result<(), Trouble> {
         match *item {
             Item::Data(_, offset, _) => {
                 within(incoming, offset, data.len() as u64)?;
-                self.part(incoming)?.write_all_at(data, offset)?;
+                let part = self.part(incoming)?;
+                part.file.write_all_at(data, offset)?;
+                self.begin_to_store(&part, offset + data.len() as u64);
+                self.count(incoming, data.len() as u64)
+            }
+            Item::Whole(..) => {
+                incoming.ended.store(true, Ordering::Release);
+                if data.len() as u64 != incoming.size {
+                    return Err(Trouble::Session(format!("{} is not as long as announced", incoming.path)));
+                }
+                self.part(incoming)?.file.write_all_at(data, 0)?;
                 self.count(incoming, data.len() as u64)
             }
             Item::Hole(_, offset, length) => {
@@ -228,44 +255,62 @@ impl Files {
             }
             Item::Same(_) => {
                 self.tree.set(&incoming.path, &incoming.meta)?;
-                self.tree.forget(&incoming.path)?;
-                self.settle(incoming);
-                Ok(())
+                self.forget(incoming)
             }
-            Item::Abandon(_) => {
-                self.tree.forget(&incoming.path)?;
-                self.settle(incoming);
-                Ok(())
-            }
+            Item::Abandon(_) => self.forget(incoming),
         }
     }
 
+    /// Has the disk begin with a segment that is whole, so that little is left to wait for at the end.
+    fn begin_to_store(&self, part: &Part, end: u64) {
+        let Some(start) = end.checked_sub(SEGMENT).filter(|_| self.sync && end.is_multiple_of(SEGMENT)) else { return };
+        // The kernel may forget the pages once they are on the disk, which is a hint like any advice.
+        let _ = rustix::fs::fadvise(&part.file, start, std::num::NonZeroU64::new(SEGMENT), Advice::DontNeed);
+    }
+
+    /// Removes what there is of an incomplete file.
+    fn forget(&self, incoming: &Arc<Incoming>) -> Result<(), Trouble> {
+        let part = incoming.part.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if part.is_none_or(|part| part.unnamed.is_none()) && !self.tree.is_new(&incoming.path) {
+            self.tree.forget(&incoming.path)?;
+        }
+        self.group.add(Whole { incoming: incoming.clone(), part: None });
+        Ok(())
+    }
+
     /// The incomplete file.
-    fn part(&self, incoming: &Incoming) -> io::Result<Arc<File>> {
+    fn part(&self, incoming: &Incoming) -> io::Result<Arc<Part>> {
         let mut part = incoming.part.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(part) = &*part {
             return Ok(part.clone());
         }
         let goes_on = incoming.goes_on.load(Ordering::Acquire);
-        let left = if goes_on { self.tree.left_part(&incoming.path)? } else { None };
-        let opened = match left {
-            Some(left) => left,
-            None if goes_on => return Err(io::ErrorKind::NotFound.into()),
-            None => self.tree.fresh_part(&incoming.path)?,
-        };
         // One that comes in one piece grows to its size by itself.
-        if goes_on || incoming.size > LARGEST_DATA as u64 {
-            opened.set_len(incoming.size)?;
+        let in_one_piece = !goes_on && incoming.size <= LARGEST_DATA as u64;
+        let unnamed = if in_one_piece { self.tree.unnamed(&incoming.meta)? } else { None };
+        let opened = if let Some((file, birth)) = unnamed {
+            Part { file, unnamed: Some(birth) }
+        } else {
+            let left = if goes_on { self.tree.left_part(&incoming.path)? } else { None };
+            let file = match left {
+                Some(left) => left,
+                None if goes_on => return Err(io::ErrorKind::NotFound.into()),
+                None => self.tree.fresh_part(&incoming.path)?,
+            };
+            Part { file, unnamed: None }
+        };
+        if !in_one_piece {
+            opened.file.set_len(incoming.size)?;
         }
         Ok(part.insert(Arc::new(opened)).clone())
     }
 
     fn hole(&self, incoming: &Incoming, offset: u64, length: u64) -> io::Result<()> {
-        let part = self.part(incoming)?;
+        let part = &self.part(incoming)?.file;
         if incoming.goes_on.load(Ordering::Acquire) {
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            match rustix::fs::fallocate(&*part, how, offset, length) {
-                Err(Errno::NOTSUP) => zeros(&part, offset, length)?,
+            match rustix::fs::fallocate(part, how, offset, length) {
+                Err(Errno::NOTSUP) => zeros(part, offset, length)?,
                 other => other?,
             }
         } else if incoming.size <= LARGEST_DATA as u64 {
@@ -290,11 +335,11 @@ impl Files {
         if blake3::hash(&bytes) != blake3::Hash::from_bytes(hash) {
             return Err(io::Error::other("the older version changed meanwhile; run the same command again"));
         }
-        self.part(incoming)?.write_all_at(&bytes, offset)
+        self.part(incoming)?.file.write_all_at(&bytes, offset)
     }
 
-    /// Counts bytes, and finishes the file with the last.
-    fn count(&self, incoming: &Incoming, bytes: u64) -> Result<(), Trouble> {
+    /// Counts bytes, and hands the file on with the last.
+    fn count(&self, incoming: &Arc<Incoming>, bytes: u64) -> Result<(), Trouble> {
         let received = incoming.received.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if received > incoming.size {
             return Err(Trouble::Session(format!("{} has more bytes than announced", incoming.path)));
@@ -306,15 +351,19 @@ impl Files {
             return Ok(());
         }
         let part = self.part(incoming)?;
-        meta::apply(&part, &incoming.meta)?;
-        self.tree.finish(&incoming.path)?;
-        self.settle(incoming);
+        meta::apply(&part.file, &incoming.meta, part.unnamed)?;
+        self.group.add(Whole { incoming: incoming.clone(), part: Some(part) });
         Ok(())
     }
 
-    fn settle(&self, incoming: &Incoming) {
-        self.expected().remove(&incoming.id);
-        let _ = self.answers.send(Answer::Settled(incoming.id));
+    /// Tells the sender that nothing more is to be done for some files.
+    pub(super) fn settle(&self, ids: Vec<u64>) {
+        let mut expected = self.expected();
+        for id in &ids {
+            expected.remove(id);
+        }
+        drop(expected);
+        let _ = self.answers.send(Answer::Settled(ids));
     }
 
     pub(super) fn fail(&self, incoming: &Incoming, error: &io::Error) {

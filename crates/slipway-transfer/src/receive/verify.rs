@@ -39,7 +39,7 @@ impl<'a> Verify<'a> {
                     let (id, path) = (entry.id, entry.path.clone());
                     match self.compare(entry) {
                         Ok(true) => {}
-                        Ok(false) => self.answer(Answer::Settled(id)),
+                        Ok(false) => self.answer(Answer::Settled(vec![id])),
                         Err(error) => self.answer(Answer::Failed(id, path, error.to_string())),
                     }
                 }

@@ -1,11 +1,9 @@
 //! The receiver's answers.
 
 use std::io::Read;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::compare;
-use super::outgoing::Outgoing;
 use super::queue::Job;
 use super::report::Named;
 use super::shared::Shared;
@@ -32,30 +30,25 @@ pub(super) fn read(answers: &mut Reader<impl Read>, shared: &Shared) -> Result<(
 
 /// Acts on an answer. True for the last.
 fn take(answer: Answer, shared: &Shared) -> Result<bool, TransferError> {
-    let known = |id: u64| {
-        shared
-            .file(id)
-            .ok_or_else(|| TransferError::Protocol(format!("it speaks of file {id}, which nobody announced")))
-    };
     match answer {
         Answer::Ready => {}
-        Answer::Fresh(id) => fresh(known(id)?, shared),
-        Answer::Blocks(id, basis, blocks) => known(id)?.found().add(basis, blocks)?,
+        Answer::Fresh(ids) => fresh(&ids, shared)?,
+        Answer::Blocks(id, basis, blocks) => shared.file(id)?.found().add(basis, blocks)?,
         Answer::Listed(id, old) => {
-            let outgoing = known(id)?;
+            let outgoing = shared.file(id)?;
             outgoing.found().old_size = old;
             compare::begin(&outgoing, shared);
         }
-        Answer::Settled(id) => shared.settle(id),
+        Answer::Settled(ids) => shared.settle(&ids),
         Answer::Failed(id, path, why) => {
             shared.outcome().failed.push(Named::new(&path, why));
-            shared.settle(id);
+            shared.settle(&[id]);
         }
         Answer::Differs(id, path, what) => {
             let is_whole = what == "missing" || what == "size" || what.starts_with("another kind");
             shared.outcome().different.push(Named::new(&path, what));
             if is_whole {
-                shared.settle(id);
+                shared.settle(&[id]);
             }
         }
         Answer::Extra(path) => shared.outcome().extra.push(path.to_string()),
@@ -69,12 +62,17 @@ fn take(answer: Answer, shared: &Shared) -> Result<bool, TransferError> {
     Ok(false)
 }
 
-fn fresh(outgoing: Arc<Outgoing>, shared: &Shared) {
-    if outgoing.size <= SMALL {
-        shared.queue.push([Job::Whole(outgoing)]);
-        return;
+fn fresh(ids: &[u64], shared: &Shared) -> Result<(), TransferError> {
+    let mut jobs = Vec::with_capacity(ids.len());
+    for outgoing in shared.files(ids)? {
+        if outgoing.size <= SMALL {
+            jobs.push(Job::Whole(outgoing));
+            continue;
+        }
+        let segments: Vec<_> = blocks::segments(outgoing.size).collect();
+        outgoing.left.store(segments.len(), Ordering::Release);
+        jobs.extend(segments.into_iter().map(|segment| Job::Segment(outgoing.clone(), segment)));
     }
-    let segments: Vec<_> = blocks::segments(outgoing.size).collect();
-    outgoing.left.store(segments.len(), Ordering::Release);
-    shared.queue.push(segments.into_iter().map(|segment| Job::Segment(outgoing.clone(), segment)));
+    shared.queue.push(jobs);
+    Ok(())
 }

@@ -57,7 +57,7 @@ pub(super) fn conclude(outgoing: &Arc<Outgoing>, shared: &Shared) {
         drop(found);
         outgoing.close();
         shared.figures.done.fetch_add(outgoing.size, Ordering::Relaxed);
-        shared.settle(outgoing.id);
+        shared.settle(&[outgoing.id]);
         return;
     }
     if is_same {

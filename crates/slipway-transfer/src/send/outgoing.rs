@@ -35,6 +35,8 @@ pub(super) struct Outgoing {
     pub(super) path: Relative,
     pub(super) source: PathBuf,
     pub(super) size: u64,
+    /// The file system may know holes in it.
+    pub(super) sparse: bool,
     stamp: Stamp,
     file: Mutex<Option<Arc<File>>>,
     /// Segments that are not done.
@@ -51,6 +53,7 @@ impl Outgoing {
             path,
             source,
             size: found.size(),
+            sparse: found.blocks().saturating_mul(512) < found.size(),
             stamp: Stamp::of(found),
             file: Mutex::default(),
             left: AtomicUsize::new(0),
@@ -70,10 +73,15 @@ impl Outgoing {
         if let Some(file) = &*file {
             return Ok(file.clone());
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = Arc::new(File::from(rustix::fs::open(&self.source, flags, Mode::empty())?));
+        let opened = Arc::new(self.open_unseen()?);
         self.unchanged(&opened)?;
         Ok(file.insert(opened).clone())
+    }
+
+    /// The file, open, which may be another by now.
+    pub(super) fn open_unseen(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(File::from(rustix::fs::open(&self.source, flags, Mode::empty())?))
     }
 
     /// Fails with `InvalidData` where the file is not as it was listed.

@@ -110,17 +110,29 @@ impl Shared {
         !state.ended()
     }
 
-    pub(super) fn file(&self, id: u64) -> Option<Arc<Outgoing>> {
-        self.state().files.get(&id).cloned()
+    /// Files that the receiver speaks of.
+    pub(super) fn files(&self, ids: &[u64]) -> Result<Vec<Arc<Outgoing>>, TransferError> {
+        let state = self.state();
+        let unknown = |id| TransferError::Protocol(format!("it speaks of file {id}, which nobody announced"));
+        ids.iter().map(|id| state.files.get(id).cloned().ok_or_else(|| unknown(id))).collect()
     }
 
-    /// A file needs nothing more.
-    pub(super) fn settle(&self, id: u64) {
+    /// As [`files`](Self::files), for one.
+    pub(super) fn file(&self, id: u64) -> Result<Arc<Outgoing>, TransferError> {
+        let unknown = || TransferError::Protocol(format!("it speaks of file {id}, which nobody announced"));
+        self.state().files.get(&id).cloned().ok_or_else(unknown)
+    }
+
+    /// Files need nothing more.
+    pub(super) fn settle(&self, ids: &[u64]) {
         let mut state = self.state();
-        if state.files.remove(&id).is_some() {
-            self.figures.settled.fetch_add(1, Ordering::Relaxed);
+        let before = state.files.len();
+        for id in ids {
+            state.files.remove(id);
         }
-        if state.files.is_empty() || state.files.len() == MOST - 1 {
+        let after = state.files.len();
+        self.figures.settled.fetch_add((before - after) as u64, Ordering::Relaxed);
+        if after == 0 || (before >= MOST && after < MOST) {
             self.changed.notify_all();
         }
     }

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use slipway_transfer::send::ssh::READY;
 use slipway_transfer::serve::Server;
@@ -49,6 +50,7 @@ struct Listening {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        hold_more_files();
         if let (Some(listen), Some(file)) = (self.listen, &self.token_file) {
             if let Some(root) = &self.root {
                 let found = std::fs::metadata(root).map_err(|error| Failure::usage(format!("serve {}: {error}", root.display())))?;
@@ -70,6 +72,14 @@ impl Args {
             return Err(Failure::usage("serve nowhere\nHint: give --listen, --root and --token-file; --once alone is for ssh"));
         }
         over_ssh(context, self.clear)
+    }
+}
+
+/// Files that wait for the disk together stay open: a shell's limit of 1,024 would make for small groups.
+fn hold_more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("failed to raise the limit of open files: {error}");
     }
 }
 
