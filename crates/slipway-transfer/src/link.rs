@@ -181,7 +181,7 @@ impl Dialer {
     }
 
     /// A TCP connection, and the time that it took to open: about one round trip.
-    fn tcp(&self) -> Result<(TcpStream, Duration), TransferError> {
+    pub(crate) fn tcp(&self) -> Result<(TcpStream, Duration), TransferError> {
         let began = Instant::now();
         let doing = format!("connect to {}", self.address);
         let stream = TcpStream::connect_timeout(&self.address, HANDSHAKE).map_err(TransferError::io(doing))?;
@@ -200,9 +200,8 @@ impl Dialer {
         Ok(Link::Client(Box::new(StreamOwned::new(conn, socket))))
     }
 
-    /// Opens a session. Gives its connection for orders, and the round-trip time.
-    pub(crate) fn open(&self) -> Result<(Link, Session, Duration), TransferError> {
-        let (stream, rtt) = self.tcp()?;
+    /// Opens a session on a connection, which carries its orders from then on.
+    pub(crate) fn open(&self, stream: TcpStream) -> Result<(Link, Session), TransferError> {
         let link = self.tls(stream)?;
         let proof = *self.token.proof(&link.binding()?).as_bytes();
         let link = say(link, &Hello::Session { version: VERSION, proof })?;
@@ -216,26 +215,24 @@ impl Dialer {
             }
         };
         calm(link.tcp())?;
-        Ok((link, session, rtt))
+        Ok((link, session))
     }
 
-    /// Opens stream `number` of a session, before whose handshake `prepare` sees the socket.
-    pub(crate) fn stream(
-        &self,
-        session: &Session,
-        number: u32,
-        clear: bool,
-        prepare: impl FnOnce(&TcpStream),
-    ) -> Result<Link, TransferError> {
+    /// A connection that is to [join](Self::join) a session, maybe one that is not open yet. `prepare` sees the socket
+    /// before its handshake.
+    pub(crate) fn dial(&self, clear: bool, prepare: impl FnOnce(&TcpStream)) -> Result<Link, TransferError> {
         let (stream, _) = self.tcp()?;
         prepare(&stream);
-        let link = if clear {
-            let mut socket = Socket { stream, waited: self.waited.clone() };
-            socket.write_all(&[CLEAR]).map_err(TransferError::Lost)?;
-            Link::Clear(socket)
-        } else {
-            self.tls(stream)?
-        };
+        if !clear {
+            return self.tls(stream);
+        }
+        let mut socket = Socket { stream, waited: self.waited.clone() };
+        socket.write_all(&[CLEAR]).map_err(TransferError::Lost)?;
+        Ok(Link::Clear(socket))
+    }
+
+    /// Makes a connection stream `number` of a session.
+    pub(crate) fn join(link: Link, session: &Session, number: u32) -> Result<Link, TransferError> {
         let proof = stream_proof(&session.secret, number);
         let link = say(link, &Hello::Stream { session: session.id, number, proof })?;
         calm(link.tcp())?;

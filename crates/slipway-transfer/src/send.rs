@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
-use crate::link::{Dialer, Link};
+use crate::link::{Dialer, Link, Session};
 use crate::message::{self, Order};
 use crate::token::Token;
 pub use report::{Bottleneck, Named, Progress, Report};
@@ -54,59 +54,73 @@ pub fn send(
     mut show: impl FnMut(&Progress),
 ) -> Result<Report, TransferError> {
     let began = Instant::now();
-    let dialer = Dialer::new(address, token)?;
-    let (orders, session, rtt) = dialer.open()?;
-    let rules = path_rules::choose(rtt);
-    let answers = dialer.stream(&session, 1, false, |_| {})?;
-    let shared = Shared::new(request, dialer.waited.clone());
-    shared.add_socket(&orders);
-    shared.add_socket(&answers);
+    let dialer = &Dialer::new(address, token)?;
+    let (stream, rtt) = dialer.tcp()?;
+    let rules = &path_rules::choose(rtt);
+    let shared = &Shared::new(request, dialer.waited.clone());
     let count = scope(|scope| {
-        scope.spawn(|| {
-            let mut answers = Reader::new(answers, Key::new(&session.secret, 1));
-            if let Err(error) = answers::read(&mut answers, &shared) {
+        // A handshake takes round trips: those of the first streams go on while the session opens.
+        let dial = move |clear| dialer.dial(clear, |socket| rules.apply(socket));
+        let first = if request.verify { 0 } else { streams::first(rtt) };
+        let answers = scope.spawn(|| dialer.dial(false, |_| {}));
+        let early: Vec<_> = (0..first).map(|_| scope.spawn(move || dial(request.clear))).collect();
+        let (orders, session) = dialer.open(stream)?;
+        let session = Arc::new(session);
+        shared.add_socket(&orders);
+        let key = Key::new(&session.secret, 0);
+        scope.spawn(move || {
+            if let Err(error) = order(orders, key, request, shared) {
                 shared.fail(error);
             }
         });
-        scope.spawn(|| {
-            if let Err(error) = order(orders, Key::new(&session.secret, 0), request, &shared) {
+        let of = session.clone();
+        scope.spawn(move || {
+            if let Err(error) = dialed(answers.join()).and_then(|link| hear(link, &of, shared)) {
                 shared.fail(error);
             }
         });
-        let mut streams = streams::Streams::default();
-        let open = |number| dialer.stream(&session, number, request.clear, |socket| rules.apply(socket));
-        let mut start = |number: u32| match open(number) {
-            Ok(link) => {
-                shared.add_socket(&link);
-                let key = Key::new(&session.secret, number);
-                let shared = &shared;
-                scope.spawn(move || worker::run(link, key, shared));
-                true
-            }
-            Err(error) => {
-                shared.fail_after_answers(error);
-                false
-            }
-        };
-        if request.verify {
-            for _ in 0..streams::FIRST {
-                let shared = &shared;
-                scope.spawn(move || worker::compare_only(shared));
-            }
-        } else {
-            streams.begin(&mut start);
+        for _ in 0..if request.verify { streams::FIRST } else { 0 } {
+            scope.spawn(move || worker::compare_only(shared));
         }
+        let mut early = early.into_iter();
+        let mut start = |number: u32| {
+            let (before, session) = (early.next(), session.clone());
+            scope.spawn(move || {
+                let link = before.map_or_else(|| dial(request.clear), |handle| dialed(handle.join()));
+                match link.and_then(|link| Dialer::join(link, &session, number)) {
+                    Ok(link) => {
+                        shared.add_socket(&link);
+                        worker::run(link, Key::new(&session.secret, number), shared);
+                    }
+                    Err(error) => shared.fail_after_answers(error),
+                }
+            });
+        };
+        let mut streams = streams::Streams::default();
+        streams.open(first, &mut start);
         while !shared.wait(streams::INTERVAL) {
             if !request.verify {
-                streams.grow(&shared, &mut start);
+                streams.grow(shared, &mut start);
             }
             show(&shared.progress(began, streams.count()));
         }
-        streams.count()
-    });
+        Ok(streams.count())
+    })?;
     // The threads look at it until they end.
     shared.end()?;
-    Ok(shared.report(began, rtt, count, &rules))
+    Ok(shared.report(began, rtt, count, rules))
+}
+
+/// The connection that a thread opened.
+fn dialed(outcome: std::thread::Result<Result<Link, TransferError>>) -> Result<Link, TransferError> {
+    outcome.unwrap_or_else(|_| Err(TransferError::Protocol("a thread panicked".to_owned())))
+}
+
+/// Follows the answers of a session on the connection `link`.
+fn hear(link: Link, session: &Session, shared: &Shared) -> Result<(), TransferError> {
+    let link = Dialer::join(link, session, 1)?;
+    shared.add_socket(&link);
+    answers::read(&mut Reader::new(link, Key::new(&session.secret, 1)), shared)
 }
 
 /// Lists everything, waits until it is there, and ends.

@@ -50,6 +50,11 @@ pub fn start(ssh: &[String], host: &str, program: &str, clear: bool, token: &Tok
         }
         _ => {}
     }
+    // It takes as long as a short command: meanwhile the other end starts.
+    let name = {
+        let (command, options, host) = (command.clone(), options.to_vec(), host.to_owned());
+        std::thread::spawn(move || hostname(&command, &options, &host))
+    };
     let output = child.stdout.take().map(|output| BufReader::new(output.take(LONGEST)));
     let port = output.into_iter().flat_map(BufRead::lines).map_while(Result::ok).find_map(|line| {
         let port = line.strip_prefix(READY)?;
@@ -62,7 +67,7 @@ pub fn start(ssh: &[String], host: &str, program: &str, clear: bool, token: &Tok
             "`{program} transfer serve` did not start on {host}\nHint: try `ssh {host} {program} --version`; --remote names the program elsewhere"
         )));
     };
-    let name = hostname(command, options, host);
+    let name = name.join().unwrap_or_else(|_| host.to_owned());
     let addresses = (name.as_str(), port).to_socket_addrs().map_err(TransferError::io(format!("look up {name}")));
     match addresses.map(|mut addresses| addresses.next()) {
         Ok(Some(address)) => Ok(Remote { child, address }),

@@ -7,6 +7,10 @@ use super::shared::Shared;
 
 /// Streams at the beginning.
 pub(super) const FIRST: u32 = 2;
+/// The same over a long path. A stream's congestion window doubles in a round trip, so more of them fill it sooner.
+const FIRST_FAR: u32 = 8;
+/// Round-trip time of a long path, from which on a doubling takes a while.
+const FAR: Duration = Duration::from_millis(5);
 /// Streams in all. More only compete for the same path.
 const MOST: u32 = 16;
 /// Time between two judgements of the streams' speed.
@@ -17,6 +21,11 @@ const SETTLE: u32 = 4;
 const GAIN: f64 = 1.08;
 /// A small file costs about as much as this many bytes.
 const FILE: u64 = 16 << 10;
+
+/// Streams that a path begins with.
+pub(super) fn first(rtt: Duration) -> u32 {
+    if rtt < FAR { FIRST } else { FIRST_FAR }
+}
 
 /// Decides about streams.
 #[derive(Default)]
@@ -33,24 +42,17 @@ impl Streams {
         self.count
     }
 
-    /// Opens the first. `start` opens stream `number`, and says whether it could.
-    pub(super) fn begin(&mut self, start: &mut impl FnMut(u32) -> bool) {
-        self.open(FIRST, start);
-    }
-
-    fn open(&mut self, more: u32, start: &mut impl FnMut(u32) -> bool) {
+    /// Opens more. `start` opens stream `number`.
+    pub(super) fn open(&mut self, more: u32, start: &mut impl FnMut(u32)) {
         for _ in 0..more {
             // Orders and answers are 0 and 1.
-            if !start(self.count + 2) {
-                self.done = true;
-                return;
-            }
+            start(self.count + 2);
             self.count += 1;
         }
     }
 
     /// Opens more where that has helped so far. To be called once in an interval.
-    pub(super) fn grow(&mut self, shared: &Shared, start: &mut impl FnMut(u32) -> bool) {
+    pub(super) fn grow(&mut self, shared: &Shared, start: &mut impl FnMut(u32)) {
         let (bytes, files) = shared.work();
         let more = self.judge(bytes + files * FILE);
         self.open(more, start);
