@@ -1,0 +1,192 @@
+//! Answers to programs' requests.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::Policy;
+use super::tables::{Held, Link, QueuePair, Tables, key};
+use crate::layout::{MEMORY, SIZED};
+use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
+
+/// Access flags that let a peer write (`IBV_ACCESS_REMOTE_WRITE`, `IBV_ACCESS_REMOTE_ATOMIC`).
+const WRITABLE: u32 = 1 << 1 | 1 << 3;
+/// Pages that regions are shared by, in bytes.
+const PAGE: u64 = 4096;
+
+/// The asking program.
+#[derive(Clone, Copy)]
+pub(super) struct From {
+    pub(super) program: u64,
+    pub(super) node: u32,
+}
+
+/// A reply, the descriptors beside it, and packets for other programs.
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    pub(super) fds: Vec<OwnedFd>,
+    pub(super) notes: Vec<(u64, Answer, Vec<OwnedFd>)>,
+}
+
+impl Done {
+    fn with(reply: Reply, fds: Vec<OwnedFd>) -> Self {
+        Self { reply, fds, notes: Vec::new() }
+    }
+}
+
+pub(super) fn answer(
+    tables: &mut Tables,
+    policy: &mut Policy,
+    from: From,
+    request: Request,
+    fds: Vec<OwnedFd>,
+) -> Done {
+    carry_out(tables, policy, from, request, fds)
+        .unwrap_or_else(|errno| Done::with(Reply::Refused { errno: errno.raw_os_error() }, Vec::new()))
+}
+
+fn carry_out(
+    tables: &mut Tables,
+    policy: &mut Policy,
+    from: From,
+    request: Request,
+    fds: Vec<OwnedFd>,
+) -> Result<Done, Errno> {
+    let reply = match request {
+        Request::Hello => Reply::Node { gids: tables.gids(from.node).iter().take(4).copied().collect() },
+        Request::CreateQueuePair { transport, domain } => {
+            let (program, node) = (from.program, from.node);
+            let made = QueuePair { program, node, transport, domain, peer: None, revoked: false };
+            Reply::QueuePair { number: tables.add_queue_pair(made)? }
+        }
+        Request::DestroyQueuePair { number } => {
+            own(tables, from, number)?;
+            tables.remove_queue_pair(number);
+            Reply::Done
+        }
+        Request::Connect { number, gid, peer } => return connect(tables, policy, from, number, gid, peer),
+        Request::Register { domain, region } => Reply::Key { key: register(tables, from, domain, region, fds)? },
+        Request::Deregister { key } => {
+            tables.regions.get(&key).filter(|it| it.program == from.program).ok_or(Errno::INVAL)?;
+            tables.regions.remove(&key);
+            Reply::Done
+        }
+        Request::Resolve { number, key } => return resolve(tables, from, number, key),
+    };
+    Ok(Done::with(reply, Vec::new()))
+}
+
+/// A queue pair of the asking program's own.
+fn own(tables: &Tables, from: From, number: u32) -> Result<&QueuePair, Errno> {
+    tables.queue_pairs.get(&number).filter(|it| it.program == from.program).ok_or(Errno::INVAL)
+}
+
+/// Joins two queue pairs. The first to ask gets the memory at once: what it sends waits there for the other.
+fn connect(
+    tables: &mut Tables,
+    policy: &mut Policy,
+    from: From,
+    number: u32,
+    gid: Gid,
+    peer: u32,
+) -> Result<Done, Errno> {
+    let asking = own(tables, from, number)?;
+    let (transport, revoked) = (asking.transport, asking.revoked);
+    let to = tables.node_at(&gid).ok_or(Errno::HOSTUNREACH)?;
+    // The policy answers first, so that a node which may not connect learns nothing of another's queue pairs.
+    policy(from.node, to)?;
+    let there = tables.queue_pairs.get(&peer).filter(|it| it.node == to && it.transport == transport);
+    let there_program = there.ok_or(Errno::CONNREFUSED)?.program;
+    if revoked || there.is_some_and(|it| it.revoked) {
+        return Err(Errno::PERM);
+    }
+    let is_datagram = transport == Transport::Datagram;
+    let link = key(number, peer);
+    if let Some(known) = tables.links.get_mut(&link) {
+        if is_datagram {
+            return Err(Errno::ALREADY);
+        }
+        if known.first == peer
+            && let Some((memory, bell)) = known.waiting.take()
+        {
+            set_peer(tables, number, peer);
+            return Ok(Done::with(Reply::Connected { end: End::Second }, vec![memory, bell]));
+        }
+    }
+    if !is_datagram {
+        // A queue pair that was reset and connects anew leaves its old connection.
+        tables.links.retain(|(one, other), _| *one != number && *other != number);
+    }
+    if !tables.has_room_for_link(from.node) || !tables.has_room_for_link(to) {
+        return Err(Errno::NOBUFS);
+    }
+    let memory = memory()?;
+    let (bell, other_bell) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let nodes = (from.node, to);
+    if number == peer {
+        tables.links.insert(link, Link { first: number, nodes, waiting: None });
+        set_peer(tables, number, peer);
+        return Ok(Done::with(Reply::Connected { end: End::Both }, vec![memory, bell]));
+    }
+    let mut done =
+        Done::with(Reply::Connected { end: End::First }, vec![memory.try_clone().map_err(|_| Errno::MFILE)?, bell]);
+    let mut waiting = Some((memory, other_bell));
+    if is_datagram {
+        let gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
+        let fds = waiting.take().map(|(memory, bell)| vec![memory, bell]).unwrap_or_default();
+        done.notes.push((there_program, Answer::Reached { number: peer, gid, peer: number }, fds));
+    } else {
+        set_peer(tables, number, peer);
+    }
+    tables.links.insert(link, Link { first: number, nodes, waiting });
+    Ok(done)
+}
+
+fn set_peer(tables: &mut Tables, number: u32, peer: u32) {
+    if let Some(queue_pair) = tables.queue_pairs.get_mut(&number) {
+        queue_pair.peer = Some(peer);
+    }
+}
+
+/// Makes the memory of a connection. Its length is sealed, and no more seals can come.
+fn memory() -> Result<OwnedFd, Errno> {
+    let file = memfd_create("slipway-verbs", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, MEMORY as u64)?;
+    fcntl_add_seals(&file, SIZED | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Holds a region. Its owner may lie about all of it, and harms itself alone: the file is its own, and peers look at it again.
+fn register(tables: &mut Tables, from: From, domain: u32, region: Region, fds: Vec<OwnedFd>) -> Result<u32, Errno> {
+    region.start.checked_add(region.length).ok_or(Errno::INVAL)?;
+    let file = fds.into_iter().next();
+    match (&region.shared, &file) {
+        (None, None) => {}
+        (Some(shared), Some(file)) => {
+            let end = shared.start.checked_add(shared.length).ok_or(Errno::INVAL)?;
+            let is_within = shared.start >= region.start && end <= region.start + region.length;
+            let is_whole = shared.start.is_multiple_of(PAGE) && shared.length.is_multiple_of(PAGE) && shared.length > 0;
+            let needed = if region.access & WRITABLE == 0 { SIZED | SealFlags::FUTURE_WRITE } else { SIZED };
+            // Only files of memory have seals: all others are refused here.
+            let seals = fcntl_get_seals(file).map_err(|_| Errno::BADF)?;
+            let size = u64::try_from(fstat(file)?.st_size).map_err(|_| Errno::INVAL)?;
+            if !is_within || !is_whole || size != shared.length || !seals.contains(needed) {
+                return Err(Errno::INVAL);
+            }
+        }
+        _ => return Err(Errno::INVAL),
+    }
+    tables.add_region(Held { program: from.program, node: from.node, domain, region, file })
+}
+
+/// Tells of a region to the queue pair that its owner has joined with one in the region's protection domain.
+fn resolve(tables: &Tables, from: From, number: u32, key: u32) -> Result<Done, Errno> {
+    let peer = own(tables, from, number)?.peer.ok_or(Errno::NOTCONN)?;
+    let there = tables.queue_pairs.get(&peer).filter(|it| it.peer == Some(number)).ok_or(Errno::NOTCONN)?;
+    let held = tables.regions.get(&key).filter(|it| it.program == there.program && it.domain == there.domain);
+    let held = held.ok_or(Errno::ACCESS)?;
+    let file = held.file.as_ref().map(OwnedFd::try_clone).transpose().map_err(|_| Errno::MFILE)?;
+    Ok(Done::with(Reply::Region(held.region), file.into_iter().collect()))
+}

@@ -1,0 +1,292 @@
+//! Messages between a plug-in and its broker, each in one packet of a `SOCK_SEQPACKET` socket.
+//!
+//! A packet holds one [`Request`] or [`Answer`] in postcard's encoding. Descriptors travel beside it. A node is known by the
+//! listener that its program connected to, so no message names its sender.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest packet, in bytes. A longer one is refused.
+pub const LONGEST: usize = 256;
+
+/// Most descriptors of a packet.
+pub const DESCRIPTORS: usize = 2;
+
+/// A global identifier of a port: the node's address, an IPv4 one mapped into IPv6 (RFC 4291, 2.5.5.2).
+pub type Gid = [u8; 16];
+
+/// Transport of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transport {
+    /// Reliable connection.
+    Reliable,
+    /// Unreliable connection.
+    Unreliable,
+    /// Unreliable datagram.
+    Datagram,
+}
+
+/// A part of a region that lies on a file which peers may map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Address of its first byte, as peers name it.
+    pub start: u64,
+    /// Length in bytes: whole pages, and the file's length.
+    pub length: u64,
+}
+
+/// A region of memory that peers may name by a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// Address of its first byte, as peers name it.
+    pub start: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Access flags (`enum ibv_access_flags`).
+    pub access: u32,
+    /// The part that peers reach without the owner's help.
+    pub shared: Option<Shared>,
+}
+
+/// Orders of a plug-in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Asks for the node's addresses: [`Reply::Node`].
+    Hello,
+    /// Makes a queue pair: [`Reply::QueuePair`].
+    CreateQueuePair {
+        /// Its transport.
+        transport: Transport,
+        /// The protection domain, by a number of the program's.
+        domain: u32,
+    },
+    /// Ends a queue pair: [`Reply::Done`].
+    DestroyQueuePair {
+        /// Its number.
+        number: u32,
+    },
+    /// Joins a queue pair of the program's with one of a peer's: [`Reply::Connected`], with the memory that only both ends
+    /// have, and a socket that wakes the other end.
+    Connect {
+        /// The program's queue pair.
+        number: u32,
+        /// Address of the peer's port.
+        gid: Gid,
+        /// The peer's queue pair.
+        peer: u32,
+    },
+    /// Registers memory: [`Reply::Key`]. The file of [`Region::shared`] comes beside it.
+    Register {
+        /// The protection domain.
+        domain: u32,
+        /// The memory.
+        region: Region,
+    },
+    /// Ends a registration: [`Reply::Done`].
+    Deregister {
+        /// Its key.
+        key: u32,
+    },
+    /// Asks for a region of the peer that this queue pair is joined with: [`Reply::Region`], with the file of its shared part.
+    Resolve {
+        /// The program's queue pair.
+        number: u32,
+        /// The region's key.
+        key: u32,
+    },
+}
+
+/// Replies to requests, one each, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// Nothing to tell.
+    Done,
+    /// The node's addresses.
+    Node {
+        /// At most four of them.
+        gids: Vec<Gid>,
+    },
+    /// A queue pair was made.
+    QueuePair {
+        /// Its number, of 24 bits.
+        number: u32,
+    },
+    /// Two queue pairs are joined.
+    Connected {
+        /// Which end of the memory is the program's.
+        end: End,
+    },
+    /// Memory was registered.
+    Key {
+        /// Its key.
+        key: u32,
+    },
+    /// A region of the peer's.
+    Region(Region),
+    /// The request was refused.
+    Refused {
+        /// The number of the error (`errno(3)`).
+        errno: i32,
+    },
+}
+
+/// End of the shared memory of two queue pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// The end of the program that asked first.
+    First,
+    /// The other end.
+    Second,
+    /// Both: a queue pair that is joined with itself.
+    Both,
+}
+
+/// Packets of the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The reply to the oldest request without one.
+    Reply(Reply),
+    /// A queue pair may not be used any more: its work requests are flushed.
+    Revoked {
+        /// The program's queue pair.
+        number: u32,
+    },
+    /// A peer sends datagrams to a queue pair. The memory and the socket come beside it.
+    Reached {
+        /// The program's queue pair.
+        number: u32,
+        /// Address of the peer's port.
+        gid: Gid,
+        /// The peer's queue pair.
+        peer: u32,
+    },
+}
+
+/// Errors of packets. They fit "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The socket failed.
+    #[error("exchange a packet: {0}")]
+    Socket(#[from] Errno),
+    /// The other side has closed its socket.
+    #[error("exchange a packet: the other side has ended")]
+    Ended,
+    /// The packet is longer than [`LONGEST`], has too many descriptors, or is none of ours.
+    #[error("understand a packet")]
+    Malformed,
+}
+
+impl From<WireError> for io::Error {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Socket(errno) => errno.into(),
+            WireError::Ended => Errno::CONNRESET.into(),
+            WireError::Malformed => Errno::PROTO.into(),
+        }
+    }
+}
+
+/// Sends one packet.
+///
+/// # Errors
+/// [`WireError::Socket`] with `EAGAIN` where the socket is full and does not wait.
+pub fn send<T: Serialize>(socket: BorrowedFd<'_>, packet: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
+    let mut bytes = [0; LONGEST];
+    let bytes = postcard::to_slice(packet, &mut bytes).map_err(|_| WireError::Malformed)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(WireError::Malformed);
+    }
+    let flags = SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| sendmsg(socket, &[io::IoSlice::new(bytes)], &mut ancillary, flags))?;
+    Ok(())
+}
+
+/// Receives one packet, and the descriptors beside it.
+///
+/// # Errors
+/// [`WireError::Socket`] with `EAGAIN` where there is none and the socket does not wait.
+pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<(T, Vec<OwnedFd>), WireError> {
+    let mut bytes = [0; LONGEST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        recvmsg(socket, &mut [io::IoSliceMut::new(&mut bytes)], &mut ancillary, flags)
+    })?;
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    if received.bytes == 0 {
+        return Err(WireError::Ended);
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(WireError::Malformed);
+    }
+    let packet = parse(bytes.get(..received.bytes).ok_or(WireError::Malformed)?).ok_or(WireError::Malformed)?;
+    Ok((packet, fds))
+}
+
+/// Parses a packet; none where the bytes are not exactly one.
+#[must_use]
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((packet, [])) => Some(packet),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::os::fd::AsFd;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_packet_arrives_with_its_descriptors() {
+        let (one, other) = pair();
+        let request = Request::Connect { number: 7, gid: [9; 16], peer: 8 };
+        send(one.as_fd(), &request, &[one.as_fd(), other.as_fd()]).unwrap();
+        let (there, fds) = receive::<Request>(other.as_fd(), RecvFlags::empty()).unwrap();
+        assert_eq!((there, fds.len()), (request, 2));
+    }
+
+    #[test]
+    fn what_is_no_packet_is_refused() {
+        let (one, other) = pair();
+        for bytes in [vec![250], vec![0; LONGEST + 1], vec![0, 0]] {
+            rustix::net::send(&one, &bytes, SendFlags::empty()).unwrap();
+            assert!(matches!(receive::<Request>(other.as_fd(), RecvFlags::empty()), Err(WireError::Malformed)));
+        }
+        drop(one);
+        assert!(matches!(receive::<Request>(other.as_fd(), RecvFlags::empty()), Err(WireError::Ended)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_packet_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..LONGEST)) {
+            let _ = parse::<Answer>(&bytes);
+            if let Some(request) = parse::<Request>(&bytes) {
+                prop_assert_eq!(parse::<Request>(&postcard::to_allocvec(&request).unwrap()), Some(request));
+            }
+        }
+    }
+}
