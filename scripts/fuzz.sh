@@ -37,7 +37,7 @@ seeds() {
     scenario) printf '%s\n' "$tests"/scenarios/**/*.yaml ;;
     trace) printf '%s\n' "$tests"/scenarios/**/*.{txt,csv,json} ;;
     campaign_file) printf '%s\n' crates/slipway-campaign/tests/{right,wrong}/*.yaml examples/campaigns/*/*.yaml ;;
-    host) printf '%s\n' crates/slipway-host/tests/machines/*.txt ;;
+    host | machine_folder) printf '%s\n' crates/slipway-host/tests/machines/*.txt ;;
     rule) printf '%s\n' crates/slipway-host/rules/*.yaml ;;
     platform) printf '%s\n' crates/slipway-platform/tests/platform/*.{xml,json} ;;
     *) printf '%s\n' "fuzz/seeds/$1"/* ;;
@@ -62,7 +62,7 @@ for target in "${targets[@]}"; do
   corpus=fuzz/corpus/$target artifacts=fuzz/artifacts/$target begin=$room/$target
   mkdir -p "$corpus" "$artifacts" "$begin"
   while read -r seed; do [ ! -f "$seed" ] || cp "$seed" "$begin/${seed//\//_}"; done < <(seeds "$target")
-  case $target in analysis | host | outputs | upload) longest=$LONGER ;; *) longest=$LONGEST ;; esac
+  case $target in analysis | host | machine_folder | outputs | upload) longest=$LONGER ;; *) longest=$LONGEST ;; esac
   how=()
   [ "$seconds" -eq 0 ] || how=("-artifact_prefix=$artifacts/" "-max_total_time=$seconds" "-max_len=$longest")
   printf 'fuzz: %s: ' "$target"
