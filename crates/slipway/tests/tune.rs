@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common::{Place, await_that, told};
@@ -28,24 +28,41 @@ const WISHES: [&str; 7] = [
 struct Net {
     place: Place,
     net: OwnedFd,
+    /// The boot's ID that commands see, in a file; the machine's own where there is none.
+    boot: Option<PathBuf>,
+}
+
+/// A network namespace with the pair of interfaces `v0` and `v1`, as the kernel makes them.
+fn fresh() -> OwnedFd {
+    let net = create_net().expect("root may make a network namespace");
+    with_net(net.as_fd(), || {
+        let link = NewLink { name: "v0".to_owned(), up: true, ..NewLink::default() };
+        let veth = Veth { link, peer: Peer { name: "v1".to_owned(), ..Peer::default() } };
+        Netlink::open().expect("a socket").run(&[Request::AddVeth(veth)]).expect("a veth");
+    })
+    .expect("entering works");
+    net
 }
 
 impl Net {
     fn new() -> Self {
-        let net = create_net().expect("root may make a network namespace");
-        with_net(net.as_fd(), || {
-            let link = NewLink { name: "v0".to_owned(), up: true, ..NewLink::default() };
-            let veth = Veth { link, peer: Peer { name: "v1".to_owned(), ..Peer::default() } };
-            Netlink::open().expect("a socket").run(&[Request::AddVeth(veth)]).expect("a veth");
-        })
-        .expect("entering works");
-        Self { place: Place::new(), net }
+        Self { place: Place::new(), net: fresh(), boot: None }
+    }
+
+    /// What a reboot does: the network's settings are as the kernel makes them, the boot has another ID, and folders stay.
+    fn reboot(&mut self) {
+        let boot = self.place.path().join("boot_id");
+        fs::write(&boot, "00000000-0000-4000-8000-000000000002\n").expect("written");
+        (self.net, self.boot) = (fresh(), Some(boot));
     }
 
     /// `slipway tune WORDS`, with the journal in this place.
     fn tune(&self, words: &[&str]) -> Command {
         let mut command = self.place.slipway(["tune"]);
         command.args(words).arg("--state").arg(self.place.path().join("tune"));
+        if let Some(boot) = &self.boot {
+            command = seeing(boot, &command);
+        }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -77,9 +94,37 @@ impl Net {
         changes.into_iter().map(|change| change["is"].clone()).collect()
     }
 
+    /// Writes kernel parameters of a file as systemd-sysctl(8) does at boot.
+    fn boot_with(&self, file: &Path) {
+        let text = fs::read_to_string(file).expect("it outlived the reboot");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let settings = lines.map(|line| line.split_once(" = ").expect("a setting"));
+        with_net(self.net.as_fd(), || {
+            for (name, value) in settings {
+                fs::write(format!("/proc/sys/{}", name.replace('.', "/")), value).expect("written");
+            }
+        })
+        .expect("entering works");
+    }
+
     fn journal(&self) -> String {
         fs::read_to_string(self.place.path().join("tune/journal.json")).unwrap_or_default()
     }
+}
+
+/// The command in a mount namespace where `boot` says which boot this is.
+fn seeing(boot: &Path, command: &Command) -> Command {
+    let script = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
+    let mut outer = Command::new("unshare");
+    outer.args(["--mount", "sh", "-c", script]).arg(boot).arg(command.get_program()).args(command.get_args());
+    outer.current_dir(command.get_current_dir().expect("commands run in their place"));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
 }
 
 /// The same settings, with values that are never theirs.
@@ -237,6 +282,60 @@ fn files_outlive_a_reboot_and_name_who_wrote_them() {
     assert!(at("etc/sysctl.d/50-other.conf").exists());
 }
 
+#[test]
+fn after_a_reboot_settings_in_files_come_back_exactly_and_the_others_are_gone() {
+    let mut net = Net::new();
+    let before = net.values();
+    let root = net.place.path().join("root");
+    let at = |path: &str| root.join(path);
+    write(&at("etc/sysctl.d/90-slipway.conf"), "net.ipv4.tcp_syn_retries = 5\n");
+    net.json(&["apply", "--yes", "--persist", "--override", "--root", "root", WISHES[0], WISHES[1], WISHES[4]]);
+    net.json(&["apply", "--yes", WISHES[2]]);
+    let kept = fs::read_to_string(at("etc/sysctl.d/90-slipway.conf")).expect("written");
+
+    net.reboot();
+    assert_eq!(net.values(), before, "a reboot ends what no file sets");
+    net.boot_with(&at("etc/sysctl.d/90-slipway.conf"));
+    let status = net.json(&["status", "--root", "root"]);
+    assert_eq!(
+        (status["rebooted"].clone(), status["files"].as_array().map(Vec::len)),
+        (true.into(), Some(2)),
+        "{status}"
+    );
+    let standings: Vec<_> =
+        status["settings"].as_array().expect("settings").iter().map(|one| one["standing"].clone()).collect();
+    assert_eq!(standings, ["kept", "kept", "former", "former"], "udev has not run here: {status}");
+    assert!(net.fails(1, &["apply", "--yes", WISHES[3]]).contains("before the last reboot"));
+    assert_eq!(fs::read_to_string(at("etc/sysctl.d/90-slipway.conf")).expect("still there"), kept);
+
+    // Somebody sets one of them to a third value: the boot ended Slipway's word on it.
+    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "2"))
+        .expect("entering works")
+        .expect("written");
+    let answer = net.json(&["rollback", "--root", "root"]);
+    let fates: Vec<_> =
+        answer["outcomes"].as_array().expect("outcomes").iter().map(|one| one["fate"].clone()).collect();
+    assert_eq!(fates, ["already", "already", "rebooted", "restored"], "{answer}");
+    let now = net.values();
+    assert_eq!((&now[0], &now[2..]), (&before[0], &before[2..]));
+    assert_eq!(now[1], "2");
+    assert_eq!(fs::read_to_string(at("etc/sysctl.d/90-slipway.conf")).expect("back"), "net.ipv4.tcp_syn_retries = 5\n");
+    assert!(!at("etc/udev/rules.d/90-slipway.rules").exists());
+    assert_eq!(net.journal(), "");
+}
+
+#[test]
+fn a_reboot_after_a_crash_in_the_middle_leaves_nothing_to_restore() {
+    let mut net = Net::new();
+    let before = net.values();
+    kill_at(&net, &[&["apply", "--yes"], &WISHES[..]].concat(), |journal| journal.matches("\"former\"").count() > 2);
+    net.reboot();
+    net.json(&["rollback"]);
+    assert_eq!((net.values(), net.journal()), (before, String::new()));
+    net.json(&["apply", "--yes", WISHES[0]]);
+    net.json(&["rollback"]);
+}
+
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     fs::write(path, text).expect("written");
@@ -298,7 +397,7 @@ fn a_trial_keeps_settings_that_help_and_reverts_those_that_hurt() {
     lab.listens("n2", 5201);
     // The network of a node, seen by a command that is not confined to it.
     let net = fs::File::open(format!("/proc/{}/ns/net", lab.row("n1")["pid"])).expect("its init lives");
-    let net = Net { place: Place::new(), net: net.into() };
+    let net = Net { place: Place::new(), net: net.into(), boot: None };
     let address = lab.interface("n2", 0)["ipv4"].as_str().expect("an address").to_owned();
     let words = ["--peer", &address, "--time", "1s", "--repeat", "5", "--yes"];
     let trial = |setting: &str, name: &str| {
