@@ -26,7 +26,7 @@ pub use kernel::{Kernel, SettingError, accepts, unchanged};
 pub use key::{BlockKnob, Key, KeyError, NicKnob};
 pub use machine::Machine;
 pub use owner::{Owner, Owners};
-pub use persist::{PersistError, persist, unpersist};
+pub use persist::{PersistError, TunedProfile, persist, tuned_profile, unpersist};
 pub use persisted::Persisted;
 pub use plan::{Change, Plan, Refusal, Wish, plan};
 pub use rollback::{Fate, Outcome, rollback};

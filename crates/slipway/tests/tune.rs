@@ -272,7 +272,7 @@ fn files_outlive_a_reboot_and_name_who_wrote_them() {
     let udev = fs::read_to_string(at("etc/udev/rules.d/90-slipway.rules")).expect("written");
     assert!(udev.contains(r#"ACTION=="add|move", SUBSYSTEM=="net", NAME=="v0", ATTR{mtu}="9000""#), "{udev}");
     let status = net.json(&["status", "--root", "root"]);
-    assert_eq!(status["files"].as_array().map(Vec::len), Some(2), "{status}");
+    assert_eq!(status["files"].as_array().map(Vec::len), Some(3), "the third is for tuned: {status}");
 
     net.json(&["rollback", "nic v0 mtu", "--root", "root"]);
     let udev = fs::read_to_string(at("etc/udev/rules.d/90-slipway.rules")).expect("still there");
@@ -280,6 +280,51 @@ fn files_outlive_a_reboot_and_name_who_wrote_them() {
     net.json(&["rollback", "--root", "root"]);
     assert!(!at("etc/sysctl.d/90-slipway.conf").exists() && !at("etc/udev/rules.d/90-slipway.rules").exists());
     assert!(at("etc/sysctl.d/50-other.conf").exists());
+}
+
+#[test]
+fn tuned_gets_a_profile_and_others_whose_word_comes_later_are_named() {
+    let net = Net::new();
+    let root = net.place.path().join("root");
+    let at = |path: &str| root.join(path);
+    let words =
+        |more: &[&'static str]| [&["apply", "--yes", "--persist", "--override", "--root", "root"], more].concat();
+    write(&at("etc/tuned/active_profile"), "theirs\n");
+    write(&at("etc/tuned/tuned-main.conf"), "reapply_sysctl = 1\n");
+    write(&at("usr/lib/tuned/theirs/tuned.conf"), "[sysctl]\nnet.ipv4.tcp_rmem=\"1 2 3\"\n[net]\nmtu=1400\n");
+    write(&at("usr/lib/sysctl.d/10-early.conf"), "net.ipv4.tcp_slow_start_after_idle = 1\n");
+    write(&at("usr/lib/sysctl.d/99-late.conf"), "net.ipv4.tcp_slow_start_after_idle = 1\n");
+    let connection = "[connection]\ninterface-name=v0\n[ethtool]\nfeature-tso=true\n";
+    write(&at("etc/NetworkManager/system-connections/v0.nmconnection"), connection);
+
+    let told = net.output(&words(&[WISHES[0], WISHES[1], WISHES[2], WISHES[6]]));
+    let told = String::from_utf8(told.stdout).expect("UTF-8");
+    let later: Vec<&str> = told.lines().filter(|line| line.starts_with("after a reboot")).collect();
+    assert_eq!(later.len(), 3, "{told}");
+    assert!(later[0].contains("tcp_slow_start_after_idle to `1`") && later[0].ends_with("99-late.conf"), "{told}");
+    assert!(later[1].contains("tuned, profile theirs sets nic v0 mtu to `1400`"), "{told}");
+    assert!(later[2].contains("NetworkManager sets nic v0 feature"), "{told}");
+    assert!(told.contains("tuned-adm profile slipway"), "{told}");
+    let profile = at("etc/tuned/slipway/tuned.conf");
+    let text = fs::read_to_string(&profile).expect("written");
+    assert!(text.starts_with("# Slipway wrote this file at "), "{text}");
+    let body: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = "[main]\nsummary=Settings that slipway tune applied\ninclude=theirs\n\n[sysctl]\n\
+        net.ipv4.tcp_rmem=4096 65536 7340032\nnet.ipv4.tcp_slow_start_after_idle=0\n\n\
+        [net_v0]\ntype=net\ndevices=v0\nmtu=9000";
+    assert_eq!(body.join("\n"), expected);
+
+    // Once tuned uses it, the profile that it includes stays the same, and what that sets is tuned's still.
+    write(&at("etc/tuned/active_profile"), "slipway\n");
+    let answer = net.json(&words(&[WISHES[3]]));
+    assert_eq!(answer["tuned"], "active", "{answer}");
+    let text = fs::read_to_string(&profile).expect("written");
+    assert!(text.contains("\ninclude=theirs\n") && text.contains("\ntxqueuelen=5000\n"), "{text}");
+    let again = net.json(&["apply", "--dry-run", "--root", "root", "nic v0 mtu=1300"]);
+    assert_eq!(again["plan"]["changes"][0]["owners"][0]["who"], "tuned, profile theirs", "{again}");
+    let answer = net.json(&["rollback", "--root", "root"]);
+    assert_eq!(answer["tuned"], "lost", "{answer}");
+    assert!(!profile.exists() && !at("etc/tuned/slipway").exists() && at("etc/tuned/tuned-main.conf").exists());
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Owner {
     pub file: Option<PathBuf>,
     /// The value that it sets, where that is known.
     pub value: Option<String>,
+    /// After a reboot it sets the setting later than Slipway's files do, so its word is the last.
+    pub later: bool,
 }
 
 /// All that others claim on a machine.

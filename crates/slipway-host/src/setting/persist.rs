@@ -1,14 +1,17 @@
 //! Files that set values again after a reboot. The journal knows each one's text, so that removing them is exact.
 
 mod text;
+mod tuned;
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::journal::{Entry, Journal, JournalError, replace};
 use super::key::Key;
-use super::persisted::{FILES, LARGEST, Persisted};
+use super::persisted::{FILES, LARGEST, Persisted, TUNED};
 
 pub(super) use text::is_ours;
 
@@ -51,6 +54,30 @@ pub fn persist(
     Ok(lost)
 }
 
+/// The standing of Slipway's profile of tuned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TunedProfile {
+    /// The profile is there, and tuned does not use it.
+    Written,
+    /// tuned uses it.
+    Active,
+    /// tuned is told to use it, and it is gone.
+    Lost,
+}
+
+/// The standing of the profile below `root`; `None` where it is neither there nor asked for.
+#[must_use]
+pub fn tuned_profile(journal: &Journal, root: &Path) -> Option<TunedProfile> {
+    let is_there = journal.files().iter().any(|file| file.path == TUNED);
+    match (is_there, tuned::is_active(root)) {
+        (true, true) => Some(TunedProfile::Active),
+        (true, false) => Some(TunedProfile::Written),
+        (false, true) => Some(TunedProfile::Lost),
+        (false, false) => None,
+    }
+}
+
 /// Brings the files below `root` in line with the journal's entries: those without one go.
 ///
 /// # Errors
@@ -66,7 +93,13 @@ fn sync(journal: &mut Journal, root: &Path, entries: &[Entry], force: bool) -> R
     let mut gone = Vec::new();
     for path in FILES {
         let known = journal.files().iter().find(|file| file.path == path);
-        let body = text::body(path, entries);
+        let body = match path {
+            TUNED if !tuned::is_installed(root) => String::new(),
+            TUNED => {
+                tuned::body(path, entries, tuned::included(root, known.map(|known| known.text.as_str())).as_deref())
+            }
+            _ => text::body(path, entries),
+        };
         if known.is_none() && body.is_empty() {
             continue;
         }
@@ -135,9 +168,16 @@ fn write(path: &Path, text: &str) -> Result<(), PersistError> {
 
 fn remove(path: &Path) -> Result<(), PersistError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path)(error)),
-        _ => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(path)(error)),
+        _ => {}
     }
+    // The profile's folder is Slipway's own. One in which somebody put more files stays.
+    if path.ends_with(TUNED)
+        && let Some(folder) = path.parent()
+    {
+        let _ = fs::remove_dir(folder);
+    }
+    Ok(())
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PersistError {

@@ -3,12 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 /// The files, below the root, that Slipway may write.
-pub(super) const FILES: [&str; 4] = [
+pub(super) const FILES: [&str; 5] = [
     "etc/sysctl.d/90-slipway.conf",
     "etc/udev/rules.d/90-slipway.rules",
     "etc/tmpfiles.d/90-slipway.conf",
     "etc/modules-load.d/90-slipway.conf",
+    TUNED,
 ];
+/// The profile of tuned.
+pub(super) const TUNED: &str = "etc/tuned/slipway/tuned.conf";
 /// Largest file, bytes.
 pub(super) const LARGEST: usize = 1 << 20;
 

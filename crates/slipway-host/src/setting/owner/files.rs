@@ -1,5 +1,6 @@
 //! Configuration files of others.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use crate::setting::persist::is_ours;
 
 /// Largest file that is read, bytes.
 const LARGEST: u64 = 256 << 10;
+/// The name of Slipway's own file.
+const OUR_SYSCTLS: &str = "90-slipway.conf";
 /// Most files of a folder.
 const MOST: usize = 1000;
 
@@ -46,9 +49,9 @@ pub(super) fn sections(text: &str) -> Vec<(&str, &str, &str)> {
     found
 }
 
-fn claim(what: Claimed, who: &str, file: &Path, value: &str) -> Claim {
+fn claim(what: Claimed, who: &str, file: &Path, value: &str, later: bool) -> Claim {
     let value = (!value.is_empty()).then(|| value.split_whitespace().collect::<Vec<_>>().join(" "));
-    Claim { what, owner: Owner { who: who.to_owned(), file: Some(file.to_owned()), value } }
+    Claim { what, owner: Owner { who: who.to_owned(), file: Some(file.to_owned()), value, later } }
 }
 
 /// sysctl.d(5).
@@ -57,7 +60,7 @@ pub(super) fn sysctl(root: &Path) -> Vec<Claim> {
     let mut files: Vec<(PathBuf, String)> =
         folders.iter().flat_map(|name| folder(&root.join(name), &[".conf"])).collect();
     let old = root.join("etc/sysctl.conf");
-    files.extend(text(&old).map(|text| (old, text)));
+    files.extend(text(&old).map(|text| (old.clone(), text)));
     let others = files.iter().filter(|(_, text)| !is_ours(text));
     let lines = others.flat_map(|(path, text)| text.lines().map(move |line| (path, line.trim())));
     lines
@@ -65,7 +68,9 @@ pub(super) fn sysctl(root: &Path) -> Vec<Claim> {
         .filter_map(|(path, line)| {
             let (name, value) = line.split_once('=')?;
             let name = name.trim().trim_start_matches('-').trim();
-            Some(claim(Claimed::Sysctl(dotted(name)), "sysctl.d", path, value))
+            // Files take effect in the order of their names, whatever their folders are; sysctl.conf is the last.
+            let later = path.file_name().is_none_or(|name| *path == old || name > OsStr::new(OUR_SYSCTLS));
+            Some(claim(Claimed::Sysctl(dotted(name)), "sysctl.d", path, value, later))
         })
         .collect()
 }
@@ -105,7 +110,9 @@ pub(super) fn networkd(root: &Path) -> Vec<Claim> {
                 (section, _) if section.contains("Queueing") || section.contains("QueueDiscipline") => "qdisc",
                 _ => continue,
             };
-            claims.push(claim(Claimed::Nic(name.clone(), kind), "systemd-networkd", &path, value));
+            // udev follows .link files before Slipway's rules, and networkd brings an interface up after both.
+            let later = path.extension().is_some_and(|ending| ending == "network");
+            claims.push(claim(Claimed::Nic(name.clone(), kind), "systemd-networkd", &path, value, later));
         }
     }
     claims
@@ -133,7 +140,7 @@ pub(super) fn network_manager(root: &Path) -> Vec<Claim> {
                 ("tc", _) => "qdisc",
                 _ => continue,
             };
-            claims.push(claim(Claimed::Nic(name.clone(), kind), "NetworkManager", &path, value));
+            claims.push(claim(Claimed::Nic(name.clone(), kind), "NetworkManager", &path, value, true));
         }
     }
     claims
@@ -145,6 +152,6 @@ pub(super) fn irqbalance(root: &Path) -> Option<Claim> {
     let mut processes =
         processes.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok()));
     let runs = processes.any(|entry| text(&entry.path().join("comm")).is_some_and(|comm| comm.trim() == "irqbalance"));
-    let owner = Owner { who: "irqbalance, which runs".to_owned(), file: None, value: None };
+    let owner = Owner { who: "irqbalance, which runs".to_owned(), file: None, value: None, later: true };
     runs.then_some(Claim { what: Claimed::Irq, owner })
 }

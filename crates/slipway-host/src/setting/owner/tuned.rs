@@ -13,17 +13,25 @@ const MOST: usize = 16;
 pub(super) fn claims(root: &Path) -> Vec<Claim> {
     let active = text(&root.join("etc/tuned/active_profile")).unwrap_or_default();
     let mut waiting: Vec<String> = active.split_whitespace().map(str::to_owned).collect();
+    // Unless it is told not to, tuned has the files of sysctl.d take effect again after its own parameters.
+    let main = text(&root.join("etc/tuned/tuned-main.conf")).unwrap_or_default();
+    let told =
+        sections(&main).into_iter().rfind(|(_, key, _)| *key == "reapply_sysctl").map(|(_, _, value)| value.to_owned());
+    let reapplies = told.is_none_or(|value| matches!(value.to_lowercase().as_str(), "1" | "y" | "yes" | "t" | "true"));
     let mut claims = Vec::new();
     for _ in 0..MOST {
         let Some(profile) = waiting.pop() else { break };
         let Some((path, text)) = find(root, &profile) else { continue };
+        let ours = is_ours(&text);
         for (section, key, value) in sections(&text) {
             if (section, key) == ("main", "include") {
                 waiting.extend(value.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
             }
-            let Some(what) = claimed(section, key) else { continue };
+            let Some(what) = claimed(section, key).filter(|_| !ours) else { continue };
             let who = format!("tuned, profile {profile}");
-            let owner = Owner { who, file: Some(path.clone()), value: Some(value.to_owned()) };
+            let later = !(reapplies && matches!(what, Claimed::Sysctl(_)));
+            let value = Some(value.trim_matches('"').to_owned());
+            let owner = Owner { who, file: Some(path.clone()), value, later };
             claims.push(Claim { what, owner });
         }
     }
@@ -54,6 +62,6 @@ fn find(root: &Path, profile: &str) -> Option<(PathBuf, String)> {
         return None;
     }
     let folders = ["etc/tuned", "etc/tuned/profiles", "usr/lib/tuned", "usr/lib/tuned/profiles"];
-    let paths = folders.iter().map(|folder| root.join(folder).join(profile).join("tuned.conf"));
-    paths.filter_map(|path| text(&path).map(|text| (path, text))).find(|(_, text)| !is_ours(text))
+    let mut paths = folders.iter().map(|folder| root.join(folder).join(profile).join("tuned.conf"));
+    paths.find_map(|path| text(&path).map(|text| (path, text)))
 }

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use crate::setting::journal::Entry;
 use crate::setting::key::{BlockKnob, Key, NicKnob};
+use crate::setting::persisted::TUNED;
 
 /// The beginning of every file that Slipway writes.
 const MARK: &str = "# Slipway wrote this file";
@@ -42,7 +43,7 @@ pub(super) fn body(path: &str, entries: &[Entry]) -> String {
 pub(super) fn whole(entries: &[Entry], path: &str, body: &str) -> String {
     let belongs = |entry: &&Entry| {
         let lines = entry.wrote.as_ref().and_then(|value| lines(&entry.key, value));
-        entry.persisted && lines.is_some_and(|(file, _)| path.starts_with(file))
+        entry.persisted && (path == TUNED || lines.is_some_and(|(file, _)| path.starts_with(file)))
     };
     let mut rules: Vec<&str> = entries.iter().filter(belongs).map(|entry| entry.rule.as_str()).collect();
     rules.sort_unstable();

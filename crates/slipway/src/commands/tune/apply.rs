@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use slipway_host::setting::{Applied, Key, Machine, Plan, Scope, apply, persist, unchanged};
+use slipway_host::setting::{
+    Applied, Key, Machine, Plan, Scope, TunedProfile, apply, persist, tuned_profile, unchanged,
+};
 
 use super::wanted::{Planned, Wanted, are, plan_text};
 use crate::context::{Context, DryRun};
@@ -21,6 +23,10 @@ crash in the middle.
 Other tools may set the same: sysctl.d, tuned, NetworkManager, systemd-networkd,
 irqbalance. The plan names them, and --yes alone does not go over their word.
 
+With --persist, the answer names those that set a value again after Slipway's
+files do. Where tuned is installed there is a profile for it too, which takes
+effect with `tuned-adm profile slipway`.
+
 Examples:
   slipway tune apply 'sysctl net.ipv4.tcp_rmem=4096 131072 67108864'
   slipway tune apply 'nic eth0 ring-rx=4096' 'nic eth0 mtu=9000' --yes
@@ -31,7 +37,7 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     wanted: Wanted,
-    /// Set them again after each reboot: sysctl.d, udev rules, tmpfiles.d, modules-load.d
+    /// Set them again after each reboot: sysctl.d, udev rules, tmpfiles.d, modules-load.d, a profile of tuned
     #[arg(long)]
     persist: bool,
     #[command(flatten)]
@@ -46,14 +52,19 @@ struct Answer {
     applied: Option<Vec<Applied>>,
     /// Settings that no file can set again after a reboot, with the reason.
     lost: Vec<(Key, &'static str)>,
+    /// The standing of Slipway's profile of tuned.
+    tuned: Option<TunedProfile>,
 }
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let Planned { scope, plan, keys, journal } = self.wanted.planned(self.dry_run.dry_run)?;
-        let mut answer = Answer { scope, plan, applied: None, lost: Vec::new() };
+        let mut answer = Answer { scope, plan, applied: None, lost: Vec::new(), tuned: None };
         let (Some(mut journal), false) = (journal, self.dry_run.dry_run) else {
-            context.answer(&answer, |answer| plan_text(&answer.plan))?;
+            context.answer(&answer, |answer| {
+                let later = if self.persist { overruled(&answer.plan) } else { String::new() };
+                plan_text(&answer.plan) + &later
+            })?;
             return Ok(Exit::Success);
         };
         if !self.wanted.agreed(context, &answer.plan)? {
@@ -62,6 +73,7 @@ impl Args {
         let applied = apply(&mut Machine, &mut journal, &answer.plan)?;
         if self.persist {
             answer.lost = persist(&mut journal, self.wanted.place.root(), &keys, self.wanted.over)?;
+            answer.tuned = tuned_profile(&journal, self.wanted.place.root());
         }
         answer.applied = Some(applied);
         context.tell(&answer, |answer| outcome(answer, self.persist))?;
@@ -87,7 +99,28 @@ fn outcome(answer: &Answer, persisted: bool) -> String {
     }
     if persisted {
         text.push_str("files set these values again after a reboot\n");
+        text.push_str(&overruled(&answer.plan));
+        text.push_str(match answer.tuned {
+            Some(TunedProfile::Written) => "tuned has them as a profile: `tuned-adm profile slipway` chooses it\n",
+            Some(TunedProfile::Active) => "tuned has them in its profile: `tuned-adm profile slipway` reads it again\n",
+            Some(TunedProfile::Lost) => "tuned is told to use the profile slipway, which is not there\n",
+            None => "",
+        });
     }
     text.push_str("`slipway tune rollback` restores the former values\n");
+    text
+}
+
+/// Settings that another tool sets after Slipway's files have, at each boot.
+fn overruled(plan: &Plan) -> String {
+    let mut text = String::new();
+    for change in &plan.changes {
+        for owner in change.owners.iter().filter(|owner| owner.later) {
+            let value = owner.value.as_ref().map_or_else(String::new, |value| format!(" to `{value}`"));
+            let file = owner.file.as_ref().map_or_else(String::new, |file| format!(": change {}", file.display()));
+            let key = &change.wish.key;
+            let _ = writeln!(text, "after a reboot {} sets {key}{value}, later than Slipway's files{file}", owner.who);
+        }
+    }
     text
 }

@@ -1,7 +1,7 @@
 //! `slipway tune rollback`
 
 use serde::Serialize;
-use slipway_host::setting::{Fate, Key, Machine, Outcome, rollback, unpersist};
+use slipway_host::setting::{Fate, Key, Machine, Outcome, TunedProfile, rollback, tuned_profile, unpersist};
 
 use super::{Place, cell, left};
 use crate::context::{Context, DryRun};
@@ -39,6 +39,8 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Answer {
     outcomes: Vec<Outcome>,
+    /// The standing of Slipway's profile of tuned.
+    tuned: Option<TunedProfile>,
 }
 
 impl Args {
@@ -63,7 +65,8 @@ impl Args {
         let outcomes = rollback(&mut Machine, &mut journal, self.force, |entry| chosen(&entry.key))?;
         unpersist(&mut journal, self.place.root(), self.force)?;
         let left = left(&outcomes);
-        context.answer(&Answer { outcomes }, text)?;
+        let tuned = tuned_profile(&journal, self.place.root());
+        context.answer(&Answer { outcomes, tuned }, text)?;
         if left.is_empty() {
             return Ok(Exit::Success);
         }
@@ -79,6 +82,11 @@ fn text(answer: &Answer) -> String {
     if answer.outcomes.is_empty() {
         return "nothing to restore\n".to_owned();
     }
+    let note = match answer.tuned {
+        Some(TunedProfile::Lost) => "tuned is told to use the profile slipway, which is gone: choose another with `tuned-adm profile`\n",
+        Some(TunedProfile::Active) => "tuned uses the profile slipway: `tuned-adm profile slipway` reads it again\n",
+        Some(TunedProfile::Written) | None => "",
+    };
     view::table(
         ["SETTING", "FOUND", "FORMER", ""],
         answer.outcomes.iter().map(|Outcome { key, former, found, fate }| {
@@ -92,5 +100,5 @@ fn text(answer: &Answer) -> String {
             };
             [key.to_string(), cell(found.as_deref().unwrap_or_default()), cell(former), fate]
         }),
-    )
+    ) + note
 }
