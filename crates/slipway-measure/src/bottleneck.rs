@@ -37,6 +37,9 @@ pub struct Counters {
     /// Segments sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
+    /// The congestion control of the connections, such as `cubic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// Smoothed round-trip time at the end, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
@@ -161,7 +164,9 @@ impl Counters {
             return found;
         }
         // A connection's own count, before those of the whole machine.
-        if let Some(share) = self.resent.filter(|&share| share >= LOSSY) {
+        let lossy = self.resent.filter(|&share| share >= LOSSY);
+        let has_bbr = self.congestion.as_ref().is_some_and(|name| name.starts_with("bbr"));
+        if let Some(share) = lossy.filter(|_| !has_bbr) {
             let words = format!("loss: {} of the segments were sent again; compare --congestion bbr", percent(share));
             return (Resource::Loss, words);
         }
@@ -174,6 +179,14 @@ impl Counters {
         let worst = self.drops.iter().max_by_key(|(_, count)| **count);
         if let Some((place, count)) = worst.filter(|_| self.lost.is_none_or(|lost| lost > 0.001)) {
             return (Resource::Queue, format!("a queue: {count} packets dropped in {place}"));
+        }
+        // BBR sets its rate by what arrives, and sends again what is lost: loss decides only where nothing else does.
+        if let Some(share) = lossy {
+            let words = format!(
+                "loss: {} of the segments were sent again, by BBR already: look for the place of the loss on the path",
+                percent(share)
+            );
+            return (Resource::Loss, words);
         }
         let words = match (self.disk, self.lost) {
             (Some(share), _) => format!(
@@ -290,6 +303,17 @@ mod tests {
             resource == Resource::Program && words.starts_with("one thread at n2, at 98 % of a processor"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn loss_advises_bbr_to_others_alone() {
+        let lossy = |name: &str| Counters { resent: Some(0.001), congestion: Some(name.to_owned()), ..idle() };
+        assert!(judged(&lossy("cubic"), Some(0.05)).1.ends_with("compare --congestion bbr"));
+        let (resource, words) = judged(&lossy("bbr"), Some(0.6));
+        assert!(resource == Resource::Loss && words.contains("by BBR already"), "{words}");
+        let busy = Busiest { busy: 1.0, user: 1.0, ..Busiest::default() };
+        let counters = Counters { processor: Some(busy), ..lossy("bbr") };
+        assert_eq!(judged(&counters, Some(0.6)).0, Resource::Processor, "BBR goes on in spite of loss");
     }
 
     #[test]

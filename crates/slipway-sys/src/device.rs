@@ -14,6 +14,10 @@ const SIOCETHTOOL: u32 = 0x8946;
 
 /// `ETH_SS_FEATURES`: the set of features' names.
 const FEATURE_NAMES: u32 = 4;
+/// `ETH_SS_STATS`: the set of statistics' names.
+const STATISTIC_NAMES: u32 = 1;
+/// Statistics that a device may have. One with 256 queues has some 10,000.
+const MOST_STATISTICS: usize = 16384;
 /// `ETH_GSTRING_LEN`, bytes.
 const NAME_BYTES: usize = 32;
 /// Features that a kernel may have. It has some 70.
@@ -248,21 +252,48 @@ impl Devices {
         self.ethtool(name, &mut words)
     }
 
+    /// Statistics of the device's driver by the driver's own names, as `ethtool -S` shows them: packets, bytes or events since
+    /// the driver was loaded.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the device has none.
+    pub fn statistics(&self, name: &str) -> io::Result<Vec<(String, u64)>> {
+        let names = self.names(name, STATISTIC_NAMES, MOST_STATISTICS)?;
+        // `struct ethtool_stats`: command, number, values of 64 bits. The driver writes as many as it has by now.
+        let mut words = vec![0; 2 + 2 * MOST_STATISTICS];
+        (words[0], words[1]) = (0x1d, u32_of(names.len())?); // ETHTOOL_GSTATS
+        self.ethtool(name, &mut words)?;
+        let values = words[2..].as_chunks::<2>().0.iter().map(|[one, other]| {
+            let [one, other] = [one.to_ne_bytes(), other.to_ne_bytes()];
+            u64::from_ne_bytes(std::array::from_fn(|at| if at < 4 { one[at] } else { other[at - 4] }))
+        });
+        Ok(names.into_iter().zip(values).filter(|(name, _)| !name.is_empty()).collect())
+    }
+
     fn feature_names(&self, name: &str) -> io::Result<Vec<String>> {
+        self.names(name, FEATURE_NAMES, MOST_FEATURES)
+    }
+
+    /// The names of a set of strings. The kernel writes as many as there are by then, so there is room for `most`.
+    fn names(&self, name: &str, set: u32, most: usize) -> io::Result<Vec<String>> {
         // `struct ethtool_sset_info`: command, reserved, a mask of 64 bits, a number for each bit.
         let mut info = [0x37, 0, 0, 0, 0]; // ETHTOOL_GSSET_INFO
-        let mask = (1_u64 << FEATURE_NAMES).to_ne_bytes();
+        let mask = (1_u64 << set).to_ne_bytes();
         for (word, bytes) in info[2..4].iter_mut().zip(mask.as_chunks::<4>().0) {
             *word = u32::from_ne_bytes(*bytes);
         }
         self.ethtool(name, &mut info)?;
         let count = usize::try_from(info[4]).map_err(io::Error::other)?;
-        if count > MOST_FEATURES {
-            return Err(io::Error::other("this kernel has more features than Slipway reads"));
+        // The kernel clears the bit of a set that the device has not.
+        if info[2..4] == [0, 0] {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        // `struct ethtool_gstrings`: command, set, number, names. The number is fixed when the kernel is built.
-        let mut words = vec![0; 3 + MOST_FEATURES * NAME_BYTES / 4];
-        (words[0], words[1], words[2]) = (0x1b, FEATURE_NAMES, info[4]); // ETHTOOL_GSTRINGS
+        if count > most {
+            return Err(io::Error::other(format!("the device has more than the {most} names that Slipway reads")));
+        }
+        // `struct ethtool_gstrings`: command, set, number, names.
+        let mut words = vec![0; 3 + most * NAME_BYTES / 4];
+        (words[0], words[1], words[2]) = (0x1b, set, info[4]); // ETHTOOL_GSTRINGS
         self.ethtool(name, &mut words)?;
         let text: Vec<u8> = words[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let names = text.chunks(NAME_BYTES).take(count).map(|name| {
@@ -339,6 +370,10 @@ mod tests {
             devices.set_mtu("v0", 9000).expect("set");
             devices.set_queue_length("v0", 500).expect("set");
             assert_eq!((devices.mtu("v0").expect("read"), devices.queue_length("v0").expect("read")), (9000, 500));
+            let statistics = devices.statistics("v0").expect("a veth has some");
+            assert!(statistics.iter().any(|(name, value)| name == "peer_ifindex" && *value > 0), "{statistics:?}");
+            let loopback = devices.statistics("lo").expect_err("it has none");
+            assert_eq!(loopback.raw_os_error(), Some(libc::EOPNOTSUPP));
             let gro = || {
                 let features = devices.features("v0").expect("read");
                 features.into_iter().find(|feature| feature.name == "rx-gro").expect("every device has it")

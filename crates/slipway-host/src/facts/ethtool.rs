@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use slipway_sys::device::Devices;
 
 use super::fact::Fact;
+use super::losses;
 use crate::setting::{Kernel as _, Key, Machine, NicKnob};
 
 /// Answers about one interface.
@@ -36,6 +37,8 @@ pub struct Told {
     pub fixed: Vec<String>,
     /// The queueing discipline at the root.
     pub qdisc: Fact<String>,
+    /// The driver's own counters of lost packets, by its names for them.
+    pub losses: Fact<BTreeMap<String, u64>>,
 }
 
 /// Flow control by pause frames (IEEE 802.3x).
@@ -64,6 +67,7 @@ impl Default for Told {
             features: untold(),
             fixed: Vec::new(),
             qdisc: untold(),
+            losses: untold(),
         }
     }
 }
@@ -96,6 +100,8 @@ fn ask_one(devices: &Devices, name: &str) -> Told {
             Ok(kind) => Fact::Known(kind.trim_start_matches("default ").to_owned()),
             Err(reason) => Fact::unknown(reason),
         },
+        losses: fact("statistics", devices.statistics(name))
+            .map(|all| all.into_iter().filter(|(name, _)| losses::is_loss(name)).collect()),
     }
 }
 

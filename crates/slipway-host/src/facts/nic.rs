@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::ethtool::Told;
 use super::fact::Fact;
+use super::losses::{self, Losses};
 use super::pcie::{self, PcieLink};
 use super::source::Source;
 use crate::cpus::Cpus;
@@ -48,6 +49,8 @@ pub struct Nic {
     pub xps: Fact<bool>,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
+    /// Packets that it lost, by place.
+    pub lost: Losses,
     /// Answers of ethtool.
     #[serde(flatten)]
     pub told: Told,
@@ -91,6 +94,7 @@ fn nic(source: &Source, name: String, told: &BTreeMap<String, Told>) -> Option<N
         })
     };
     let number = |file: &str| source.read(&format!("{folder}/{file}")).parse::<u32>();
+    let told = told.get(&name).cloned().unwrap_or_default();
     Some(Nic {
         driver_version: driver.clone().and_then(|driver| source.read(&format!("/sys/module/{driver}/version"))),
         driver,
@@ -108,7 +112,8 @@ fn nic(source: &Source, name: String, told: &BTreeMap<String, Told>) -> Option<N
         rx_queues: u32::try_from(rx.len()).unwrap_or(u32::MAX),
         tx_queues: u32::try_from(tx.len()).unwrap_or(u32::MAX),
         interrupts: interrupts(source, &folder),
-        told: told.get(&name).cloned().unwrap_or_default(),
+        lost: losses::gather(source, &folder, &told.losses),
+        told,
         name,
     })
 }

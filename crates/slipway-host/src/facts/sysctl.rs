@@ -46,6 +46,7 @@ pub const NAMES: &[&str] = &[
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
     "net.ipv4.udp_mem",
+    "net.ipv4.udp_rmem_min",
     "vm.dirty_background_bytes",
     "vm.dirty_background_ratio",
     "vm.dirty_bytes",

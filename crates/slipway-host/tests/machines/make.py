@@ -45,6 +45,7 @@ SYSCTLS = {
     "net.ipv4.tcp_window_scaling": "1",
     "net.ipv4.tcp_wmem": "4096\t16384\t4194304",
     "net.ipv4.udp_mem": "1532994\t2043999\t3065988",
+    "net.ipv4.udp_rmem_min": "4096",
     "vm.dirty_background_bytes": "0",
     "vm.dirty_background_ratio": "10",
     "vm.dirty_bytes": "0",
@@ -131,13 +132,17 @@ class Machine:
         self.put("/sys/kernel/mm/transparent_hugepage/enabled", " ".join(words))
 
     def nic(self, name, driver, mbit, node=None, pcie=None, mtu=1500, queues=1, txqueuelen=1000, irqs=(), irq_cpus=None, xps=True,
-            **answers):
+            lost=None, **answers):
         root = f"/sys/class/net/{name}"
         self.put(f"{root}/device/uevent", f"DRIVER={driver}")
         self.put(f"{root}/operstate", "up" if mbit else "down")
         self.put(f"{root}/speed", mbit or -1)
         self.put(f"{root}/mtu", mtu)
         self.put(f"{root}/tx_queue_len", txqueuelen)
+        if mbit:
+            counters = dict.fromkeys(("rx_missed_errors", "rx_fifo_errors", "rx_crc_errors", "rx_frame_errors", "tx_dropped", "tx_fifo_errors"), 0)
+            for file, value in (counters | {"rx_packets": 8_000_000_000} | (lost or {})).items():
+                self.put(f"{root}/statistics/{file}", value)
         if pcie:
             (speed, width), (most, widest) = pcie
             for file, value in (("current_link_speed", f"{speed} GT/s PCIe"), ("current_link_width", width),
@@ -205,10 +210,12 @@ def dtn_100g():
                     net__ipv4__tcp_no_metrics_save="1", net__ipv4__tcp_mtu_probing="1", net__core__netdev_max_backlog="250000")
     near = lambda at: str(16 + at % 16)
     machine.nic("ens1f0np0", "mlx5_core", 100000, 1, ((16.0, 16), (16.0, 16)), 9000, 16, 20000, range(200, 216), near,
-                ring_rx=[1024, 8192], ring_tx=[8192, 8192], channels=[16, 63], pause={"rx": True, "tx": True})
+                ring_rx=[1024, 8192], ring_tx=[8192, 8192], channels=[16, 63], pause={"rx": True, "tx": True},
+                losses={"rx_out_of_buffer": 4_210_884, "rx_discards_phy": 92_331, "rx_crc_errors_phy": 0, "tx_discards_phy": 0})
     far = lambda at: str(at % 16)
     machine.nic("ens2f0np0", "mlx5_core", 100000, 1, ((8.0, 8), (16.0, 16)), 1500, 16, 1000, range(300, 316), far,
-                ring_rx=[1024, 8192], ring_tx=[1024, 8192], channels=[16, 63], features={"rx-lro": True})
+                ring_rx=[1024, 8192], ring_tx=[1024, 8192], channels=[16, 63], features={"rx-lro": True},
+                lost={"rx_crc_errors": 70_211}, losses={"rx_out_of_buffer": 12, "rx_discards_phy": 0})
     machine.nic("eno1", "tg3", 1000, 0, ((5.0, 1), (5.0, 1)), irqs=(90,), irq_cpus=lambda at: "0-31", ring_rx=[200, 2047],
                 ring_tx=[511, 511], channels=[1, 4], qdisc="fq_codel", adaptive_rx=False, adaptive_tx=False)
     machine.put("/sys/class/iommu/dmar0/")
@@ -233,7 +240,8 @@ def server_10g():
                     net__ipv4__tcp_available_congestion_control="reno cubic", vm__swappiness="30", vm__dirty_ratio="40")
     machine.nic("ens3f0", "ixgbe", 10000, 0, ((5.0, 8), (5.0, 8)), 1500, 20, 1000, range(120, 140), lambda at: str(at % 10),
                 ring_rx=[512, 4096], ring_tx=[512, 4096], channels=[20, 63], adaptive_rx=unknown("coalescing"),
-                adaptive_tx=unknown("coalescing"), features={"rx-lro": True})
+                adaptive_tx=unknown("coalescing"), features={"rx-lro": True}, lost={"rx_missed_errors": 151_002},
+                losses={"rx_no_dma_resources": 151_002})
     machine.nic("ens3f1", "ixgbe", None, 0, ((5.0, 8), (5.0, 8)), queues=20)
     machine.disk("sda", 23437770752, "8:0", "[mq-deadline] kyber bfq none", 128, 128, 1, "LOGICAL VOLUME",
                  mount=("/export", "ext4", "rw,data=journal"))

@@ -36,6 +36,8 @@ pub(super) struct Watch<'a> {
     /// The processors at the last look while data flowed.
     last: Vec<Processor>,
     connections: BTreeMap<u64, TcpInfo>,
+    /// The congestion control of the connections that carry data.
+    congestion: Option<String>,
     sent: u64,
     ended: Instant,
 }
@@ -54,7 +56,7 @@ impl<'a> Watch<'a> {
         let open = |(pid, port): (i32, u16)| Some((File::open(format!("/proc/{pid}/ns/net")).ok()?.into(), port));
         let sender = watched.sender.and_then(open);
         let (last, connections) = (Vec::new(), BTreeMap::new());
-        Self { watched, sender, begun: None, last, connections, sent: 0, ended: Instant::now() }
+        Self { watched, sender, begun: None, last, connections, congestion: None, sent: 0, ended: Instant::now() }
     }
 
     /// Reads the counters. The first time is the beginning; a path's begins when its first data are under way.
@@ -82,6 +84,7 @@ impl<'a> Watch<'a> {
         for socket in sockets.iter().filter(|socket| is_data(socket.remote) || is_data(socket.local)) {
             let info = TcpInfo::parse(&socket.info);
             if info.sent > LEAST_DATA {
+                self.congestion = Some(socket.congestion.clone()).filter(|name| !name.is_empty());
                 self.connections.insert(socket.cookie, info);
             }
         }
@@ -138,6 +141,7 @@ impl<'a> Watch<'a> {
             resent: Some((retransmits as f64 / segments.max(1.0)).min(1.0)),
             retransmits: Some(retransmits),
             rtt_ms: Some(f64::from(rtt) / 1000.0),
+            congestion: self.congestion.clone(),
             pacing_gbit: (!paced.is_empty()).then(|| paced.iter().sum::<u64>() as f64 * 8.0 / 1e9),
             ..Counters::default()
         }

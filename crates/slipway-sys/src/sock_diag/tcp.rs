@@ -7,8 +7,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use super::{BY_FAMILY, DESTROY, ask, attribute, cookie, number, write_attribute};
 use crate::bpf::SocketStorage;
 
-/// `INET_DIAG_INFO`: a `struct tcp_info`. As a question, bit `kind − 1`.
+/// `INET_DIAG_INFO`: a `struct tcp_info`. As a question, bit `kind − 1`, here and below.
 const INFO: u8 = 2;
+/// `INET_DIAG_CONG`: the name of the congestion control.
+const CONGESTION: u8 = 4;
+/// Longest name of a congestion control, bytes (`TCP_CA_NAME_MAX`, its end mark counted).
+const LONGEST_NAME: usize = 16;
 
 /// `INET_DIAG_REQ_SK_BPF_STORAGES` as a question, with a map by its descriptor (`SK_DIAG_BPF_STORAGE_REQ_MAP_FD`); Linux 5.8.
 const ASK_STORAGES: u16 = 2;
@@ -41,6 +45,8 @@ pub struct TcpSocket {
     pub cookie: u64,
     /// A `struct tcp_info` (`include/uapi/linux/tcp.h`), as long as the kernel has it.
     pub info: Vec<u8>,
+    /// The name of its congestion control, such as `bbr`. Empty where the kernel does not say.
+    pub congestion: String,
 }
 
 /// All connections.
@@ -69,7 +75,7 @@ pub fn stored_tcp_sockets(storage: &SocketStorage) -> io::Result<Vec<(TcpSocket,
 fn each_connection(attributes: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let states = UNCONNECTED.iter().fold(u32::MAX, |states, state| states & !(1 << state));
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let question = [&request(family, INFO, states, [0; 48]), attributes].concat();
+        let question = [&request(family, &[INFO, CONGESTION], states, [0; 48]), attributes].concat();
         ask(BY_FAMILY, true, &question, &mut each)?;
     }
     Ok(())
@@ -87,7 +93,7 @@ pub fn destroy_tcp(local: SocketAddr, remote: SocketAddr, cookie: u64) -> io::Re
         (SocketAddr::V6(_), SocketAddr::V6(_)) => libc::AF_INET6,
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    let cut = ask(DESTROY, false, &request(family, 0, u32::MAX, identity(local, remote, cookie)), |_| {});
+    let cut = ask(DESTROY, false, &request(family, &[], u32::MAX, identity(local, remote, cookie)), |_| {});
     cut.map_err(|error| match error.raw_os_error() {
         // Another socket was found there: the listener that would take a new one (`sock_diag_check_cookie`).
         Some(libc::ESTALE) => io::Error::from_raw_os_error(libc::ENOENT),
@@ -96,8 +102,8 @@ pub fn destroy_tcp(local: SocketAddr, remote: SocketAddr, cookie: u64) -> io::Re
 }
 
 /// `struct inet_diag_req_v2`.
-fn request(family: i32, extension: u8, states: u32, identity: [u8; 48]) -> Vec<u8> {
-    let extensions = if extension == 0 { 0 } else { 1 << (extension - 1) };
+fn request(family: i32, extensions: &[u8], states: u32, identity: [u8; 48]) -> Vec<u8> {
+    let extensions = extensions.iter().fold(0, |bits, kind| bits | 1 << (kind - 1));
     let mut request = vec![family.to_ne_bytes()[0], libc::IPPROTO_TCP.to_ne_bytes()[0], extensions, 0];
     request.extend(states.to_ne_bytes());
     request.extend(identity);
@@ -142,6 +148,10 @@ fn parse(message: &[u8]) -> Option<TcpSocket> {
         inode: number(message, 68)?,
         cookie: cookie(message, 44)?,
         info: attribute(attributes, INFO.into()).unwrap_or_default(),
+        congestion: attribute(attributes, CONGESTION.into()).map_or_else(String::new, |name| {
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(&name[..name.len().min(LONGEST_NAME)]).into_owned()
+        }),
     })
 }
 

@@ -1,0 +1,91 @@
+//! Packets that an interface lost, by place.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::fact::Fact;
+use super::source::Source;
+
+/// Packets that an interface lost since its driver was loaded, by place. Drivers count one packet under several names, so each
+/// is the largest of its place's counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    /// Packets that arrived.
+    pub received: Fact<u64>,
+    /// No descriptor of the receive ring was free.
+    pub ring: Fact<u64>,
+    /// The buffer of the card itself was full, before the slot.
+    pub port: Fact<u64>,
+    /// They came damaged from the wire.
+    pub wire: Fact<u64>,
+    /// The send queue dropped them.
+    pub send: Fact<u64>,
+}
+
+/// A place where packets are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Ring,
+    Port,
+    Wire,
+    Send,
+}
+
+/// The kernel's own counters (Documentation/ABI/testing/sysfs-class-net-statistics).
+const STANDARD: [(&str, Place); 6] = [
+    ("rx_missed_errors", Place::Ring),
+    ("rx_fifo_errors", Place::Ring),
+    ("rx_crc_errors", Place::Wire),
+    ("rx_frame_errors", Place::Wire),
+    ("tx_dropped", Place::Send),
+    ("tx_fifo_errors", Place::Send),
+];
+
+/// Parts of names that drivers have for them, such as `rx_out_of_buffer`, `rx_no_dma_resources` and `rx_discards_phy`.
+const PARTS: [(&str, Place); 14] = [
+    ("missed_err", Place::Ring),
+    ("no_buf", Place::Ring),
+    ("out_of_buf", Place::Ring),
+    ("no_dma", Place::Ring),
+    ("rx_fifo_err", Place::Ring),
+    ("rx_over_err", Place::Ring),
+    ("discards_phy", Place::Port),
+    ("rx_discard", Place::Port),
+    ("crc_err", Place::Wire),
+    ("symbol_err", Place::Wire),
+    ("align_err", Place::Wire),
+    ("fcs_err", Place::Wire),
+    ("tx_drop", Place::Send),
+    ("tx_discard", Place::Send),
+];
+
+/// Whether a driver's counter is one of lost packets.
+pub(super) fn is_loss(name: &str) -> bool {
+    place(name).is_some()
+}
+
+fn place(name: &str) -> Option<Place> {
+    let name = name.to_ascii_lowercase();
+    PARTS.iter().find(|(part, _)| name.contains(part)).map(|(_, place)| *place)
+}
+
+/// `folder` is the interface's in sysfs, and `told` are counters of its driver.
+pub(super) fn gather(source: &Source, folder: &str, told: &Fact<BTreeMap<String, u64>>) -> Losses {
+    let read = |file: &str| source.read(&format!("{folder}/statistics/{file}")).parse::<u64>();
+    let standard: Vec<(Place, Fact<u64>)> = STANDARD.iter().map(|(file, place)| (*place, read(file))).collect();
+    let of = |wanted: Place| {
+        let standard =
+            standard.iter().filter(|(place, _)| *place == wanted).filter_map(|(_, count)| count.known().copied());
+        let told = told.known().into_iter().flatten().filter(|(name, _)| place(name) == Some(wanted));
+        let most = standard.chain(told.map(|(_, count)| *count)).max();
+        most.map_or_else(|| Fact::unknown("neither the kernel nor the driver counts it"), Fact::Known)
+    };
+    Losses {
+        received: read("rx_packets"),
+        ring: of(Place::Ring),
+        port: of(Place::Port),
+        wire: of(Place::Wire),
+        send: of(Place::Send),
+    }
+}
