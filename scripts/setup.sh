@@ -31,6 +31,11 @@ RUN=(
 
 # What tests, examples and the guide run in labs or hold Slipway's results against.
 TEST=(
+  libibverbs-dev     # its header, beside the plug-in's layouts
+  ibverbs-utils      # real verbs programs
+  rdmacm-utils       # more, with connections by address
+  perftest           # more, for throughput and latency
+  python3-pyverbs    # verbs from Python
   iproute2           # links and namespaces by hand, for comparison
   util-linux         # nsenter, unshare, mount
   procps             # ps in nodes

@@ -10,5 +10,6 @@
 //! `docs/verbs-threats.md` what a hostile program can do.
 
 pub mod broker;
-mod layout;
+pub mod layout;
+pub mod plugin;
 pub mod wire;

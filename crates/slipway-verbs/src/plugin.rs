@@ -1,0 +1,19 @@
+//! The plug-in: a provider of libibverbs, loaded into the programs of a node.
+//!
+//! C calls come in by [`calls`] and its modules, which alone know libibverbs' structures ([`abi`]). They find the state of an
+//! open device, [`device`], behind one lock. A thread of service takes that lock as the program does ([`service`]).
+//! A peer shares the memory of [`connection`], and nothing that is read there is trusted.
+
+pub mod abi;
+mod calls;
+mod client;
+mod connection;
+mod device;
+mod loader;
+mod memory;
+mod queues;
+mod receive;
+mod regions;
+mod ring;
+mod service;
+mod transmit;

@@ -1,0 +1,399 @@
+//! Calls of libibverbs: devices, protection domains, regions and addresses. Queues have modules of their own.
+//!
+//! Each function gets pointers that libibverbs or its program vouches for, as with any provider. They lead to structures that
+//! this module and its children have made, whose first member is libibverbs' own.
+
+#![allow(unsafe_code)]
+
+mod completions;
+mod extended;
+mod pairs;
+mod requests;
+
+use std::ffi::{c_int, c_void};
+use std::mem::{offset_of, size_of};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::abi::{
+    Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceAttr, DeviceAttrEx, DeviceOps, Match, Mr, Pd, PortAttr, VerbsContext,
+    VerbsDevice, VerbsMr,
+};
+use super::device::Device;
+use super::loader::{channel, library, set_errno};
+use super::memory::Piece;
+use super::regions::{access, prepare};
+use crate::wire::{Gid, Reply, Request};
+
+/// Bounds that programs can ask for. The broker's caps may be lower.
+pub(super) const MAX_REQUESTS: u32 = 16_384;
+pub(super) const MAX_PIECES: u32 = 16;
+pub(super) const MAX_INLINE: u32 = 512;
+const MAX_COMPLETIONS: c_int = 1 << 20;
+
+/// `VERBS_MATCH_MODALIAS`.
+const BY_ALIAS: u8 = 2;
+
+static MATCHES: [Match; 2] = [
+    Match { driver_data: null_mut(), modalias: c"rdma_device:*Nslipway*".as_ptr(), vendor: 0, device: 0, kind: BY_ALIAS },
+    Match { driver_data: null_mut(), modalias: null(), vendor: 0, device: 0, kind: 0 },
+];
+
+/// What libibverbs is told of the plug-in.
+pub(super) static DEVICE: DeviceOps = DeviceOps {
+    name: c"slipway".as_ptr(),
+    match_min_abi_version: 1,
+    match_max_abi_version: 1,
+    match_table: MATCHES.as_ptr(),
+    static_providers: null(),
+    match_device: null(),
+    alloc_context,
+    import_context: null(),
+    alloc_device,
+    uninit_device,
+};
+
+const NO: *const c_void = null();
+
+static CONTEXT: ContextOps = ContextOps {
+    advise_mr: NO,
+    alloc_dm: NO,
+    alloc_mw: NO,
+    alloc_null_mr: NO,
+    alloc_parent_domain: NO,
+    alloc_pd,
+    alloc_td: NO,
+    async_event: NO,
+    attach_counters_point_flow: NO,
+    attach_mcast: NO,
+    bind_mw: NO,
+    close_xrcd: NO,
+    cq_event: completions::cq_event,
+    create_ah,
+    create_counters: NO,
+    create_cq: completions::create_cq,
+    create_cq_ex: completions::create_cq_ex,
+    create_flow: NO,
+    create_flow_action_esp: NO,
+    create_qp: pairs::create_qp,
+    create_qp_ex: pairs::create_qp_ex,
+    create_rwq_ind_table: NO,
+    create_srq: requests::create_srq,
+    create_srq_ex: requests::create_srq_ex,
+    create_wq: NO,
+    dealloc_mw: NO,
+    dealloc_pd,
+    dealloc_td: NO,
+    dereg_mr,
+    destroy_ah,
+    destroy_counters: NO,
+    destroy_cq: completions::destroy_cq,
+    destroy_flow: NO,
+    destroy_flow_action: NO,
+    destroy_qp: pairs::destroy_qp,
+    destroy_rwq_ind_table: NO,
+    destroy_srq: requests::destroy_srq,
+    destroy_wq: NO,
+    detach_mcast: NO,
+    free_context,
+    free_dm: NO,
+    get_srq_num: requests::get_srq_num,
+    import: [NO; 3],
+    modify_cq: NO,
+    modify_flow_action_esp: NO,
+    modify_qp: pairs::modify_qp,
+    modify_qp_rate_limit: NO,
+    modify_srq: requests::modify_srq,
+    modify_wq: NO,
+    open_qp: NO,
+    open_xrcd: NO,
+    poll_cq: completions::poll_cq,
+    post_recv: requests::post_recv,
+    post_send: requests::post_send,
+    post_srq_ops: NO,
+    post_srq_recv: requests::post_srq_recv,
+    query_device_ex,
+    query_ece: NO,
+    query_port,
+    query_qp: pairs::query_qp,
+    query_qp_data_in_order: NO,
+    query_rt_values: NO,
+    query_srq: requests::query_srq,
+    read_counters: NO,
+    reg_dm_mr: NO,
+    reg_dmabuf_mr: NO,
+    reg_mr,
+    req_notify_cq: completions::req_notify_cq,
+    rereg_mr: NO,
+    resize_cq: completions::resize_cq,
+    set_ece: NO,
+    unimport: [NO; 3],
+};
+
+/// An open device. libibverbs allocates it, and frees nothing but its own part.
+#[repr(C)]
+struct Open {
+    verbs: VerbsContext,
+    device: *const Device,
+}
+
+#[repr(C)]
+pub(super) struct OurAh {
+    ah: Ah,
+    pub(super) gid: Gid,
+}
+
+/// The state of the device that a context belongs to.
+///
+/// # Safety
+/// The context is one of [`alloc_context`], and open.
+pub(super) unsafe fn device(context: *mut Context) -> Arc<Device> {
+    // SAFETY: the caller's.
+    unsafe {
+        let open = context.byte_sub(offset_of!(VerbsContext, context)).cast::<Open>();
+        Arc::increment_strong_count((*open).device);
+        Arc::from_raw((*open).device)
+    }
+}
+
+/// A null pointer, with the error in `errno(3)`.
+pub(super) fn fail<T>(errno: Errno) -> *mut T {
+    set_errno(errno.raw_os_error());
+    null_mut()
+}
+
+/// A result as libibverbs takes it: the error's number, or 0.
+pub(super) fn code(result: Result<(), Errno>) -> c_int {
+    result.map_or_else(Errno::raw_os_error, |()| 0)
+}
+
+unsafe extern "C" fn alloc_device(_sysfs: *mut c_void) -> *mut VerbsDevice {
+    // SAFETY: a structure of numbers and pointers, which libibverbs fills in.
+    Box::into_raw(Box::new(unsafe { std::mem::zeroed() }))
+}
+
+unsafe extern "C" fn uninit_device(device: *mut VerbsDevice) {
+    // SAFETY: made by `alloc_device`; libibverbs gives it back once.
+    drop(unsafe { Box::from_raw(device) });
+}
+
+unsafe extern "C" fn alloc_context(device: *mut IbDevice, cmd_fd: c_int, _private: *mut c_void) -> *mut VerbsContext {
+    let Some(library) = library() else { return fail(Errno::NOSYS) };
+    let async_fd = channel();
+    let state = match Device::open(async_fd) {
+        Ok(state) => state,
+        Err(errno) => {
+            // SAFETY: the descriptors are ours: `cmd_fd` was given over.
+            unsafe {
+                libc::close(cmd_fd);
+                libc::close(async_fd);
+            }
+            return fail(errno);
+        }
+    };
+    // SAFETY: the interface's: `VerbsContext` is at the beginning of `Open`, whose size is given.
+    unsafe {
+        let open = (library.init_context)(device, cmd_fd, size_of::<Open>(), null_mut(), 0).cast::<Open>();
+        if open.is_null() {
+            libc::close(async_fd);
+            return null_mut();
+        }
+        (library.set_ops)(&raw mut (*open).verbs, &raw const CONTEXT);
+        (*open).verbs.context.async_fd = async_fd;
+        (*open).verbs.context.num_comp_vectors = 1;
+        (*open).device = Arc::into_raw(state);
+        &raw mut (*open).verbs
+    }
+}
+
+unsafe extern "C" fn free_context(context: *mut Context) {
+    // SAFETY: the context is open, and closed by this call.
+    unsafe {
+        let open = context.byte_sub(offset_of!(VerbsContext, context)).cast::<Open>();
+        let device = Arc::from_raw((*open).device);
+        let mut state = device.lock();
+        state.is_ended = true;
+        state.wake_service();
+        drop(state);
+        if let Some(library) = library() {
+            (library.uninit_context)(&raw mut (*open).verbs);
+        }
+        libc::free(open.cast());
+    }
+}
+
+fn attributes() -> DeviceAttr {
+    // SAFETY: a structure of numbers.
+    let mut attributes: DeviceAttr = unsafe { std::mem::zeroed() };
+    attributes.fw_ver[..5].copy_from_slice(b"1.0.0");
+    let requests = i32::try_from(MAX_REQUESTS).unwrap_or(i32::MAX);
+    let pieces = i32::try_from(MAX_PIECES).unwrap_or(i32::MAX);
+    attributes.node_guid = u64::from_be(0x0200_5350_5741_5900);
+    attributes.max_mr_size = 1 << 40;
+    attributes.page_size_cap = 4096;
+    attributes.max_qp = 1024;
+    attributes.max_qp_wr = requests;
+    // The peer without receive requests is waited for (`IBV_DEVICE_RC_RNR_NAK_GEN`), and a shared queue can be resized.
+    attributes.device_cap_flags = 1 << 12 | 1 << 13;
+    attributes.max_sge = pieces;
+    attributes.max_sge_rd = pieces;
+    attributes.max_cq = 4096;
+    attributes.max_cqe = MAX_COMPLETIONS;
+    attributes.max_mr = 4096;
+    attributes.max_pd = 4096;
+    attributes.max_qp_rd_atom = 16;
+    attributes.max_res_rd_atom = 16 * 1024;
+    attributes.max_qp_init_rd_atom = 16;
+    // Atomic with the processor too (`IBV_ATOMIC_GLOB`).
+    attributes.atomic_cap = 2;
+    attributes.max_ah = 65_536;
+    attributes.max_srq = 1024;
+    attributes.max_srq_wr = requests;
+    attributes.max_srq_sge = pieces;
+    attributes.max_pkeys = 1;
+    attributes.local_ca_ack_delay = 15;
+    attributes.phys_port_cnt = 1;
+    attributes
+}
+
+unsafe extern "C" fn query_device_ex(_: *mut Context, _: *const c_void, to: *mut DeviceAttrEx, size: usize) -> c_int {
+    if size < size_of::<DeviceAttr>() {
+        return Errno::INVAL.raw_os_error();
+    }
+    // SAFETY: a structure of numbers.
+    let mut all: DeviceAttrEx = unsafe { std::mem::zeroed() };
+    all.orig = attributes();
+    all.phys_port_cnt_ex = 1;
+    let length = size.min(size_of::<DeviceAttrEx>());
+    // SAFETY: the program's structure has `size` bytes.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), to.cast::<u8>(), length) };
+    0
+}
+
+unsafe extern "C" fn query_port(context: *mut Context, port: u8, to: *mut PortAttr) -> c_int {
+    if port != 1 {
+        return Errno::INVAL.raw_os_error();
+    }
+    // SAFETY: the context is open.
+    let gids = unsafe { device(context) }.lock().gids.len();
+    let attributes = PortAttr {
+        state: 4,
+        max_mtu: 5,
+        active_mtu: 5,
+        gid_tbl_len: i32::try_from(gids).unwrap_or(1),
+        // `IBV_PORT_IP_BASED_GIDS`.
+        port_cap_flags: 1 << 26,
+        max_msg_sz: 1 << 30,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        active_width: 2,
+        active_speed: 32,
+        phys_state: 5,
+        link_layer: 2,
+        ..PortAttr::default()
+    };
+    // SAFETY: libibverbs gives room for the whole structure.
+    unsafe { to.write(attributes) };
+    0
+}
+
+unsafe extern "C" fn alloc_pd(context: *mut Context) -> *mut Pd {
+    // SAFETY: the context is open.
+    let device = unsafe { device(context) };
+    let mut state = device.lock();
+    state.domains += 1;
+    Box::into_raw(Box::new(Pd { context, handle: state.domains }))
+}
+
+unsafe extern "C" fn dealloc_pd(domain: *mut Pd) -> c_int {
+    // SAFETY: made by `alloc_pd`; libibverbs gives it back once.
+    drop(unsafe { Box::from_raw(domain) });
+    0
+}
+
+unsafe extern "C" fn reg_mr(domain: *mut Pd, at: *mut c_void, length: usize, start: u64, flags: c_int) -> *mut Mr {
+    // SAFETY: the domain and its context are open.
+    let (device, number) = unsafe { (device((*domain).context), (*domain).handle) };
+    match register(&device, number, Piece { at: at as usize, length }, start, flags.cast_unsigned()) {
+        Ok(key) => {
+            // SAFETY: a structure of numbers and pointers.
+            let mut made: VerbsMr = unsafe { std::mem::zeroed() };
+            made.mr.handle = key;
+            made.mr.lkey = key;
+            made.mr.rkey = key;
+            made.access = flags;
+            &raw mut Box::leak(Box::new(made)).mr
+        }
+        Err(errno) => fail(errno),
+    }
+}
+
+fn register(device: &Device, domain: u32, memory: Piece, start: u64, flags: u32) -> Result<u32, Errno> {
+    if flags & (access::ON_DEMAND | access::MW_BIND | access::ZERO_BASED) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let is_written = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+    if memory.length == 0 || memory.at.checked_add(memory.length).is_none() || (is_written && flags & access::LOCAL_WRITE == 0) {
+        return Err(Errno::INVAL);
+    }
+    let mut state = device.lock();
+    let (registered, file) = prepare(memory, start, flags, domain);
+    let request = Request::Register { domain, region: registered.region };
+    let fds: Vec<_> = file.iter().map(std::os::fd::AsFd::as_fd).collect();
+    match state.client.ask(&request, &fds) {
+        Ok((Reply::Key { key }, _)) => {
+            state.regions.insert(key, registered);
+            state.hear_kept();
+            Ok(key)
+        }
+        other => {
+            // The pages become the program's own again. No key is 0.
+            state.regions.insert(0, registered);
+            state.regions.remove(0);
+            Err(other.err().unwrap_or(Errno::PROTO))
+        }
+    }
+}
+
+unsafe extern "C" fn dereg_mr(region: *mut VerbsMr) -> c_int {
+    // SAFETY: made by `reg_mr`; libibverbs gives it back once.
+    let (device, region) = unsafe { (device((*region).mr.context), Box::from_raw(region)) };
+    let mut state = device.lock();
+    // First nobody new gets the pages, then peers let go of them, then they are the program's own.
+    let _ = state.client.ask(&Request::Deregister { key: region.mr.rkey }, &[]);
+    for connection in state.queue_pairs.iter().flatten().flat_map(|it| &it.connections) {
+        connection.end_registration();
+    }
+    state.regions.remove(region.mr.rkey);
+    state.hear_kept();
+    0
+}
+
+/// The address in a route.
+pub(super) fn destination(attributes: &AhAttr) -> Gid {
+    let mut gid = [0; 16];
+    let [first, second] = attributes.grh.dgid;
+    gid[..8].copy_from_slice(&first.to_ne_bytes());
+    gid[8..].copy_from_slice(&second.to_ne_bytes());
+    gid
+}
+
+unsafe extern "C" fn create_ah(domain: *mut Pd, attributes: *mut AhAttr) -> *mut Ah {
+    // SAFETY: the program's structure.
+    let attributes = unsafe { &*attributes };
+    if attributes.is_global == 0 {
+        return fail(Errno::INVAL);
+    }
+    // SAFETY: the domain is open.
+    let ah = Ah { context: unsafe { (*domain).context }, pd: domain, handle: 0 };
+    &raw mut Box::leak(Box::new(OurAh { ah, gid: destination(attributes) })).ah
+}
+
+unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
+    // SAFETY: made by `create_ah`; libibverbs gives it back once.
+    drop(unsafe { Box::from_raw(ah.cast::<OurAh>()) });
+    0
+}
+

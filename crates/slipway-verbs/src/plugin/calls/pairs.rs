@@ -1,0 +1,296 @@
+//! Calls on queue pairs.
+
+#![allow(unsafe_code)]
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::super::abi::{Context, Pd, Qp, QpAttr, QpEx, QpInitAttr, QpInitAttrEx, VerbsQp};
+use super::super::device::{Device, State};
+use super::super::queues::{QueuePair, Work, state};
+use super::super::service;
+use super::completions::OurCq;
+use super::requests::OurSrq;
+use super::{MAX_INLINE, MAX_PIECES, MAX_REQUESTS, code, destination, device, extended, fail};
+use crate::layout::CLOSED;
+use crate::wire::{Reply, Request, Transport};
+
+/// Bits of `enum ibv_qp_attr_mask`.
+mod mask {
+    pub(super) const STATE: i32 = 1;
+    pub(super) const ACCESS: i32 = 1 << 3;
+    pub(super) const PKEY: i32 = 1 << 4;
+    pub(super) const PORT: i32 = 1 << 5;
+    pub(super) const QKEY: i32 = 1 << 6;
+    pub(super) const ADDRESS: i32 = 1 << 7;
+    pub(super) const MTU: i32 = 1 << 8;
+    pub(super) const TIMEOUT: i32 = 1 << 9;
+    pub(super) const RETRIES: i32 = 1 << 10;
+    pub(super) const RNR_RETRIES: i32 = 1 << 11;
+    pub(super) const RQ_PSN: i32 = 1 << 12;
+    pub(super) const READS: i32 = 1 << 13;
+    pub(super) const MIN_RNR: i32 = 1 << 15;
+    pub(super) const SQ_PSN: i32 = 1 << 16;
+    pub(super) const DEST_READS: i32 = 1 << 17;
+    pub(super) const DEST: i32 = 1 << 20;
+}
+
+/// `VERBS_QP_EX` of `struct verbs_qp`.
+const EXTENDED: u32 = 1 << 1;
+/// `IBV_QP_INIT_ATTR_PD` and `IBV_QP_INIT_ATTR_SEND_OPS_FLAGS`: what can be asked for.
+const OFFERED: u32 = 1 | 1 << 6;
+/// Extended operations: all but invalidation, memory windows, segmentation and atomic writes.
+const OPERATIONS: u64 = 0x7f;
+
+#[repr(C)]
+pub(in super::super) struct OurQp {
+    pub(super) verbs: VerbsQp,
+    pub(in super::super) index: usize,
+    pub(super) domain: u32,
+    pub(super) signals_all: bool,
+    /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the error of one.
+    pub(super) building: Vec<Work>,
+    pub(super) error: Option<Errno>,
+}
+
+pub(super) unsafe extern "C" fn create_qp(domain: *mut Pd, attributes: *mut QpInitAttr) -> *mut Qp {
+    // SAFETY: the program's structures.
+    let result = unsafe { create((*domain).context, domain, &mut *attributes) };
+    result.unwrap_or_else(fail)
+}
+
+pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, attributes: *mut QpInitAttrEx) -> *mut Qp {
+    // SAFETY: the program's structure.
+    let attributes = unsafe { &mut *attributes };
+    if attributes.comp_mask & !OFFERED != 0 || attributes.send_ops_flags & !OPERATIONS != 0 && attributes.comp_mask & 1 << 6 != 0 {
+        return fail(Errno::OPNOTSUPP);
+    }
+    if attributes.comp_mask & 1 == 0 {
+        return fail(Errno::INVAL);
+    }
+    // SAFETY: the program's structures. What `ibv_create_qp` sets for others is set here.
+    unsafe {
+        match create(context, attributes.pd, &mut attributes.base) {
+            Ok(made) => {
+                (*made).qp_context = attributes.base.qp_context;
+                libc::pthread_mutex_init(&raw mut (*made).mutex, std::ptr::null());
+                libc::pthread_cond_init(&raw mut (*made).cond, std::ptr::null());
+                if attributes.comp_mask & 1 << 6 != 0 {
+                    let ours = made.cast::<OurQp>();
+                    (*ours).verbs.comp_mask = EXTENDED;
+                    extended::set_functions(&raw mut (*ours).verbs.ex);
+                }
+                made
+            }
+            Err(errno) => fail(errno),
+        }
+    }
+}
+
+unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &mut QpInitAttr) -> Result<*mut Qp, Errno> {
+    let transport = match attributes.qp_type {
+        2 => Transport::Reliable,
+        3 => Transport::Unreliable,
+        4 => Transport::Datagram,
+        _ => return Err(Errno::OPNOTSUPP),
+    };
+    let cap = attributes.cap;
+    let requests = cap.max_send_wr.max(cap.max_recv_wr);
+    let pieces = cap.max_send_sge.max(cap.max_recv_sge);
+    if requests > MAX_REQUESTS || pieces > MAX_PIECES || cap.max_inline_data > MAX_INLINE {
+        return Err(Errno::INVAL);
+    }
+    if attributes.send_cq.is_null() || attributes.recv_cq.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the context is open, and the queues are made by this plug-in.
+    let (device, send_cq, receive_cq, srq, number) = unsafe {
+        let srq = attributes.srq.cast::<OurSrq>();
+        (
+            device(context),
+            (*attributes.send_cq.cast::<OurCq>()).index,
+            (*attributes.recv_cq.cast::<OurCq>()).index,
+            (!srq.is_null()).then(|| (*srq).index),
+            (*domain).handle,
+        )
+    };
+    let mut state = device.lock();
+    let request = Request::CreateQueuePair { transport, domain: number };
+    let (Reply::QueuePair { number: qpn }, _) = state.client.ask(&request, &[])? else { return Err(Errno::PROTO) };
+    state.hear_kept();
+    let pair = QueuePair {
+        index: 0,
+        number: qpn,
+        transport,
+        domain: number,
+        send_cq,
+        receive_cq,
+        srq,
+        cap,
+        signals_all: attributes.sq_sig_all != 0,
+        state: state::RESET,
+        attributes: QpAttr { rnr_retry: 7, ..QpAttr::default() },
+        sending: VecDeque::new(),
+        flying: VecDeque::new(),
+        receives: VecDeque::new(),
+        partial: None,
+        connections: Vec::new(),
+        by_peer: HashMap::new(),
+        not_ready_since: None,
+        served: 0,
+    };
+    let index = State::place(&mut state.queue_pairs, Box::new(pair));
+    if let Some(Some(pair)) = state.queue_pairs.get_mut(index) {
+        pair.index = index;
+    }
+    for queue in [send_cq, receive_cq] {
+        if let Some(Some(queue)) = state.completion_queues.get_mut(queue)
+            && !queue.queue_pairs.contains(&index)
+        {
+            queue.queue_pairs.push(index);
+        }
+    }
+    // SAFETY: numbers, pointers, and functions that may be absent.
+    let verbs: VerbsQp = unsafe { std::mem::zeroed() };
+    let signals_all = attributes.sq_sig_all != 0;
+    let mut made = Box::new(OurQp { verbs, index, domain: number, signals_all, building: Vec::new(), error: None });
+    let qp = &mut made.verbs.ex.qp;
+    qp.context = context;
+    qp.pd = domain;
+    qp.send_cq = attributes.send_cq;
+    qp.recv_cq = attributes.recv_cq;
+    qp.srq = attributes.srq;
+    qp.qp_num = qpn;
+    qp.handle = qpn;
+    qp.qp_type = attributes.qp_type;
+    Ok(Box::into_raw(made).cast())
+}
+
+pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
+    // SAFETY: made by `create`; libibverbs gives it back once.
+    let (device, ours) = unsafe { (device((*qp).context), Box::from_raw(qp.cast::<OurQp>())) };
+    let mut state = device.lock();
+    let Some(pair) = state.queue_pairs.get_mut(ours.index).and_then(Option::take) else { return Errno::INVAL.raw_os_error() };
+    for connection in &pair.connections {
+        connection.set(CLOSED, 1);
+        connection.ring();
+    }
+    for queue in [pair.send_cq, pair.receive_cq] {
+        if let Some(Some(queue)) = state.completion_queues.get_mut(queue) {
+            queue.queue_pairs.retain(|it| *it != ours.index);
+            queue.completions.retain(|it| it.qp_num != pair.number);
+        }
+    }
+    let _ = state.client.ask(&Request::DestroyQueuePair { number: pair.number }, &[]);
+    state.hear_kept();
+    0
+}
+
+pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attributes: *mut QpAttr, mask: c_int) -> c_int {
+    // SAFETY: made by `create`, and the program's structure.
+    let (device, index, attributes) = unsafe { (device((*qp).context), (*qp.cast::<OurQp>()).index, *attributes) };
+    code(modify(&device, index, &attributes, mask))
+}
+
+fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result<(), Errno> {
+    let mut state = device.lock();
+    let pair = state.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
+    let (number, transport, from) = (pair.number, pair.transport, pair.state);
+    let known = &mut pair.attributes;
+    macro_rules! take {
+        ($($bit:ident $field:ident),*) => { $(if bits & mask::$bit != 0 { known.$field = new.$field; })* };
+    }
+    take!(
+        ACCESS qp_access_flags, PKEY pkey_index, PORT port_num, QKEY qkey, ADDRESS ah_attr, MTU path_mtu, TIMEOUT timeout,
+        RETRIES retry_cnt, RNR_RETRIES rnr_retry, RQ_PSN rq_psn, READS max_rd_atomic, MIN_RNR min_rnr_timer, SQ_PSN sq_psn,
+        DEST_READS max_dest_rd_atomic, DEST dest_qp_num
+    );
+    if bits & mask::STATE == 0 {
+        return Ok(());
+    }
+    let (to, address, peer) = (new.qp_state, known.ah_attr, known.dest_qp_num);
+    let is_allowed = match to {
+        state::RESET | state::ERROR => true,
+        state::INIT => matches!(from, state::RESET | state::INIT),
+        state::READY_TO_RECEIVE => from == state::INIT,
+        state::READY_TO_SEND => matches!(from, state::READY_TO_RECEIVE | state::READY_TO_SEND),
+        _ => false,
+    };
+    if !is_allowed {
+        return Err(Errno::INVAL);
+    }
+    match to {
+        state::RESET => {
+            pair.sending.clear();
+            pair.flying.clear();
+            pair.receives.clear();
+            pair.partial = None;
+            pair.connections.clear();
+            pair.by_peer.clear();
+            pair.served = 0;
+            pair.not_ready_since = None;
+            let queues = [pair.send_cq, pair.receive_cq];
+            pair.state = to;
+            for queue in queues {
+                if let Some(Some(queue)) = state.completion_queues.get_mut(queue) {
+                    queue.completions.retain(|it| it.qp_num != number);
+                }
+            }
+            return Ok(());
+        }
+        state::ERROR => {
+            state.fail(index, None);
+            return Ok(());
+        }
+        state::READY_TO_RECEIVE => {
+            service::start(device, &mut state)?;
+            if transport != Transport::Datagram {
+                if address.is_global == 0 {
+                    return Err(Errno::INVAL);
+                }
+                let gid = destination(&address);
+                let (reply, fds) = state.client.ask(&Request::Connect { number, gid, peer }, &[])?;
+                let Reply::Connected { end } = reply else { return Err(Errno::PROTO) };
+                state.attach(index, fds, end, (gid, peer))?;
+            }
+        }
+        _ => {}
+    }
+    if let Some(Some(pair)) = state.queue_pairs.get_mut(index) {
+        pair.state = to;
+    }
+    state.progress(index);
+    state.hear_kept();
+    Ok(())
+}
+
+pub(super) unsafe extern "C" fn query_qp(qp: *mut Qp, to: *mut QpAttr, _: c_int, init: *mut QpInitAttr) -> c_int {
+    // SAFETY: made by `create`, and room of the program's.
+    unsafe {
+        let device = device((*qp).context);
+        let state = device.lock();
+        let Some(Some(pair)) = state.queue_pairs.get((*qp.cast::<OurQp>()).index) else { return Errno::INVAL.raw_os_error() };
+        let (qp_state, cap) = (pair.state, pair.cap);
+        to.write(QpAttr { qp_state, cur_qp_state: qp_state, cap, path_mig_state: 0, ..pair.attributes });
+        (*init).qp_context = (*qp).qp_context;
+        (*init).send_cq = (*qp).send_cq;
+        (*init).recv_cq = (*qp).recv_cq;
+        (*init).srq = (*qp).srq;
+        (*init).cap = cap;
+        (*init).qp_type = (*qp).qp_type;
+        (*init).sq_sig_all = pair.signals_all.into();
+    }
+    0
+}
+
+/// The queue pair behind an extended one.
+///
+/// # Safety
+/// The pointer is one of [`create_qp_ex`].
+pub(super) unsafe fn ours<'a>(qp: *mut QpEx) -> &'a mut OurQp {
+    // SAFETY: the caller's. The program may not use a queue pair of this kind in two threads between start and completion.
+    unsafe { &mut *qp.cast::<OurQp>() }
+}

@@ -1,0 +1,94 @@
+//! The plug-in's connection with the broker.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::wire::{self, Answer, Reply, Request, WireError};
+
+/// Where a node sees its broker's listener.
+const SOCKET: &str = "/run/slipway/verbs.sock";
+
+/// A packet that nobody asked for.
+#[derive(Debug)]
+pub(super) enum Note {
+    Revoked { number: u32 },
+    Reached { number: u32, peer: (wire::Gid, u32), fds: Vec<OwnedFd> },
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    socket: OwnedFd,
+    notes: VecDeque<Note>,
+}
+
+impl Client {
+    pub(super) fn connect() -> Result<Self, Errno> {
+        let path = std::env::var_os("SLIPWAY_VERBS_SOCKET").unwrap_or_else(|| SOCKET.into());
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(std::path::Path::new(&path))?)?;
+        Ok(Self { socket, notes: VecDeque::new() })
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Asks the broker, and waits for its reply. Packets that come before it become notes.
+    pub(super) fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(Reply, Vec<OwnedFd>), Errno> {
+        wire::send(self.socket.as_fd(), request, fds).map_err(errno)?;
+        loop {
+            let (answer, fds) = wire::receive(self.socket.as_fd(), RecvFlags::empty()).map_err(errno)?;
+            match answer {
+                Answer::Reply(Reply::Refused { errno }) => return Err(Errno::from_raw_os_error(errno)),
+                Answer::Reply(reply) => return Ok((reply, fds)),
+                note => self.keep(note, fds),
+            }
+        }
+    }
+
+    /// The next note, without waiting. An error where the broker has ended: what is connected goes on.
+    pub(super) fn note(&mut self) -> Result<Option<Note>, Errno> {
+        if self.notes.is_empty() {
+            match wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
+                Ok((answer, fds)) => self.keep(answer, fds),
+                Err(WireError::Socket(Errno::AGAIN)) => {}
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(self.notes.pop_front())
+    }
+
+    /// The descriptors of a peer's connection with a queue pair, where its note is kept.
+    pub(super) fn reached(&mut self, number: u32, peer: u32) -> Option<Vec<OwnedFd>> {
+        let is_it = |note: &Note| matches!(note, Note::Reached { number: to, peer: from, .. } if *to == number && from.1 == peer);
+        let at = self.notes.iter().position(is_it)?;
+        match self.notes.remove(at)? {
+            Note::Reached { fds, .. } => Some(fds),
+            Note::Revoked { .. } => None,
+        }
+    }
+
+    /// A note that came with a reply.
+    pub(super) fn kept(&mut self) -> Option<Note> {
+        self.notes.pop_front()
+    }
+
+    fn keep(&mut self, answer: Answer, fds: Vec<OwnedFd>) {
+        match answer {
+            Answer::Revoked { number } => self.notes.push_back(Note::Revoked { number }),
+            Answer::Reached { number, gid, peer } => self.notes.push_back(Note::Reached { number, peer: (gid, peer), fds }),
+            Answer::Reply(_) => {}
+        }
+    }
+}
+
+fn errno(error: WireError) -> Errno {
+    match error {
+        WireError::Socket(errno) => errno,
+        WireError::Ended => Errno::CONNRESET,
+        WireError::Malformed => Errno::PROTO,
+    }
+}

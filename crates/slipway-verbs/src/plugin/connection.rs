@@ -1,0 +1,306 @@
+//! An end of a connection: the memory that both ends share, and the socket that wakes the other.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::fs::{fcntl_get_seals, fstat};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::memory::{Mapping, Piece};
+use super::ring::{Consumer, Place, Producer};
+use crate::layout::{
+    BELL, BLOCK, CLOSED, EPOCH, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, RESPONSE_TAIL, RESPONSES,
+    RINGS, SIZED, WANTS_HEAD,
+};
+use crate::wire::{End, Gid, Region};
+
+/// A region of the peer's.
+#[derive(Debug)]
+pub(super) struct Import {
+    pub(super) region: Region,
+    pub(super) mapping: Option<Mapping>,
+}
+
+impl Import {
+    /// The mapped place of these bytes; none where the owner has to be asked.
+    pub(super) fn place(&self, address: u64, length: usize) -> Option<Piece> {
+        let shared = self.region.shared?;
+        let offset = usize::try_from(address.checked_sub(shared.start)?).ok()?;
+        self.mapping.as_ref()?.piece(offset, length)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) memory: Mapping,
+    bell: OwnedFd,
+    mine: usize,
+    theirs: usize,
+    pub(super) peer: (Gid, u32),
+    pub(super) requests: Producer,
+    pub(super) responses: Producer,
+    pub(super) their_requests: Consumer,
+    pub(super) their_responses: Consumer,
+    /// Regions of the peer's by key, for the epoch that they were asked for in.
+    pub(super) imports: HashMap<u32, Import>,
+    epoch: u32,
+    /// Counter of requests after the last write that went by the ring: a direct one may not overtake it.
+    pub(super) last_ring_write: u64,
+    /// The peer's socket is closed.
+    pub(super) is_cut: bool,
+}
+
+impl Connection {
+    /// Takes up an end. The memory is the broker's, and is looked at all the same.
+    pub(super) fn new(memory: &OwnedFd, bell: OwnedFd, end: End, peer: (Gid, u32)) -> Result<Self, Errno> {
+        let size = usize::try_from(fstat(memory)?.st_size).map_err(|_| Errno::INVAL)?;
+        if size != MEMORY || !fcntl_get_seals(memory)?.contains(SIZED) {
+            return Err(Errno::INVAL);
+        }
+        let memory = Mapping::new(memory, MEMORY, true)?;
+        let (mine, theirs) = match end {
+            End::First => (0, 1),
+            End::Second => (1, 0),
+            End::Both => (0, 0),
+        };
+        let ring = |base: usize, length: usize, producer: usize, consumer: usize, tail: usize, head: usize| Place {
+            start: base + producer * length,
+            length,
+            tail: producer * BLOCK + tail,
+            head: consumer * BLOCK + head,
+        };
+        let requests = |from, to| ring(RINGS, REQUESTS, from, to, REQUEST_TAIL, REQUEST_HEAD);
+        let responses = |from, to| ring(RINGS + 2 * REQUESTS, RESPONSES, from, to, RESPONSE_TAIL, RESPONSE_HEAD);
+        let this = Self {
+            requests: Producer::new(requests(mine, theirs)),
+            responses: Producer::new(responses(mine, theirs)),
+            their_requests: Consumer::new(requests(theirs, mine)),
+            their_responses: Consumer::new(responses(theirs, mine)),
+            mine: mine * BLOCK,
+            theirs: theirs * BLOCK,
+            imports: HashMap::new(),
+            epoch: 0,
+            last_ring_write: 0,
+            is_cut: false,
+            memory,
+            bell,
+            peer,
+        };
+        Ok(this)
+    }
+
+    /// Sets a word of this end's own.
+    pub(super) fn set(&self, word: usize, value: u32) {
+        let word = self.memory.word32(self.mine + word);
+        if word.load(Ordering::Relaxed) != value {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Reads a word of the peer's.
+    pub(super) fn theirs(&self, word: usize) -> u32 {
+        self.memory.word32(self.theirs + word).load(Ordering::Acquire)
+    }
+
+    /// Whether the peer's queue pair has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_cut || self.theirs(CLOSED) != 0
+    }
+
+    /// Asks to be rung from now on, or not. The caller looks at the rings once more after it has asked.
+    pub(super) fn sleep(&self, is_asleep: bool) {
+        self.set(BELL, is_asleep.into());
+        fence(Ordering::SeqCst);
+    }
+
+    /// Wakes the peer where it sleeps, after this end has published something.
+    pub(super) fn ring(&self) {
+        // Publishing, and then reading whether the peer sleeps: without the fence the processor may swap both, and the peer
+        // sleeps on with work in its ring.
+        fence(Ordering::SeqCst);
+        let bell = self.memory.word32(self.theirs + BELL);
+        if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::AcqRel) != 0 {
+            // A full socket has woken the peer already. A flag of the call, since a peer may change the socket's own.
+            let _ = rustix::net::send(&self.bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Wakes the peer where it waits for its requests to be consumed.
+    pub(super) fn ring_for_head(&self) {
+        fence(Ordering::SeqCst);
+        if self.theirs(WANTS_HEAD) != 0 {
+            self.ring();
+        }
+    }
+
+    /// Empties the socket of wake-ups. Notes that the peer has closed it.
+    pub(super) fn silence(&mut self) {
+        let mut byte = [0; 8];
+        // Bounded: a peer that rings on and on is heard at the next turn.
+        for _ in 0..16 {
+            match rustix::net::recv(&self.bell, &mut byte, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    self.is_cut = true;
+                    return;
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    self.is_cut = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn bell(&self) -> impl AsFd + '_ {
+        self.bell.as_fd()
+    }
+
+    /// Whether the peer waits for a receive request of this end's, as it says.
+    pub(super) fn is_not_ready(&self) -> bool {
+        self.theirs(NOT_READY) != 0
+    }
+
+    /// Forgets the peer's regions where it has ended a registration since they were asked for.
+    pub(super) fn refresh(&mut self) {
+        let epoch = self.theirs(EPOCH);
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.imports.clear();
+        }
+    }
+
+    /// Tells the peer that a registration has ended.
+    pub(super) fn end_registration(&self) {
+        self.memory.word32(self.mine + EPOCH).fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ring::{Header, Lie, for_each, kind};
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn ends() -> (Connection, Connection) {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, MEMORY as u64).unwrap();
+        fcntl_add_seals(&memory, SIZED).unwrap();
+        let (bell, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let peer = ([0; 16], 1);
+        (
+            Connection::new(&memory, bell, End::First, peer).unwrap(),
+            Connection::new(&memory, other, End::Second, peer).unwrap(),
+        )
+    }
+
+    fn piece(bytes: &mut [u8]) -> Piece {
+        Piece { at: bytes.as_mut_ptr() as usize, length: bytes.len() }
+    }
+
+    fn put(from: &mut Connection, bytes: &mut [u8]) -> bool {
+        let Ok(Some(room)) = from.requests.room(&from.memory) else { return false };
+        let length = u32::try_from(bytes.len()).unwrap();
+        if room < bytes.len() {
+            return false;
+        }
+        let header = Header { kind: kind::SEND, length, total: length, address: 7, operands: [1, 2], ..Header::default() };
+        from.requests.put(&from.memory, header, &[piece(bytes)], 0);
+        true
+    }
+
+    fn take(at: &mut Connection) -> Result<Option<Vec<u8>>, Lie> {
+        let Some(header) = at.their_requests.next(&at.memory)? else { return Ok(None) };
+        let mut bytes = vec![0; header.length as usize];
+        at.their_requests.take(&at.memory, &header, &[piece(&mut bytes)], 0);
+        at.their_requests.pass(&at.memory, &header);
+        Ok(Some(bytes))
+    }
+
+    #[test]
+    fn a_file_that_may_shrink_is_no_memory_of_a_connection() {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, MEMORY as u64).unwrap();
+        let (bell, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        assert_eq!(Connection::new(&memory, bell, End::First, ([0; 16], 1)).unwrap_err(), Errno::INVAL);
+    }
+
+    #[test]
+    fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
+        let (mut one, other) = ends();
+        other.ring();
+        one.silence();
+        one.sleep(true);
+        other.ring();
+        other.ring();
+        let mut bytes = [0; 8];
+        assert_eq!(rustix::net::recv(&one.bell, &mut bytes, RecvFlags::DONTWAIT).unwrap().1, 1);
+        assert_eq!(rustix::net::recv(&one.bell, &mut bytes, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
+        assert!(!one.is_closed());
+        drop(other);
+        one.silence();
+        assert!(one.is_closed());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Messages arrive whole and in their order, whatever their lengths and however often the ring is full.
+        #[test]
+        fn what_is_put_is_taken(messages in proptest::collection::vec(0_usize..40_000, 1..60), seed: u8) {
+            let (mut one, mut other) = ends();
+            let mut waiting = std::collections::VecDeque::new();
+            for (number, length) in messages.into_iter().enumerate() {
+                let first = seed.wrapping_add(u8::try_from(number).unwrap());
+                let mut bytes: Vec<u8> = (0..length).map(|at| first.wrapping_add(u8::try_from(at % 251).unwrap())).collect();
+                while !put(&mut one, &mut bytes) {
+                    prop_assert_eq!(take(&mut other).unwrap(), waiting.pop_front());
+                }
+                waiting.push_back(bytes);
+            }
+            for bytes in waiting {
+                prop_assert_eq!(take(&mut other).unwrap(), Some(bytes));
+            }
+            prop_assert_eq!(take(&mut other).unwrap(), None);
+        }
+
+        /// A peer may write anything anywhere: this end reads within the memory, or notices the lie.
+        #[test]
+        fn whatever_the_peer_writes_nothing_outside_is_touched(
+            lies in proptest::collection::vec((0_usize..RINGS / 8 + 40, any::<u64>()), 1..40),
+            near in 0_u64..4096,
+        ) {
+            let (mut one, other) = ends();
+            for (at, value) in lies {
+                let place = if at < RINGS / 8 { at * 8 } else { RINGS + REQUESTS + (at - RINGS / 8) * 8 };
+                other.memory.word64(place).store(value, Ordering::Relaxed);
+                // Nearly right counters are worse than wrong ones.
+                other.memory.word64(BLOCK + REQUEST_TAIL).store(near * 64, Ordering::Relaxed);
+                for _ in 0..8 {
+                    if !matches!(take(&mut one), Ok(Some(_))) {
+                        break;
+                    }
+                }
+                let _ = put(&mut one, &mut [1; 100]);
+                let _ = one.requests.consumed(&one.memory);
+                one.silence();
+                one.refresh();
+            }
+        }
+
+        #[test]
+        fn pieces_are_visited_in_order(lengths in proptest::collection::vec(0_usize..50, 0..6), skip in 0_usize..120, length in 0_usize..200) {
+            let pieces: Vec<Piece> = lengths.iter().enumerate().map(|(at, length)| Piece { at: at * 1000, length: *length }).collect();
+            let all: Vec<usize> = pieces.iter().flat_map(|it| it.at..it.at + it.length).collect();
+            let mut seen = Vec::new();
+            for_each(&pieces, skip, length, |piece| seen.extend(piece.at..piece.at + piece.length));
+            let expected: Vec<usize> = all.into_iter().skip(skip).take(length).collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

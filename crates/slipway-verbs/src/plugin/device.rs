@@ -1,0 +1,307 @@
+//! The state of an open device.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use super::abi::Wc;
+use super::client::{Client, Note};
+use super::connection::Connection;
+use super::queues::{Armed, CompletionQueue, QueuePair, SharedQueue, state, status};
+use super::regions::Regions;
+use crate::layout::CLOSED;
+use crate::wire::{End, Gid, Reply, Request, Transport};
+
+/// Empty polls in a row, after which a program is taken to spin: peers then need not wake it.
+const SPINS: u32 = 64;
+
+/// Numbers of events that belong to no connection.
+pub(super) const BROKER: u64 = u64::MAX;
+pub(super) const WAKE: u64 = u64::MAX - 1;
+
+/// A device that a program has opened.
+#[derive(Debug)]
+pub(super) struct Device {
+    state: Mutex<State>,
+}
+
+impl Device {
+    pub(super) fn open(async_fd: i32) -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self { state: Mutex::new(State::new(async_fd)?) }))
+    }
+
+    /// The state, under the device's lock. A panic of a call leaves it as consistent as an error does.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) client: Client,
+    pub(super) gids: Vec<Gid>,
+    pub(super) regions: Regions,
+    pub(super) queue_pairs: Vec<Option<Box<QueuePair>>>,
+    pub(super) completion_queues: Vec<Option<CompletionQueue>>,
+    pub(super) shared_queues: Vec<Option<SharedQueue>>,
+    pub(super) domains: u32,
+    /// Where the thread of service waits: the broker's socket, and every connection's.
+    pub(super) epoll: Arc<OwnedFd>,
+    pub(super) wake: Arc<OwnedFd>,
+    /// The channel of asynchronous events, which libibverbs closes.
+    pub(super) async_fd: i32,
+    pub(super) has_service: bool,
+    pub(super) is_ended: bool,
+    /// The program polls all the time, so peers do not wake this end.
+    pub(super) is_spinning: bool,
+    /// Counts polls while it spins.
+    pub(super) polls: u64,
+}
+
+impl State {
+    fn new(async_fd: i32) -> Result<Self, Errno> {
+        let mut client = Client::connect()?;
+        let (Reply::Node { gids }, _) = client.ask(&Request::Hello, &[])? else { return Err(Errno::PROTO) };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, client.socket(), EventData::new_u64(BROKER), EventFlags::IN)?;
+        epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        Ok(Self {
+            client,
+            gids,
+            regions: Regions::default(),
+            queue_pairs: Vec::new(),
+            completion_queues: Vec::new(),
+            shared_queues: Vec::new(),
+            domains: 0,
+            epoll: Arc::new(epoll),
+            wake: Arc::new(wake),
+            async_fd,
+            has_service: false,
+            is_ended: false,
+            is_spinning: false,
+            polls: 0,
+        })
+    }
+
+    /// Puts a value into the first free place, and gives its number.
+    pub(super) fn place<T>(places: &mut Vec<Option<T>>, value: T) -> usize {
+        if let Some(free) = places.iter().position(Option::is_none) {
+            places[free] = Some(value);
+            return free;
+        }
+        places.push(Some(value));
+        places.len() - 1
+    }
+
+    pub(super) fn wake_service(&self) {
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Adds a connection to a queue pair.
+    pub(super) fn attach(&mut self, index: usize, fds: Vec<OwnedFd>, end: End, peer: (Gid, u32)) -> Result<(), Errno> {
+        let mut fds = fds.into_iter();
+        let (Some(memory), Some(bell)) = (fds.next(), fds.next()) else { return Err(Errno::PROTO) };
+        let connection = Connection::new(&memory, bell, end, peer)?;
+        let is_spinning = self.is_spinning;
+        let pair = self.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
+        if pair.transport != Transport::Datagram {
+            pair.connections.clear();
+        }
+        let number = pair.connections.len();
+        let event = (index as u64) << 32 | number as u64;
+        epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN)?;
+        connection.sleep(!is_spinning);
+        pair.by_peer.insert(peer.1, number);
+        pair.connections.push(Box::new(connection));
+        // The peer may have sent before this end was there.
+        self.wake_service();
+        Ok(())
+    }
+
+    /// Acts on the broker's notes. False where the broker has ended.
+    pub(super) fn hear(&mut self) -> bool {
+        loop {
+            match self.client.note() {
+                Ok(Some(note)) => self.note(note),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Acts on notes that came with replies.
+    pub(super) fn hear_kept(&mut self) {
+        while let Some(note) = self.client.kept() {
+            self.note(note);
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        let index = |this: &Self, number| this.queue_pairs.iter().position(|it| it.as_ref().is_some_and(|it| it.number == number));
+        match note {
+            Note::Revoked { number } => {
+                if let Some(index) = index(self, number) {
+                    self.fail(index, None);
+                }
+            }
+            Note::Reached { number, peer, fds } => {
+                if let Some(index) = index(self, number)
+                    && self.attach(index, fds, End::Second, peer).is_ok()
+                {
+                    self.progress(index);
+                }
+            }
+        }
+    }
+
+    /// Lets a queue pair advance: what has come, and what is to go.
+    pub(super) fn progress(&mut self, index: usize) {
+        let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
+        let failed = self.advance(&mut pair);
+        self.queue_pairs[index] = Some(pair);
+        if let Err(status) = failed {
+            self.fail(index, Some(status));
+        }
+    }
+
+    fn advance(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
+        if pair.state < state::READY_TO_RECEIVE || pair.state == state::ERROR {
+            return Ok(());
+        }
+        for number in 0..pair.connections.len() {
+            self.receive(pair, number)?;
+        }
+        if pair.transport != Transport::Datagram {
+            self.collect(pair)?;
+        }
+        self.transmit(pair)
+    }
+
+    /// A queue pair fails: its oldest request with this status, and all others flushed. The peer sees it closed.
+    pub(super) fn fail(&mut self, index: usize, first: Option<i32>) {
+        let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
+        pair.state = state::ERROR;
+        self.flush(&mut pair, first);
+        for connection in &pair.connections {
+            connection.set(CLOSED, 1);
+            connection.ring();
+        }
+        self.queue_pairs[index] = Some(pair);
+    }
+
+    /// Completes all requests of a queue pair.
+    pub(super) fn flush(&mut self, pair: &mut QueuePair, first: Option<i32>) {
+        let mut status = first.unwrap_or(status::FLUSHED);
+        let flying = pair.flying.drain(..).map(|it| (it.id, it.operation));
+        let waiting = pair.sending.drain(..).map(|it| (it.id, it.operation));
+        let all: Vec<_> = flying.chain(waiting).collect();
+        for (id, operation) in all {
+            let wc = Wc { wr_id: id, status, opcode: operation.completion(), qp_num: pair.number, ..Wc::default() };
+            self.complete(pair.send_cq, wc, true);
+            status = status::FLUSHED;
+        }
+        let partial = pair.partial.take().map(|it| it.receive);
+        let receives: Vec<_> = partial.into_iter().chain(pair.receives.drain(..)).collect();
+        for receive in receives {
+            let wc = Wc { wr_id: receive.id, status: status::FLUSHED, opcode: 1 << 7, qp_num: pair.number, ..Wc::default() };
+            self.complete(pair.receive_cq, wc, true);
+        }
+    }
+
+    /// Puts a completion into its queue, and rings the channel where that was asked for.
+    pub(super) fn complete(&mut self, queue: usize, wc: Wc, is_solicited: bool) {
+        let Some(queue) = self.completion_queues.get_mut(queue).and_then(Option::as_mut) else { return };
+        queue.completions.push_back(wc);
+        let is_due = match queue.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => is_solicited || wc.status != status::SUCCESS,
+        };
+        if let (true, Some((channel, handle))) = (is_due, queue.channel) {
+            queue.armed = Armed::No;
+            queue.events += 1;
+            super::loader::write_event(channel, handle);
+        }
+    }
+
+    /// Polls a completion queue: gives how many completions it put into `to`.
+    pub(super) fn poll(&mut self, queue: usize, to: &mut [Wc]) -> usize {
+        self.polls = self.polls.wrapping_add(1);
+        let count = self.completion_queues.get(queue).and_then(Option::as_ref).map_or(0, |it| it.queue_pairs.len());
+        for at in 0..count {
+            let index = self.completion_queues[queue].as_ref().and_then(|it| it.queue_pairs.get(at)).copied();
+            if let Some(index) = index {
+                self.progress(index);
+            }
+        }
+        let Some(queue) = self.completion_queues.get_mut(queue).and_then(Option::as_mut) else { return 0 };
+        let mut found = 0;
+        while let Some(place) = to.get_mut(found)
+            && let Some(wc) = queue.completions.pop_front()
+        {
+            *place = wc;
+            found += 1;
+        }
+        queue.empty_polls = if found > 0 { queue.empty_polls } else { queue.empty_polls.saturating_add(1) };
+        if queue.empty_polls > SPINS && queue.armed == Armed::No && !self.is_spinning {
+            let is_armed = self.completion_queues.iter().flatten().any(|it| it.armed != Armed::No);
+            if !is_armed {
+                self.spin(true);
+            }
+        }
+        found
+    }
+
+    /// The program polls all the time from now on, or does no more.
+    pub(super) fn spin(&mut self, is_spinning: bool) {
+        self.is_spinning = is_spinning;
+        for connection in self.queue_pairs.iter().flatten().flat_map(|it| &it.connections) {
+            connection.sleep(!is_spinning);
+        }
+        if is_spinning {
+            // The thread of service looks from time to time whether the program still polls.
+            self.wake_service();
+        }
+    }
+
+    /// Asks for an event at the next completion.
+    pub(super) fn arm(&mut self, queue: usize, armed: Armed) {
+        if self.is_spinning {
+            self.spin(false);
+        }
+        let Some(it) = self.completion_queues.get_mut(queue).and_then(Option::as_mut) else { return };
+        it.armed = armed;
+        it.empty_polls = 0;
+        let pairs = it.queue_pairs.clone();
+        for index in pairs {
+            self.progress(index);
+        }
+    }
+
+    /// The connection of a datagram queue pair with this peer, made where there is none.
+    pub(super) fn reach(&mut self, pair: &mut QueuePair, peer: (Gid, u32)) -> Option<usize> {
+        if let Some(number) = pair.by_peer.get(&peer.1) {
+            return Some(*number);
+        }
+        let request = Request::Connect { number: pair.number, gid: peer.0, peer: peer.1 };
+        let (end, fds) = match self.client.ask(&request, &[]) {
+            Ok((Reply::Connected { end }, fds)) => (end, fds),
+            // The peer was first, and the broker's note has come before its reply.
+            Err(Errno::ALREADY) => (End::Second, self.client.reached(pair.number, peer.1)?),
+            _ => return None,
+        };
+        let mut fds = fds.into_iter();
+        let connection = Connection::new(&fds.next()?, fds.next()?, end, peer).ok()?;
+        connection.sleep(!self.is_spinning);
+        let number = pair.connections.len();
+        let event = (pair.index as u64) << 32 | number as u64;
+        epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN).ok()?;
+        pair.by_peer.insert(peer.1, number);
+        pair.connections.push(Box::new(connection));
+        Some(number)
+    }
+}

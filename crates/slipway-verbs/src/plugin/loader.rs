@@ -1,0 +1,143 @@
+//! The plug-in's way into libibverbs, and calls of the C library that have no safe form.
+//!
+//! The four functions of the private interface are looked up in the library that loads the plug-in, so that the plug-in links
+//! with none, and a static program of ours that has this module needs none.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::{MaybeUninit, transmute};
+use std::sync::OnceLock;
+
+use super::abi::{ContextOps, Device, DeviceOps, VerbsContext};
+
+/// Functions of libibverbs' private interface.
+pub(super) struct Library {
+    pub(super) init_context: unsafe extern "C" fn(*mut Device, c_int, usize, *mut VerbsContext, u32) -> *mut c_void,
+    pub(super) set_ops: unsafe extern "C" fn(*mut VerbsContext, *const ContextOps),
+    pub(super) uninit_context: unsafe extern "C" fn(*mut VerbsContext),
+    register: unsafe extern "C" fn(*const DeviceOps),
+}
+
+/// The library that has loaded the plug-in; `None` where its private interface is another one.
+pub(super) fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    LIBRARY.get_or_init(find).as_ref()
+}
+
+fn find() -> Option<Library> {
+    // SAFETY: the name ends with a zero byte. The library is loaded already, and stays.
+    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return None;
+    }
+    let find = |name: &CStr| {
+        // SAFETY: the handle is open, and both names end with a zero byte.
+        let symbol = unsafe { libc::dlvsym(handle, name.as_ptr(), c"IBVERBS_PRIVATE_34".as_ptr()) };
+        (!symbol.is_null()).then_some(symbol)
+    };
+    // SAFETY: interface number 34 has these functions with these types (`libibverbs/driver.h`).
+    unsafe {
+        Some(Library {
+            init_context: transmute::<*mut c_void, _>(find(c"_verbs_init_and_alloc_context")?),
+            set_ops: transmute::<*mut c_void, _>(find(c"verbs_set_ops")?),
+            uninit_context: transmute::<*mut c_void, _>(find(c"verbs_uninit_context")?),
+            register: transmute::<*mut c_void, _>(find(c"verbs_register_driver_34")?),
+        })
+    }
+}
+
+/// Runs when libibverbs loads the plug-in.
+#[cfg(feature = "plugin")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REGISTER: extern "C" fn() = register;
+
+#[cfg_attr(not(feature = "plugin"), allow(dead_code))]
+extern "C" fn register() {
+    if let Some(library) = library() {
+        // SAFETY: the operations live as long as the plug-in, which is never unloaded.
+        unsafe { (library.register)(&raw const super::calls::DEVICE) };
+    }
+}
+
+/// Sets `errno(3)` of the calling thread.
+pub(super) fn set_errno(errno: i32) {
+    // SAFETY: the location is the thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Tells the program of a completion: libibverbs reads the completion queue's address from the channel. Only this program
+/// writes there, so no peer chooses an address.
+pub(super) fn write_event(channel: c_int, handle: u64) {
+    let bytes = handle.to_ne_bytes();
+    // SAFETY: the bytes live through the call. A descriptor that the program has closed is an error that changes nothing.
+    let _ = unsafe { libc::write(channel, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Tells the program that a shared receive queue has fewer requests than it wants (`struct ib_uverbs_async_event_desc`).
+pub(super) fn write_srq_event(channel: c_int, handle: u64) {
+    const SRQ_LIMIT_REACHED: u64 = 15;
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&handle.to_ne_bytes());
+    bytes[8..].copy_from_slice(&SRQ_LIMIT_REACHED.to_ne_bytes());
+    // SAFETY: as for `write_event`.
+    let _ = unsafe { libc::write(channel, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Takes back events of a completion queue that has ended: the program must not follow its address any more.
+pub(super) fn drop_events(channel: c_int, handle: u64) {
+    let mut others = Vec::new();
+    let mut poll = libc::pollfd { fd: channel, events: libc::POLLIN, revents: 0 };
+    // SAFETY: the structure and the bytes live through the calls.
+    unsafe {
+        while libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 {
+            let mut bytes = [0; 8];
+            if libc::read(channel, bytes.as_mut_ptr().cast(), 8) != 8 {
+                break;
+            }
+            let event = u64::from_ne_bytes(bytes);
+            if event != handle {
+                others.push(event);
+            }
+        }
+    }
+    for event in others {
+        write_event(channel, event);
+    }
+}
+
+/// Makes a channel that one descriptor reads and writes: a pipe that is opened for both (`fifo(7)`).
+pub(super) fn channel() -> c_int {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors. The path names one that is open.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return -1;
+        }
+        let path = format!("/proc/self/fd/{}\0", ends[0]);
+        let both = libc::open(path.as_ptr().cast::<c_char>(), libc::O_RDWR | libc::O_CLOEXEC);
+        libc::close(ends[0]);
+        libc::close(ends[1]);
+        both
+    }
+}
+
+/// Signals that a thread had blocked.
+pub(super) struct Signals(libc::sigset_t);
+
+/// Blocks all signals of the calling thread, and of those that it starts.
+pub(super) fn block_signals() -> Signals {
+    let (mut all, mut old) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+    // SAFETY: `sigfillset` initialises the first, and `pthread_sigmask` the second.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        Signals(old.assume_init())
+    }
+}
+
+pub(super) fn restore_signals(old: &Signals) {
+    // SAFETY: the set comes from `pthread_sigmask`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old.0, std::ptr::null_mut()) };
+}

@@ -1,0 +1,178 @@
+//! Queue pairs, completion queues and shared receive queues of one device.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::abi::{QpAttr, QpCap, Wc};
+use super::connection::Connection;
+use super::memory::{Atomic, Piece};
+use crate::wire::{Gid, Transport};
+
+/// States of a queue pair (`enum ibv_qp_state`).
+pub(super) mod state {
+    pub(crate) const RESET: i32 = 0;
+    pub(crate) const INIT: i32 = 1;
+    pub(crate) const READY_TO_RECEIVE: i32 = 2;
+    pub(crate) const READY_TO_SEND: i32 = 3;
+    pub(crate) const ERROR: i32 = 6;
+}
+
+/// Statuses of completions (`enum ibv_wc_status`).
+pub(super) mod status {
+    pub(crate) const SUCCESS: i32 = 0;
+    pub(crate) const LOCAL_LENGTH: i32 = 1;
+    pub(crate) const LOCAL_PROTECTION: i32 = 4;
+    pub(crate) const FLUSHED: i32 = 5;
+    pub(crate) const INVALID_REQUEST: i32 = 9;
+    pub(crate) const REMOTE_ACCESS: i32 = 10;
+    pub(crate) const RETRIES_EXCEEDED: i32 = 12;
+    pub(crate) const NOT_READY: i32 = 13;
+}
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Send,
+    Write,
+    Read,
+    Atomic(Atomic),
+}
+
+impl Operation {
+    /// `enum ibv_wc_opcode`.
+    pub(super) fn completion(self) -> i32 {
+        match self {
+            Self::Send => 0,
+            Self::Write => 1,
+            Self::Read => 2,
+            Self::Atomic(Atomic::Swap { .. }) => 3,
+            Self::Atomic(Atomic::Add(_)) => 4,
+        }
+    }
+}
+
+/// A request of the send queue.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) id: u64,
+    pub(super) operation: Operation,
+    pub(super) is_signaled: bool,
+    pub(super) is_solicited: bool,
+    pub(super) immediate: Option<u32>,
+    pub(super) pieces: Vec<Piece>,
+    /// The bytes of an inline request, where `pieces` lead.
+    pub(super) inline: Option<Box<[u8]>>,
+    pub(super) length: usize,
+    /// Address and key at the peer; a datagram's key of the queue.
+    pub(super) address: u64,
+    pub(super) key: u32,
+    /// A datagram's destination.
+    pub(super) to: Option<(Gid, u32)>,
+    /// A piece is in no registration.
+    pub(super) is_bad: bool,
+    /// Bytes that are on their way, or of the response that have come.
+    pub(super) done: usize,
+    /// A read or an atomic operation was sent to the peer.
+    pub(super) is_asked: bool,
+}
+
+/// A request that the peer has not consumed yet.
+#[derive(Debug)]
+pub(super) struct Flying {
+    /// The counter of requests behind it.
+    pub(super) end: u64,
+    pub(super) id: u64,
+    pub(super) operation: Operation,
+    pub(super) length: usize,
+    pub(super) is_signaled: bool,
+}
+
+/// A receive request.
+#[derive(Debug)]
+pub(super) struct Receive {
+    pub(super) id: u64,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) length: usize,
+    pub(super) is_bad: bool,
+}
+
+/// A message that is being received in parts.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) receive: Receive,
+    pub(super) done: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuePair {
+    /// Its place in the device.
+    pub(super) index: usize,
+    pub(super) number: u32,
+    pub(super) transport: Transport,
+    pub(super) domain: u32,
+    pub(super) send_cq: usize,
+    pub(super) receive_cq: usize,
+    pub(super) srq: Option<usize>,
+    pub(super) cap: QpCap,
+    pub(super) signals_all: bool,
+    pub(super) state: i32,
+    pub(super) attributes: QpAttr,
+    pub(super) sending: VecDeque<Work>,
+    pub(super) flying: VecDeque<Flying>,
+    pub(super) receives: VecDeque<Receive>,
+    pub(super) partial: Option<Partial>,
+    /// Connections by number; a connected queue pair has number 0 alone.
+    pub(super) connections: Vec<Box<Connection>>,
+    /// Datagrams' connections by their peer.
+    pub(super) by_peer: HashMap<u32, usize>,
+    /// Since when the peer has had no receive request for the oldest message.
+    pub(super) not_ready_since: Option<Instant>,
+    /// Bytes of a read that the peer has been answered with.
+    pub(super) served: usize,
+}
+
+impl QueuePair {
+    /// How long a peer without receive requests is waited for; `None`: as long as it takes.
+    ///
+    /// A processor that runs others for a while is no reason to fail, so a time is at least a tenth of a second.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let retries = u32::from(self.attributes.rnr_retry);
+        let shortest = Duration::from_millis(100);
+        (retries < 7).then(|| shortest * retries.max(1))
+    }
+
+    pub(super) fn wants_head(&self) -> bool {
+        !self.sending.is_empty() || self.flying.iter().any(|it| it.is_signaled)
+    }
+}
+
+/// When a completion queue rings its channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Armed {
+    No,
+    /// At the next completion that is solicited, or an error.
+    Solicited,
+    Any,
+}
+
+#[derive(Debug)]
+pub(super) struct CompletionQueue {
+    pub(super) completions: VecDeque<Wc>,
+    pub(super) queue_pairs: Vec<usize>,
+    pub(super) armed: Armed,
+    /// The channel's descriptor, and the pointer that libibverbs reads there.
+    pub(super) channel: Option<(i32, u64)>,
+    pub(super) events: u32,
+    pub(super) empty_polls: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct SharedQueue {
+    pub(super) receives: VecDeque<Receive>,
+    pub(super) max: u32,
+    pub(super) max_sge: u32,
+    pub(super) limit: u32,
+    /// The pointer that libibverbs reads in an event.
+    pub(super) handle: u64,
+    pub(super) users: usize,
+}

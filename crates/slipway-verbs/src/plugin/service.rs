@@ -1,0 +1,100 @@
+//! The thread of service: it does for a program that sleeps, or does something else, what its polls would do.
+
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self};
+use rustix::io::Errno;
+
+use super::device::{BROKER, Device, State, WAKE};
+
+/// How often the thread looks whether a program that spins still does.
+const LOOK: Duration = Duration::from_millis(2);
+/// How often it looks at peers that are not ready, for whom time counts.
+const COUNT: Duration = Duration::from_millis(50);
+
+/// Starts the thread where it does not run. It ends with the device.
+pub(super) fn start(device: &Arc<Device>, state: &mut State) -> Result<(), Errno> {
+    if state.has_service {
+        return Ok(());
+    }
+    let weak = Arc::downgrade(device);
+    let epoll = state.epoll.clone();
+    // Signals are for the program's own threads.
+    let old = super::loader::block_signals();
+    let thread = std::thread::Builder::new().name("slipway-verbs".into()).spawn(move || serve(&weak, &epoll));
+    super::loader::restore_signals(&old);
+    thread.map_err(|_| Errno::AGAIN)?;
+    state.has_service = true;
+    Ok(())
+}
+
+fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
+    let mut patience = None;
+    let mut polls = 0;
+    loop {
+        let mut events = [MaybeUninit::uninit(); 64];
+        let timeout: Option<Timespec> = patience.and_then(|it: Duration| it.try_into().ok());
+        let happened: Vec<u64> = match epoll::wait(epoll, events.as_mut_slice(), timeout.as_ref()) {
+            Ok((happened, _)) => happened.iter().map(|event| event.data.u64()).collect(),
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        };
+        let Some(device) = device.upgrade() else { return };
+        let mut state = device.lock();
+        if state.is_ended {
+            return;
+        }
+        for event in happened {
+            turn(&mut state, event);
+        }
+        if state.is_spinning && state.polls == polls {
+            state.spin(false);
+            progress_all(&mut state);
+        }
+        polls = state.polls;
+        let counts = state.queue_pairs.iter().flatten().any(|it| it.not_ready_since.is_some());
+        if counts {
+            progress_all(&mut state);
+        }
+        patience = if state.is_spinning { Some(LOOK) } else { counts.then_some(COUNT) };
+    }
+}
+
+fn turn(state: &mut State, event: u64) {
+    match event {
+        WAKE => {
+            let _ = rustix::io::read(&*state.wake, &mut [0; 8]);
+            progress_all(state);
+        }
+        BROKER => {
+            if !state.hear() {
+                let _ = epoll::delete(&*state.epoll, state.client.socket());
+            }
+        }
+        _ => {
+            let (index, number) = (event >> 32, event & 0xffff_ffff);
+            let (Ok(index), Ok(number)) = (usize::try_from(index), usize::try_from(number)) else { return };
+            let is_spinning = state.is_spinning;
+            let epoll = state.epoll.clone();
+            if let Some(Some(pair)) = state.queue_pairs.get_mut(index)
+                && let Some(connection) = pair.connections.get_mut(number)
+            {
+                connection.silence();
+                if connection.is_cut {
+                    let _ = epoll::delete(&*epoll, connection.bell());
+                }
+                connection.sleep(!is_spinning);
+            }
+            state.progress(index);
+        }
+    }
+}
+
+fn progress_all(state: &mut State) {
+    for index in 0..state.queue_pairs.len() {
+        state.progress(index);
+    }
+}

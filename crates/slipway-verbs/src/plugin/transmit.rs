@@ -1,0 +1,374 @@
+//! Sending: requests of a queue pair on their way to the peer, and their completions.
+
+use std::time::Instant;
+
+use super::abi::Wc;
+use super::connection::{Connection, Import};
+use super::device::State;
+use super::memory::{Mapping, Piece, atomic, copy, store, store_last};
+use super::queues::{Flying, Operation, QueuePair, Work, status};
+use super::regions::access;
+use super::ring::{Header, Lie, flag, for_each, kind};
+use super::memory::Atomic;
+use crate::layout::{FAILED, WANTS_HEAD};
+use crate::wire::{Reply, Request, Transport};
+
+/// Most bytes of payload in one record, so that the peer takes one part while the next is written.
+const PART: usize = 32 << 10;
+
+/// Where a request stands after a try.
+enum Step {
+    /// It is on its way; nothing more is to do.
+    Sent,
+    /// It waits for room, or for an answer.
+    Waits,
+    /// It fails with this status.
+    Fails(i32),
+}
+
+impl From<Lie> for Step {
+    fn from(_: Lie) -> Self {
+        Self::Fails(status::RETRIES_EXCEEDED)
+    }
+}
+
+impl State {
+    /// Completes requests that the peer has consumed.
+    pub(super) fn collect(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
+        let Some(connection) = pair.connections.first_mut() else { return Ok(()) };
+        if pair.flying.is_empty() && pair.sending.is_empty() {
+            return Ok(());
+        }
+        // Read before the counter: all that the peer consumed before it failed or closed is then seen.
+        let (failed, is_closed, not_ready) = (connection.theirs(FAILED), connection.is_closed(), connection.is_not_ready());
+        let consumed = connection.requests.consumed(&connection.memory).map_err(|Lie| status::RETRIES_EXCEEDED)?;
+        self.complete_up_to(pair, consumed);
+        if failed != 0 {
+            return Err(i32::try_from(failed).unwrap_or(status::REMOTE_ACCESS));
+        }
+        if is_closed && (!pair.flying.is_empty() || !pair.sending.is_empty()) {
+            return Err(status::RETRIES_EXCEEDED);
+        }
+        match (not_ready, pair.not_ready_since, pair.patience()) {
+            (true, None, Some(_)) => pair.not_ready_since = Some(Instant::now()),
+            (true, Some(since), Some(patience)) if since.elapsed() > patience => return Err(status::NOT_READY),
+            (false, Some(_), _) => pair.not_ready_since = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn complete_up_to(&mut self, pair: &mut QueuePair, consumed: u64) {
+        while pair.flying.front().is_some_and(|it| it.end <= consumed) {
+            if let Some(done) = pair.flying.pop_front() {
+                self.complete_request(pair, done);
+            }
+        }
+    }
+
+    fn complete_request(&mut self, pair: &QueuePair, done: Flying) {
+        if done.is_signaled {
+            let wc = Wc {
+                wr_id: done.id,
+                opcode: done.operation.completion(),
+                byte_len: u32::try_from(done.length).unwrap_or(u32::MAX),
+                qp_num: pair.number,
+                ..Wc::default()
+            };
+            self.complete(pair.send_cq, wc, false);
+        }
+    }
+
+    /// Sends what can be sent.
+    pub(super) fn transmit(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
+        if pair.transport == Transport::Datagram {
+            self.transmit_datagrams(pair);
+            return Ok(());
+        }
+        if pair.connections.is_empty() {
+            return if pair.sending.is_empty() { Ok(()) } else { Err(status::RETRIES_EXCEEDED) };
+        }
+        let mut has_published = false;
+        let mut failed = None;
+        while let Some(mut work) = pair.sending.pop_front() {
+            let before = pair.connections[0].requests.tail;
+            let step = self.send(pair, &mut work);
+            has_published |= pair.connections[0].requests.tail != before;
+            match step {
+                Step::Sent => {
+                    let end = pair.connections[0].requests.tail;
+                    let Work { id, operation, length, is_signaled, .. } = work;
+                    pair.flying.push_back(Flying { end, id, operation, length, is_signaled });
+                }
+                Step::Waits => {
+                    pair.sending.push_front(work);
+                    break;
+                }
+                Step::Fails(status) => {
+                    // What was sent before it completes first, as far as the peer has consumed it.
+                    pair.sending.push_front(work);
+                    failed = Some(status);
+                    break;
+                }
+            }
+        }
+        let connection = &mut pair.connections[0];
+        if has_published {
+            connection.ring();
+        }
+        let consumed = match pair.transport {
+            // Nobody acknowledges: a request is done when it is on its way.
+            Transport::Unreliable => connection.requests.tail,
+            _ => connection.requests.consumed(&connection.memory).map_err(|Lie| status::RETRIES_EXCEEDED)?,
+        };
+        self.complete_up_to(pair, consumed);
+        pair.connections[0].set(WANTS_HEAD, pair.wants_head().into());
+        match failed {
+            Some(status) if pair.flying.is_empty() => Err(status),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&mut self, pair: &mut QueuePair, work: &mut Work) -> Step {
+        if work.is_bad {
+            return Step::Fails(status::LOCAL_PROTECTION);
+        }
+        let number = pair.number;
+        let connection = &mut pair.connections[0];
+        match work.operation {
+            Operation::Send => by_ring(connection, work, kind::SEND),
+            Operation::Write => self.write(connection, number, work),
+            Operation::Read => self.read(connection, number, work),
+            Operation::Atomic(operation) => self.atomic(connection, number, work, operation),
+        }
+    }
+
+    fn write(&mut self, connection: &mut Connection, number: u32, work: &mut Work) -> Step {
+        if work.done == 0 && work.length > 0 {
+            match self.locate(connection, number, work, access::REMOTE_WRITE) {
+                Ok(Some(to)) => {
+                    write_in_order(&work.pieces, to);
+                    work.done = work.length;
+                }
+                Ok(None) => {}
+                Err(status) => return Step::Fails(status),
+            }
+        }
+        if work.done < work.length {
+            let step = by_ring(connection, work, kind::WRITE);
+            connection.last_ring_write = connection.requests.tail;
+            if !matches!(step, Step::Sent) {
+                return step;
+            }
+        }
+        let Some(immediate) = work.immediate else { return Step::Sent };
+        let flags = flag::FIRST | flag::LAST | flag::IMMEDIATE | if work.is_solicited { flag::SOLICITED } else { 0 };
+        let total = u32::try_from(work.length).unwrap_or(u32::MAX);
+        put(connection, Header { kind: kind::WRITTEN, flags, immediate, total, ..Header::default() })
+    }
+
+    fn read(&mut self, connection: &mut Connection, number: u32, work: &mut Work) -> Step {
+        if !work.is_asked {
+            match self.locate(connection, number, work, access::REMOTE_READ) {
+                Ok(Some(from)) => {
+                    scatter(from, &work.pieces);
+                    return Step::Sent;
+                }
+                Ok(None) if work.length == 0 => return Step::Sent,
+                Ok(None) => {}
+                Err(status) => return Step::Fails(status),
+            }
+        }
+        ask(connection, work, kind::READ, [0; 2])
+    }
+
+    fn atomic(&mut self, connection: &mut Connection, number: u32, work: &mut Work, operation: Atomic) -> Step {
+        if !work.is_asked {
+            match self.locate(connection, number, work, access::REMOTE_ATOMIC) {
+                Ok(Some(at)) => {
+                    let Some(before) = atomic(at, operation) else { return Step::Fails(status::INVALID_REQUEST) };
+                    if let Some(to) = work.pieces.first() {
+                        store(&before.to_ne_bytes(), *to);
+                    }
+                    return Step::Sent;
+                }
+                Ok(None) => {}
+                Err(status) => return Step::Fails(status),
+            }
+        }
+        match operation {
+            Atomic::Add(by) => ask(connection, work, kind::ADD, [by, 0]),
+            Atomic::Swap { compare, with } => ask(connection, work, kind::SWAP, [compare, with]),
+        }
+    }
+
+    /// Where the peer's bytes are mapped. None where the peer has to be asked, because they are not on shared pages, or because
+    /// writes that it carries out are still on their way.
+    fn locate(&mut self, connection: &mut Connection, number: u32, work: &Work, needed: u32) -> Result<Option<Piece>, i32> {
+        connection.refresh();
+        if let std::collections::hash_map::Entry::Vacant(vacant) = connection.imports.entry(work.key) {
+            let request = Request::Resolve { number, key: work.key };
+            match self.client.ask(&request, &[]) {
+                Ok((Reply::Region(region), fds)) => {
+                    let may_write = region.access & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+                    let mapping = fds.into_iter().next().and_then(|file| import(&region, &file, may_write));
+                    vacant.insert(Import { region, mapping });
+                }
+                // The broker may have ended, or the peer has not joined yet: the peer itself decides.
+                Ok(_) | Err(rustix::io::Errno::CONNRESET | rustix::io::Errno::PIPE | rustix::io::Errno::NOTCONN) => return Ok(None),
+                Err(_) => return Err(status::REMOTE_ACCESS),
+            }
+        }
+        let import = &connection.imports[&work.key];
+        let end = work.address.checked_sub(import.region.start).and_then(|at| at.checked_add(work.length as u64));
+        if end.is_none_or(|end| end > import.region.length) || import.region.access & needed != needed {
+            return Err(status::REMOTE_ACCESS);
+        }
+        let Some(place) = import.place(work.address, work.length) else { return Ok(None) };
+        let due = connection.last_ring_write;
+        let is_behind = due > 0 && connection.requests.consumed(&connection.memory).is_ok_and(|consumed| consumed < due);
+        Ok((!is_behind).then_some(place))
+    }
+
+    fn transmit_datagrams(&mut self, pair: &mut QueuePair) {
+        while let Some(mut work) = pair.sending.pop_front() {
+            if work.is_bad {
+                let wc = Wc { wr_id: work.id, status: status::LOCAL_PROTECTION, qp_num: pair.number, ..Wc::default() };
+                self.complete(pair.send_cq, wc, true);
+                continue;
+            }
+            // A datagram that nobody takes is lost, as on a wire.
+            if let Some(number) = work.to.and_then(|to| self.reach(pair, to)) {
+                let connection = &mut pair.connections[number];
+                let fits = connection.requests.room(&connection.memory).is_ok_and(|room| room.is_some_and(|it| it >= work.length));
+                if fits && !connection.is_closed() {
+                    let _ = by_ring(connection, &mut work, kind::SEND);
+                    connection.ring();
+                }
+            }
+            let Work { id, operation, length, is_signaled, .. } = work;
+            self.complete_request(pair, Flying { end: 0, id, operation, length, is_signaled });
+        }
+    }
+}
+
+/// Maps the shared part of a peer's region. Its length is looked at again, and sealed: a shorter file would be a `SIGBUS`.
+fn import(region: &crate::wire::Region, file: &std::os::fd::OwnedFd, may_write: bool) -> Option<Mapping> {
+    let length = usize::try_from(region.shared?.length).ok()?;
+    let size = usize::try_from(rustix::fs::fstat(file).ok()?.st_size).ok()?;
+    let is_sealed = rustix::fs::fcntl_get_seals(file).ok()?.contains(crate::layout::SIZED);
+    if size != length || !is_sealed {
+        return None;
+    }
+    Mapping::new(file, length, may_write).ok()
+}
+
+/// Sends a request's bytes through the ring, as far as there is room.
+fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) -> Step {
+    loop {
+        let room = match connection.requests.room(&connection.memory) {
+            Ok(Some(room)) => room,
+            Ok(None) => return Step::Waits,
+            Err(lie) => return lie.into(),
+        };
+        let rest = work.length - work.done;
+        let part = rest.min(PART);
+        if room < part {
+            return Step::Waits;
+        }
+        let is_last = part == rest;
+        let mut flags = if work.done == 0 { flag::FIRST } else { 0 };
+        if is_last {
+            flags |= flag::LAST | if work.is_solicited { flag::SOLICITED } else { 0 };
+            flags |= if work.immediate.is_some() { flag::IMMEDIATE } else { 0 };
+        }
+        let header = Header {
+            kind,
+            flags,
+            immediate: work.immediate.unwrap_or(0),
+            length: u32::try_from(part).unwrap_or(0),
+            total: u32::try_from(work.length).unwrap_or(u32::MAX),
+            key: work.key,
+            address: work.address.wrapping_add(work.done as u64),
+            operands: [0; 2],
+        };
+        connection.requests.put(&connection.memory, header, &work.pieces, work.done);
+        work.done += part;
+        if is_last {
+            return Step::Sent;
+        }
+    }
+}
+
+/// Sends a record without payload.
+fn put(connection: &mut Connection, header: Header) -> Step {
+    match connection.requests.room(&connection.memory) {
+        Ok(Some(_)) => {
+            connection.requests.put(&connection.memory, header, &[], 0);
+            Step::Sent
+        }
+        Ok(None) => Step::Waits,
+        Err(lie) => lie.into(),
+    }
+}
+
+/// Has the peer carry out a read or an atomic operation, and takes its answer.
+fn ask(connection: &mut Connection, work: &mut Work, kind: u8, operands: [u64; 2]) -> Step {
+    if !work.is_asked {
+        let total = u32::try_from(work.length).unwrap_or(u32::MAX);
+        let header = Header { kind, flags: flag::FIRST | flag::LAST, total, key: work.key, address: work.address, operands, ..Header::default() };
+        match put(connection, header) {
+            Step::Sent => work.is_asked = true,
+            step => return step,
+        }
+    }
+    loop {
+        match connection.their_responses.next(&connection.memory) {
+            Ok(Some(header)) => {
+                // A peer that answers with more than was asked for is not believed.
+                if header.kind != kind::DATA || work.done + header.length as usize > work.length {
+                    return Lie.into();
+                }
+                connection.their_responses.take(&connection.memory, &header, &work.pieces, work.done);
+                connection.their_responses.pass(&connection.memory, &header);
+                connection.ring();
+                work.done += header.length as usize;
+                if work.done == work.length {
+                    return Step::Sent;
+                }
+            }
+            Ok(None) => return Step::Waits,
+            Err(lie) => return lie.into(),
+        }
+    }
+}
+
+/// Copies pieces to one place, its end last.
+fn write_in_order(pieces: &[Piece], to: Piece) {
+    let tail = if to.length >= 8 { 8 } else { to.length };
+    let body = to.length - tail;
+    let mut at = to.at;
+    for_each(pieces, 0, body, |piece| {
+        copy(piece.at, at, piece.length);
+        at += piece.length;
+    });
+    let mut last = [0_u8; 8];
+    let mut end = last.as_mut_ptr() as usize;
+    let start = end;
+    for_each(pieces, body, tail, |piece| {
+        copy(piece.at, end, piece.length);
+        end += piece.length;
+    });
+    if tail > 0 {
+        store_last(start, to.at + body, tail);
+    }
+}
+
+/// Copies one place to pieces.
+fn scatter(from: Piece, pieces: &[Piece]) {
+    let mut at = from.at;
+    for_each(pieces, 0, from.length, |piece| {
+        copy(at, piece.at, piece.length);
+        at += piece.length;
+    });
+}
