@@ -258,7 +258,7 @@ impl Broker {
         match wire::receive::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
             Ok((request, fds)) => {
                 let from = requests::From { program: id, node: program.node };
-                let done = requests::answer(&mut self.tables, &mut self.policy, from, request, fds);
+                let done = requests::answer(&mut self.tables, &mut self.policy, from, &request, fds);
                 for (program, note, fds) in &done.notes {
                     self.tell(*program, note, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
                 }

@@ -58,7 +58,8 @@ fn structures_lie_as_the_header_says() {
     let compiled = Command::new("cc").arg("-o").arg(&program).arg(&file).status().unwrap();
     assert!(compiled.success(), "libibverbs-dev has the header: run `make setup`");
     let output = Command::new(&program).output().unwrap();
-    let theirs: Vec<usize> = String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    let theirs: Vec<usize> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(theirs.len(), ours.len());
     for ((expression, ours), theirs) in ours.iter().zip(theirs) {
         assert_eq!(*ours, theirs, "{expression}");

@@ -57,8 +57,10 @@ impl Running {
     }
 
     fn program(&self, node: u32) -> Program {
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        rustix::net::connect(&socket, &SocketAddrUnix::new(self.folder.path().join(node.to_string())).unwrap()).unwrap();
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(self.folder.path().join(node.to_string())).unwrap())
+            .unwrap();
         Program { socket }
     }
 }
@@ -155,7 +157,8 @@ fn both_ends_get_the_same_memory_and_nobody_else() {
     let inode = |fds: &[OwnedFd]| rustix::fs::fstat(&fds[0]).unwrap().st_ino;
     assert_eq!(inode(&memory), inode(&same));
     assert_ne!(inode(&memory), inode(&another), "a third queue pair is not let in");
-    let joined = broker.with(|broker| broker.status().iter().map(|it| it.links.iter().filter(|it| it.joined).count()).sum::<usize>());
+    let joined = broker
+        .with(|broker| broker.status().iter().map(|it| it.links.iter().filter(|it| it.joined).count()).sum::<usize>());
     assert_eq!(joined, 2, "one connection, at both nodes");
     rustix::net::send(&memory[1], &[1], SendFlags::empty()).unwrap();
     assert_eq!(rustix::net::recv(&same[1], &mut [0; 4], RecvFlags::empty()).unwrap().1, 1);
@@ -240,7 +243,13 @@ fn caps_refuse_the_next() {
     one.connect(a, 2, c).unwrap();
     assert_eq!(two.connect(b, 2, d).unwrap_err(), Errno::NOBUFS);
     drop(one);
-    let _third = (broker.program(1), broker.program(1));
+    while broker.with(|broker| broker.status()[0].programs) > 1 {
+        std::thread::yield_now();
+    }
+    let others = [broker.program(1), broker.program(1)];
+    for other in &others {
+        other.ask(&Request::Hello).unwrap();
+    }
     let fourth = broker.program(1);
     let _ = send(fourth.socket.as_fd(), &Request::Hello, &[]);
     assert!(fourth.hear().is_err());
@@ -254,7 +263,10 @@ fn a_revocation_reaches_both_ends() {
     let (a, b) = (one.pair(), two.pair());
     one.connect(a, 2, b).unwrap();
     two.connect(b, 1, a).unwrap();
-    assert_eq!(broker.with(|broker| broker.set_policy(Box::new(|_, to| if to == 2 { Err(Errno::ACCESS) } else { Ok(()) }))), 1);
+    assert_eq!(
+        broker.with(|broker| broker.set_policy(Box::new(|_, to| if to == 2 { Err(Errno::ACCESS) } else { Ok(()) }))),
+        1
+    );
     assert_eq!(one.hear().unwrap().0, Answer::Revoked { number: a });
     assert_eq!(two.hear().unwrap().0, Answer::Revoked { number: b });
     assert_eq!(two.connect(b, 1, a).unwrap_err(), Errno::PERM, "a revoked queue pair is of no more use");

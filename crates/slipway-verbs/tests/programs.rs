@@ -5,8 +5,9 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -19,7 +20,11 @@ fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     PLUGIN.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        let output = Command::new(root.join("scripts/verbs.sh")).env("CARGO", env!("CARGO")).stderr(Stdio::inherit()).output().unwrap();
+        let output = Command::new(root.join("scripts/verbs.sh"))
+            .env("CARGO", env!("CARGO"))
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "the plug-in can be built");
         String::from_utf8(output.stdout).unwrap().trim().into()
     })
@@ -29,7 +34,9 @@ fn plugin() -> &'static Path {
 struct Nodes {
     folder: tempfile::TempDir,
     net: Child,
-    stop: std::sync::Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    /// Connections that both ends have joined, counted once for each end.
+    joined: Arc<AtomicUsize>,
     broker: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -41,11 +48,13 @@ impl Nodes {
             let listener = listen(&folder.path().join(format!("{id}.sock"))).unwrap();
             broker.add(NodeConfig { id, addresses: vec![address.parse::<IpAddr>().unwrap()], listener }).unwrap();
         }
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let is_over = stop.clone();
+        let (stop, joined) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_over, count) = (stop.clone(), joined.clone());
         let broker = std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 broker.turn(Some(Duration::from_millis(50))).unwrap();
+                let links = broker.status().into_iter().flat_map(|it| it.links);
+                count.store(links.filter(|it| it.joined).count(), Ordering::Relaxed);
             }
         });
         let mut net = Command::new("unshare")
@@ -56,7 +65,7 @@ impl Nodes {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(net.stdout.as_mut().unwrap()), &mut line).unwrap();
         assert_eq!(line, "up\n", "tests of nodes need root");
-        Self { folder, net, stop, broker: Some(broker) }
+        Self { folder, net, stop, joined, broker: Some(broker) }
     }
 
     fn open() -> Self {
@@ -78,13 +87,13 @@ impl Nodes {
     }
 
     fn run(&self, node: usize, program: &[&str]) -> String {
-        succeeded(program, self.command(node, program).output().unwrap())
+        succeeded(program, &self.command(node, program).output().unwrap())
     }
 
     /// Runs a server in the first node, and its client in the second once the server listens.
     fn pair(&self, program: &[&str]) -> String {
         let (server, client) = self.outputs(program);
-        format!("{}{}", succeeded(program, server), succeeded(program, client))
+        succeeded(program, &server) + &succeeded(program, &client)
     }
 
     fn outputs(&self, program: &[&str]) -> (Output, Output) {
@@ -96,18 +105,21 @@ impl Nodes {
 
     /// Waits until somebody listens in the namespace: nothing else does, and a connection would be the client's.
     fn wait_for_listener(&self) {
-        let listens = || {
-            let table = |name| std::fs::read_to_string(format!("/proc/{}/net/{name}", self.net.id())).unwrap();
+        let table = |name| std::fs::read_to_string(format!("/proc/{}/net/{name}", self.net.id())).unwrap();
+        until("somebody listens", || {
             [table("tcp"), table("tcp6")].iter().any(|table| table.lines().any(|line| line.contains(" 0A ")))
-        };
-        for _ in 0..2000 {
-            if listens() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("nobody listens");
+        });
     }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("after half a minute, not yet: {what}");
 }
 
 impl Drop for Nodes {
@@ -121,11 +133,10 @@ impl Drop for Nodes {
     }
 }
 
-fn succeeded(program: &[&str], output: Output) -> String {
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+fn succeeded(program: &[&str], output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program:?}: {}\n{out}{err}", output.status);
-    out
+    out.into_owned()
 }
 
 #[test]
@@ -149,12 +160,25 @@ fn the_pingpongs_of_rdma_core_run() {
 }
 
 #[test]
+fn each_operation_is_carried_out_to_the_byte() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verbs/operations.py");
+    assert_eq!(Nodes::open().run(1, &["/usr/bin/python3", script]), "all operations\n");
+}
+
+#[test]
 fn perftest_runs() {
     let nodes = Nodes::open();
     for program in [
-        "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "ib_send_lat", "ib_atomic_bw", "ib_atomic_lat",
+        "ib_write_bw",
+        "ib_write_lat",
+        "ib_read_bw",
+        "ib_read_lat",
+        "ib_send_bw",
+        "ib_send_lat",
+        "ib_atomic_bw",
+        "ib_atomic_lat",
     ] {
-        nodes.pair(&[program, "-x", "0", "-F", "-n", "1000"]);
+        nodes.pair(&[program, "-x", "0", "-F", "-n", "200"]);
     }
     for arguments in [
         &["ib_write_bw", "-q", "8", "-s", "100000"][..],
@@ -164,7 +188,7 @@ fn perftest_runs() {
         &["ib_send_lat", "-I", "64"],
         &["ib_write_bw", "-b"],
     ] {
-        nodes.pair(&[arguments, &["-x", "0", "-F", "-n", "500"]].concat());
+        nodes.pair(&[arguments, &["-x", "0", "-F", "-n", "200"]].concat());
     }
 }
 
@@ -176,4 +200,21 @@ fn the_policy_and_the_caps_are_heard() {
     let capped = Nodes::new(Caps { queue_pairs: 0, ..Caps::default() }, Box::new(|_, _| Ok(())));
     let output = capped.command(1, &["timeout", "3", "ibv_rc_pingpong", "-g", "0"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("Couldn't create QP"));
+}
+
+#[test]
+fn a_peer_that_dies_is_an_error_and_no_hang() {
+    let nodes = Nodes::open();
+    let program = ["ib_send_bw", "-x", "0", "-F", "-D", "40"];
+    let mut server = nodes.command(1, &program).spawn().unwrap();
+    nodes.wait_for_listener();
+    let client = nodes.command(2, &[&program[..], &["127.0.0.1"]].concat()).spawn().unwrap();
+    until("both ends are joined", || nodes.joined.load(Ordering::Relaxed) == 2);
+    // `timeout` passes the signal on.
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    server.wait().unwrap();
+    let client = client.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&client.stdout) + String::from_utf8_lossy(&client.stderr);
+    assert!(!client.status.success() && said.contains("ailed status 12"), "{said}");
 }

@@ -40,7 +40,7 @@ pub(super) fn answer(
     tables: &mut Tables,
     policy: &mut Policy,
     from: From,
-    request: Request,
+    request: &Request,
     fds: Vec<OwnedFd>,
 ) -> Done {
     carry_out(tables, policy, from, request, fds)
@@ -51,10 +51,10 @@ fn carry_out(
     tables: &mut Tables,
     policy: &mut Policy,
     from: From,
-    request: Request,
+    request: &Request,
     fds: Vec<OwnedFd>,
 ) -> Result<Done, Errno> {
-    let reply = match request {
+    let reply = match *request {
         Request::Hello => Reply::Node { gids: tables.gids(from.node).iter().take(4).copied().collect() },
         Request::CreateQueuePair { transport, domain } => {
             let (program, node) = (from.program, from.node);

@@ -384,7 +384,13 @@ pub struct QpInitAttr {
 #[repr(C)]
 #[derive(Debug)]
 pub struct QpInitAttrEx {
-    pub base: QpInitAttr,
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut Cq,
+    pub recv_cq: *mut Cq,
+    pub srq: *mut Srq,
+    pub cap: QpCap,
+    pub qp_type: c_int,
+    pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut Pd,
     pub xrcd: *mut c_void,

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::abi::{
-    Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceAttr, DeviceAttrEx, DeviceOps, Match, Mr, Pd, PortAttr, VerbsContext,
-    VerbsDevice, VerbsMr,
+    Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceAttr, DeviceAttrEx, DeviceOps, Match, Mr, Pd, PortAttr,
+    VerbsContext, VerbsDevice, VerbsMr,
 };
 use super::device::Device;
 use super::loader::{channel, library, set_errno};
@@ -37,7 +37,13 @@ const MAX_COMPLETIONS: c_int = 1 << 20;
 const BY_ALIAS: u8 = 2;
 
 static MATCHES: [Match; 2] = [
-    Match { driver_data: null_mut(), modalias: c"rdma_device:*Nslipway*".as_ptr(), vendor: 0, device: 0, kind: BY_ALIAS },
+    Match {
+        driver_data: null_mut(),
+        modalias: c"rdma_device:*Nslipway*".as_ptr(),
+        vendor: 0,
+        device: 0,
+        kind: BY_ALIAS,
+    },
     Match { driver_data: null_mut(), modalias: null(), vendor: 0, device: 0, kind: 0 },
 ];
 
@@ -335,7 +341,10 @@ fn register(device: &Device, domain: u32, memory: Piece, start: u64, flags: u32)
         return Err(Errno::OPNOTSUPP);
     }
     let is_written = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
-    if memory.length == 0 || memory.at.checked_add(memory.length).is_none() || (is_written && flags & access::LOCAL_WRITE == 0) {
+    if memory.length == 0
+        || memory.at.checked_add(memory.length).is_none()
+        || (is_written && flags & access::LOCAL_WRITE == 0)
+    {
         return Err(Errno::INVAL);
     }
     let mut state = device.lock();
@@ -396,4 +405,3 @@ unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
     drop(unsafe { Box::from_raw(ah.cast::<OurAh>()) });
     0
 }
-

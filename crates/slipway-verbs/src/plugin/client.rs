@@ -38,13 +38,14 @@ impl Client {
 
     /// Asks the broker, and waits for its reply. Packets that come before it become notes.
     pub(super) fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(Reply, Vec<OwnedFd>), Errno> {
-        wire::send(self.socket.as_fd(), request, fds).map_err(errno)?;
+        wire::send(self.socket.as_fd(), request, fds).map_err(|error| errno(&error))?;
         loop {
-            let (answer, fds) = wire::receive(self.socket.as_fd(), RecvFlags::empty()).map_err(errno)?;
+            let (answer, fds) =
+                wire::receive(self.socket.as_fd(), RecvFlags::empty()).map_err(|error| errno(&error))?;
             match answer {
                 Answer::Reply(Reply::Refused { errno }) => return Err(Errno::from_raw_os_error(errno)),
                 Answer::Reply(reply) => return Ok((reply, fds)),
-                note => self.keep(note, fds),
+                note => self.keep(&note, fds),
             }
         }
     }
@@ -53,9 +54,9 @@ impl Client {
     pub(super) fn note(&mut self) -> Result<Option<Note>, Errno> {
         if self.notes.is_empty() {
             match wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
-                Ok((answer, fds)) => self.keep(answer, fds),
+                Ok((answer, fds)) => self.keep(&answer, fds),
                 Err(WireError::Socket(Errno::AGAIN)) => {}
-                Err(error) => return Err(errno(error)),
+                Err(error) => return Err(errno(&error)),
             }
         }
         Ok(self.notes.pop_front())
@@ -76,18 +77,20 @@ impl Client {
         self.notes.pop_front()
     }
 
-    fn keep(&mut self, answer: Answer, fds: Vec<OwnedFd>) {
-        match answer {
+    fn keep(&mut self, answer: &Answer, fds: Vec<OwnedFd>) {
+        match *answer {
             Answer::Revoked { number } => self.notes.push_back(Note::Revoked { number }),
-            Answer::Reached { number, gid, peer } => self.notes.push_back(Note::Reached { number, peer: (gid, peer), fds }),
+            Answer::Reached { number, gid, peer } => {
+                self.notes.push_back(Note::Reached { number, peer: (gid, peer), fds });
+            }
             Answer::Reply(_) => {}
         }
     }
 }
 
-fn errno(error: WireError) -> Errno {
+fn errno(error: &WireError) -> Errno {
     match error {
-        WireError::Socket(errno) => errno,
+        WireError::Socket(errno) => *errno,
         WireError::Ended => Errno::CONNRESET,
         WireError::Malformed => Errno::PROTO,
     }

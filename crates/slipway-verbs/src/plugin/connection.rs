@@ -11,8 +11,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::memory::{Mapping, Piece};
 use super::ring::{Consumer, Place, Producer};
 use crate::layout::{
-    BELL, BLOCK, CLOSED, EPOCH, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, RESPONSE_TAIL, RESPONSES,
-    RINGS, SIZED, WANTS_HEAD,
+    BELL, BLOCK, CLOSED, EPOCH, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, RESPONSE_TAIL,
+    RESPONSES, RINGS, SIZED, WANTS_HEAD,
 };
 use crate::wire::{End, Gid, Region};
 
@@ -141,16 +141,12 @@ impl Connection {
         // Bounded: a peer that rings on and on is heard at the next turn.
         for _ in 0..16 {
             match rustix::net::recv(&self.bell, &mut byte, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.is_cut = true;
-                    return;
-                }
-                Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                Err(_) => {
-                    self.is_cut = true;
-                    return;
-                }
+                Ok((_, 1..)) | Err(Errno::INTR) => {}
+                Ok((_, 0)) | Err(_) => self.is_cut = true,
+            }
+            if self.is_cut {
+                return;
             }
         }
     }
@@ -209,7 +205,8 @@ mod tests {
         if room < bytes.len() {
             return false;
         }
-        let header = Header { kind: kind::SEND, length, total: length, address: 7, operands: [1, 2], ..Header::default() };
+        let header =
+            Header { kind: kind::SEND, length, total: length, address: 7, operands: [1, 2], ..Header::default() };
         from.requests.put(&from.memory, header, &[piece(bytes)], 0);
         true
     }
@@ -226,7 +223,8 @@ mod tests {
     fn a_file_that_may_shrink_is_no_memory_of_a_connection() {
         let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&memory, MEMORY as u64).unwrap();
-        let (bell, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (bell, _other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         assert_eq!(Connection::new(&memory, bell, End::First, ([0; 16], 1)).unwrap_err(), Errno::INVAL);
     }
 

@@ -116,7 +116,7 @@ impl State {
         epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN)?;
         connection.sleep(!is_spinning);
         pair.by_peer.insert(peer.1, number);
-        pair.connections.push(Box::new(connection));
+        pair.connections.push(connection);
         // The peer may have sent before this end was there.
         self.wake_service();
         Ok(())
@@ -141,7 +141,9 @@ impl State {
     }
 
     fn note(&mut self, note: Note) {
-        let index = |this: &Self, number| this.queue_pairs.iter().position(|it| it.as_ref().is_some_and(|it| it.number == number));
+        let index = |this: &Self, number| {
+            this.queue_pairs.iter().position(|it| it.as_ref().is_some_and(|it| it.number == number))
+        };
         match note {
             Note::Revoked { number } => {
                 if let Some(index) = index(self, number) {
@@ -207,7 +209,8 @@ impl State {
         let partial = pair.partial.take().map(|it| it.receive);
         let receives: Vec<_> = partial.into_iter().chain(pair.receives.drain(..)).collect();
         for receive in receives {
-            let wc = Wc { wr_id: receive.id, status: status::FLUSHED, opcode: 1 << 7, qp_num: pair.number, ..Wc::default() };
+            let wc =
+                Wc { wr_id: receive.id, status: status::FLUSHED, opcode: 1 << 7, qp_num: pair.number, ..Wc::default() };
             self.complete(pair.receive_cq, wc, true);
         }
     }
@@ -301,7 +304,7 @@ impl State {
         let event = (pair.index as u64) << 32 | number as u64;
         epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN).ok()?;
         pair.by_peer.insert(peer.1, number);
-        pair.connections.push(Box::new(connection));
+        pair.connections.push(connection);
         Some(number)
     }
 }

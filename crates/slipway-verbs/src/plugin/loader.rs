@@ -25,6 +25,7 @@ pub(super) fn library() -> Option<&'static Library> {
     LIBRARY.get_or_init(find).as_ref()
 }
 
+#[allow(clippy::missing_transmute_annotations)] // The fields say the types.
 fn find() -> Option<Library> {
     // SAFETY: the name ends with a zero byte. The library is loaded already, and stays.
     let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };

@@ -31,10 +31,6 @@ impl Mapping {
         Ok(Self { at: at.addr(), length })
     }
 
-    pub(super) fn length(&self) -> usize {
-        self.length
-    }
-
     /// The address of `length` bytes at an offset; none where they are not all within.
     pub(super) fn piece(&self, offset: usize, length: usize) -> Option<Piece> {
         let end = offset.checked_add(length)?;
@@ -125,9 +121,11 @@ pub(super) fn atomic(at: Piece, operation: Atomic) -> Option<u64> {
     let word = unsafe { AtomicU64::from_ptr(at.at as *mut u64) };
     Some(match operation {
         Atomic::Add(by) => word.fetch_add(by, Ordering::SeqCst),
-        Atomic::Swap { compare, with } => match word.compare_exchange(compare, with, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(before) | Err(before) => before,
-        },
+        Atomic::Swap { compare, with } => {
+            match word.compare_exchange(compare, with, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(before) | Err(before) => before,
+            }
+        }
     })
 }
 

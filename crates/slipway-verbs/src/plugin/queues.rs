@@ -52,6 +52,7 @@ impl Operation {
 }
 
 /// A request of the send queue.
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) id: u64,
@@ -122,7 +123,7 @@ pub(super) struct QueuePair {
     pub(super) receives: VecDeque<Receive>,
     pub(super) partial: Option<Partial>,
     /// Connections by number; a connected queue pair has number 0 alone.
-    pub(super) connections: Vec<Box<Connection>>,
+    pub(super) connections: Vec<Connection>,
     /// Datagrams' connections by their peer.
     pub(super) by_peer: HashMap<u32, usize>,
     /// Since when the peer has had no receive request for the oldest message.
@@ -174,5 +175,4 @@ pub(super) struct SharedQueue {
     pub(super) limit: u32,
     /// The pointer that libibverbs reads in an event.
     pub(super) handle: u64,
-    pub(super) users: usize,
 }

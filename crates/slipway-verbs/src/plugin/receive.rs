@@ -144,7 +144,10 @@ impl State {
         if header.key != pair.attributes.qkey {
             return Fate::Consumed;
         }
-        let Some(receive) = self.next_receive(pair) else { return Fate::Consumed };
+        // It waits in the ring for a request. Where the ring is full of such, the sender loses what comes next.
+        let receive = self.next_receive(pair);
+        pair.connections[number].set(NOT_READY, receive.is_none().into());
+        let Some(receive) = receive else { return Fate::Waits };
         let length = header.length as usize + ROUTE;
         if receive.is_bad || length > receive.length {
             let here = if receive.is_bad { status::LOCAL_PROTECTION } else { status::LOCAL_LENGTH };

@@ -243,7 +243,8 @@ fn parts(memory: &Mapping, place: Place, at: u64, length: usize) -> impl Iterato
     let from = offset(at, place.length);
     let first = length.min(place.length - from);
     let parts = [(from, first, 0), (0, (length - first).min(place.length), first)];
-    let parts = parts.map(|(from, length, before)| memory.piece(place.start + from, length).map(|piece| (piece, before)));
+    let parts =
+        parts.map(|(from, length, before)| memory.piece(place.start + from, length).map(|piece| (piece, before)));
     parts.into_iter().flatten().filter(|(piece, _)| piece.length > 0)
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::event::Timespec;
-use rustix::event::epoll::{self};
+use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::device::{BROKER, Device, State, WAKE};

@@ -5,11 +5,11 @@ use std::time::Instant;
 use super::abi::Wc;
 use super::connection::{Connection, Import};
 use super::device::State;
+use super::memory::Atomic;
 use super::memory::{Mapping, Piece, atomic, copy, store, store_last};
 use super::queues::{Flying, Operation, QueuePair, Work, status};
 use super::regions::access;
 use super::ring::{Header, Lie, flag, for_each, kind};
-use super::memory::Atomic;
 use crate::layout::{FAILED, WANTS_HEAD};
 use crate::wire::{Reply, Request, Transport};
 
@@ -40,7 +40,8 @@ impl State {
             return Ok(());
         }
         // Read before the counter: all that the peer consumed before it failed or closed is then seen.
-        let (failed, is_closed, not_ready) = (connection.theirs(FAILED), connection.is_closed(), connection.is_not_ready());
+        let (failed, is_closed, not_ready) =
+            (connection.theirs(FAILED), connection.is_closed(), connection.is_not_ready());
         let consumed = connection.requests.consumed(&connection.memory).map_err(|Lie| status::RETRIES_EXCEEDED)?;
         self.complete_up_to(pair, consumed);
         if failed != 0 {
@@ -61,12 +62,12 @@ impl State {
     fn complete_up_to(&mut self, pair: &mut QueuePair, consumed: u64) {
         while pair.flying.front().is_some_and(|it| it.end <= consumed) {
             if let Some(done) = pair.flying.pop_front() {
-                self.complete_request(pair, done);
+                self.complete_request(pair, &done);
             }
         }
     }
 
-    fn complete_request(&mut self, pair: &QueuePair, done: Flying) {
+    fn complete_request(&mut self, pair: &QueuePair, done: &Flying) {
         if done.is_signaled {
             let wc = Wc {
                 wr_id: done.id,
@@ -204,7 +205,13 @@ impl State {
 
     /// Where the peer's bytes are mapped. None where the peer has to be asked, because they are not on shared pages, or because
     /// writes that it carries out are still on their way.
-    fn locate(&mut self, connection: &mut Connection, number: u32, work: &Work, needed: u32) -> Result<Option<Piece>, i32> {
+    fn locate(
+        &mut self,
+        connection: &mut Connection,
+        number: u32,
+        work: &Work,
+        needed: u32,
+    ) -> Result<Option<Piece>, i32> {
         connection.refresh();
         if let std::collections::hash_map::Entry::Vacant(vacant) = connection.imports.entry(work.key) {
             let request = Request::Resolve { number, key: work.key };
@@ -215,7 +222,9 @@ impl State {
                     vacant.insert(Import { region, mapping });
                 }
                 // The broker may have ended, or the peer has not joined yet: the peer itself decides.
-                Ok(_) | Err(rustix::io::Errno::CONNRESET | rustix::io::Errno::PIPE | rustix::io::Errno::NOTCONN) => return Ok(None),
+                Ok(_) | Err(rustix::io::Errno::CONNRESET | rustix::io::Errno::PIPE | rustix::io::Errno::NOTCONN) => {
+                    return Ok(None);
+                }
                 Err(_) => return Err(status::REMOTE_ACCESS),
             }
         }
@@ -226,7 +235,8 @@ impl State {
         }
         let Some(place) = import.place(work.address, work.length) else { return Ok(None) };
         let due = connection.last_ring_write;
-        let is_behind = due > 0 && connection.requests.consumed(&connection.memory).is_ok_and(|consumed| consumed < due);
+        let is_behind =
+            due > 0 && connection.requests.consumed(&connection.memory).is_ok_and(|consumed| consumed < due);
         Ok((!is_behind).then_some(place))
     }
 
@@ -237,17 +247,29 @@ impl State {
                 self.complete(pair.send_cq, wc, true);
                 continue;
             }
-            // A datagram that nobody takes is lost, as on a wire.
+            // A datagram to a peer that is not there, or that takes none, is lost, as on a wire.
             if let Some(number) = work.to.and_then(|to| self.reach(pair, to)) {
                 let connection = &mut pair.connections[number];
-                let fits = connection.requests.room(&connection.memory).is_ok_and(|room| room.is_some_and(|it| it >= work.length));
+                let fits = connection
+                    .requests
+                    .room(&connection.memory)
+                    .is_ok_and(|room| room.is_some_and(|it| it >= work.length));
+                let is_gone = connection.is_closed() || connection.is_not_ready();
+                if !fits && !is_gone {
+                    connection.set(WANTS_HEAD, 1);
+                    // The peer may have looked just before.
+                    connection.ring();
+                    pair.sending.push_front(work);
+                    return;
+                }
+                connection.set(WANTS_HEAD, 0);
                 if fits && !connection.is_closed() {
                     let _ = by_ring(connection, &mut work, kind::SEND);
                     connection.ring();
                 }
             }
             let Work { id, operation, length, is_signaled, .. } = work;
-            self.complete_request(pair, Flying { end: 0, id, operation, length, is_signaled });
+            self.complete_request(pair, &Flying { end: 0, id, operation, length, is_signaled });
         }
     }
 }
@@ -316,7 +338,15 @@ fn put(connection: &mut Connection, header: Header) -> Step {
 fn ask(connection: &mut Connection, work: &mut Work, kind: u8, operands: [u64; 2]) -> Step {
     if !work.is_asked {
         let total = u32::try_from(work.length).unwrap_or(u32::MAX);
-        let header = Header { kind, flags: flag::FIRST | flag::LAST, total, key: work.key, address: work.address, operands, ..Header::default() };
+        let header = Header {
+            kind,
+            flags: flag::FIRST | flag::LAST,
+            total,
+            key: work.key,
+            address: work.address,
+            operands,
+            ..Header::default()
+        };
         match put(connection, header) {
             Step::Sent => work.is_asked = true,
             step => return step,

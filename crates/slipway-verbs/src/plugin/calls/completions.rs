@@ -29,8 +29,13 @@ pub(in super::super) struct OurCq {
     empty: u32,
 }
 
-pub(super) unsafe extern "C" fn create_cq(context: *mut Context, cqe: c_int, channel: *mut CompChannel, _: c_int) -> *mut Cq {
-    if cqe < 1 || cqe > MAX_COMPLETIONS {
+pub(super) unsafe extern "C" fn create_cq(
+    context: *mut Context,
+    cqe: c_int,
+    channel: *mut CompChannel,
+    _: c_int,
+) -> *mut Cq {
+    if !(1..=MAX_COMPLETIONS).contains(&cqe) {
         return fail(Errno::INVAL);
     }
     // SAFETY: the context is open.
@@ -141,7 +146,8 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, solicited_only: c_int
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, to: *mut Wc) -> c_int {
     let Ok(count) = usize::try_from(count) else { return -1 };
     // SAFETY: the queue is made by `create_cq`, and the program gives room for `count` completions.
-    let (device, ours, to) = unsafe { (device((*cq).context), cq.cast::<OurCq>(), std::slice::from_raw_parts_mut(to, count)) };
+    let (device, ours, to) =
+        unsafe { (device((*cq).context), cq.cast::<OurCq>(), std::slice::from_raw_parts_mut(to, count)) };
     // SAFETY: as above.
     let found = device.lock().poll(unsafe { (*ours).index }, to);
     // SAFETY: a counter that is a hint: two threads that poll one queue may lose a count.

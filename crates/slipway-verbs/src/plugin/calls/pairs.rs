@@ -58,24 +58,35 @@ pub(in super::super) struct OurQp {
 
 pub(super) unsafe extern "C" fn create_qp(domain: *mut Pd, attributes: *mut QpInitAttr) -> *mut Qp {
     // SAFETY: the program's structures.
-    let result = unsafe { create((*domain).context, domain, &mut *attributes) };
+    let result = unsafe { create((*domain).context, domain, &*attributes) };
     result.unwrap_or_else(fail)
 }
 
 pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, attributes: *mut QpInitAttrEx) -> *mut Qp {
     // SAFETY: the program's structure.
-    let attributes = unsafe { &mut *attributes };
-    if attributes.comp_mask & !OFFERED != 0 || attributes.send_ops_flags & !OPERATIONS != 0 && attributes.comp_mask & 1 << 6 != 0 {
+    let attributes = unsafe { &*attributes };
+    if attributes.comp_mask & !OFFERED != 0
+        || attributes.send_ops_flags & !OPERATIONS != 0 && attributes.comp_mask & 1 << 6 != 0
+    {
         return fail(Errno::OPNOTSUPP);
     }
     if attributes.comp_mask & 1 == 0 {
         return fail(Errno::INVAL);
     }
+    let base = QpInitAttr {
+        qp_context: attributes.qp_context,
+        send_cq: attributes.send_cq,
+        recv_cq: attributes.recv_cq,
+        srq: attributes.srq,
+        cap: attributes.cap,
+        qp_type: attributes.qp_type,
+        sq_sig_all: attributes.sq_sig_all,
+    };
     // SAFETY: the program's structures. What `ibv_create_qp` sets for others is set here.
     unsafe {
-        match create(context, attributes.pd, &mut attributes.base) {
+        match create(context, attributes.pd, &base) {
             Ok(made) => {
-                (*made).qp_context = attributes.base.qp_context;
+                (*made).qp_context = attributes.qp_context;
                 libc::pthread_mutex_init(&raw mut (*made).mutex, std::ptr::null());
                 libc::pthread_cond_init(&raw mut (*made).cond, std::ptr::null());
                 if attributes.comp_mask & 1 << 6 != 0 {
@@ -90,7 +101,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, attributes: 
     }
 }
 
-unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &mut QpInitAttr) -> Result<*mut Qp, Errno> {
+unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr) -> Result<*mut Qp, Errno> {
     let transport = match attributes.qp_type {
         2 => Transport::Reliable,
         3 => Transport::Unreliable,
@@ -173,7 +184,9 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     // SAFETY: made by `create`; libibverbs gives it back once.
     let (device, ours) = unsafe { (device((*qp).context), Box::from_raw(qp.cast::<OurQp>())) };
     let mut state = device.lock();
-    let Some(pair) = state.queue_pairs.get_mut(ours.index).and_then(Option::take) else { return Errno::INVAL.raw_os_error() };
+    let Some(pair) = state.queue_pairs.get_mut(ours.index).and_then(Option::take) else {
+        return Errno::INVAL.raw_os_error();
+    };
     for connection in &pair.connections {
         connection.set(CLOSED, 1);
         connection.ring();
@@ -272,7 +285,9 @@ pub(super) unsafe extern "C" fn query_qp(qp: *mut Qp, to: *mut QpAttr, _: c_int,
     unsafe {
         let device = device((*qp).context);
         let state = device.lock();
-        let Some(Some(pair)) = state.queue_pairs.get((*qp.cast::<OurQp>()).index) else { return Errno::INVAL.raw_os_error() };
+        let Some(Some(pair)) = state.queue_pairs.get((*qp.cast::<OurQp>()).index) else {
+            return Errno::INVAL.raw_os_error();
+        };
         let (qp_state, cap) = (pair.state, pair.cap);
         to.write(QpAttr { qp_state, cur_qp_state: qp_state, cap, path_mig_state: 0, ..pair.attributes });
         (*init).qp_context = (*qp).qp_context;

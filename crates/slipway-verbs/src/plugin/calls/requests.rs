@@ -54,7 +54,9 @@ unsafe fn list<'a>(list: *const Sge, count: c_int) -> Result<&'a [Sge], Errno> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         // SAFETY: the caller's.
-        Ok(count) if count <= MAX_PIECES as usize && !list.is_null() => Ok(unsafe { std::slice::from_raw_parts(list, count) }),
+        Ok(count) if count <= MAX_PIECES as usize && !list.is_null() => {
+            Ok(unsafe { std::slice::from_raw_parts(list, count) })
+        }
         _ => Err(Errno::INVAL),
     }
 }
@@ -134,7 +136,8 @@ unsafe fn post_one(state: &mut State, index: usize, request: &SendWr) -> Result<
         is_asked: false,
     };
     if request.send_flags & INLINE != 0 && matches!(operation, Operation::Send | Operation::Write) {
-        let parts = list.iter().map(|it| Piece { at: usize::try_from(it.addr).unwrap_or(0), length: it.length as usize });
+        let parts =
+            list.iter().map(|it| Piece { at: usize::try_from(it.addr).unwrap_or(0), length: it.length as usize });
         set_inline(&mut work, parts);
     } else {
         set_list(&mut work, pair.domain, &state.regions, list);
@@ -186,10 +189,10 @@ fn check(pair: &QueuePair, work: &Work) -> Result<(), Errno> {
     if work.inline.is_some() && work.length > pair.cap.max_inline_data as usize {
         return Err(Errno::INVAL);
     }
-    let is_offered = match (pair.transport, work.operation) {
-        (Transport::Reliable, _) | (_, Operation::Send) | (Transport::Unreliable, Operation::Write) => true,
-        _ => false,
-    };
+    let is_offered = matches!(
+        (pair.transport, work.operation),
+        (Transport::Reliable, _) | (_, Operation::Send) | (Transport::Unreliable, Operation::Write)
+    );
     let is_too_long = pair.transport == Transport::Datagram && work.length > DATAGRAM;
     if !is_offered || is_too_long || work.length > 1 << 30 { Err(Errno::INVAL) } else { Ok(()) }
 }
@@ -235,7 +238,8 @@ pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, mut request: *mut RecvWr,
 
 pub(super) unsafe extern "C" fn post_srq_recv(srq: *mut Srq, mut request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
     // SAFETY: the queue is made by `create_srq`.
-    let (device, index, domain) = unsafe { (device((*srq).context), (*srq.cast::<OurSrq>()).index, (*(*srq).pd).handle) };
+    let (device, index, domain) =
+        unsafe { (device((*srq).context), (*srq.cast::<OurSrq>()).index, (*(*srq).pd).handle) };
     let mut guard = device.lock();
     let state = &mut *guard;
     let mut result = Ok(());
@@ -258,7 +262,8 @@ pub(super) unsafe extern "C" fn post_srq_recv(srq: *mut Srq, mut request: *mut R
         // SAFETY: as above.
         request = unsafe { (*request).next };
     }
-    let users: Vec<usize> = state.queue_pairs.iter().flatten().filter(|it| it.srq == Some(index)).map(|it| it.index).collect();
+    let users: Vec<usize> =
+        state.queue_pairs.iter().flatten().filter(|it| it.srq == Some(index)).map(|it| it.index).collect();
     for user in users {
         state.progress(user);
     }
@@ -278,7 +283,7 @@ pub(super) unsafe extern "C" fn create_srq(domain: *mut Pd, attributes: *mut Srq
     let mut state = device.lock();
     let handle = (&raw const *made) as u64;
     let (max, max_sge) = (attributes.max_wr, attributes.max_sge);
-    let queue = SharedQueue { receives: VecDeque::new(), max, max_sge, limit: 0, handle, users: 0 };
+    let queue = SharedQueue { receives: VecDeque::new(), max, max_sge, limit: 0, handle };
     made.index = State::place(&mut state.shared_queues, queue);
     Box::into_raw(made).cast()
 }
