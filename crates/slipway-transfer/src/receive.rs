@@ -3,6 +3,7 @@
 mod basis;
 mod files;
 mod group;
+mod incoming;
 mod verify;
 
 use std::path::Path;
@@ -17,7 +18,8 @@ use crate::link::{Link, Session, Sockets};
 use crate::message::{self, Answer, Entry, Kind, Meta, Order};
 use crate::path::Relative;
 use crate::tree::Tree;
-use files::{Files, Incoming};
+use files::Files;
+use incoming::Incoming;
 use verify::Verify;
 
 /// Answers that wait to be sent, at most.

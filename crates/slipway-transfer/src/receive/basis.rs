@@ -5,7 +5,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::files::{Files, Incoming};
+use super::files::Files;
+use super::incoming::Incoming;
 use crate::blocks::{self, Piece};
 use crate::message::{Answer, Basis, Block};
 

@@ -13,59 +13,19 @@ use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use super::group::{Group, Whole};
+use super::incoming::{Incoming, Part};
 use crate::blocks::SEGMENT;
 use crate::error::TransferError;
 use crate::frame::{Key, Reader};
 use crate::link::{Link, nanoseconds};
-use crate::message::{self, Answer, Item, LARGEST_DATA, Meta};
+use crate::message::{self, Answer, Item, LARGEST_DATA};
 use crate::meta;
-use crate::path::Relative;
-use crate::tree::{Birth, Tree};
+use crate::tree::Tree;
 
 /// Files that a sender may announce before they are settled.
 const MOST: usize = 1 << 20;
 /// Bytes between two reports of progress.
 const REPORT: u64 = 16 << 20;
-
-/// The bytes of a file that are here.
-pub(super) struct Part {
-    pub(super) file: File,
-    /// It has no name yet, and these attributes.
-    pub(super) unnamed: Option<Birth>,
-}
-
-/// A file on its way in.
-pub(super) struct Incoming {
-    pub(super) id: u64,
-    pub(super) path: Relative,
-    meta: Meta,
-    pub(super) size: u64,
-    /// Bytes whose content is known, holes included.
-    received: AtomicU64,
-    ended: AtomicBool,
-    settled: AtomicBool,
-    /// An incomplete file was found, and its blocks listed.
-    pub(super) goes_on: AtomicBool,
-    part: Mutex<Option<Arc<Part>>>,
-    old: Mutex<Option<Arc<File>>>,
-}
-
-impl Incoming {
-    pub(super) fn new(id: u64, path: Relative, meta: Meta, size: u64) -> Self {
-        Self {
-            id,
-            path,
-            meta,
-            size,
-            received: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            settled: AtomicBool::new(false),
-            goes_on: AtomicBool::new(false),
-            part: Mutex::default(),
-            old: Mutex::default(),
-        }
-    }
-}
 
 /// All files of a session that are not settled.
 pub(super) struct Files {
@@ -169,14 +129,14 @@ impl Files {
                 }
                 Err(error) => return Err(error.to_string()),
             };
+            let mut items = Vec::new();
             while !body.is_empty() {
-                let (item, data) = message::take_item(&mut body).map_err(|error| error.to_string())?;
-                let began = Instant::now();
-                self.item(&item, data)?;
-                unreported.0 += data.len() as u64;
-                unreported.1 += nanoseconds(began);
+                items.push(message::take_item(&mut body).map_err(|error| error.to_string())?);
             }
-            self.group.due();
+            let began = Instant::now();
+            self.apply_all(&items)?;
+            unreported.0 += items.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+            unreported.1 += nanoseconds(began);
             self.report(&mut unreported, REPORT);
         }
     }
@@ -191,37 +151,50 @@ impl Files {
         }
     }
 
-    fn item(&self, item: &Item, data: &[u8]) -> Result<(), String> {
-        let (&Item::Data(id, ..)
-        | &Item::Whole(id, _)
-        | &Item::Hole(id, ..)
-        | &Item::Keep(id, ..)
-        | &Item::Copy(id, ..)
-        | &Item::End(id)
-        | &Item::Same(id)
-        | &Item::Abandon(id)) = item;
-        let Some(incoming) = self.expected().get(&id).cloned() else {
-            // Streams do not wait for each other: one may bring more of a file that has failed.
-            return if self.any_failed() { Ok(()) } else { Err(format!("file {id} was not announced")) };
+    /// Applies the items of a frame.
+    fn apply_all(&self, items: &[(Item, &[u8])]) -> Result<(), String> {
+        // Locked once for all.
+        let files: Vec<_> = {
+            let expected = self.expected();
+            items.iter().map(|(item, _)| expected.get(&file(item)).cloned()).collect()
         };
-        match self.apply(&incoming, item, data) {
-            Ok(()) => Ok(()),
-            Err(Trouble::File(error)) => {
-                self.fail(&incoming, &error);
-                Ok(())
-            }
-            Err(Trouble::Session(why)) => Err(why),
-        }
+        let mut whole = Vec::new();
+        let outcome = self.apply_each(items, files, &mut whole);
+        self.group.add(whole);
+        outcome
     }
 
-    fn apply(&self, incoming: &Arc<Incoming>, item: &Item, data: &[u8]) -> Result<(), Trouble> {
+    fn apply_each(
+        &self,
+        items: &[(Item, &[u8])],
+        files: Vec<Option<Arc<Incoming>>>,
+        whole: &mut Vec<Whole>,
+    ) -> Result<(), String> {
+        for ((item, data), incoming) in items.iter().zip(files) {
+            let Some(incoming) = incoming else {
+                // Streams do not wait for each other: one may bring more of a file that has failed.
+                if self.any_failed() {
+                    continue;
+                }
+                return Err(format!("file {} was not announced", file(item)));
+            };
+            match self.apply(&incoming, item, data, whole) {
+                Ok(()) => {}
+                Err(Trouble::File(error)) => self.fail(&incoming, &error),
+                Err(Trouble::Session(why)) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, incoming: &Arc<Incoming>, item: &Item, data: &[u8], whole: &mut Vec<Whole>) -> Result<(), Trouble> {
         match *item {
             Item::Data(_, offset, _) => {
                 within(incoming, offset, data.len() as u64)?;
                 let part = self.part(incoming)?;
                 part.file.write_all_at(data, offset)?;
                 self.begin_to_store(&part, offset + data.len() as u64);
-                self.count(incoming, data.len() as u64)
+                self.count(incoming, data.len() as u64, whole)
             }
             Item::Whole(..) => {
                 incoming.ended.store(true, Ordering::Release);
@@ -229,12 +202,12 @@ impl Files {
                     return Err(Trouble::Session(format!("{} is not as long as announced", incoming.path)));
                 }
                 self.part(incoming)?.file.write_all_at(data, 0)?;
-                self.count(incoming, data.len() as u64)
+                self.count(incoming, data.len() as u64, whole)
             }
             Item::Hole(_, offset, length) => {
                 within(incoming, offset, length)?;
                 self.hole(incoming, offset, length)?;
-                self.count(incoming, length)
+                self.count(incoming, length, whole)
             }
             Item::Keep(_, offset, length) => {
                 within(incoming, offset, length)?;
@@ -242,22 +215,22 @@ impl Files {
                     return Err(Trouble::Session("blocks of no file are to stay".to_owned()));
                 }
                 self.part(incoming)?;
-                self.count(incoming, length)
+                self.count(incoming, length, whole)
             }
             Item::Copy(_, offset, from, length, hash) => {
                 within(incoming, offset, length.into())?;
                 self.copy(incoming, offset, from, length, hash)?;
-                self.count(incoming, length.into())
+                self.count(incoming, length.into(), whole)
             }
             Item::End(_) => {
                 incoming.ended.store(true, Ordering::Release);
-                self.count(incoming, 0)
+                self.count(incoming, 0, whole)
             }
             Item::Same(_) => {
                 self.tree.set(&incoming.path, &incoming.meta)?;
-                self.forget(incoming)
+                self.forget(incoming, whole)
             }
-            Item::Abandon(_) => self.forget(incoming),
+            Item::Abandon(_) => self.forget(incoming, whole),
         }
     }
 
@@ -269,12 +242,13 @@ impl Files {
     }
 
     /// Removes what there is of an incomplete file.
-    fn forget(&self, incoming: &Arc<Incoming>) -> Result<(), Trouble> {
+    fn forget(&self, incoming: &Arc<Incoming>, whole: &mut Vec<Whole>) -> Result<(), Trouble> {
         let part = incoming.part.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if part.is_none_or(|part| part.unnamed.is_none()) && !self.tree.is_new(&incoming.path) {
+        let may_be_there = part.map_or(!self.tree.is_new(&incoming.path), |part| part.unnamed.is_none());
+        if may_be_there {
             self.tree.forget(&incoming.path)?;
         }
-        self.group.add(Whole { incoming: incoming.clone(), part: None });
+        whole.push(Whole { incoming: incoming.clone(), part: None });
         Ok(())
     }
 
@@ -339,7 +313,7 @@ impl Files {
     }
 
     /// Counts bytes, and hands the file on with the last.
-    fn count(&self, incoming: &Arc<Incoming>, bytes: u64) -> Result<(), Trouble> {
+    fn count(&self, incoming: &Arc<Incoming>, bytes: u64, whole: &mut Vec<Whole>) -> Result<(), Trouble> {
         let received = incoming.received.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if received > incoming.size {
             return Err(Trouble::Session(format!("{} has more bytes than announced", incoming.path)));
@@ -352,7 +326,7 @@ impl Files {
         }
         let part = self.part(incoming)?;
         meta::apply(&part.file, &incoming.meta, part.unnamed)?;
-        self.group.add(Whole { incoming: incoming.clone(), part: Some(part) });
+        whole.push(Whole { incoming: incoming.clone(), part: Some(part) });
         Ok(())
     }
 
@@ -372,6 +346,19 @@ impl Files {
             let _ = self.answers.send(Answer::Failed(incoming.id, incoming.path.clone(), error.to_string()));
         }
     }
+}
+
+/// The number of the file that an item is about.
+fn file(item: &Item) -> u64 {
+    let (&Item::Data(id, ..)
+    | &Item::Whole(id, _)
+    | &Item::Hole(id, ..)
+    | &Item::Keep(id, ..)
+    | &Item::Copy(id, ..)
+    | &Item::End(id)
+    | &Item::Same(id)
+    | &Item::Abandon(id)) = item;
+    id
 }
 
 fn within(incoming: &Incoming, offset: u64, length: u64) -> Result<(), Trouble> {

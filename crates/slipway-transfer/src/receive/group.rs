@@ -6,10 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::files::{Files, Incoming, Part, Trouble};
+use super::files::{Files, Trouble};
+use super::incoming::{Incoming, Part};
 use crate::message::Answer;
 
-/// Files of a group, at most.
+/// Files of a group, about, at most.
 const MOST: usize = 4096;
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 const MANY: usize = 8;
@@ -31,8 +32,6 @@ pub(super) struct Group {
 #[derive(Default)]
 struct State {
     files: Vec<Whole>,
-    /// They need not wait for more.
-    is_due: bool,
     closed: bool,
 }
 
@@ -41,25 +40,17 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one, which is not due yet. Waits while there are as many as this process may hold open, and forgets it once the session is over.
-    pub(super) fn add(&self, whole: Whole) {
+    /// Adds files. Waits while there are as many as this process may hold open, and forgets them once the session is over.
+    pub(super) fn add(&self, mut files: Vec<Whole>) {
+        if files.is_empty() {
+            return;
+        }
         let most = most();
-        let mut state = self.state();
-        while state.files.len() >= most && !state.closed {
-            state.is_due = true;
-            self.changed.notify_all();
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.changed.wait_while(self.state(), |state| state.files.len() >= most && !state.closed);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
         if !state.closed {
-            state.files.push(whole);
-        }
-    }
-
-    /// Files that were added are due: nothing follows them at once.
-    pub(super) fn due(&self) {
-        let mut state = self.state();
-        if !state.files.is_empty() && !state.is_due {
-            state.is_due = true;
+            state.files.append(&mut files);
+            drop(state);
             self.changed.notify_all();
         }
     }
@@ -72,9 +63,8 @@ impl Group {
 
     /// The next group; `None` when there are no more.
     fn next(&self) -> Option<Vec<Whole>> {
-        let state = self.changed.wait_while(self.state(), |state| !state.is_due && !state.closed);
+        let state = self.changed.wait_while(self.state(), |state| state.files.is_empty() && !state.closed);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        state.is_due = false;
         let files = std::mem::take(&mut state.files);
         self.changed.notify_all();
         (!files.is_empty()).then_some(files)

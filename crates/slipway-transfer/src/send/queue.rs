@@ -7,6 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::found::Step;
 use super::outgoing::Outgoing;
 
+/// Small files that a worker takes at once, at most.
+const BATCH: usize = 128;
+/// Bytes of them, about.
+const MOST: u64 = 512 << 10;
+
 /// A piece of work.
 pub(super) enum Job {
     /// All of a small file.
@@ -34,6 +39,28 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    /// Takes one job, or small files for a frame: a lock for each would cost more than the file.
+    fn take(&mut self, batch: &mut Vec<Job>) -> bool {
+        let mut bytes = 0;
+        while let Some(job) = self.jobs.front() {
+            let small = match job {
+                Job::Whole(outgoing) => Some(outgoing.size),
+                _ => None,
+            };
+            bytes += small.unwrap_or(u64::MAX / 2);
+            if !batch.is_empty() && (bytes > MOST || batch.len() == BATCH) {
+                break;
+            }
+            batch.extend(self.jobs.pop_front());
+            if small.is_none() {
+                break;
+            }
+        }
+        !batch.is_empty()
+    }
+}
+
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,10 +70,12 @@ impl Queue {
         let mut state = self.state();
         let before = state.jobs.len();
         state.jobs.extend(jobs);
-        if state.jobs.len() == before + 1 {
+        let more = state.jobs.len() - before;
+        let small = matches!(state.jobs.back(), Some(Job::Whole(_)));
+        drop(state);
+        // A worker that woke for nothing would only be in the way.
+        for _ in 0..if small { more.div_ceil(BATCH) } else { more } {
             self.changed.notify_one();
-        } else {
-            self.changed.notify_all();
         }
     }
 
@@ -59,23 +88,23 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The next, as soon as there is one; `None` when there are no more.
-    pub(super) fn pop(&self) -> Option<Job> {
+    /// Fills `batch` with the next job, or the next small files, as soon as there are some. False when there are no more.
+    pub(super) fn pop(&self, batch: &mut Vec<Job>) -> bool {
         let mut state = self.state();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+            if state.take(batch) {
+                return true;
             }
             if state.closed {
-                return None;
+                return false;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The next, if there is one now.
-    pub(super) fn try_pop(&self) -> Option<Job> {
-        self.state().jobs.pop_front()
+    /// As [`pop`](Self::pop), if there are any now.
+    pub(super) fn try_pop(&self, batch: &mut Vec<Job>) -> bool {
+        self.state().take(batch)
     }
 
     /// No more jobs come. Workers do the remaining ones where `drain`; else the queue forgets them.

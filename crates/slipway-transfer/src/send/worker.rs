@@ -46,9 +46,10 @@ pub(super) fn run(link: Link, key: Key, shared: &Shared) {
 
 /// Serves comparisons, which send nothing.
 pub(super) fn compare_only(shared: &Shared) {
-    let mut buffer = Vec::new();
-    while let Some(job) = shared.queue.pop() {
-        if let Job::Compare(outgoing, segment) = job {
+    let (mut buffer, mut batch) = (Vec::new(), Vec::new());
+    while shared.queue.pop(&mut batch) {
+        for job in batch.drain(..) {
+            let Job::Compare(outgoing, segment) = job else { continue };
             let outcome = compare::segment(&outgoing, segment, &mut buffer);
             if let Err(error) = outcome {
                 spoil(&outgoing, &error, shared);
@@ -86,20 +87,22 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     fn jobs(&mut self) -> io::Result<()> {
+        let mut batch = Vec::new();
         loop {
-            let job = if let Some(job) = self.shared.queue.try_pop() {
-                job
-            } else {
+            if !self.shared.queue.try_pop(&mut batch) {
                 self.flush()?;
                 let began = Instant::now();
-                let job = self.shared.queue.pop();
+                let more = self.shared.queue.pop(&mut batch);
                 self.shared.figures.idle.fetch_add(nanoseconds(began), Ordering::Relaxed);
-                let Some(job) = job else { return Ok(()) };
-                job
-            };
-            self.job(job)?;
-            if self.writer.len() >= FRAME {
-                self.flush()?;
+                if !more {
+                    return Ok(());
+                }
+            }
+            for job in batch.drain(..) {
+                self.job(job)?;
+                if self.writer.len() >= FRAME {
+                    self.flush()?;
+                }
             }
         }
     }
