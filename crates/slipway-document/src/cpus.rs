@@ -1,4 +1,4 @@
-//! Sets of processors.
+//! Sets of processors, in the form that the kernel has for them (cpuset(7), "List format").
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,18 +22,26 @@ impl Cpus {
     }
 }
 
+/// Reads ascending numbers and ranges. No text is the empty set. An error says nothing more: there are few ways to go wrong.
 impl FromStr for Cpus {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut cpus = BTreeSet::new();
-        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(Self(cpus));
+        }
+        let number = |text: &str| {
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|cpu| digits && *cpu < MOST_PROCESSORS)
+        };
+        for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last): (u32, u32) = (first.parse().map_err(drop)?, last.parse().map_err(drop)?);
-            if first > last || last >= MOST_PROCESSORS {
-                return Err(());
+            match (number(first), number(last)) {
+                (Some(first), Some(last)) if first <= last => cpus.extend(first..=last),
+                _ => return Err(()),
             }
-            cpus.extend(first..=last);
         }
         Ok(Self(cpus))
     }
@@ -61,5 +69,20 @@ impl fmt::Display for Cpus {
 impl From<Cpus> for String {
     fn from(cpus: Cpus) -> Self {
         cpus.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_written_as_the_kernel_does() {
+        for (text, shown) in [("0-3,8", "0-3,8"), ("3,2,1", "1-3"), ("", ""), ("7\n", "7")] {
+            assert_eq!(text.parse::<Cpus>().expect(text).to_string(), shown);
+        }
+        for wrong in ["a", "3-1", "0-8192", "1-", "-1", "+1", "1,,2", "1,", ",", "0-4294967295"] {
+            assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
+        }
     }
 }

@@ -51,6 +51,7 @@
 //! );
 //! ```
 
+pub mod cpus;
 pub mod de;
 pub mod errors;
 mod file_error;

@@ -10,6 +10,7 @@ use std::os::fd::AsFd as _;
 
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
+use slipway_document::cpus::Cpus;
 use slipway_sys::caps;
 use slipway_sys::cgroup::{Controller, Hierarchy, Mode};
 use slipway_sys::ns::{create_net, with_net};
@@ -119,23 +120,13 @@ pub fn numa_nodes() -> Vec<Vec<u32>> {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
-            Some((number, processors(&fs::read_to_string(entry.path().join("cpulist")).ok()?)))
+            let Cpus(cpus) = fs::read_to_string(entry.path().join("cpulist")).ok()?.parse().ok()?;
+            Some((number, cpus.into_iter().collect()))
         })
-        .filter(|(_, processors)| !processors.is_empty())
+        .filter(|(_, processors): &(u32, Vec<u32>)| !processors.is_empty())
         .collect();
     nodes.sort_unstable();
     nodes.into_iter().map(|(_, processors)| processors).collect()
-}
-
-/// Numbers in a list such as `0-3,8`, as the kernel writes them.
-fn processors(text: &str) -> Vec<u32> {
-    const MOST: u32 = 1 << 16;
-    let range = |part: &str| {
-        let (from, to) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-        let (from, to) = (from.parse().ok()?, to.parse::<u32>().ok()?);
-        (to < MOST).then_some(from..=to)
-    };
-    text.split(',').filter_map(range).flatten().collect()
 }
 
 impl Facts {
@@ -253,13 +244,6 @@ fn resets() -> Result<(), Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_processors_are_read() {
-        assert_eq!(processors("0-2,8\n"), [0, 1, 2, 8]);
-        assert_eq!(processors("\n"), [0; 0]);
-        assert_eq!(processors("0-4294967295,x,5"), [5]);
-    }
 
     #[test]
     fn only_the_first_user_namespace_maps_everyone() {

@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use crate::cpus::Cpus;
 pub use block::{Block, BlockKind};
 pub use cpu::{Cpu, IdleState, NumaNode};
 pub use ethtool::{Pause, Told};
@@ -31,6 +30,7 @@ pub use mounts::Mount;
 pub use nic::{Interrupt, Nic};
 pub use pcie::PcieLink;
 pub use record::RecordError;
+pub use slipway_document::cpus::Cpus;
 pub use source::{Recording, Source, SourceError};
 pub use sysctl::NAMES as SYSCTLS;
 pub use system::System;

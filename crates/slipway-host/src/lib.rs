@@ -8,7 +8,6 @@
 //! ```
 
 pub mod check;
-mod cpus;
 pub mod facts;
 pub mod formula;
 pub mod kernel;

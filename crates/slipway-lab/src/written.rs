@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use slipway_document::cpus::Cpus;
 use slipway_document::form::Form;
 
 /// An Ethernet address of one interface.
@@ -52,16 +53,12 @@ pub(crate) mod mac_text {
 pub(crate) struct CpuList {
     /// As written, which is how the kernel takes it.
     pub(crate) text: String,
-    /// A bit for each processor.
-    bits: Vec<u64>,
+    cpus: Cpus,
 }
 
 impl CpuList {
-    /// As many as `CONFIG_NR_CPUS` can be.
-    const MOST: usize = 8192;
-
     pub(crate) fn contains(&self, other: &Self) -> bool {
-        self.bits.iter().zip(&other.bits).all(|(mine, theirs)| theirs & !mine == 0)
+        other.cpus.within(&self.cpus)
     }
 }
 
@@ -73,21 +70,10 @@ impl Form for CpuList {
     const EXAMPLE: &'static str = "0-3,6";
 
     fn read(text: &str) -> Result<Self, String> {
-        let number = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse::<usize>().ok().filter(|cpu| digits && *cpu < Self::MOST)
-        };
-        let range = |text: &str| {
-            let (first, last) = text.split_once('-').unwrap_or((text, text));
-            Some(number(first)?..=number(last)?).filter(|range| !range.is_empty())
-        };
-        let mut bits = vec![0; Self::MOST / 64];
-        for cpus in text.split(',') {
-            for cpu in range(cpus).ok_or("is no list of processors")? {
-                bits[cpu / 64] |= 1 << (cpu % 64);
-            }
-        }
-        Ok(Self { text: text.to_owned(), bits })
+        // A list in a file is one word, and names a processor at least.
+        let cpus: Option<Cpus> = text.parse().ok().filter(|Cpus(cpus)| !cpus.is_empty() && text.trim() == text);
+        let cpus = cpus.ok_or("is no list of processors")?;
+        Ok(Self { text: text.to_owned(), cpus })
     }
 }
 

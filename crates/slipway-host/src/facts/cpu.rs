@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::source::Source;
-use crate::cpus::Cpus;
+use slipway_document::cpus::Cpus;
 
 const ROOT: &str = "/sys/devices/system/cpu";
 

@@ -9,7 +9,7 @@ use super::fact::Fact;
 use super::losses::{self, Losses};
 use super::pcie::{self, PcieLink};
 use super::source::Source;
-use crate::cpus::Cpus;
+use slipway_document::cpus::Cpus;
 
 /// Most interrupts of one interface. The largest have some 256 queues.
 const MOST_INTERRUPTS: usize = 1024;

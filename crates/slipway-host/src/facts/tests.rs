@@ -104,16 +104,6 @@ fn a_folder_leads_nowhere_else() {
 }
 
 #[test]
-fn sets_of_processors_are_written_as_the_kernel_does() {
-    for (text, shown) in [("0-3,8", "0-3,8"), ("3,2,1", "1-3"), ("", ""), ("7\n", "7")] {
-        assert_eq!(text.parse::<Cpus>().expect(text).to_string(), shown);
-    }
-    for wrong in ["a", "3-1", "0-8192", "1-", "-1"] {
-        assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
-    }
-}
-
-#[test]
 fn a_recording_is_only_what_looks_like_one() {
     assert!(Recording::read(b"no recording").is_none());
     assert!(Recording::read(b"").is_none());

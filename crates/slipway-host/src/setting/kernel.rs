@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::key::{BlockKnob, Key, NicKnob};
-use crate::cpus::Cpus;
+use slipway_document::cpus::Cpus;
 
 /// Longest value, bytes.
 pub(super) const LONGEST_VALUE: usize = 8192;
