@@ -7,6 +7,7 @@
 
 mod completions;
 mod extended;
+mod objects;
 mod pairs;
 mod requests;
 
@@ -26,6 +27,7 @@ use super::loader::{channel, library, set_errno};
 use super::memory::Piece;
 use super::regions::{access, prepare};
 use crate::wire::{Gid, Reply, Request};
+use objects::OurAh;
 
 /// Bounds that programs can ask for. The broker's caps may be lower.
 pub(super) const MAX_REQUESTS: u32 = 16_384;
@@ -60,6 +62,20 @@ pub(super) static DEVICE: DeviceOps = DeviceOps {
     alloc_device,
     uninit_device,
 };
+
+/// Runs when libibverbs loads the plug-in.
+#[cfg(feature = "plugin")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ENTER: extern "C" fn() = enter;
+
+#[cfg_attr(not(feature = "plugin"), allow(dead_code))]
+extern "C" fn enter() {
+    if let Some(library) = library() {
+        // SAFETY: the operations live as long as the plug-in, which is never unloaded.
+        unsafe { (library.register)(&raw const DEVICE) };
+    }
+}
 
 const NO: *const c_void = null();
 
@@ -143,12 +159,6 @@ static CONTEXT: ContextOps = ContextOps {
 struct Open {
     verbs: VerbsContext,
     device: *const Device,
-}
-
-#[repr(C)]
-pub(super) struct OurAh {
-    ah: Ah,
-    pub(super) gid: Gid,
 }
 
 /// The state of the device that a context belongs to.

@@ -16,7 +16,7 @@ pub(super) struct Library {
     pub(super) init_context: unsafe extern "C" fn(*mut Device, c_int, usize, *mut VerbsContext, u32) -> *mut c_void,
     pub(super) set_ops: unsafe extern "C" fn(*mut VerbsContext, *const ContextOps),
     pub(super) uninit_context: unsafe extern "C" fn(*mut VerbsContext),
-    register: unsafe extern "C" fn(*const DeviceOps),
+    pub(super) register: unsafe extern "C" fn(*const DeviceOps),
 }
 
 /// The library that has loaded the plug-in; `None` where its private interface is another one.
@@ -45,20 +45,6 @@ fn find() -> Option<Library> {
             uninit_context: transmute::<*mut c_void, _>(find(c"verbs_uninit_context")?),
             register: transmute::<*mut c_void, _>(find(c"verbs_register_driver_34")?),
         })
-    }
-}
-
-/// Runs when libibverbs loads the plug-in.
-#[cfg(feature = "plugin")]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static REGISTER: extern "C" fn() = register;
-
-#[cfg_attr(not(feature = "plugin"), allow(dead_code))]
-extern "C" fn register() {
-    if let Some(library) = library() {
-        // SAFETY: the operations live as long as the plug-in, which is never unloaded.
-        unsafe { (library.register)(&raw const super::calls::DEVICE) };
     }
 }
 

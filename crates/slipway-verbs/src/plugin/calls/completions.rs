@@ -13,21 +13,11 @@ use super::super::device::State;
 use super::super::loader::drop_events;
 use super::super::queues::{Armed, CompletionQueue};
 use super::super::service;
+use super::objects::OurCq;
 use super::{MAX_COMPLETIONS, device, fail};
 
 /// Empty polls after which a poll lets others run: the peer may need this very processor.
 const YIELD: u32 = 100;
-
-#[repr(C)]
-pub(in super::super) struct OurCq {
-    ex: CqEx,
-    pub(in super::super) index: usize,
-    /// The completion that the extended interface looks at.
-    current: Wc,
-    /// Events that the program has read.
-    events: u32,
-    empty: u32,
-}
 
 pub(super) unsafe extern "C" fn create_cq(
     context: *mut Context,

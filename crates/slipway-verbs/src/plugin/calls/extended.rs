@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use super::super::abi::{Ah, DataBuf, QpEx, Sge};
 use super::super::memory::{Atomic, Piece};
 use super::super::queues::{Operation, Work};
-use super::pairs::ours;
+use super::objects::{OurAh, ours};
 use super::requests::{SIGNALED, SOLICITED, go, push, set_inline, set_list};
-use super::{MAX_PIECES, OurAh, code, device};
+use super::{MAX_PIECES, code, device};
 
 /// Sets the functions of a queue pair.
 ///

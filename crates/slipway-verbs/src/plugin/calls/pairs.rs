@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::super::abi::{Context, Pd, Qp, QpAttr, QpEx, QpInitAttr, QpInitAttrEx, VerbsQp};
+use super::super::abi::{Context, Pd, Qp, QpAttr, QpInitAttr, QpInitAttrEx, VerbsQp};
 use super::super::device::{Device, State};
-use super::super::queues::{QueuePair, Work, state};
+use super::super::queues::{QueuePair, state};
 use super::super::service;
-use super::completions::OurCq;
-use super::requests::OurSrq;
+use super::objects::{OurCq, OurQp, OurSrq};
 use super::{MAX_INLINE, MAX_PIECES, MAX_REQUESTS, code, destination, device, extended, fail};
 use crate::layout::CLOSED;
 use crate::wire::{Reply, Request, Transport};
@@ -44,17 +43,6 @@ const EXTENDED: u32 = 1 << 1;
 const OFFERED: u32 = 1 | 1 << 6;
 /// Extended operations: all but invalidation, memory windows, segmentation and atomic writes.
 const OPERATIONS: u64 = 0x7f;
-
-#[repr(C)]
-pub(in super::super) struct OurQp {
-    pub(super) verbs: VerbsQp,
-    pub(in super::super) index: usize,
-    pub(super) domain: u32,
-    pub(super) signals_all: bool,
-    /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the error of one.
-    pub(super) building: Vec<Work>,
-    pub(super) error: Option<Errno>,
-}
 
 pub(super) unsafe extern "C" fn create_qp(domain: *mut Pd, attributes: *mut QpInitAttr) -> *mut Qp {
     // SAFETY: the program's structures.
@@ -299,13 +287,4 @@ pub(super) unsafe extern "C" fn query_qp(qp: *mut Qp, to: *mut QpAttr, _: c_int,
         (*init).sq_sig_all = pair.signals_all.into();
     }
     0
-}
-
-/// The queue pair behind an extended one.
-///
-/// # Safety
-/// The pointer is one of [`create_qp_ex`].
-pub(super) unsafe fn ours<'a>(qp: *mut QpEx) -> &'a mut OurQp {
-    // SAFETY: the caller's. The program may not use a queue pair of this kind in two threads between start and completion.
-    unsafe { &mut *qp.cast::<OurQp>() }
 }

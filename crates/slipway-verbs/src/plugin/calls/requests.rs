@@ -13,8 +13,8 @@ use super::super::device::State;
 use super::super::memory::{Atomic, Piece};
 use super::super::queues::{Operation, QueuePair, Receive, SharedQueue, Work, state};
 use super::super::regions::{Regions, access};
-use super::pairs::OurQp;
-use super::{MAX_PIECES, MAX_REQUESTS, OurAh, code, device, fail};
+use super::objects::{OurAh, OurQp, OurSrq};
+use super::{MAX_PIECES, MAX_REQUESTS, code, device, fail};
 use crate::wire::Transport;
 
 /// Largest datagram: the port's MTU.
@@ -24,12 +24,6 @@ const DATAGRAM: usize = 4096;
 pub(super) const SIGNALED: u32 = 1 << 1;
 pub(super) const SOLICITED: u32 = 1 << 2;
 const INLINE: u32 = 1 << 3;
-
-#[repr(C)]
-pub(super) struct OurSrq {
-    srq: Srq,
-    pub(super) index: usize,
-}
 
 /// The pieces of a request, by a program's list. The flag says whether one is in no registration.
 pub(super) fn pieces(regions: &Regions, domain: u32, list: &[Sge], needed: u32) -> (Vec<Piece>, usize, bool) {
