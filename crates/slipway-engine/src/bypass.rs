@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
@@ -51,6 +52,19 @@ pub(crate) struct Needs {
     pub(crate) env: BTreeMap<String, String>,
     /// Files and folders of this machine that the node sees from its start on.
     pub(crate) mounts: Vec<Mount>,
+    /// Folders of this machine that lie over folders of the node's `/sys`.
+    pub(crate) laid_over: Vec<LaidOver>,
+    /// Device files of the node, in `/dev`, that swallow what is written as `/dev/null` does.
+    pub(crate) devices: Vec<PathBuf>,
+}
+
+/// A folder whose files a node sees in another folder, before those there. Nodes cannot write to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaidOver {
+    /// The folder on this machine.
+    pub(crate) source: PathBuf,
+    /// The folder in the node.
+    pub(crate) target: PathBuf,
 }
 
 /// Calls of programs that a supervisor answers, by a seccomp filter beside the profile of nodes.
@@ -76,6 +90,8 @@ impl Needs {
         };
         self.env.append(&mut other.env);
         self.mounts.append(&mut other.mounts);
+        self.laid_over.append(&mut other.laid_over);
+        self.devices.append(&mut other.devices);
         self
     }
 }
@@ -162,12 +178,14 @@ mod tests {
             calls: Some(Calls { traps: vec![Trap::every(call)], io_uring }),
             env: [(name.to_owned(), "1".to_owned())].into(),
             mounts: vec![Mount { source: name.into(), target: "/there".into(), writable: false }],
+            laid_over: vec![LaidOver { source: name.into(), target: "/sys/class".into() }],
+            devices: vec![name.into()],
         };
         let both = needs(libc::SYS_connect, true, "one").and(needs(libc::SYS_ioctl, false, "two"));
         let traps = vec![Trap::every(libc::SYS_connect), Trap::every(libc::SYS_ioctl)];
         assert_eq!(both.calls, Some(Calls { traps, io_uring: false }));
         assert_eq!(both.env.keys().collect::<Vec<_>>(), ["one", "two"]);
-        assert_eq!(both.mounts.len(), 2);
+        assert_eq!((both.mounts.len(), both.laid_over.len(), both.devices.len()), (2, 2, 2));
         let one = needs(libc::SYS_connect, true, "one");
         assert_eq!(one.clone().and(Needs::default()).calls, one.calls);
         assert_eq!(Needs::default().and(one.clone()), one);

@@ -14,21 +14,24 @@ use slipway_sys::cgroup::{CgroupError, Group};
 use crate::bypass::{Bypass, BypassError, Lacks, Means, Near, Needs};
 use crate::fast::{self, FastError, RouterState, Routers};
 use crate::state::LabDir;
+use crate::verbs::{self, BrokerStatus, Brokers};
 
 /// How this machine would run each of these bypasses. Changes nothing.
 pub(crate) fn probe(of: model::Bypasses) -> Result<Vec<Means>, Lacks> {
-    of.tcp.iter().map(|_| fast::probe()).collect()
+    let tcp = of.tcp.iter().map(|_| fast::probe());
+    tcp.chain(of.rdma.then(verbs::probe)).collect()
 }
 
 /// The needs of all bypasses of a node's networks. `routers` are those of the lab.
-pub(crate) fn needs(lab: &Lab, routers: &[RouterState], node: NodeId) -> Needs {
-    [fast::needs(lab, routers, node)].into_iter().fold(Needs::default(), Needs::and)
+pub(crate) fn needs(dir: &LabDir, lab: &Lab, routers: &[RouterState], node: NodeId) -> Needs {
+    [fast::needs(lab, routers, node), verbs::needs(dir, lab, node)].into_iter().fold(Needs::default(), Needs::and)
 }
 
 /// The bypasses of a running lab.
 #[derive(Debug, Default)]
 pub(crate) struct Bypasses {
     tcp: Option<Routers>,
+    rdma: Option<Brokers>,
 }
 
 impl Bypasses {
@@ -38,15 +41,18 @@ impl Bypasses {
         dir: &LabDir,
         group: &dyn Fn(&str) -> Result<Option<Group>, CgroupError>,
     ) -> Result<Self, BypassError> {
-        Ok(Self { tcp: Routers::start(near, dir, group).map_err(BypassError::of)? })
+        let tcp = Routers::start(near, dir, group).map_err(BypassError::of)?;
+        Ok(Self { tcp, rdma: Brokers::start(near, dir).map_err(BypassError::of)? })
     }
 
     fn each(&self) -> impl Iterator<Item = &dyn Bypass> {
-        self.tcp.iter().map(|tcp| tcp as &dyn Bypass)
+        let rdma = self.rdma.iter().map(|rdma| rdma as &dyn Bypass);
+        self.tcp.iter().map(|tcp| tcp as &dyn Bypass).chain(rdma)
     }
 
     fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Bypass> {
-        self.tcp.iter_mut().map(|tcp| tcp as &mut dyn Bypass)
+        let rdma = self.rdma.iter_mut().map(|rdma| rdma as &mut dyn Bypass);
+        self.tcp.iter_mut().map(|tcp| tcp as &mut dyn Bypass).chain(rdma)
     }
 
     /// The fast path for TCP, where a network has it.
@@ -57,6 +63,11 @@ impl Bypasses {
     /// The bypass for TCP, to ask its routers.
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Routers> {
         self.tcp.as_mut()
+    }
+
+    /// How the brokers of RDMA are.
+    pub(crate) fn report_rdma(&mut self) -> Vec<BrokerStatus> {
+        self.rdma.as_mut().map(Brokers::report).unwrap_or_default()
     }
 
     /// Has calls of a node's programs answered. The router of the node's host is the one supervisor of all bypasses.

@@ -24,6 +24,8 @@ pub use slipway_fast::reason::Reason;
 pub use slipway_fast::status::{Peer, Status};
 use slipway_lab::id::HostId;
 
+use crate::verbs::BrokerStatus;
+
 pub(crate) use explain::{explain, node_of};
 pub(crate) use flows::flows;
 pub(crate) use probe::{needs, probe};
@@ -53,6 +55,9 @@ pub struct RouterState {
 pub struct FastReport {
     /// One for each host with nodes on fast networks.
     pub routers: Vec<RouterReport>,
+    /// The brokers of RDMA, one for each host with such nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brokers: Vec<BrokerStatus>,
 }
 
 /// How a router is.

@@ -198,7 +198,7 @@ impl Running {
     /// What a node's root has from the lab, as paths in it: no change of the node's.
     #[must_use]
     pub fn furnished(&self, node: NodeId) -> BTreeSet<PathBuf> {
-        let needs = bypasses::needs(&self.lab, &self.state.routers, node);
+        let needs = bypasses::needs(&self.dir, &self.lab, &self.state.routers, node);
         crate::node::rootfs::furnished(&self.lab.nodes[node], &needs.mounts)
     }
 

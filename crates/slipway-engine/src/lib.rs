@@ -28,3 +28,4 @@ pub mod probe;
 pub mod protocol;
 pub mod scenario;
 pub mod state;
+pub mod verbs;

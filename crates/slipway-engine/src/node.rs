@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 pub(crate) mod init;
+mod laid;
 pub(crate) mod link;
 mod pieces;
 pub(crate) mod rootfs;

@@ -159,6 +159,34 @@ pub fn count_interruptions() -> Result<(ThreadCounts, Interruptions), String> {
     Ok((counts, counting))
 }
 
+/// `RDMA_VERBS_IOCTL` (`include/uapi/rdma/rdma_user_ioctl_cmds.h`).
+pub(crate) const VERBS: u32 = 0xc018_1b01;
+
+/// The first of the descriptor numbers that programs get for channels of connection management (`rdma_cm(7)`). There are
+/// [`CHANNELS`] of them, below the 1,024 descriptors that a process has by default.
+pub(crate) const FIRST_CHANNEL: u32 = 960;
+
+/// Most channels of one process: a power of two that [`FIRST_CHANNEL`] is a multiple of.
+pub(crate) const CHANNELS: u32 = 64;
+
+/// The flags that librdmacm opens its device with (`open_cdev`, `util/open_cdev.c` of rdma-core).
+pub(crate) const OPENS: i32 = libc::O_RDWR | libc::O_CLOEXEC;
+
+/// The trapped calls about RDMA, of programs in nodes that have such a device: the control commands that libibverbs sends past
+/// its plug-in, opening files as librdmacm opens its device, and calls on a window of descriptors.
+#[must_use]
+pub fn rdma_traps() -> Vec<Trap> {
+    let window = |index| When::Argument { index, mask: !(CHANNELS - 1), values: vec![FIRST_CHANNEL] };
+    let flags = When::Argument { index: 2, mask: u32::MAX, values: vec![OPENS.cast_unsigned()] };
+    vec![
+        notified(libc::SYS_ioctl, When::Argument { index: SECOND, mask: u32::MAX, values: vec![VERBS] }),
+        notified(libc::SYS_openat, flags),
+        notified(libc::SYS_write, window(0)),
+        notified(libc::SYS_fstat, window(0)),
+        notified(libc::SYS_newfstatat, window(0)),
+    ]
+}
+
 fn notified(call: c_long, when: When) -> Trap {
     Trap { call, when, verdict: Verdict::Notify }
 }

@@ -51,7 +51,7 @@ impl Entry {
         group: Option<Group>,
     ) -> Self {
         let model = &lab.nodes[node];
-        let Needs { calls, mut env, .. } = bypasses::needs(lab, routers, node);
+        let Needs { calls, mut env, .. } = bypasses::needs(dir, lab, routers, node);
         env.extend(model.env.clone());
         let supervised = calls.map(|calls| Supervised { calls, control: dir.control(), node });
         Self { node: model.name.clone(), init, group, env, capabilities: model.capabilities.clone(), supervised }

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use slipway_lab::Remark;
+use slipway_lab::id::ImageId;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
@@ -18,6 +19,7 @@ use crate::condition::{Links, read_matrices};
 use crate::facts;
 use crate::network::keeps_addresses;
 use crate::node::user::make_net;
+use crate::verbs;
 use program::Found;
 use slipway_image::{Store, folder};
 
@@ -40,6 +42,7 @@ pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
         command(lab, node, &mut remarks);
     }
     rights(lab, &mut remarks);
+    rdma(lab, &mut remarks);
     for (message, help) in room::lacking(lab) {
         remarks.add(&["nodes"], message, help);
     }
@@ -165,6 +168,19 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
     for node in those {
         if let Some((message, help)) = &problem {
             remarks.add(&["nodes", &node.name, "capabilities"], message.clone(), *help);
+        }
+    }
+}
+
+/// Looks whether images of nodes with an RDMA device can use it.
+fn rdma(lab: &Lab, remarks: &mut Remarks) {
+    let nodes = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
+    let images: BTreeSet<ImageId> = nodes.map(|node| node.image).collect();
+    for image in images.into_iter().map(|image| &lab.images[image]) {
+        let outcome = folder(image).map_or(Ok(()), |root| verbs::check(&root));
+        if let Err(reason) = outcome {
+            let help = "install a build of the plug-in for it, take another image, or leave `rdma` out";
+            remarks.add(&["images", &image.name], format!("give it an RDMA device: {reason}"), help);
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
 pub fn survey() -> Vec<Result<Probed, Unsupported>> {
     let of_word = |word: DriverWord| {
         let driver = driver(word.driver(false));
-        probe(word, driver.as_ref(), word.bypasses(TcpBypass::default()))
+        probe(word, driver.as_ref(), word.bypasses(TcpBypass::default(), false))
     };
     DriverWord::ALL.into_iter().map(of_word).collect()
 }

@@ -21,7 +21,9 @@ use slipway_sys::mount::{
 use slipway_sys::ns::in_first_user_namespace;
 
 use super::error::{RootfsError, file};
+use super::laid::{self, Laid};
 use super::pieces;
+use crate::bypass::Needs;
 use crate::exec::ssh;
 use crate::state::LabDir;
 use slipway_image::Rootfs;
@@ -32,8 +34,8 @@ pub(crate) struct Root<'a> {
     pub(crate) dir: &'a LabDir,
     pub(crate) node: &'a Node,
     pub(crate) image: &'a Rootfs,
-    /// Beside those of the lab file.
-    pub(crate) mounts: &'a [Mount],
+    /// Of its bypasses, beside what the lab file says.
+    pub(crate) needs: &'a Needs,
     /// On disk, for the node's `/scratch`.
     pub(crate) scratch: &'a Path,
     /// A mount namespace with nothing in it, which the node's begins as.
@@ -124,6 +126,7 @@ impl Root<'_> {
         // In a user namespace no device can be made, whatever the capabilities; the machine's own are bound instead.
         let make_own_devices = in_first_user_namespace().map_err(file("read", Path::new("/proc/self/uid_map")))?;
         let binds = self.binds(!make_own_devices)?;
+        let laid = Laid::take(self.needs)?;
         let tree = self.tree(make_own_devices)?;
         let sys = detached_fs("sysfs", HARMLESS | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         enter_tree(tree.as_fd(), self.empty)?;
@@ -135,6 +138,8 @@ impl Root<'_> {
         for bind in &binds {
             bind.put()?;
         }
+        laid.put()?;
+        laid::make_devices(&self.needs.devices)?;
         self.host_name()?;
         hide_and_protect()?;
         if self.node.read_only {
@@ -196,7 +201,7 @@ impl Root<'_> {
             flags: read_only,
         });
         binds.push(Bind::take(self.scratch, Path::new("/scratch"), MountFlags::NOSUID | MountFlags::NODEV)?);
-        for mount in self.node.mounts.iter().chain(self.mounts) {
+        for mount in self.node.mounts.iter().chain(&self.needs.mounts) {
             let writable = MountFlags::NOSUID | MountFlags::NODEV;
             let flags = if mount.writable { writable } else { read_only };
             binds.push(Bind::take(&mount.source, &mount.target, flags)?);
@@ -317,7 +322,7 @@ fn hide_and_protect() -> Result<(), RootfsError> {
     Ok(())
 }
 
-fn ensure_dir(path: &Path) -> Result<(), RootfsError> {
+pub(super) fn ensure_dir(path: &Path) -> Result<(), RootfsError> {
     match fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
         Ok(()) => Ok(()),
         Err(source) => Err(file("make", path)(source)),

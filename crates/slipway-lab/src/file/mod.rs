@@ -196,6 +196,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) io_uring: Option<Spanned<IoUring>>,
     /// `true`: connections within a host are TCP too. They are slower than pairs, and behave as those between hosts (fast).
     pub(crate) exact: Option<Spanned<bool>>,
+    /// `true`: nodes have an RDMA device, which needs no hardware (fast).
+    pub(crate) rdma: Option<Spanned<bool>>,
     /// Conditions of every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }

@@ -53,6 +53,8 @@ impl Network {
 pub struct Bypasses {
     /// For TCP connections between nodes.
     pub tcp: Option<TcpBypass>,
+    /// For RDMA: nodes have a device for verbs. Only beside the one for TCP, whose supervisor answers its calls too.
+    pub rdma: bool,
 }
 
 impl Bypasses {
@@ -129,10 +131,11 @@ impl DriverWord {
         }
     }
 
-    /// The bypasses that it stands for, with these settings of the one for TCP.
+    /// The bypasses that it stands for, with these settings of the one for TCP, and with the one for RDMA or not.
     #[must_use]
-    pub fn bypasses(self, tcp: TcpBypass) -> Bypasses {
-        Bypasses { tcp: (self == Self::Fast).then_some(tcp) }
+    pub fn bypasses(self, tcp: TcpBypass, rdma: bool) -> Bypasses {
+        let is_fast = self == Self::Fast;
+        Bypasses { tcp: is_fast.then_some(tcp), rdma: is_fast && rdma }
     }
 }
 
@@ -224,16 +227,19 @@ struct Written {
     io_uring: IoUring,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     exact: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rdma: bool,
 }
 
 impl From<Written> for Network {
     fn from(written: Written) -> Self {
-        let Written { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, io_uring, exact } = written;
+        let Written { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, .. } = written;
+        let Written { io_uring, exact, rdma, .. } = written;
         Self {
             name,
             // Tunnels join the hosts of exactly those networks that have an identifier.
             driver: driver.driver(vni.is_some()),
-            bypasses: driver.bypasses(TcpBypass { io_uring, exact }),
+            bypasses: driver.bypasses(TcpBypass { io_uring, exact }, rdma),
             ipv4,
             ipv6,
             mtu,
@@ -249,8 +255,9 @@ impl From<Network> for Written {
     fn from(network: Network) -> Self {
         let driver = network.word();
         let TcpBypass { io_uring, exact } = network.bypasses.tcp.unwrap_or_default();
+        let rdma = network.bypasses.rdma;
         let Network { name, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, .. } = network;
-        Self { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, io_uring, exact }
+        Self { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, io_uring, exact, rdma }
     }
 }
 
@@ -267,7 +274,7 @@ mod tests {
                 let network = Network {
                     name: "net".to_owned(),
                     driver,
-                    bypasses: word.bypasses(tcp),
+                    bypasses: word.bypasses(tcp, true),
                     ipv4: "10.64.0.0/16".parse().expect("a subnet"),
                     ipv6: None,
                     mtu: None,
@@ -278,7 +285,9 @@ mod tests {
                 };
                 let json = serde_json::to_value(&network).expect("plain data");
                 assert_eq!(json["driver"], word.to_string());
-                assert_eq!(json.get("exact").is_some(), word == DriverWord::Fast);
+                for key in ["exact", "rdma"] {
+                    assert_eq!(json.get(key).is_some(), word == DriverWord::Fast);
+                }
                 assert_eq!(serde_json::from_value::<Network>(json).expect("read again"), network);
             }
         }

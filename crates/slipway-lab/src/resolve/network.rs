@@ -118,10 +118,13 @@ impl Networks {
         self.list.push(Network {
             name: name.value.clone(),
             driver,
-            bypasses: word.bypasses(TcpBypass {
-                io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
-                exact: settings.exact.is_some_and(|choice| choice.value),
-            }),
+            bypasses: word.bypasses(
+                TcpBypass {
+                    io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
+                    exact: settings.exact.is_some_and(|choice| choice.value),
+                },
+                settings.rdma.is_some_and(|choice| choice.value),
+            ),
             ipv4: settings.ipv4.map_or_else(|| default_ipv4(number), |net| net.value.0),
             ipv6,
             mtu: settings.mtu.map(|mtu| mtu.value),
@@ -162,6 +165,7 @@ fn leave_aside(settings: &mut NetworkSettings, word: DriverWord, driver: DriverK
     settings.vni.take_if(|_| driver != DriverKind::Vxlan);
     settings.io_uring.take_if(|_| word != DriverWord::Fast);
     settings.exact.take_if(|_| word != DriverWord::Fast);
+    settings.rdma.take_if(|_| word != DriverWord::Fast);
 }
 
 fn check_settings(settings: &NetworkSettings, word: DriverWord, driver_at: Span, hosts: &Hosts, report: &mut Report) {
@@ -183,6 +187,10 @@ fn check_settings(settings: &NetworkSettings, word: DriverWord, driver_at: Span,
     }
     if let Some(choice) = settings.exact.as_ref().filter(|_| word != Fast) {
         only_for(choice.at, "exact", "fast");
+    }
+    if let Some(choice) = settings.rdma.as_ref().filter(|choice| choice.value && word != Fast) {
+        let help = "write `driver: fast` for this network, whose supervisor the device needs, or leave `rdma` out";
+        report.add(choice.at, format!("driver {word} has no RDMA device"), help);
     }
     if let Some(parent) = &settings.parent {
         // IFNAMSIZ is 16 with the closing zero; dev_valid_name() in net/core/dev.c.

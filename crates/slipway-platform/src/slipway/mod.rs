@@ -255,6 +255,7 @@ fn settings(number: usize, network: &Network, vxlans_in_order: bool) -> Map {
         }
         map.flag("exact", tcp.exact);
     }
+    map.flag("rdma", network.bypasses.rdma);
     map
 }
 

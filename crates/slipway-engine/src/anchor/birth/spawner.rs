@@ -137,7 +137,7 @@ impl Nodes {
                 dir: &blueprint.dir,
                 node: &blueprint.lab.nodes[index],
                 image: &blueprint.images[blueprint.lab.nodes[index].image],
-                mounts: &bypasses::needs(&blueprint.lab, &self.state.routers, index).mounts,
+                needs: &bypasses::needs(&blueprint.dir, &blueprint.lab, &self.state.routers, index),
                 scratch: &blueprint.scratch(index),
                 empty: self.empty.as_fd(),
             },

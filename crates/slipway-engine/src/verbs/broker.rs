@@ -1,0 +1,165 @@
+//! The process of a broker: made in its virtual host, and without privileges before it hears of anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+use slipway_lab::id::NodeId;
+use slipway_lab::policy::Rule;
+use slipway_sys::clone::SingleThread;
+use slipway_sys::helper::{Birth, Helper, Newborn};
+use slipway_sys::{caps, sched};
+use slipway_verbs::broker::{Broker, Caps, NodeConfig, NodeStatus};
+
+use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, receive, send};
+use super::rules::{Refused, Rules};
+
+/// Longest wait for an answer. A broker answers in microseconds; after this time it is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The surroundings that a broker is made in.
+pub(super) struct Ground<'a> {
+    pub(super) alone: SingleThread,
+    /// The lab's, held by all of its processes.
+    pub(super) lock: BorrowedFd<'a>,
+    /// The host's network namespace.
+    pub(super) net: BorrowedFd<'a>,
+    /// A file for its standard error.
+    pub(super) log: BorrowedFd<'a>,
+    /// Its nodes: each has a listener, and addresses.
+    pub(super) nodes: &'a BTreeMap<NodeId, super::brokers::Seat>,
+    /// Nodes of the lab.
+    pub(super) count: usize,
+}
+
+/// A broker that runs.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) helper: Helper,
+    control: UnixStream,
+}
+
+impl Process {
+    /// Makes a broker, and waits until it runs.
+    pub(super) fn start(ground: &Ground<'_>, policy: Vec<Rule>, conditioned: BTreeSet<NodeId>) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(PATIENCE))?;
+        ours.set_write_timeout(Some(PATIENCE))?;
+        let birth = Birth { alone: ground.alone, name: c"slipway-verbs", group: None, log: Some(ground.log) };
+        let (helper, _) = Helper::fork(birth, |newborn| live(ground, &theirs, newborn))?;
+        let process = Self { helper, control: ours };
+        process.have_heeded(&Order::Rules { policy, conditioned })?;
+        Ok(process)
+    }
+
+    /// Gives an order, and waits until it holds. Gives how many connections ended. A broker that does not answer is stuck, and ended.
+    pub(super) fn have_heeded(&self, order: &Order) -> io::Result<u64> {
+        match self.ask(order)? {
+            Answer::Heeded(ended) => Ok(ended),
+            Answer::Status(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Asks how it is.
+    pub(super) fn status(&self) -> io::Result<Counts> {
+        match self.ask(&Order::Status)? {
+            Answer::Status(counts) => Ok(counts),
+            Answer::Heeded(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn ask(&self, order: &Order) -> io::Result<Answer> {
+        let answer = send(&self.control, order).and_then(|()| receive(&self.control));
+        answer.and_then(|answer| answer.ok_or_else(|| io::ErrorKind::BrokenPipe.into())).inspect_err(|_| self.helper.kill())
+    }
+}
+
+/// The life of a broker.
+fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io::Result<()> {
+    limit(ground, control, newborn)?;
+    let refused = Refused::default();
+    let none = Rules::default().into_policy(Arc::clone(&refused));
+    let mut broker = Broker::new(Caps::default(), none).map_err(io::Error::other)?;
+    for (node, seat) in ground.nodes {
+        let id = u32::try_from(node.index()).map_err(io::Error::other)?;
+        let listener = seat.listener.try_clone()?;
+        let addresses = seat.addresses.clone();
+        broker.add(NodeConfig { id, addresses, listener }).map_err(io::Error::other)?;
+    }
+    newborn.ready("")?;
+    let mut revoked = 0;
+    loop {
+        let mut waiting = [PollFd::new(control, PollFlags::IN), PollFd::new(&broker, PollFlags::IN)];
+        match poll(&mut waiting, None) {
+            Err(Errno::INTR) => continue,
+            polled => polled?,
+        };
+        let [ordered, called] = [0, 1].map(|at| !waiting[at].revents().is_empty());
+        if called {
+            broker.turn(Some(Duration::ZERO)).map_err(io::Error::other)?;
+        }
+        if ordered {
+            // An anchor that is gone ends the broker.
+            let Some(order) = receive(control)? else { return Ok(()) };
+            let answer = obey(&mut broker, order, ground.count, &refused, &mut revoked);
+            send(control, &answer)?;
+        }
+    }
+}
+
+fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revoked: &mut u64) -> Answer {
+    let ended = match order {
+        Order::Rules { policy, conditioned } => {
+            let rules = Rules::new(&policy, nodes, conditioned);
+            // Looking for connections that are forbidden now is no refusal.
+            let before = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let ended = broker.set_policy(rules.into_policy(Arc::clone(refused)));
+            *refused.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            ended
+        }
+        Order::Died { nodes } => {
+            let numbers = nodes.iter().filter_map(|node| u32::try_from(node.index()).ok());
+            numbers.map(|node| broker.revoke(node)).sum()
+        }
+        Order::Status => {
+            let nodes = broker.status().into_iter().map(told).collect();
+            let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return Answer::Status(Counts { nodes, refused, revoked: *revoked });
+        }
+    };
+    let ended = u64::try_from(ended).unwrap_or(u64::MAX);
+    *revoked = revoked.saturating_add(ended);
+    Answer::Heeded(ended)
+}
+
+fn told(status: NodeStatus) -> NodeVerbs {
+    let node = |number: u32| NodeId(usize::try_from(number).unwrap_or(usize::MAX));
+    let NodeStatus { node: number, programs, queue_pairs, regions, registered, links } = status;
+    let links = links.into_iter().map(|link| LinkOfNode {
+        queue_pair: link.queue_pair,
+        peer_node: node(link.peer_node),
+        peer: link.peer,
+        joined: link.joined,
+    });
+    NodeVerbs { node: node(number), programs, queue_pairs, regions, registered, links: links.collect() }
+}
+
+/// Enters the host, and gives up all privileges: a broker needs none.
+fn limit(ground: &Ground<'_>, control: &UnixStream, newborn: &Newborn) -> io::Result<()> {
+    setns(ground.net, CloneFlags::CLONE_NEWNET)?;
+    let listeners = ground.nodes.values().map(|seat| seat.listener.as_fd());
+    let keep: Vec<_> = [ground.lock, control.as_fd(), newborn.maker().as_fd()].into_iter().chain(listeners).collect();
+    newborn.keep_only(&keep)?;
+    // The anchor may be real-time while a scenario plays.
+    let _ = sched::set_usual();
+    caps::bound(CapabilitySet::empty())?;
+    caps::limit(CapabilitySet::empty())?;
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}

@@ -1,0 +1,219 @@
+//! An anchor's part of its lab's RDMA: files of devices, listeners of nodes, and a broker for each virtual host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::wait::WaitStatus;
+use rustix::event::PollFd;
+use slipway_lab::id::{HostId, NodeId};
+use slipway_lab::model::Lab;
+use slipway_lab::policy::Rule;
+
+use super::broker::{Ground, Process};
+use super::orders::{BrokerStatus, Counts, Order};
+use super::{SOCKET, device, has_device, plugin};
+use crate::bypass::{Bypass, BypassError, Near};
+use crate::state::LabDir;
+
+/// Time between the end of a broker and the start of the next, so that one that fails at once takes no processor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A node with a device.
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// Held by the anchor too, so that it outlives a broker.
+    pub(super) listener: OwnedFd,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// The broker of a virtual host.
+#[derive(Debug, Default)]
+struct Place {
+    nodes: BTreeMap<NodeId, Seat>,
+    process: Option<Process>,
+    /// When the next broker is started, where there is none.
+    due: Option<Instant>,
+}
+
+/// The RDMA of a lab.
+#[derive(Debug)]
+pub(crate) struct Brokers {
+    places: BTreeMap<HostId, Place>,
+    policy: Vec<Rule>,
+    altered: BTreeSet<NodeId>,
+    log: File,
+}
+
+/// An action on a lab's RDMA that failed. It fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+#[error("{doing}: {source}")]
+pub(crate) struct VerbsError {
+    doing: String,
+    source: io::Error,
+}
+
+fn says(doing: impl Into<String>) -> impl FnOnce(io::Error) -> VerbsError {
+    move |source| VerbsError { doing: doing.into(), source }
+}
+
+impl Brokers {
+    /// Writes the files of all devices, and starts the brokers. `None` where no node has a device.
+    pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Option<Self>, VerbsError> {
+        let lab = near.lab;
+        let with_device: Vec<NodeId> = lab.nodes.ids().filter(|&node| has_device(lab, &lab.nodes[node])).collect();
+        if with_device.is_empty() {
+            return Ok(None);
+        }
+        plugin::share(dir).map_err(says("copy the RDMA plug-in"))?;
+        // Nodes share a folder that none may write to: their own sockets are bound over this file.
+        fs::write(dir.join("node").join(SOCKET), "").map_err(says("make a place for sockets of RDMA"))?;
+        let log = File::options().create(true).append(true).open(dir.join("verbs.log"));
+        let log = log.map_err(says("open the log of RDMA"))?;
+        let mut brokers =
+            Self { places: BTreeMap::new(), policy: lab.policy.clone(), altered: BTreeSet::new(), log };
+        for node in with_device {
+            let made = seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
+            brokers.places.entry(lab.nodes[node].host).or_default().nodes.insert(node, made);
+        }
+        let hosts: Vec<HostId> = brokers.places.keys().copied().collect();
+        for host in hosts {
+            brokers.fill(near, host).map_err(says(format!("start the RDMA broker of {}", lab.hosts[host].name)))?;
+        }
+        Ok(Some(brokers))
+    }
+
+    /// How the brokers are.
+    pub(crate) fn report(&mut self) -> Vec<BrokerStatus> {
+        let of = |(&host, place): (&HostId, &Place)| {
+            let counts = place.process.as_ref().and_then(|process| process.status().ok());
+            let pid = place.process.as_ref().map(|process| process.helper.number());
+            let Counts { nodes, refused, revoked } = counts.unwrap_or_default();
+            BrokerStatus { host, pid, nodes, refused, revoked }
+        };
+        self.places.iter().map(of).collect()
+    }
+
+    fn fill(&mut self, near: &Near<'_>, host: HostId) -> io::Result<()> {
+        let Some(place) = self.places.get_mut(&host) else { return Ok(()) };
+        place.due = None;
+        let ground = Ground {
+            alone: near.alone,
+            lock: near.lock,
+            net: (near.host_net)(host),
+            log: self.log.as_fd(),
+            nodes: &place.nodes,
+            count: near.lab.nodes.len(),
+        };
+        let process = Process::start(&ground, self.policy.clone(), self.altered.clone())?;
+        let pid = process.helper.number();
+        place.process = Some(process);
+        self.note(near.lab, host, &format!("runs as process {pid}"));
+        Ok(())
+    }
+
+    /// Gives an order to all brokers, and gives how many connections ended. A broker that fails is replaced, and its
+    /// successor knows the rules from its start.
+    fn have_heeded(&self, order: &Order) -> u64 {
+        let processes = self.places.values().filter_map(|place| place.process.as_ref());
+        processes.filter_map(|process| process.have_heeded(order).ok()).sum()
+    }
+
+    fn have_rules_kept(&self) -> u64 {
+        self.have_heeded(&Order::Rules { policy: self.policy.clone(), conditioned: self.altered.clone() })
+    }
+
+    fn note(&mut self, lab: &Lab, host: HostId, what: &str) {
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        // A full disk is no reason to end the lab.
+        let _ = writeln!(self.log, "{now} broker of {}: {what}", lab.hosts[host].name);
+    }
+}
+
+/// Makes a node's files, and its listener.
+fn seat(dir: &LabDir, lab: &Lab, node: NodeId) -> io::Result<Seat> {
+    device::write(dir, lab, node)?;
+    let path = device::folder(dir, node).join(SOCKET);
+    let listener = slipway_verbs::broker::listen(&path)?;
+    // Programs of any user may have the device open.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
+    Ok(Seat { listener, addresses })
+}
+
+impl Bypass for Brokers {
+    /// Nothing: the anchor hears of a broker's end as of any child's.
+    fn waits_for(&self) -> Vec<PollFd<'_>> {
+        Vec::new()
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let due = self.places.values().filter_map(|place| place.due).min();
+        due.map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    fn tend(&mut self, near: &Near<'_>, _: &[bool]) -> bool {
+        let now = Instant::now();
+        let is_due = |place: &Place| place.due.is_some_and(|due| due <= now);
+        let due: Vec<HostId> =
+            self.places.iter().filter(|(_, place)| is_due(place)).map(|(&host, _)| host).collect();
+        for host in due {
+            if let Err(error) = self.fill(near, host) {
+                self.note(near.lab, host, &format!("cannot be started: {error}"));
+                if let Some(place) = self.places.get_mut(&host) {
+                    place.due = Some(now + PAUSE);
+                }
+            }
+        }
+        false
+    }
+
+    fn helper_ended(&mut self, lab: &Lab, status: WaitStatus) -> bool {
+        let Some(pid) = status.pid().map(nix::unistd::Pid::as_raw) else { return false };
+        let is = |place: &Place| place.process.as_ref().is_some_and(|one| one.helper.number() == pid);
+        let Some((&host, place)) = self.places.iter_mut().find(|(_, place)| is(place)) else { return false };
+        place.process = None;
+        place.due = Some(Instant::now() + PAUSE);
+        self.note(lab, host, &format!("ended ({status:?}): queue pairs go on, and new ones wait for the next"));
+        true
+    }
+
+    fn born(&mut self, _: &[NodeId]) {}
+
+    /// Peers of queue pairs notice nothing: their requests wait, as for a cable that was cut.
+    fn silence(&mut self, _: &Near<'_>, _: &[NodeId]) {}
+
+    fn died(&mut self, nodes: &[NodeId]) {
+        let those = |place: &Place| nodes.iter().any(|node| place.nodes.contains_key(node));
+        for place in self.places.values().filter(|place| those(place)) {
+            if let Some(process) = &place.process {
+                // A broker that fails is replaced.
+                let _ = process.have_heeded(&Order::Died { nodes: nodes.to_vec() });
+            }
+        }
+    }
+
+    fn set_conditions(&mut self, _: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
+        if self.altered == *altered {
+            return Ok(0);
+        }
+        self.altered.clone_from(altered);
+        Ok(self.have_rules_kept())
+    }
+
+    fn set_policy(&mut self, _: &Near<'_>, rules: &[Rule]) -> Result<u64, BypassError> {
+        self.policy = rules.to_vec();
+        Ok(self.have_rules_kept())
+    }
+
+    fn end(&mut self) {
+        for place in self.places.values_mut() {
+            place.due = None;
+            place.process = None;
+        }
+    }
+}

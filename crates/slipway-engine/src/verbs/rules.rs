@@ -1,0 +1,63 @@
+//! The lab's rules and conditions, for queue pairs.
+//!
+//! A queue pair has no port, so a rule with ports is not about it. A rule that limits what it allows cannot be kept by shared
+//! memory, and no more can conditions of links: such pairs are refused, and never silently faster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+use slipway_fast::policy::{Decision, Policy};
+use slipway_fast::reason::Reason;
+use slipway_lab::id::NodeId;
+use slipway_lab::policy::Rule;
+
+/// The port of a queue pair, which no rule names.
+const NO_PORT: u16 = 0;
+
+/// How often queue pairs were refused, by reason.
+pub(super) type Refused = Arc<Mutex<BTreeMap<Reason, u64>>>;
+
+/// The rules and conditions at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rules {
+    policy: Policy,
+    conditioned: BTreeSet<NodeId>,
+}
+
+impl Rules {
+    pub(super) fn new(rules: &[Rule], nodes: usize, conditioned: BTreeSet<NodeId>) -> Self {
+        Self { policy: Policy::new(rules, nodes), conditioned }
+    }
+
+    /// Whether queue pairs of two nodes may be joined; the first node asks.
+    pub(super) fn admit(&self, from: NodeId, to: NodeId) -> Result<(), Reason> {
+        if self.conditioned.contains(&from) || self.conditioned.contains(&to) {
+            return Err(Reason::Conditions);
+        }
+        match self.policy.decide(from, to, NO_PORT) {
+            Decision::Deny(_) => Err(Reason::Policy),
+            Decision::Allow(terms) if terms.is_free() => Ok(()),
+            Decision::Allow(_) => Err(Reason::Policy),
+        }
+    }
+
+    /// The same for a broker, which counts what it refuses.
+    pub(super) fn into_policy(self, refused: Refused) -> slipway_verbs::broker::Policy {
+        Box::new(move |from, to| {
+            let node = |number: u32| usize::try_from(number).map(NodeId).map_err(|_| Errno::INVAL);
+            self.admit(node(from)?, node(to)?).map_err(|reason| {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
+                errno(reason)
+            })
+        })
+    }
+}
+
+/// The error that a program reads.
+fn errno(reason: Reason) -> Errno {
+    match reason {
+        Reason::Conditions => Errno::OPNOTSUPP,
+        _ => Errno::ACCESS,
+    }
+}
