@@ -12,6 +12,8 @@ mod interfaces;
 mod listen;
 mod names;
 mod options;
+mod rdma;
+mod verbs;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,6 +29,7 @@ pub(crate) use self::handoff::{complete, finish, redeliver};
 use crate::address::LONGEST;
 use crate::blocked_accepts::BlockedAccepts;
 use crate::epolls::Epolls;
+use crate::filter;
 use crate::parts::Parts;
 use crate::reply_tracker::{Claim, Moment, Reply};
 use crate::sync::lock;
@@ -86,7 +89,11 @@ impl Trapped<'_> {
             libc::SYS_getsockname | libc::SYS_getpeername => names::name(self),
             libc::SYS_getsockopt => options::get(self),
             libc::SYS_setsockopt => options::set(self),
+            libc::SYS_ioctl if self.int(1).cast_unsigned() == filter::VERBS => verbs::ioctl(self),
             libc::SYS_ioctl => interfaces::ioctl(self),
+            libc::SYS_openat => rdma::open(self),
+            libc::SYS_fstat | libc::SYS_newfstatat => rdma::stat(self),
+            libc::SYS_write => rdma::command(self),
             number => {
                 if Epolls::changes(number) {
                     lock(&self.tree.epolls).forget(self.call.tid);

@@ -22,7 +22,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_getdents64, libc::SYS_readlinkat, libc::SYS_getcwd,
     // Waiting.
     libc::SYS_ppoll, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2,
-    libc::SYS_eventfd2, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch,
+    libc::SYS_eventfd2, libc::SYS_pipe2, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch,
     // Sockets.
     libc::SYS_bind, libc::SYS_listen, libc::SYS_accept4, libc::SYS_connect, libc::SYS_shutdown, libc::SYS_getsockname,
     libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_sendto, libc::SYS_recvfrom,

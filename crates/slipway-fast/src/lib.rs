@@ -11,12 +11,12 @@
 //!
 //! | layer | modules |
 //! | --- | --- |
-//! | values | `address`, [`address_map`], `path`, [`reason`], `timestamps`, `bounded`, `sync` |
+//! | values | `address`, [`address_map`], `path`, [`reason`], `timestamps`, `bounded`, `sync`, [`rdma_wire`] |
 //! | sockets | `emulation`: TCP's options on a pair; [`metadata`]: what is stored on a socket; [`policy`]; [`filter`]: the trapped calls |
 //! | looking at programs | [`walk`], [`flows`], [`revoke`](mod@revoke), `epolls`, `replaced_sockets` |
 //! | between routers and anchor | [`channel`], [`peers`], [`control`], [`status`], [`counts`], [`journal`] |
 //! | state of one tree or node | `reply_tracker`, `interrupted_connects`, `tree`, `listener_copies`, `listener_cache`, [`wakeup`], `pending`, `blocked_accepts`, `node_table` |
-//! | parts of a router | `admission`, `ends`, `limits`, `furnish`, `delivery`, [`unsupported_options`], [`pairs`], `loopback`, `numbers` |
+//! | parts of a router | `admission`, `ends`, `limits`, `furnish`, `delivery`, [`unsupported_options`], [`pairs`], `loopback`, `numbers`, `rdma` |
 //! | calls | `parts`, then `call`: a file for each trapped call |
 //! | threads | `helpers`, [`router`] |
 //! | the process | [`setup`], [`confine`], [`run`] |
@@ -58,6 +58,8 @@ mod path;
 pub mod peers;
 mod pending;
 pub mod policy;
+mod rdma;
+pub mod rdma_wire;
 pub mod reason;
 mod replaced_sockets;
 mod reply_tracker;

@@ -18,6 +18,7 @@ use crate::numbers::Numbers;
 use crate::pairs::Pairs;
 use crate::path::Path;
 use crate::peers::Peers;
+use crate::rdma::Rdma;
 use crate::unsupported_options::UnsupportedOptions;
 
 /// All parts.
@@ -49,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) interruptions: Option<ThreadCounts>,
     /// Numbers of connections and ports.
     pub(crate) numbers: Numbers,
+    /// Connection management of RDMA.
+    pub(crate) rdma: Arc<Rdma>,
     /// Connections so far, by path and reason.
     pub(crate) counts: Arc<Counts>,
 }

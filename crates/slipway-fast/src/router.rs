@@ -38,6 +38,7 @@ use crate::parts::Parts;
 use crate::peers::Peers;
 use crate::pending::{Connection, Pending, ServerEnd};
 use crate::policy::Policy;
+use crate::rdma::Rdma;
 use crate::status::Status;
 use crate::sync::{STACK_BYTES, lock};
 use crate::tree::Tree;
@@ -98,6 +99,7 @@ impl Router {
             most_pending(),
             More(Box::new(more)),
         );
+        let rdma = Rdma::new(host, Arc::clone(&address_map), Arc::clone(&rules));
         let parts = Arc::new(Parts {
             host,
             address_map,
@@ -112,6 +114,7 @@ impl Router {
             registrar: Registrar::start()?,
             interruptions,
             numbers: Numbers::new()?,
+            rdma,
             counts: Arc::clone(&counts),
         });
         let helpers = Arc::new(Helpers::default());
@@ -177,6 +180,7 @@ impl Router {
     pub fn condition(&self, nodes: HashSet<NodeId>) {
         self.parts.rules.replace_conditions(nodes);
         self.parts.rules.change();
+        self.parts.rdma.recheck();
     }
 
     /// Replaces the policy, and holds connections that live to the new one. Those that are no longer allowed end as by
@@ -185,6 +189,7 @@ impl Router {
         self.parts.rules.replace_policy(policy);
         self.parts.limiter.count_anew();
         self.parts.rules.change();
+        self.parts.rdma.recheck();
         self.parts.limiter.hold_anew(|_| true);
     }
 

@@ -197,7 +197,7 @@ mod tests {
                 ..Status::default()
             }),
         });
-        let page = metrics(&lab, &FastReport { routers: routers.into() }, &[]);
+        let page = metrics(&lab, &FastReport { routers: routers.into(), brokers: Vec::new() }, &[]);
         for host in ["host1", "host2"] {
             let labels = format!("host=\"{host}\",client=\"\",server=\"\",way=\"pair\"");
             assert!(page.contains(&format!("{labels}}} 7\n")), "{page}");

@@ -8,7 +8,6 @@ use std::fmt::Display;
 use std::path::Path;
 
 use slipway_lab::Remark;
-use slipway_lab::id::ImageId;
 use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
@@ -175,7 +174,7 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
 /// Looks whether images of nodes with an RDMA device can use it.
 fn rdma(lab: &Lab, remarks: &mut Remarks) {
     let nodes = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
-    let images: BTreeSet<ImageId> = nodes.map(|node| node.image).collect();
+    let images: BTreeSet<_> = nodes.map(|node| node.image).collect();
     for image in images.into_iter().map(|image| &lab.images[image]) {
         let outcome = folder(image).map_or(Ok(()), |root| verbs::check(&root));
         if let Err(reason) = outcome {

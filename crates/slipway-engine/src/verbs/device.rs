@@ -48,9 +48,7 @@ const MOST: usize = 4;
 /// Writes the files of a node's device.
 pub(super) fn write(dir: &LabDir, lab: &Lab, node: NodeId) -> io::Result<()> {
     let class = folder(dir, node).join(CLASS);
-    let Some(first) = interfaces(lab, node).next() else { return Ok(()) };
-    let guid = guid(first.mac);
-    for (path, text) in files(&guid, &addresses(lab, node)) {
+    for (path, text) in files(&guid(node), &addresses(lab, node)) {
         put(&class.join(path), &text)?;
     }
     Ok(())
@@ -65,15 +63,19 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o444))
 }
 
-/// The device's number among all (EUI-64 of a MAC address, RFC 4291, appendix A), as sysfs writes it.
-fn guid([a, b, c, d, e, f]: [u8; 6]) -> String {
-    format!("{:02x}{b:02x}:{c:02x}ff:fe{d:02x}:{e:02x}{f:02x}", a ^ 2)
+/// The device's number, as sysfs writes it.
+fn guid(node: NodeId) -> String {
+    words(&slipway_fast::rdma_wire::guid(node))
+}
+
+/// Bytes as sysfs writes identifiers.
+fn words(bytes: &[u8]) -> String {
+    bytes.chunks(2).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect()).collect::<Vec<String>>().join(":")
 }
 
 /// An address as a port's identifier, as sysfs writes it.
 fn gid(address: IpAddr) -> String {
-    let octets = slipway_verbs::broker::gid(address);
-    octets.chunks(2).map(|two| format!("{:02x}{:02x}", two[0], two[1])).collect::<Vec<_>>().join(":")
+    words(&slipway_verbs::broker::gid(address))
 }
 
 /// All files, by their paths below `/sys/class`.
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_the_kernel_writes_them() {
-        assert_eq!(guid([0x02, 0x53, 0x4c, 0x00, 0x00, 0x01]), "0053:4cff:fe00:0001");
+        assert_eq!(guid(NodeId(0x10203)), "0253:4cff:fe01:0203");
         assert_eq!(
             gid("10.64.0.2".parse().expect("an address")),
             "0000:0000:0000:0000:0000:ffff:0a40:0002"
