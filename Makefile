@@ -29,6 +29,7 @@ setup-lint: ## install the programs of `make lint`
 
 build: ## build the release binaries
 	cargo build --release --locked --package slipway --package slipway-query --package slipway-s3
+	ln -f $$(scripts/verbs.sh --release) $(TARGET)/$(TRIPLE)/release/
 
 bpf: ## compile the BPF programs again, after a change to them (Debian's clang)
 	scripts/setup.sh bpf
@@ -108,6 +109,7 @@ install: ## install program, manual pages and completions below PREFIX (/usr/loc
 	install -D -m 0755 $(SLIPWAY) $(DESTDIR)$(PREFIX)/bin/slipway
 	install -D -m 0755 $(QUERY) $(DESTDIR)$(PREFIX)/bin/slipway-query
 	install -D -m 0755 $(S3) $(DESTDIR)$(PREFIX)/bin/slipway-s3
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/lib/slipway $(TARGET)/$(TRIPLE)/release/libslipway-rdmav*.so
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)

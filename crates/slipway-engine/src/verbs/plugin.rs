@@ -19,8 +19,7 @@ const NAME: &str = "libslipway-rdmav";
 pub(super) const DRIVER_FILE: &str = "/etc/libibverbs.d/slipway.driver";
 
 /// The next step where there is no build.
-pub(super) const HINT: &str =
-    "`make install` and `make verbs` install it; or leave `rdma` out";
+pub(super) const HINT: &str = "`make install` installs it, `scripts/verbs.sh` builds it; or leave `rdma` out";
 
 /// Folder of the builds, within the folder that all nodes of a lab share.
 const SHARED: &str = "verbs";

@@ -195,6 +195,7 @@ pub(crate) struct NetworkSettings {
     /// Permission for `io_uring`, whose connections are never fast (fast). `refuse` when left out.
     pub(crate) io_uring: Option<Spanned<IoUring>>,
     /// `true`: connections within a host are TCP too. They are slower than pairs, and behave as those between hosts (fast).
+    /// With `rdma: true` it is `true` when left out.
     pub(crate) exact: Option<Spanned<bool>>,
     /// `true`: nodes have an RDMA device, which needs no hardware (fast).
     pub(crate) rdma: Option<Spanned<bool>>,

@@ -115,15 +115,17 @@ impl Networks {
             ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
             whole: name.whole,
         });
+        let rdma = settings.rdma.is_some_and(|choice| choice.value);
         self.list.push(Network {
             name: name.value.clone(),
             driver,
             bypasses: word.bypasses(
                 TcpBypass {
                     io_uring: settings.io_uring.map(|choice| choice.value).unwrap_or_default(),
-                    exact: settings.exact.is_some_and(|choice| choice.value),
+                    // Programs of RDMA agree by TCP, and write to a peer that has closed already: a pair would end them (SIGPIPE).
+                    exact: settings.exact.map_or(rdma, |choice| choice.value),
                 },
-                settings.rdma.is_some_and(|choice| choice.value),
+                rdma,
             ),
             ipv4: settings.ipv4.map_or_else(|| default_ipv4(number), |net| net.value.0),
             ipv6,

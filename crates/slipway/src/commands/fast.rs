@@ -9,6 +9,7 @@ use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
 use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, SocketRoute, Tally};
 use slipway_engine::lab::{LabError, Running};
+use slipway_engine::verbs::BrokerStatus;
 use slipway_lab::id::HostId;
 use slipway_sys::signals::Taken;
 
@@ -150,7 +151,8 @@ fn status(context: &Context, running: &Running, flows: bool) -> Result<(), Failu
     let answer = Status { lab: &running.lab.name, report: running.fast()?, flows };
     context.answer(&answer, |answer| {
         let routers = answer.report.routers.iter().map(|router| router_text(running, router));
-        routers.chain(answer.flows.as_deref().map(flows_text)).collect::<Vec<String>>().join("\n")
+        let brokers = answer.report.brokers.iter().map(|broker| broker_text(running, broker));
+        routers.chain(brokers).chain(answer.flows.as_deref().map(flows_text)).collect::<Vec<String>>().join("\n")
     })
 }
 
@@ -214,6 +216,25 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         let name = name.map_or("another host", |host| &host.name);
         let trouble = peer.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
         facts.push(("peer", format!("{name}: {} ready{trouble}", view::count(peer.ready, "connection"))));
+    }
+    view::facts(&facts)
+}
+
+fn broker_text(running: &Running, broker: &BrokerStatus) -> String {
+    let process = broker.pid.map_or_else(|| "none: queue pairs wait for the next".to_owned(), |pid| format!("process {pid}"));
+    let mut facts = vec![("host", running.lab.hosts[broker.host].name.clone()), ("rdma", process)];
+    for node in &broker.nodes {
+        let name = &running.lab.nodes[node.node].name;
+        let pairs = view::count(node.queue_pairs, "queue pair");
+        let joined = node.links.iter().filter(|link| link.joined).count();
+        let regions = format!("{} of memory, {} bytes", view::count(node.regions, "region"), node.registered);
+        facts.push(("node", format!("{name}: {pairs}, {joined} joined; {regions}")));
+    }
+    for (reason, count) in &broker.refused {
+        facts.push(("refused", format!("{count}: {reason}")));
+    }
+    if broker.revoked > 0 {
+        facts.push(("ended", format!("{}", view::count(broker.revoked, "connection"))));
     }
     view::facts(&facts)
 }

@@ -1,0 +1,122 @@
+//! RDMA in a lab, through the command itself: unmodified programs of Debian's rdma-core and perftest, between two nodes.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{Inventory, Lab, Place, as_before, await_that, told};
+
+const LAB: &str = "\
+networks: {net: {driver: fast, rdma: true}, plain: fast}
+nodes:
+  a: {networks: [net]}
+  b: {networks: [net]}
+  c: {networks: [plain]}
+";
+
+/// Runs a program in node `a`, and its client in `b` once `is_ready`. Gives what both printed.
+#[track_caller]
+fn pair(lab: &Lab<'_>, server: &[&str], client: &[&str], is_ready: impl FnMut() -> bool) -> String {
+    let serving = ["timeout", "60"].iter().chain(server).copied();
+    let serving = lab.program("a", serving).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    await_that("the server listens", is_ready);
+    let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
+    let served = serving.wait_with_output().expect("ended");
+    assert!(asked.status.success() && served.status.success(), "{client:?}: {} {}", told(&asked), told(&served));
+    String::from_utf8_lossy(&served.stdout).into_owned() + &String::from_utf8_lossy(&asked.stdout)
+}
+
+/// A program whose two sides find each other by TCP, and its client's further words.
+#[track_caller]
+fn by_tcp(lab: &Lab<'_>, program: &[&str]) -> String {
+    let client = [program, &["a"]].concat();
+    // The port of perftest and of the examples of libibverbs, 18515, in hexadecimal.
+    let listens = "grep -qi ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6";
+    let is_ready = || lab.program("a", ["sh", "-c", listens]).status().is_ok_and(|status| status.success());
+    pair(lab, program, &client, is_ready)
+}
+
+/// A program that connects by `rdma_cm`. A client is refused until its server listens.
+#[track_caller]
+fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
+    let serving = ["timeout", "60"].iter().chain(server).copied();
+    let serving = lab.program("a", serving).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let mut printed = String::new();
+    await_that("the client is served", || {
+        let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
+        printed = String::from_utf8_lossy(&asked.stdout).into_owned();
+        asked.status.success()
+    });
+    let served = serving.wait_with_output().expect("ended");
+    assert!(served.status.success(), "{server:?}: {}", told(&served));
+    String::from_utf8_lossy(&served.stdout).into_owned() + &printed
+}
+
+#[test]
+fn programs_of_verbs_run_unmodified_and_nothing_is_left() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let lab = place.up("verbs", LAB);
+    assert!(lab.exec("a", ["ibv_devices"]).contains("slipway0"));
+    let said = lab.exec("b", ["ibv_devinfo", "-v"]);
+    assert!(said.contains("PORT_ACTIVE (4)") && said.contains("::ffff:10.64.0.2, RoCE v2"), "{said}");
+    // A node on another network has no device, and no trap.
+    assert_eq!(lab.exec("c", ["sh", "-c", "ls /sys/class | grep -c infiniband || true"]).trim(), "0");
+    for program in [
+        &["ibv_rc_pingpong", "-g", "0", "-n", "100"][..],
+        &["ibv_rc_pingpong", "-g", "0", "-n", "100", "-e"],
+        &["ib_write_bw", "-n", "200"],
+        &["ib_send_lat", "-n", "200", "-e"],
+    ] {
+        let said = by_tcp(&lab, program);
+        assert!(said.contains("Mbit/sec") || said.contains("#iterations"), "{said}");
+    }
+    let status = place.json(["fast", "status", &lab.name]);
+    assert_eq!(status["brokers"][0]["nodes"].as_array().map(Vec::len), Some(2), "{status}");
+    drop(lab);
+    let name = place.name("verbs");
+    place.run(["down", &name]);
+    as_before(&place, &before, "after a lab with RDMA");
+}
+
+#[test]
+fn programs_connect_by_rdma_cm() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("cm", LAB);
+    let address = "10.64.0.1";
+    let said = by_rdma_cm(&lab, &["rping", "-s", "-C", "5", "-v"], &["rping", "-c", "-a", address, "-C", "5", "-v"]);
+    assert!(said.contains("ping data: rdma-ping-4"), "{said}");
+    let said = by_rdma_cm(&lab, &["ucmatose"], &["ucmatose", "-s", address]);
+    assert_eq!(said.matches("return status 0").count(), 2, "{said}");
+    let said = by_rdma_cm(&lab, &["ib_send_lat", "-R", "-n", "100"], &["ib_send_lat", "-R", "-n", "100", address]);
+    assert!(said.contains("#iterations"), "{said}");
+}
+
+#[test]
+fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("rules", LAB);
+    let rping = ["rping", "-c", "-a", "10.64.0.1", "-C", "1"];
+    let client = || lab.program("b", rping).output().expect("started");
+    let server = ["timeout", "60", "rping", "-s", "-P"];
+    let mut serving =
+        lab.program("a", server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    await_that("the server listens", || client().status.success());
+    let closed = place.path().join("closed.yaml");
+    std::fs::write(&closed, "policy:\n  - {name: closed, from: b, to: a, verdict: deny}\n").expect("written");
+    place.run(["policy", &lab.name, closed.to_str().expect("plain")]);
+    let refused = client();
+    assert!(!refused.status.success() && told(&refused).contains("UNREACHABLE"), "{}", told(&refused));
+    let open = place.path().join("open.yaml");
+    std::fs::write(&open, "policy: []\n").expect("written");
+    place.run(["policy", &lab.name, open.to_str().expect("plain")]);
+    await_that("the server is served again", || client().status.success());
+    place.run(["set", &lab.name, "b", "delay=1ms"]);
+    let refused = client();
+    assert!(!refused.status.success(), "{}", told(&refused));
+    serving.kill().expect("it runs");
+    serving.wait().expect("ended");
+}
