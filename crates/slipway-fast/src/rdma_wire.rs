@@ -388,6 +388,12 @@ impl Attributes {
     }
 }
 
+/// Whether bytes are a command of libibverbs or librdmacm, which any program in a node may write.
+#[must_use]
+pub fn is_command(bytes: &[u8]) -> bool {
+    Control::read(bytes).is_some() || Command::read(bytes).is_some()
+}
+
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }

@@ -10,6 +10,9 @@
 //!
 //! The labs of `examples/` say in the comment at their top how to run them; that is run too.
 
+#[path = "common/verbs.rs"]
+mod verbs;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,6 +58,9 @@ fn alone() -> MutexGuard<'static, ()> {
 /// What is wrong in a file; empty if nothing is.
 fn check(file: &Path, root: &Path) -> String {
     let text = std::fs::read_to_string(file).expect("a document can be read");
+    if text.contains("rdma: true") {
+        verbs::plug_in();
+    }
     let place = Place::new(root);
     let mut wrong = String::new();
     for block in blocks(&text) {

@@ -111,10 +111,10 @@ fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
     let refused = client();
     assert!(!refused.status.success() && told(&refused).contains("UNREACHABLE"), "{}", told(&refused));
     let open = place.path().join("open.yaml");
-    std::fs::write(&open, "policy: []\n").expect("written");
+    std::fs::write(&open, "[]\n").expect("written");
     place.run(["policy", &lab.name, open.to_str().expect("plain")]);
     await_that("the server is served again", || client().status.success());
-    place.run(["set", &lab.name, "b", "delay=1ms"]);
+    place.run(["set", &lab.name, "b:eth0", "delay=1ms"]);
     let refused = client();
     assert!(!refused.status.success(), "{}", told(&refused));
     serving.kill().expect("it runs");

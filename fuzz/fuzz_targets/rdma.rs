@@ -1,0 +1,9 @@
+//! Whatever a program in a node writes as a control command of RDMA, it is a command or refused; nothing panics.
+
+#![cfg_attr(fuzzing, no_main)]
+
+use slipway_fast::rdma_wire::is_command;
+
+slipway_fuzz::target!(|bytes: &[u8]| {
+    let _ = is_command(bytes);
+});
