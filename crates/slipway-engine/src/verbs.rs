@@ -20,7 +20,7 @@ pub(crate) use brokers::Brokers;
 pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs};
 pub(crate) use plugin::check;
 
-use crate::bypass::{Calls, LaidOver, Lacks, Means, Needs};
+use crate::bypass::{Calls, Lacks, LaidOver, Means, Needs};
 use crate::state::LabDir;
 
 /// Where a node finds its broker, beside what all nodes of a lab share.

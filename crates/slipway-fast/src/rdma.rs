@@ -227,7 +227,8 @@ impl State {
     /// Forgets events that an identifier would count, and gives those.
     fn forget_events(&mut self, channel: u64, id: u32) -> Vec<Queued> {
         let Some(channel) = self.channels.get_mut(&channel) else { return Vec::new() };
-        let (gone, left): (VecDeque<_>, _) = std::mem::take(&mut channel.events).into_iter().partition(|queued| queued.counted == id);
+        let (gone, left): (VecDeque<_>, _) =
+            std::mem::take(&mut channel.events).into_iter().partition(|queued| queued.counted == id);
         channel.events = left;
         Vec::from(gone)
     }
@@ -338,7 +339,7 @@ impl Commands<'_> {
         self.0.connections.attributes(id).and_then(|attributes| attributes.write(state)).ok_or(Errno::INVAL)
     }
 
-    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: Offer) -> Result<(), Errno> {
+    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<(), Errno> {
         let id = self.own(at, id)?;
         match self.0.connections.connect(id, offer)? {
             Ok((channel, listener, event)) => self.0.tell(channel, listener, event),
@@ -347,13 +348,7 @@ impl Commands<'_> {
         Ok(())
     }
 
-    pub(crate) fn accept(
-        &mut self,
-        at: Standing<'_>,
-        id: u32,
-        uid: u64,
-        offer: Offer,
-    ) -> Result<(), Errno> {
+    pub(crate) fn accept(&mut self, at: Standing<'_>, id: u32, uid: u64, offer: &Offer) -> Result<(), Errno> {
         let id = self.own(at, id)?;
         let (peer, kind) = self.0.connections.accept(id, uid, offer)?;
         self.0.tell_of(peer, kind, 0);

@@ -190,11 +190,7 @@ impl Command {
             1 => Self::DestroyId { answer_at: u64_at(body, 0)?, id: at(8)? },
             // Its first member is unused.
             2 => Self::Bind { address: ip(body.get(8..36)?), id: at(36)? },
-            3 => Self::ResolveAddress {
-                from: ip(body.get(..28)?),
-                to: ip(body.get(28..56)?),
-                id: at(56)?,
-            },
+            3 => Self::ResolveAddress { from: ip(body.get(..28)?), to: ip(body.get(28..56)?), id: at(56)? },
             4 => Self::ResolveRoute { id: at(0)? },
             5 => Self::QueryRoute { answer_at: u64_at(body, 0)?, id: at(8)? },
             6 => Self::Connect { offer: Offer::read(body.get(..OFFER)?)?, id: at(OFFER)? },
@@ -434,7 +430,13 @@ mod tests {
 
     #[test]
     fn an_offer_is_read_as_it_was_written_and_the_other_side_sees_it_turned() {
-        let offer = Offer { queue_pair: 7, private: vec![1, 2], responder_resources: 3, initiator_depth: 4, ..Offer::default() };
+        let offer = Offer {
+            queue_pair: 7,
+            private: vec![1, 2],
+            responder_resources: 3,
+            initiator_depth: 4,
+            ..Offer::default()
+        };
         assert_eq!(Offer::read(&offer.write()), Some(offer.clone()));
         let seen = offer.seen(IN_REQUEST);
         assert_eq!((seen.responder_resources, seen.initiator_depth, seen.private.len()), (4, 3, 56));

@@ -102,8 +102,7 @@ fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
     let rping = ["rping", "-c", "-a", "10.64.0.1", "-C", "1"];
     let client = || lab.program("b", rping).output().expect("started");
     let server = ["timeout", "60", "rping", "-s", "-P"];
-    let mut serving =
-        lab.program("a", server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let mut serving = lab.program("a", server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
     await_that("the server listens", || client().status.success());
     let closed = place.path().join("closed.yaml");
     std::fs::write(&closed, "policy:\n  - {name: closed, from: b, to: a, verdict: deny}\n").expect("written");

@@ -143,7 +143,10 @@ impl Routers {
     /// How everything is.
     pub(crate) fn report(&mut self, near: &Near<'_>) -> FastReport {
         let hosts: Vec<HostId> = self.seats.keys().copied().collect();
-        FastReport { routers: hosts.into_iter().map(|host| self.report_router(near, host)).collect(), brokers: Vec::new() }
+        FastReport {
+            routers: hosts.into_iter().map(|host| self.report_router(near, host)).collect(),
+            brokers: Vec::new(),
+        }
     }
 }
 

@@ -77,7 +77,9 @@ impl Process {
 
     fn ask(&self, order: &Order) -> io::Result<Answer> {
         let answer = send(&self.control, order).and_then(|()| receive(&self.control));
-        answer.and_then(|answer| answer.ok_or_else(|| io::ErrorKind::BrokenPipe.into())).inspect_err(|_| self.helper.kill())
+        answer
+            .and_then(|answer| answer.ok_or_else(|| io::ErrorKind::BrokenPipe.into()))
+            .inspect_err(|_| self.helper.kill())
     }
 }
 

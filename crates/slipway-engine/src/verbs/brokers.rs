@@ -74,10 +74,10 @@ impl Brokers {
         fs::write(dir.join("node").join(SOCKET), "").map_err(says("make a place for sockets of RDMA"))?;
         let log = File::options().create(true).append(true).open(dir.join("verbs.log"));
         let log = log.map_err(says("open the log of RDMA"))?;
-        let mut brokers =
-            Self { places: BTreeMap::new(), policy: lab.policy.clone(), altered: BTreeSet::new(), log };
+        let mut brokers = Self { places: BTreeMap::new(), policy: lab.policy.clone(), altered: BTreeSet::new(), log };
         for node in with_device {
-            let made = seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
+            let made =
+                seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
             brokers.places.entry(lab.nodes[node].host).or_default().nodes.insert(node, made);
         }
         let hosts: Vec<HostId> = brokers.places.keys().copied().collect();
@@ -159,8 +159,7 @@ impl Bypass for Brokers {
     fn tend(&mut self, near: &Near<'_>, _: &[bool]) -> bool {
         let now = Instant::now();
         let is_due = |place: &Place| place.due.is_some_and(|due| due <= now);
-        let due: Vec<HostId> =
-            self.places.iter().filter(|(_, place)| is_due(place)).map(|(&host, _)| host).collect();
+        let due: Vec<HostId> = self.places.iter().filter(|(_, place)| is_due(place)).map(|(&host, _)| host).collect();
         for host in due {
             if let Err(error) = self.fill(near, host) {
                 self.note(near.lab, host, &format!("cannot be started: {error}"));

@@ -70,7 +70,8 @@ fn guid(node: NodeId) -> String {
 
 /// Bytes as sysfs writes identifiers.
 fn words(bytes: &[u8]) -> String {
-    bytes.chunks(2).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect()).collect::<Vec<String>>().join(":")
+    let word = |two: &[u8]| format!("{:02x}{:02x}", two.first().unwrap_or(&0), two.get(1).unwrap_or(&0));
+    bytes.chunks(2).map(word).collect::<Vec<String>>().join(":")
 }
 
 /// An address as a port's identifier, as sysfs writes it.
@@ -127,10 +128,7 @@ mod tests {
     #[test]
     fn numbers_are_written_as_the_kernel_writes_them() {
         assert_eq!(guid(NodeId(0x10203)), "0253:4cff:fe01:0203");
-        assert_eq!(
-            gid("10.64.0.2".parse().expect("an address")),
-            "0000:0000:0000:0000:0000:ffff:0a40:0002"
-        );
+        assert_eq!(gid("10.64.0.2".parse().expect("an address")), "0000:0000:0000:0000:0000:ffff:0a40:0002");
         assert_eq!(gid("fd00::1".parse().expect("an address")), "fd00:0000:0000:0000:0000:0000:0000:0001");
     }
 

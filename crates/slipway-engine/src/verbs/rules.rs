@@ -30,15 +30,15 @@ impl Rules {
         Self { policy: Policy::new(rules, nodes), conditioned }
     }
 
-    /// Whether queue pairs of two nodes may be joined; the first node asks.
-    pub(super) fn admit(&self, from: NodeId, to: NodeId) -> Result<(), Reason> {
+    /// Whether queue pairs of two nodes may be joined; the first node asks. The error is the reason, and what a program reads.
+    fn admit(&self, from: NodeId, to: NodeId) -> Result<(), (Reason, Errno)> {
         if self.conditioned.contains(&from) || self.conditioned.contains(&to) {
-            return Err(Reason::Conditions);
+            return Err((Reason::Conditions, Errno::OPNOTSUPP));
         }
         match self.policy.decide(from, to, NO_PORT) {
-            Decision::Deny(_) => Err(Reason::Policy),
             Decision::Allow(terms) if terms.is_free() => Ok(()),
-            Decision::Allow(_) => Err(Reason::Policy),
+            Decision::Allow(_) => Err((Reason::Policy, Errno::OPNOTSUPP)),
+            Decision::Deny(_) => Err((Reason::Policy, Errno::ACCESS)),
         }
     }
 
@@ -46,18 +46,33 @@ impl Rules {
     pub(super) fn into_policy(self, refused: Refused) -> slipway_verbs::broker::Policy {
         Box::new(move |from, to| {
             let node = |number: u32| usize::try_from(number).map(NodeId).map_err(|_| Errno::INVAL);
-            self.admit(node(from)?, node(to)?).map_err(|reason| {
+            self.admit(node(from)?, node(to)?).map_err(|(reason, errno)| {
                 *refused.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
-                errno(reason)
+                errno
             })
         })
     }
 }
 
-/// The error that a program reads.
-fn errno(reason: Reason) -> Errno {
-    match reason {
-        Reason::Conditions => Errno::OPNOTSUPP,
-        _ => Errno::ACCESS,
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn neither_limits_nor_conditions_are_passed_by() {
+        let text = "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: , c: }\npolicy:\n  - {name: slow, from: a, to: b, rate: 1gbit}\n  - {name: closed, from: b, to: a, verdict: deny}\n  - {name: port, from: b, to: c, ports: [5], verdict: deny}\n";
+        let lab =
+            slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
+        let [a, b, c] = [0, 1, 2].map(NodeId);
+        let rules = Rules::new(&lab.policy, 3, BTreeSet::new());
+        assert_eq!(rules.admit(a, b), Err((Reason::Policy, Errno::OPNOTSUPP)));
+        assert_eq!(rules.admit(b, a), Err((Reason::Policy, Errno::ACCESS)));
+        // A queue pair has no port.
+        assert_eq!(rules.admit(b, c), Ok(()));
+        let rules = Rules::new(&[], 3, [a].into());
+        assert_eq!(rules.admit(c, a), Err((Reason::Conditions, Errno::OPNOTSUPP)));
+        assert_eq!(rules.admit(b, c), Ok(()));
     }
 }

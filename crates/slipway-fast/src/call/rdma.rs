@@ -80,8 +80,7 @@ pub(super) fn command(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let at = Standing { node: call.node(), channel, end: &end };
     if let Command::GetEvent { answer_at, room } = command {
         let memory = call.confirmed(call.call.memory())?;
-        let waiting =
-            Waiting { tree: call.tree.clone(), call: call.call, memory, answer_at, room };
+        let waiting = Waiting { tree: call.tree.clone(), call: call.call, memory, answer_at, room };
         let may_wait = !rustix::fs::fcntl_getfl(&end).map_err(std::io::Error::from)?.contains(OFlags::NONBLOCK);
         call.parts.rdma.get_event(at, waiting, may_wait)?;
         return Ok(Answer::Blocked);
@@ -108,20 +107,16 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
             let id = commands.create(at, uid, port_space)?;
             Ok((answer_at, id.to_ne_bytes().to_vec()))
         }
-        Command::DestroyId { id, answer_at } => {
-            Ok((answer_at, commands.destroy(at, id)?.to_ne_bytes().to_vec()))
-        }
-        Command::Bind { id, address } => {
-            commands.bind(at, id, address.ok_or(Errno::AFNOSUPPORT)?).map(|()| nothing)
-        }
+        Command::DestroyId { id, answer_at } => Ok((answer_at, commands.destroy(at, id)?.to_ne_bytes().to_vec())),
+        Command::Bind { id, address } => commands.bind(at, id, address.ok_or(Errno::AFNOSUPPORT)?).map(|()| nothing),
         Command::ResolveAddress { id, from, to } => {
             commands.resolve_address(at, id, from, to.ok_or(Errno::AFNOSUPPORT)?).map(|()| nothing)
         }
         Command::ResolveRoute { id } => commands.resolve_route(at, id).map(|()| nothing),
         Command::QueryRoute { id, answer_at } => Ok((answer_at, commands.route(at, id)?.to_vec())),
-        Command::Connect { id, offer } => commands.connect(at, id, offer).map(|()| nothing),
+        Command::Connect { id, offer } => commands.connect(at, id, &offer).map(|()| nothing),
         Command::Listen { id, backlog } => commands.listen(at, id, backlog).map(|()| nothing),
-        Command::Accept { id, uid, offer } => commands.accept(at, id, uid, offer).map(|()| nothing),
+        Command::Accept { id, uid, offer } => commands.accept(at, id, uid, &offer).map(|()| nothing),
         Command::Reject { id, private } => commands.reject(at, id, private).map(|()| nothing),
         Command::Disconnect { id } => commands.disconnect(at, id).map(|()| nothing),
         Command::InitAttributes { id, state, answer_at } => {

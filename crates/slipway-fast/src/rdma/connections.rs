@@ -17,7 +17,7 @@ const MOST: usize = 8192;
 const ANY: std::ops::RangeInclusive<u16> = 32768..=60999;
 /// `RDMA_PS_TCP` (`include/uapi/rdma/rdma_user_cm.h`): reliable connections. Others are not managed.
 const TCP: u16 = 0x0106;
-/// IB_CM_REJ_INVALID_SERVICE_ID and IB_CM_REJ_CONSUMER_DEFINED (`include/rdma/ib_cm.h`).
+/// `IB_CM_REJ_INVALID_SERVICE_ID` and `IB_CM_REJ_CONSUMER_DEFINED` (`include/rdma/ib_cm.h`).
 const NO_LISTENER: i32 = 8;
 const BY_PROGRAM: i32 = 28;
 
@@ -238,11 +238,7 @@ impl Connections {
 
     /// Asks a listener. Gives the listener's channel, its identifier, and the event there; or the client's own event.
     #[expect(clippy::type_complexity, reason = "news for one side or the other")]
-    pub(super) fn connect(
-        &mut self,
-        id: u32,
-        offer: Offer,
-    ) -> Result<Result<(u64, u32, Event), (Kind, i32)>, Errno> {
+    pub(super) fn connect(&mut self, id: u32, offer: &Offer) -> Result<Result<(u64, u32, Event), (Kind, i32)>, Errno> {
         let one = self.at(id, &[Step::Routed])?;
         if !offer.is_valid || offer.private.len() > IN_REQUEST {
             return Err(Errno::INVAL);
@@ -286,7 +282,7 @@ impl Connections {
     }
 
     /// Accepts a request, or acknowledges that it was accepted. Gives the peer, and the event there.
-    pub(super) fn accept(&mut self, id: u32, uid: u64, offer: Offer) -> Result<(u32, Kind), Errno> {
+    pub(super) fn accept(&mut self, id: u32, uid: u64, offer: &Offer) -> Result<(u32, Kind), Errno> {
         let one = self.at(id, &[Step::Requested, Step::Answered])?;
         let (peer, next, of_peer, kind) = if one.step == Step::Requested {
             if !offer.is_valid || offer.private.len() > IN_REPLY {
