@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use slipway_sys::mount::{attach, detached, mount_fs};
 
 use super::error::{RootfsError, file};
-use super::rootfs::ensure_dir;
 use crate::bypass::{LaidOver, Needs};
 
 /// Where a folder is while the overlay on it is made. A node's `/run` is empty before its first program.
@@ -50,4 +50,12 @@ pub(super) fn make_devices(devices: &[PathBuf]) -> Result<(), RootfsError> {
         attach(detached(Path::new("/dev/null"), false)?.as_fd(), path)?;
     }
     Ok(())
+}
+
+/// Makes a folder, and those above it.
+pub(super) fn ensure_dir(path: &Path) -> Result<(), RootfsError> {
+    match fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        Ok(()) => Ok(()),
+        Err(source) => Err(file("make", path)(source)),
+    }
 }

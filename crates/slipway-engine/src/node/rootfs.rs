@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
@@ -21,7 +21,7 @@ use slipway_sys::mount::{
 use slipway_sys::ns::in_first_user_namespace;
 
 use super::error::{RootfsError, file};
-use super::laid::{self, Laid};
+use super::laid::{self, Laid, ensure_dir};
 use super::pieces;
 use crate::bypass::Needs;
 use crate::exec::ssh;
@@ -320,11 +320,4 @@ fn hide_and_protect() -> Result<(), RootfsError> {
         set_flags(path, NO_EXEC | MountFlags::RDONLY)?;
     }
     Ok(())
-}
-
-pub(super) fn ensure_dir(path: &Path) -> Result<(), RootfsError> {
-    match fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        Ok(()) => Ok(()),
-        Err(source) => Err(file("make", path)(source)),
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,14 @@ use super::rules::{Refused, Rules};
 /// Longest wait for an answer. A broker answers in microseconds; after this time it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A node with a device.
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// Held by the anchor too, so that it outlives a broker.
+    pub(super) listener: OwnedFd,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
 /// The surroundings that a broker is made in.
 pub(super) struct Ground<'a> {
     pub(super) alone: SingleThread,
@@ -34,7 +43,7 @@ pub(super) struct Ground<'a> {
     /// A file for its standard error.
     pub(super) log: BorrowedFd<'a>,
     /// Its nodes: each has a listener, and addresses.
-    pub(super) nodes: &'a BTreeMap<NodeId, super::brokers::Seat>,
+    pub(super) nodes: &'a BTreeMap<NodeId, Seat>,
     /// Nodes of the lab.
     pub(super) count: usize,
 }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::net::IpAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +13,7 @@ use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 
-use super::broker::{Ground, Process};
+use super::broker::{Ground, Process, Seat};
 use super::orders::{BrokerStatus, Counts, Order};
 use super::{SOCKET, device, has_device, plugin};
 use crate::bypass::{Bypass, BypassError, Near};
@@ -22,14 +21,6 @@ use crate::state::LabDir;
 
 /// Time between the end of a broker and the start of the next, so that one that fails at once takes no processor.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A node with a device.
-#[derive(Debug)]
-pub(super) struct Seat {
-    /// Held by the anchor too, so that it outlives a broker.
-    pub(super) listener: OwnedFd,
-    pub(super) addresses: Vec<IpAddr>,
-}
 
 /// The broker of a virtual host.
 #[derive(Debug, Default)]
