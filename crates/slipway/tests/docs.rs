@@ -10,6 +10,7 @@
 //!
 //! The labs of `examples/` say in the comment at their top how to run them; that is run too.
 
+#[allow(unreachable_pub, reason = "as other tests share it")]
 #[path = "common/verbs.rs"]
 mod verbs;
 
