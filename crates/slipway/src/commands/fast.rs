@@ -234,7 +234,7 @@ fn broker_text(running: &Running, broker: &BrokerStatus) -> String {
         facts.push(("refused", format!("{count}: {reason}")));
     }
     if broker.revoked > 0 {
-        facts.push(("ended", format!("{}", view::count(broker.revoked, "connection"))));
+        facts.push(("ended", view::count(broker.revoked, "connection")));
     }
     view::facts(&facts)
 }
