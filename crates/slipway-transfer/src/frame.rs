@@ -61,6 +61,12 @@ impl<W: Write> Writer<W> {
         self.frame.len() - HEAD
     }
 
+    /// Bytes of the next frame as it will be sent.
+    #[must_use]
+    pub fn whole(&self) -> usize {
+        self.frame.len() + TAG
+    }
+
     /// True while the next frame has no body.
     #[must_use]
     pub fn is_empty(&self) -> bool {

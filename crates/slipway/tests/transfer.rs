@@ -124,3 +124,38 @@ fn ssh_starts_the_other_end() {
     let fails = place.fails(1, ["transfer", "--ssh", "false", "from", "127.0.0.1:to"]);
     assert!(fails.contains("Hint: "), "{fails}");
 }
+
+/// 100 Mbit/s, far below any machine's speed, over four seconds: by the transfer's own records, and by the kernel's count of
+/// what passed the loopback device of a network namespace that has no other traffic.
+#[test]
+fn a_limit_is_kept() {
+    let place = Place::new();
+    furnish(&place, 16);
+    let script = r#"
+        ip link set lo up mtu 65000
+        "$SLIPWAY" --quiet transfer serve --listen 127.0.0.1:7411 --root . --token-file token --once > listening &
+        until [ -s token ] && ss -Htln | grep -q :7411; do sleep 0.02; done
+        passed() { sed -n 's/^ *lo: *\([0-9]*\) .*/\1/p' /proc/net/dev; }
+        before=$(passed)
+        "$SLIPWAY" --json transfer --no-sync --limit 100mbit --token-file token from/ 127.0.0.1:to > answer || exit
+        wait
+        echo $(($(passed) - before))"#;
+    let mut shell = std::process::Command::new("unshare");
+    place.furnish(&mut shell);
+    let shell = shell.args(["--net", "sh", "-c", script]).env("SLIPWAY", env!("CARGO_BIN_EXE_slipway"));
+    let output = shell.output().expect("unshare is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let passed: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+    let answer = fs::read_to_string(place.path().join("answer")).expect("an answer");
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let get = |name: &str| answer[name].as_f64().expect("a number");
+    assert_eq!(answer["limited_by"], "limit", "{answer}");
+    let rate = |bytes: f64, seconds: f64| bytes * 8.0 / seconds / 100e6;
+    let own = rate(get("sent"), get("data_seconds"));
+    assert!((0.98..1.02).contains(&own), "{own} of the limit, by its own records: {answer}");
+    // The kernel counts headers, acknowledgements, orders and handshakes too.
+    let kernel = passed / get("sent");
+    assert!((1.0..1.02).contains(&kernel), "{kernel} of what it says that it sent passed the device: {answer}");
+    let whole = rate(passed, get("seconds"));
+    assert!(whole < 1.02, "{whole} of the limit, by the kernel's count: {answer}");
+}

@@ -4,12 +4,18 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How far the bucket fills while nobody sends.
-const BURST: Duration = Duration::from_millis(20);
+/// How far the bucket fills while nobody sends: a thread may sleep longer than it asked to.
+const BURST: Duration = Duration::from_millis(50);
+/// Milliseconds that one frame takes at the rate, about: longer frames would be bursts.
+const FRAME: u64 = 5;
+/// Shortest frame that the rate leads to, bytes: tags and records of TLS stay below 1 %.
+const SHORTEST: usize = 16 << 10;
 
 /// A rate that all streams share.
 pub(super) struct Pace {
     nanos_per_byte: f64,
+    /// Bytes of a frame that keep it short in time.
+    pub(super) frame: usize,
     /// When the bytes taken so far are sent, at the rate.
     free: Mutex<Option<Instant>>,
 }
@@ -17,10 +23,11 @@ pub(super) struct Pace {
 impl Pace {
     /// `limit` in bits per second.
     pub(super) fn new(limit: u64) -> Self {
-        Self { nanos_per_byte: 8e9 / limit.max(1) as f64, free: Mutex::new(None) }
+        let frame = usize::try_from(limit / 8 * FRAME / 1000).unwrap_or(usize::MAX).max(SHORTEST);
+        Self { nanos_per_byte: 8e9 / limit.max(1) as f64, frame, free: Mutex::new(None) }
     }
 
-    /// Waits until `bytes` may be sent.
+    /// Waits until `bytes` are due: so the rate never passes the limit, from the first frame on.
     pub(super) fn wait(&self, bytes: usize) {
         let wait = self.take(bytes, Instant::now());
         if !wait.is_zero() {
@@ -33,8 +40,9 @@ impl Pace {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let start = free.map_or(now, |free| free.max(earliest));
         // Less than a century for a frame, at a bit per second.
-        *free = Some(start + Duration::from_secs_f64((bytes as f64 * self.nanos_per_byte / 1e9).min(1e9)));
-        start.saturating_duration_since(now)
+        let due = start + Duration::from_secs_f64((bytes as f64 * self.nanos_per_byte / 1e9).min(1e9));
+        *free = Some(due);
+        due.saturating_duration_since(now)
     }
 }
 
@@ -47,9 +55,9 @@ mod tests {
         let pace = Pace::new(8_000_000);
         let now = Instant::now();
         let waits: Vec<Duration> = (0..1001).map(|_| pace.take(1000, now)).collect();
-        assert_eq!(waits[0], Duration::ZERO);
+        assert_eq!(waits[0], Duration::from_millis(1), "the first is not free");
         let last = waits[1000].as_secs_f64();
-        assert!((last - 1.0).abs() < 1e-3, "a megabyte at 1 MB/s: {last}");
+        assert!((last - 1.001).abs() < 1e-6, "a megabyte at 1 MB/s: {last}");
     }
 
     #[test]
@@ -59,6 +67,12 @@ mod tests {
         pace.take(1, now);
         let later = now + Duration::from_mins(1);
         let unhindered = (0..100).filter(|_| pace.take(1000, later).is_zero()).count();
-        assert!((20..=22).contains(&unhindered), "{unhindered}");
+        assert!((48..=50).contains(&unhindered), "{unhindered}");
+    }
+
+    #[test]
+    fn frames_are_short_in_time_but_not_too_short() {
+        assert_eq!(Pace::new(8_000_000_000).frame, 5_000_000);
+        assert_eq!(Pace::new(1).frame, SHORTEST);
     }
 }

@@ -110,6 +110,8 @@ pub struct Report {
     pub extra: Vec<String>,
     /// Seconds, from the first connection to the receiver's last word.
     pub seconds: f64,
+    /// Seconds from the first frame of data to the last: `sent` in this time keeps to `--limit`.
+    pub data_seconds: f64,
     /// Round-trip time, seconds: of opening a connection.
     pub rtt: f64,
     /// Streams of data, at the end.

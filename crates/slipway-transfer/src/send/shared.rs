@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Request;
 use super::outgoing::Outgoing;
@@ -20,7 +20,6 @@ const MOST: usize = 200_000;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Figures, summed over streams. Times in nanoseconds.
-#[derive(Default)]
 pub(super) struct Figures {
     /// Bytes of all files announced.
     pub(super) bytes: AtomicU64,
@@ -43,6 +42,35 @@ pub(super) struct Figures {
     pub(super) streaming: AtomicU64,
     /// The receiver's writing.
     pub(super) writing: AtomicU64,
+    /// When the first frame was ready, since the beginning.
+    pub(super) first: AtomicU64,
+    /// When the last frame was sent, since the beginning.
+    pub(super) last: AtomicU64,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            bytes: zero(),
+            done: zero(),
+            sent: zero(),
+            files: zero(),
+            settled: zero(),
+            directories: zero(),
+            links: zero(),
+            same: zero(),
+            kept: zero(),
+            reading: zero(),
+            limited: zero(),
+            idle: zero(),
+            streaming: zero(),
+            writing: zero(),
+            // The earliest counts.
+            first: AtomicU64::new(u64::MAX),
+            last: zero(),
+        }
+    }
 }
 
 /// State that the sender's threads share.
@@ -51,6 +79,7 @@ pub(super) struct Shared {
     pub(super) pace: Option<Pace>,
     pub(super) figures: Figures,
     pub(super) verify: bool,
+    pub(super) began: Instant,
     pub(super) waited: Arc<AtomicU64>,
     pub(super) outcome: Mutex<Outcome>,
     state: Mutex<State>,
@@ -78,6 +107,7 @@ impl Shared {
             pace: request.limit.map(Pace::new),
             figures: Figures::default(),
             verify: request.verify,
+            began: Instant::now(),
             waited,
             outcome: Mutex::default(),
             state: Mutex::default(),

@@ -67,6 +67,7 @@ impl Shared {
             different: outcome.different,
             extra: outcome.extra,
             seconds: began.elapsed().as_secs_f64(),
+            data_seconds: get(&figures.last).saturating_sub(get(&figures.first)) as f64 / 1e9,
             rtt: rtt.as_secs_f64(),
             streams,
             congestion_control: rules.in_force.clone(),

@@ -22,7 +22,7 @@ use crate::message::{self, Item, LARGEST_DATA};
 
 /// Files up to this size share frames, bytes.
 pub(super) const SMALL: u64 = 256 << 10;
-/// A frame is sent from this length on, bytes.
+/// A frame is sent from this length on, bytes, where nothing asks for shorter ones.
 const FRAME: usize = 512 << 10;
 
 /// The reason why a job ends early.
@@ -36,7 +36,8 @@ enum Stop {
 /// Serves one stream until there is nothing to do.
 pub(super) fn run(link: Link, key: Key, shared: &Shared) {
     let began = Instant::now();
-    let mut worker = Worker { writer: Writer::new(link, key), buffer: Vec::new(), shared };
+    let frame = shared.pace.as_ref().map_or(FRAME, |pace| pace.frame.min(FRAME));
+    let mut worker = Worker { writer: Writer::new(link, key), buffer: Vec::new(), frame, shared };
     match worker.jobs() {
         Ok(()) => worker.writer.get_mut().close(),
         Err(error) => shared.fail_after_answers(TransferError::stream(error)),
@@ -82,6 +83,8 @@ fn spoil(outgoing: &Outgoing, error: &io::Error, shared: &Shared) {
 struct Worker<'a> {
     writer: Writer<Link>,
     buffer: Vec<u8>,
+    /// A frame is sent from this length on, bytes, and is twice as long at most.
+    frame: usize,
     shared: &'a Shared,
 }
 
@@ -100,7 +103,7 @@ impl Worker<'_> {
             }
             for job in batch.drain(..) {
                 self.job(job)?;
-                if self.writer.len() >= FRAME {
+                if self.writer.len() >= self.frame {
                     self.flush()?;
                 }
             }
@@ -254,14 +257,15 @@ impl Worker<'_> {
             }
         };
         self.put(&put).map_err(Stop::Stream)?;
-        if self.writer.len() >= FRAME { self.flush().map_err(Stop::Stream) } else { Ok(()) }
+        if self.writer.len() >= self.frame { self.flush().map_err(Stop::Stream) } else { Ok(()) }
     }
 
     fn data(&mut self, outgoing: &Outgoing, file: &File, mut range: Range<u64>) -> Result<(), Stop> {
         while !range.is_empty() {
-            let most = LARGEST_DATA.saturating_sub(self.writer.len()).max(64 << 10);
+            let largest = LARGEST_DATA.min(2 * self.frame);
+            let most = largest.saturating_sub(self.writer.len()).max(self.frame / 8);
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most);
-            if self.writer.len() + length > LARGEST_DATA {
+            if self.writer.len() + length > largest {
                 self.flush().map_err(Stop::Stream)?;
             }
             let item = Item::Data(outgoing.id, range.start, u32::try_from(length).unwrap_or(u32::MAX));
@@ -279,7 +283,7 @@ impl Worker<'_> {
             }
             self.shared.figures.done.fetch_add(length as u64, Ordering::Relaxed);
             range.start += length as u64;
-            if self.writer.len() >= FRAME {
+            if self.writer.len() >= self.frame {
                 self.flush().map_err(Stop::Stream)?;
             }
         }
@@ -294,13 +298,16 @@ impl Worker<'_> {
         if self.writer.is_empty() {
             return Ok(());
         }
+        let figures = &self.shared.figures;
+        figures.first.fetch_min(nanoseconds(self.shared.began), Ordering::Relaxed);
         if let Some(pace) = &self.shared.pace {
             let began = Instant::now();
-            pace.wait(self.writer.len());
-            self.shared.figures.limited.fetch_add(nanoseconds(began), Ordering::Relaxed);
+            pace.wait(self.writer.whole());
+            figures.limited.fetch_add(nanoseconds(began), Ordering::Relaxed);
         }
         let sent = self.writer.send()?;
-        self.shared.figures.sent.fetch_add(sent as u64, Ordering::Relaxed);
+        figures.sent.fetch_add(sent as u64, Ordering::Relaxed);
+        figures.last.fetch_max(nanoseconds(self.shared.began), Ordering::Relaxed);
         Ok(())
     }
 }
