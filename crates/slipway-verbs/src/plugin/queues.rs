@@ -128,6 +128,8 @@ pub(super) struct QueuePair {
     pub(super) by_peer: HashMap<u32, usize>,
     /// Since when the peer has had no receive request for the oldest message.
     pub(super) not_ready_since: Option<Instant>,
+    /// Since when requests have been waiting for a peer that has ended.
+    pub(super) closed_since: Option<Instant>,
     /// Bytes of a read that the peer has been answered with.
     pub(super) served: usize,
 }
@@ -140,6 +142,13 @@ impl QueuePair {
         let retries = u32::from(self.attributes.rnr_retry);
         let shortest = Duration::from_millis(100);
         (retries < 7).then(|| shortest * retries.max(1))
+    }
+
+    /// How long a peer that has ended is tried before a request fails, as a device would: each try takes 4.096 µs times 2 to the
+    /// power of `timeout` (InfiniBand specification, 9.9.2.4.4). Programs end with requests in flight, and rely on it.
+    pub(super) fn retries(&self) -> Duration {
+        let once = Duration::from_nanos(4096 << self.attributes.timeout.min(20));
+        (once * (u32::from(self.attributes.retry_cnt) + 1)).min(Duration::from_secs(4))
     }
 
     pub(super) fn wants_head(&self) -> bool {

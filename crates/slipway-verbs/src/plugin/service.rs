@@ -55,7 +55,8 @@ fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
             progress_all(&mut state);
         }
         polls = state.polls;
-        let counts = state.queue_pairs.iter().flatten().any(|it| it.not_ready_since.is_some());
+        let counts =
+            state.queue_pairs.iter().flatten().any(|it| it.not_ready_since.is_some() || it.closed_since.is_some());
         if counts {
             progress_all(&mut state);
         }

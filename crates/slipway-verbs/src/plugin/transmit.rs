@@ -37,6 +37,8 @@ impl State {
     pub(super) fn collect(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         let Some(connection) = pair.connections.first_mut() else { return Ok(()) };
         if pair.flying.is_empty() && pair.sending.is_empty() {
+            // Nothing waits any more, so the thread of service need not count.
+            pair.closed_since = None;
             return Ok(());
         }
         // Read before the counter: all that the peer consumed before it failed or closed is then seen.
@@ -48,7 +50,10 @@ impl State {
             return Err(i32::try_from(failed).unwrap_or(status::REMOTE_ACCESS));
         }
         if is_closed && (!pair.flying.is_empty() || !pair.sending.is_empty()) {
-            return Err(status::RETRIES_EXCEEDED);
+            let since = *pair.closed_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= pair.retries() {
+                return Err(status::RETRIES_EXCEEDED);
+            }
         }
         match (not_ready, pair.not_ready_since, pair.patience()) {
             (true, None, Some(_)) => pair.not_ready_since = Some(Instant::now()),

@@ -139,6 +139,7 @@ unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr
         connections: Vec::new(),
         by_peer: HashMap::new(),
         not_ready_since: None,
+        closed_since: None,
         served: 0,
     };
     let index = State::place(&mut state.queue_pairs, Box::new(pair));
@@ -233,6 +234,7 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
             pair.by_peer.clear();
             pair.served = 0;
             pair.not_ready_since = None;
+            pair.closed_since = None;
             let queues = [pair.send_cq, pair.receive_cq];
             pair.state = to;
             for queue in queues {
