@@ -27,7 +27,7 @@ const WISHES: [&str; 7] = [
 /// A network namespace with the pair of interfaces `v0` and `v1`, and a folder for the journal.
 struct Net {
     place: Place,
-    net: OwnedFd,
+    namespace: OwnedFd,
     /// The boot's ID that commands see, in a file; the machine's own where there is none.
     boot: Option<PathBuf>,
 }
@@ -46,14 +46,14 @@ fn fresh() -> OwnedFd {
 
 impl Net {
     fn new() -> Self {
-        Self { place: Place::new(), net: fresh(), boot: None }
+        Self { place: Place::new(), namespace: fresh(), boot: None }
     }
 
     /// What a reboot does: the network's settings are as the kernel makes them, the boot has another ID, and folders stay.
     fn reboot(&mut self) {
         let boot = self.place.path().join("boot_id");
         fs::write(&boot, "00000000-0000-4000-8000-000000000002\n").expect("written");
-        (self.net, self.boot) = (fresh(), Some(boot));
+        (self.namespace, self.boot) = (fresh(), Some(boot));
     }
 
     /// `slipway tune WORDS`, with the journal in this place.
@@ -69,7 +69,7 @@ impl Net {
 
     fn output(&self, words: &[&str]) -> Output {
         let mut command = self.tune(words);
-        with_net(self.net.as_fd(), || command.output().expect("slipway can be started")).expect("entering works")
+        with_net(self.namespace.as_fd(), || command.output().expect("slipway can be started")).expect("entering works")
     }
 
     #[track_caller]
@@ -99,7 +99,7 @@ impl Net {
         let text = fs::read_to_string(file).expect("it outlived the reboot");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let settings = lines.map(|line| line.split_once(" = ").expect("a setting"));
-        with_net(self.net.as_fd(), || {
+        with_net(self.namespace.as_fd(), || {
             for (name, value) in settings {
                 fs::write(format!("/proc/sys/{}", name.replace('.', "/")), value).expect("written");
             }
@@ -156,7 +156,7 @@ fn settings_change_and_come_back() {
 
     // A second change of one, then a change by somebody else of another.
     net.json(&["apply", "--yes", "nic v0 mtu=4000"]);
-    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 5000 6000"))
+    with_net(net.namespace.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 5000 6000"))
         .expect("entering works")
         .expect("written");
     assert_eq!(net.output(&["status", "--strict"]).status.code(), Some(5));
@@ -219,7 +219,7 @@ fn advice_of_a_rule_is_followed_and_undone() {
 fn kill_at(net: &Net, words: &[&str], is_due: impl Fn(&str) -> bool) {
     let mut command = net.tune(words);
     let mut child =
-        with_net(net.net.as_fd(), || command.spawn().expect("slipway can be started")).expect("entering works");
+        with_net(net.namespace.as_fd(), || command.spawn().expect("slipway can be started")).expect("entering works");
     while child.try_wait().expect("a child").is_none() {
         if is_due(&net.journal()) {
             let pid = Pid::from_raw(i32::try_from(child.id()).expect("pids are small")).expect("not zero");
@@ -354,7 +354,7 @@ fn after_a_reboot_settings_in_files_come_back_exactly_and_the_others_are_gone() 
     assert_eq!(fs::read_to_string(at("etc/sysctl.d/90-slipway.conf")).expect("still there"), kept);
 
     // Somebody sets one of them to a third value: the boot ended Slipway's word on it.
-    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "2"))
+    with_net(net.namespace.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "2"))
         .expect("entering works")
         .expect("written");
     let answer = net.json(&["rollback", "--root", "root"]);
@@ -442,7 +442,7 @@ fn a_trial_keeps_settings_that_help_and_reverts_those_that_hurt() {
     lab.listens("n2", 5201);
     // The network of a node, seen by a command that is not confined to it.
     let net = fs::File::open(format!("/proc/{}/ns/net", lab.row("n1")["pid"])).expect("its init lives");
-    let net = Net { place: Place::new(), net: net.into(), boot: None };
+    let net = Net { place: Place::new(), namespace: net.into(), boot: None };
     let address = lab.interface("n2", 0)["ipv4"].as_str().expect("an address").to_owned();
     let words = ["--peer", &address, "--time", "1s", "--repeat", "5", "--yes"];
     let trial = |setting: &str, name: &str| {
@@ -450,7 +450,7 @@ fn a_trial_keeps_settings_that_help_and_reverts_those_that_hurt() {
         net.json(&[&["try", setting][..], &words, &["--out", &out]].concat())
     };
     let read = || {
-        let text = with_net(net.net.as_fd(), || fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem"));
+        let text = with_net(net.namespace.as_fd(), || fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem"));
         text.expect("entering works").expect("it is there").split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let kept = |tried: &Value| (tried["outcome"].clone(), tried["kept"].clone());
@@ -460,7 +460,7 @@ fn a_trial_keeps_settings_that_help_and_reverts_those_that_hurt() {
     assert_eq!(kept(&hurts), (Value::from("hurts"), Value::from(false)), "{hurts}");
     assert_eq!((read(), net.journal()), (before.clone(), String::new()), "nothing is left to undo");
 
-    with_net(net.net.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096"))
+    with_net(net.namespace.as_fd(), || fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 4096 4096"))
         .expect("entering works")
         .expect("written");
     let helps = trial(&format!("sysctl net.ipv4.tcp_wmem={before}"), "helps");

@@ -17,13 +17,13 @@ nodes:
 /// Runs a program in node `a`, and its client in `b` once `is_ready`. Gives what both printed.
 #[track_caller]
 fn pair(lab: &Lab<'_>, server: &[&str], client: &[&str], is_ready: impl FnMut() -> bool) -> String {
-    let serving = ["timeout", "60"].iter().chain(server).copied();
-    let serving = lab.program("a", serving).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let words = ["timeout", "60"].iter().chain(server).copied();
+    let child = lab.program("a", words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     await_that("the server listens", is_ready);
     let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
-    let served = serving.wait_with_output().expect("ended");
-    assert!(asked.status.success() && served.status.success(), "{client:?}: {} {}", told(&asked), told(&served));
-    String::from_utf8_lossy(&served.stdout).into_owned() + &String::from_utf8_lossy(&asked.stdout)
+    let heard = child.wait_with_output().expect("ended");
+    assert!(asked.status.success() && heard.status.success(), "{client:?}: {} {}", told(&asked), told(&heard));
+    String::from_utf8_lossy(&heard.stdout).into_owned() + &String::from_utf8_lossy(&asked.stdout)
 }
 
 /// A program whose two sides find each other by TCP, and its client's further words.
@@ -39,17 +39,17 @@ fn by_tcp(lab: &Lab<'_>, program: &[&str]) -> String {
 /// A program that connects by `rdma_cm`. A client is refused until its server listens.
 #[track_caller]
 fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
-    let serving = ["timeout", "60"].iter().chain(server).copied();
-    let serving = lab.program("a", serving).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let words = ["timeout", "60"].iter().chain(server).copied();
+    let child = lab.program("a", words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     let mut printed = String::new();
     await_that("the client is served", || {
         let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
         printed = String::from_utf8_lossy(&asked.stdout).into_owned();
         asked.status.success()
     });
-    let served = serving.wait_with_output().expect("ended");
-    assert!(served.status.success(), "{server:?}: {}", told(&served));
-    String::from_utf8_lossy(&served.stdout).into_owned() + &printed
+    let heard = child.wait_with_output().expect("ended");
+    assert!(heard.status.success(), "{server:?}: {}", told(&heard));
+    String::from_utf8_lossy(&heard.stdout).into_owned() + &printed
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
     let rping = ["rping", "-c", "-a", "10.64.0.1", "-C", "1"];
     let client = || lab.program("b", rping).output().expect("started");
     let server = ["timeout", "60", "rping", "-s", "-P"];
-    let mut serving = lab.program("a", server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let mut child = lab.program("a", server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
     await_that("the server listens", || client().status.success());
     let closed = place.path().join("closed.yaml");
     std::fs::write(&closed, "policy:\n  - {name: closed, from: b, to: a, verdict: deny}\n").expect("written");
@@ -116,6 +116,6 @@ fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
     place.run(["set", &lab.name, "b:eth0", "delay=1ms"]);
     let refused = client();
     assert!(!refused.status.success(), "{}", told(&refused));
-    serving.kill().expect("it runs");
-    serving.wait().expect("ended");
+    child.kill().expect("it runs");
+    child.wait().expect("ended");
 }

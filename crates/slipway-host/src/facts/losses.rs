@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::fact::Fact;
-use super::source::Source;
 
 /// Packets that an interface lost since its driver was loaded, by place. Drivers count one packet under several names, so each
 /// is the largest of its place's counters.
@@ -70,9 +69,8 @@ fn place(name: &str) -> Option<Place> {
     PARTS.iter().find(|(part, _)| name.contains(part)).map(|(_, place)| *place)
 }
 
-/// `folder` is the interface's in sysfs, and `told` are counters of its driver.
-pub(super) fn gather(source: &Source, folder: &str, told: &Fact<BTreeMap<String, u64>>) -> Losses {
-    let read = |file: &str| source.read(&format!("{folder}/statistics/{file}")).parse::<u64>();
+/// `read` gives the kernel's counter of that name, and `told` are counters of the interface's driver.
+pub(super) fn gather(read: impl Fn(&str) -> Fact<u64>, told: &Fact<BTreeMap<String, u64>>) -> Losses {
     let standard: Vec<(Place, Fact<u64>)> = STANDARD.iter().map(|(file, place)| (*place, read(file))).collect();
     let of = |wanted: Place| {
         let standard =

@@ -112,7 +112,7 @@ fn nic(source: &Source, name: String, told: &BTreeMap<String, Told>) -> Option<N
         rx_queues: u32::try_from(rx.len()).unwrap_or(u32::MAX),
         tx_queues: u32::try_from(tx.len()).unwrap_or(u32::MAX),
         interrupts: interrupts(source, &folder),
-        lost: losses::gather(source, &folder, &told.losses),
+        lost: losses::gather(|name| source.read(&format!("{folder}/statistics/{name}")).parse(), &told.losses),
         told,
         name,
     })

@@ -44,7 +44,7 @@ pub(super) struct Nodes<'a> {
     lab: Running,
     launcher: Launcher,
     /// The nodes of workers 1, 2, …: a lab sorts its nodes by name.
-    nodes: Vec<NodeId>,
+    ids: Vec<NodeId>,
     workers: BTreeMap<u32, Worker>,
 }
 
@@ -86,14 +86,14 @@ impl<'a> Nodes<'a> {
         let (running, passing) = up.map_err(|error| source.refused(error))?;
         let by_name: BTreeMap<&str, NodeId> =
             running.lab.nodes.enumerate().map(|(id, node)| (node.name.as_str(), id)).collect();
-        let nodes = (1..=most).filter_map(|worker| by_name.get(node_name(worker).as_str()).copied()).collect();
+        let ids = (1..=most).filter_map(|worker| by_name.get(node_name(worker).as_str()).copied()).collect();
         let launcher = Launcher::new().map_err(StudyError::io("prepare to start workers"))?;
         let (labs, workers) = (machine.labs.clone(), BTreeMap::new());
-        Ok((Self { labs, folder, lab: running, launcher, nodes, workers }, passing))
+        Ok((Self { labs, folder, lab: running, launcher, ids, workers }, passing))
     }
 
     fn node(&self, worker: u32) -> NodeId {
-        self.nodes[worker as usize - 1]
+        self.ids[worker as usize - 1]
     }
 
     /// Ends the worker's node.
