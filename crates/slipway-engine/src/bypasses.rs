@@ -65,7 +65,7 @@ impl Bypasses {
         self.tcp.as_mut()
     }
 
-    /// How the brokers of RDMA are.
+    /// State of the brokers of RDMA.
     pub(crate) fn report_rdma(&mut self) -> Vec<BrokerStatus> {
         self.rdma.as_mut().map(Brokers::report).unwrap_or_default()
     }

@@ -172,8 +172,8 @@ pub(crate) const CHANNELS: u32 = 64;
 /// The flags that librdmacm opens its device with (`open_cdev`, `util/open_cdev.c` of rdma-core).
 pub(crate) const OPENS: i32 = libc::O_RDWR | libc::O_CLOEXEC;
 
-/// The trapped calls about RDMA, of programs in nodes that have such a device: the control commands that libibverbs sends past
-/// its plug-in, opening files as librdmacm opens its device, and calls on a window of descriptors.
+/// The trapped calls about RDMA, of programs in nodes that have such a device. These are the control commands that libibverbs
+/// sends past its plug-in, `openat` with librdmacm's flags, and calls on a window of descriptors.
 #[must_use]
 pub fn rdma_traps() -> Vec<Trap> {
     let window = |index| When::Argument { index, mask: !(CHANNELS - 1), values: vec![FIRST_CHANNEL] };

@@ -86,7 +86,7 @@ pub(crate) struct Offer {
     pub(crate) flow_control: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
-    /// Whether there is one at all.
+    /// Whether the connection has parameters.
     pub(crate) is_valid: bool,
 }
 
@@ -132,7 +132,7 @@ impl Offer {
         bytes
     }
 
-    /// This offer as the other side reads it: the resources of one side are the depth of the other, and private data fill `room`
+    /// This offer as the other side reads it. The resources of one side are the depth of the other. Private data fill `room`
     /// bytes, with zeros behind them.
     pub(crate) fn seen(&self, room: usize) -> Self {
         let mut seen = self.clone();

@@ -1,6 +1,6 @@
 //! The broker of a virtual host: it names queue pairs and regions, and joins queue pairs that the policy allows to talk.
 //!
-//! Each node has a listener of its own, so a connection's node is certain. Whoever runs a broker waits for its descriptor
+//! Each node has a listener of its own, so a connection's node is certain. A process that runs a broker waits for its descriptor
 //! ([`AsFd`]) and calls [`Broker::turn`], or leaves that to [`Broker::run`].
 
 mod requests;
@@ -195,7 +195,7 @@ impl Broker {
         links
     }
 
-    /// What each node has.
+    /// The queue pairs and regions of each node.
     #[must_use]
     pub fn status(&self) -> Vec<NodeStatus> {
         let mut all = self.tables.status();

@@ -12,7 +12,7 @@ pub const REQUESTS: usize = 256 << 10;
 pub const RESPONSES: usize = 128 << 10;
 /// Bytes of an end's block.
 pub const BLOCK: usize = 512;
-/// Where the rings begin.
+/// Offset of the first ring, in bytes.
 pub const RINGS: usize = 4096;
 /// Bytes in all.
 pub const MEMORY: usize = RINGS + 2 * REQUESTS + 2 * RESPONSES;

@@ -2,8 +2,8 @@
 //!
 //! Two parts speak the messages of [`wire`]:
 //!
-//! - the **plug-in** (module `plugin`), a provider that the node's own libibverbs loads into each program, and
-//! - the **broker** ([`broker`]), one process per virtual host, which names queue pairs and regions, asks the policy, and hands
+//! - The **plug-in** (module `plugin`) is a provider. The node's own libibverbs loads it into each program.
+//! - The **broker** ([`broker`]) is one process per virtual host. It names queue pairs and regions, asks the policy, and hands
 //!   both ends of a connection the memory that only they share.
 //!
 //! The broker takes no part in the data path. `docs/adr/0057-verbs-by-a-plug-in.md` says why, and

@@ -74,8 +74,8 @@ pub enum Request {
         /// Its number.
         number: u32,
     },
-    /// Joins a queue pair of the program's with one of a peer's: [`Reply::Connected`], with the memory that only both ends
-    /// have, and a socket that wakes the other end.
+    /// Joins a queue pair of the program's with one of a peer's. The reply is [`Reply::Connected`], with the memory that only
+    /// both ends have, and a socket that wakes the other end.
     Connect {
         /// The program's queue pair.
         number: u32,

@@ -125,8 +125,8 @@ fn ssh_starts_the_other_end() {
     assert!(fails.contains("Hint: "), "{fails}");
 }
 
-/// 100 Mbit/s, far below any machine's speed, over four seconds: by the transfer's own records, and by the kernel's count of
-/// what passed the loopback device of a network namespace that has no other traffic.
+/// 100 Mbit/s, far below any machine's speed, over four seconds. The transfer's own records say so, and the kernel's count of
+/// bytes on the loopback device, in a network namespace without other traffic.
 #[test]
 fn a_limit_is_kept() {
     let place = Place::new();

@@ -49,7 +49,7 @@ impl Net {
         Self { place: Place::new(), namespace: fresh(), boot: None }
     }
 
-    /// What a reboot does: the network's settings are as the kernel makes them, the boot has another ID, and folders stay.
+    /// Reboots: the network's settings are as the kernel makes them, the boot has another ID, and folders stay.
     fn reboot(&mut self) {
         let boot = self.place.path().join("boot_id");
         fs::write(&boot, "00000000-0000-4000-8000-000000000002\n").expect("written");

@@ -1,4 +1,4 @@
-//! What bypasses put into a node's kernel file systems: folders laid over those of sysfs, and devices that do nothing by themselves.
+//! Additions of bypasses to a node's kernel file systems: folders laid over those of sysfs, and devices that do nothing by themselves.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -78,7 +78,7 @@ impl Brokers {
         Ok(Some(brokers))
     }
 
-    /// How the brokers are.
+    /// State of each broker.
     pub(crate) fn report(&mut self) -> Vec<BrokerStatus> {
         let of = |(&host, place): (&HostId, &Place)| {
             let counts = place.process.as_ref().and_then(|process| process.status().ok());

@@ -17,7 +17,7 @@ const LONGEST: usize = 64 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// These rules and conditions hold from now on. What they forbid is revoked.
+    /// These rules and conditions hold from now on. The broker revokes queue pairs that they forbid.
     Rules {
         /// The policy.
         policy: Vec<Rule>,
@@ -51,7 +51,7 @@ pub(super) struct Counts {
     pub(super) revoked: u64,
 }
 
-/// How a broker is.
+/// State of a broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerStatus {
     /// Index of its virtual host in the lab.
@@ -92,7 +92,7 @@ pub struct LinkOfNode {
     pub peer_node: NodeId,
     /// Its queue pair.
     pub peer: u32,
-    /// Whether both ends are there.
+    /// Whether both programs have joined.
     pub joined: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What nodes have: queue pairs, regions, connections.
+//! Objects of nodes: queue pairs, regions, connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

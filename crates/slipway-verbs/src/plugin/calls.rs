@@ -49,7 +49,7 @@ static MATCHES: [Match; 2] = [
     Match { driver_data: null_mut(), modalias: null(), vendor: 0, device: 0, kind: 0 },
 ];
 
-/// What libibverbs is told of the plug-in.
+/// The plug-in's entry for libibverbs.
 pub(super) static DEVICE: DeviceOps = DeviceOps {
     name: c"slipway".as_ptr(),
     match_min_abi_version: 1,

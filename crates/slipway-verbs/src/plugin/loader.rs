@@ -1,7 +1,7 @@
 //! The plug-in's way into libibverbs, and calls of the C library that have no safe form.
 //!
-//! The four functions of the private interface are looked up in the library that loads the plug-in, so that the plug-in links
-//! with none, and a static program of ours that has this module needs none.
+//! The library that loads the plug-in has the four functions of the private interface, and they are looked up there. So the
+//! plug-in links with none, and a static program with this module needs none.
 
 #![allow(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_fixed, munmap};
 
-/// A piece of the program's own memory. Whoever makes one has checked it against a registration, or copied the bytes.
+/// A piece of the program's own memory. Its maker has checked it against a registration, or copied the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) at: usize,

@@ -29,7 +29,7 @@ pub(super) mod status {
     pub(crate) const NOT_READY: i32 = 13;
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Send,
@@ -144,7 +144,7 @@ impl QueuePair {
         (retries < 7).then(|| shortest * retries.max(1))
     }
 
-    /// How long a peer that has ended is tried before a request fails, as a device would: each try takes 4.096 µs times 2 to the
+    /// Time for which a peer that has ended is tried before a request fails, as a device would. Each try takes 4.096 µs times 2 to the
     /// power of `timeout` (InfiniBand specification, 9.9.2.4.4). Programs end with requests in flight, and rely on it.
     pub(super) fn retries(&self) -> Duration {
         let once = Duration::from_nanos(4096 << self.attributes.timeout.min(20));

@@ -20,7 +20,7 @@ const ROUTE: usize = 40;
 /// Most bytes of an answer in one record.
 const PART: usize = 16 << 10;
 
-/// What became of a record.
+/// Result of reading a record.
 enum Fate {
     /// It is done with.
     Consumed,

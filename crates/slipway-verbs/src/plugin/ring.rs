@@ -17,7 +17,7 @@ pub(super) struct Lie;
 /// A record's header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Header {
-    /// What it is: see [`kind`].
+    /// Kind of the record, one of [`kind`].
     pub(super) kind: u8,
     /// See [`flag`].
     pub(super) flags: u8,

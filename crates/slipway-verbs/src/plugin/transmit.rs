@@ -111,7 +111,7 @@ impl State {
                     break;
                 }
                 Step::Fails(status) => {
-                    // What was sent before it completes first, as far as the peer has consumed it.
+                    // Earlier requests complete first, as far as the peer has consumed it.
                     pair.sending.push_front(work);
                     failed = Some(status);
                     break;

@@ -1,4 +1,4 @@
-//! What the plug-in keeps behind libibverbs' pointers. libibverbs' own structure is the first member of each.
+//! The plug-in's own data behind libibverbs' pointers. libibverbs' own structure is the first member of each.
 
 #![allow(unsafe_code)]
 

@@ -70,7 +70,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, attributes: 
         qp_type: attributes.qp_type,
         sq_sig_all: attributes.sq_sig_all,
     };
-    // SAFETY: the program's structures. What `ibv_create_qp` sets for others is set here.
+    // SAFETY: the program's structures. This sets the fields that `ibv_create_qp` sets for other providers.
     unsafe {
         match create(context, attributes.pd, &base) {
             Ok(made) => {
