@@ -14,6 +14,7 @@ mod path;
 mod rate;
 mod site;
 mod table;
+mod verbs;
 
 pub(super) use apps::{apps_of_one_host, apps_of_two_hosts};
 pub(super) use flows::run as flows;
@@ -21,3 +22,4 @@ pub(super) use load::{WORD as LOAD, run as load};
 pub(super) use memory::run as router;
 pub(super) use path::{host, hosts};
 pub(super) use rate::run as setup;
+pub(super) use verbs::run as verbs;

@@ -29,7 +29,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 23] = [
+    let benches: [(&str, fn()); 24] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -51,6 +51,7 @@ fn main() {
         ("fast-router", fast::router),
         ("fast-apps", fast::apps_of_one_host),
         ("fast-apps-hosts", fast::apps_of_two_hosts),
+        ("verbs", fast::verbs),
         ("transfer", transfer::run),
         ("versions", versions::run),
     ];

@@ -1,6 +1,6 @@
 //! The established connection: throughput and round trips.
 
-use slipway_measure::probe::{Iperf3, Netpipe, Probe, Sample, Step};
+use slipway_measure::probe::{Iperf3, Netpipe, Point, Probe, Sample, Step};
 
 use super::load::{MOUNTED, WORD};
 use super::site::{ONE_HOST, Plan, Site, TWO_HOSTS, up};
@@ -80,8 +80,23 @@ fn throughput(site: &Site<'_>, streams: u16, cores: &str, pinned: [&str; 2]) -> 
         .collect())
 }
 
-/// From 64 bytes to 1 KiB, one way: half of a round trip.
 fn latency(site: &Site<'_>, cores: &str, pinned: [&str; 2]) -> Measured {
+    let curve = netpipe(site, pinned)?;
+    let wanted = curve.iter().filter(|point| [64, 1024].contains(&point.bytes));
+    Ok(wanted
+        .map(|point| less(&format!("NetPIPE, {} bytes, one way, {cores}", point.bytes), "µs", point.micros))
+        .collect())
+}
+
+/// Time of a message of so many bytes over TCP in µs, one way: half of a round trip.
+pub(super) fn one_way(site: &Site<'_>, pinned: [&str; 2], bytes: u64) -> Result<f64, String> {
+    let curve = netpipe(site, pinned)?;
+    let point = curve.iter().find(|point| point.bytes == bytes);
+    point.map(|point| point.micros).ok_or_else(|| format!("NetPIPE measured no {bytes} bytes"))
+}
+
+/// From 64 bytes to 1 KiB.
+fn netpipe(site: &Site<'_>, pinned: [&str; 2]) -> Result<Vec<Point>, String> {
     let probe = Probe::Netpipe(Netpipe { max_bytes: 1024, repeats: Some(500) });
     let pair = site.pair.pinned(pinned);
     let from = |argv: &[String]| [argv, &["-l".to_owned(), "64".to_owned()]].concat();
@@ -97,10 +112,5 @@ fn latency(site: &Site<'_>, cores: &str, pinned: [&str; 2]) -> Measured {
             step
         })
         .collect();
-    let samples = pair.read(&probe, &steps)?;
-    let curve = samples.iter().flat_map(|sample| &sample.curve);
-    let wanted = curve.filter(|point| [64, 1024].contains(&point.bytes));
-    Ok(wanted
-        .map(|point| less(&format!("NetPIPE, {} bytes, one way, {cores}", point.bytes), "µs", point.micros))
-        .collect())
+    Ok(pair.read(&probe, &steps)?.into_iter().flat_map(|sample| sample.curve).collect())
 }
