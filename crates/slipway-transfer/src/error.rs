@@ -45,6 +45,8 @@ impl TransferError {
     pub(crate) fn stream(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData => Self::Protocol(error.to_string()),
+            // A read with a time limit (`SO_RCVTIMEO` in `socket(7)`).
+            io::ErrorKind::WouldBlock => Self::Lost(io::ErrorKind::TimedOut.into()),
             _ => Self::Lost(error),
         }
     }

@@ -158,6 +158,11 @@ impl<R: Read> Reader<R> {
         Ok(Some(&self.body))
     }
 
+    /// The stream that frames come from.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.from
+    }
+
     /// The stream that frames came from. The reader took no byte behind the last frame.
     pub fn into_inner(self) -> R {
         self.from

@@ -17,6 +17,8 @@
 pub mod blocks;
 pub mod error;
 pub mod frame;
+#[cfg(test)]
+mod hostile;
 mod link;
 pub mod message;
 mod meta;

@@ -16,10 +16,14 @@ use crate::message::{self, Hello, VERSION, Welcome};
 use crate::tls;
 use crate::token::Token;
 
-/// How long a peer may take for its part of a handshake.
+/// How long a handshake may take, from its first byte to its last.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// How long a path may be silent before its connections end.
 const SILENCE: Duration = Duration::from_mins(1);
+/// How long a peer may say nothing where it speaks every [`ALIVE`] at least.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+/// An end with nothing to say says so after this time.
+pub(crate) const ALIVE: Duration = Duration::from_secs(15);
 /// First byte of a connection without TLS, whose records begin with 0x16.
 const CLEAR: u8 = 0xc1;
 /// Bytes that rustls encrypts before it sends: about a frame.
@@ -29,10 +33,25 @@ const BUFFER: usize = 2 << 20;
 pub(crate) struct Socket {
     stream: TcpStream,
     waited: Arc<AtomicU64>,
+    /// The end of the handshake, after which a peer that sends byte by byte gets nowhere.
+    deadline: Option<Instant>,
+}
+
+impl Socket {
+    fn new(stream: TcpStream, waited: Arc<AtomicU64>) -> Self {
+        Self { stream, waited, deadline: Some(Instant::now() + HANDSHAKE) }
+    }
 }
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
         self.stream.read(buffer)
     }
 }
@@ -107,6 +126,23 @@ impl Link {
         }
     }
 
+    /// After the handshake: the kernel's timers end what is dead.
+    pub(crate) fn calm(&mut self) -> Result<(), TransferError> {
+        let socket = match self {
+            Self::Clear(socket) => socket,
+            Self::Client(stream) => &mut stream.sock,
+            Self::Server(stream) => &mut stream.sock,
+        };
+        socket.deadline = None;
+        let calmed = socket.stream.set_read_timeout(None).and_then(|()| socket.stream.set_write_timeout(None));
+        calmed.map_err(TransferError::io("set options of a socket"))
+    }
+
+    /// Reading fails where the peer says nothing for `patience`.
+    pub(crate) fn expect_words(&self, patience: Duration) -> Result<(), TransferError> {
+        self.tcp().set_read_timeout(Some(patience)).map_err(TransferError::io("set options of a socket"))
+    }
+
     /// Says that nothing more comes.
     pub(crate) fn close(&mut self) {
         // The other end sees the end of the stream either way.
@@ -170,6 +206,8 @@ pub(crate) struct Dialer {
     address: SocketAddr,
     token: Token,
     config: Arc<ClientConfig>,
+    /// How long the server may say nothing.
+    pub(crate) patience: Duration,
     /// Nanoseconds that writers waited for sockets.
     pub(crate) waited: Arc<AtomicU64>,
 }
@@ -177,7 +215,7 @@ pub(crate) struct Dialer {
 impl Dialer {
     pub(crate) fn new(address: SocketAddr, token: &Token) -> Result<Self, TransferError> {
         let config = tls::client(token).map_err(|error| TransferError::Identity(error.to_string()))?;
-        Ok(Self { address, token: token.clone(), config, waited: Arc::default() })
+        Ok(Self { address, token: token.clone(), config, patience: PATIENCE, waited: Arc::default() })
     }
 
     /// A TCP connection, and the time that it took to open: about one round trip.
@@ -195,7 +233,7 @@ impl Dialer {
         let mut conn = ClientConnection::new(self.config.clone(), name)
             .map_err(|error| TransferError::Identity(error.to_string()))?;
         conn.set_buffer_limit(Some(BUFFER));
-        let mut socket = Socket { stream, waited: self.waited.clone() };
+        let mut socket = Socket::new(stream, self.waited.clone());
         shake(&mut conn, &mut socket)?;
         Ok(Link::Client(Box::new(StreamOwned::new(conn, socket))))
     }
@@ -205,16 +243,19 @@ impl Dialer {
         let link = self.tls(stream)?;
         let proof = *self.token.proof(&link.binding()?).as_bytes();
         let link = say(link, &Hello::Session { version: VERSION, proof })?;
-        let (link, welcome) = hear(link)?;
+        let (mut link, welcome) = hear(link)?;
         let session = match welcome {
             Welcome::Session { session, secret } => Session { id: session, secret },
+            Welcome::Busy => {
+                return Err(TransferError::Refused("it has too many sessions\nHint: try again later".to_owned()));
+            }
             Welcome::Version(version) => {
                 return Err(TransferError::Protocol(format!(
                     "it speaks version {version} of the protocol, and this end version {VERSION}\nHint: install the same Slipway at both ends"
                 )));
             }
         };
-        calm(link.tcp())?;
+        link.calm()?;
         Ok((link, session))
     }
 
@@ -226,7 +267,7 @@ impl Dialer {
         if !clear {
             return self.tls(stream);
         }
-        let mut socket = Socket { stream, waited: self.waited.clone() };
+        let mut socket = Socket::new(stream, self.waited.clone());
         socket.write_all(&[CLEAR]).map_err(TransferError::Lost)?;
         Ok(Link::Clear(socket))
     }
@@ -234,8 +275,8 @@ impl Dialer {
     /// Makes a connection stream `number` of a session.
     pub(crate) fn join(link: Link, session: &Session, number: u32) -> Result<Link, TransferError> {
         let proof = stream_proof(&session.secret, number);
-        let link = say(link, &Hello::Stream { session: session.id, number, proof })?;
-        calm(link.tcp())?;
+        let mut link = say(link, &Hello::Stream { session: session.id, number, proof })?;
+        link.calm()?;
         Ok(link)
     }
 }
@@ -258,7 +299,7 @@ pub(crate) fn accept(
     prepare(&stream).map_err(TransferError::io("set options of a socket"))?;
     let mut first = [0];
     stream.peek(&mut first).map_err(TransferError::Lost)?;
-    let mut socket = Socket { stream, waited: Arc::default() };
+    let mut socket = Socket::new(stream, Arc::default());
     let link = if first[0] == CLEAR && clear {
         socket.read_exact(&mut first).map_err(TransferError::Lost)?;
         Link::Clear(socket)
@@ -285,10 +326,15 @@ pub(crate) fn accept(
     }
 }
 
+/// Tells a client that there is no room for a session.
+pub(crate) fn turn_away(link: Link) -> Result<(), TransferError> {
+    say(link, &Welcome::Busy).map(|mut link| link.close())
+}
+
 /// Welcomes a client to its session.
 pub(crate) fn welcome(link: Link, session: &Session) -> Result<Link, TransferError> {
-    let link = say(link, &Welcome::Session { session: session.id, secret: session.secret })?;
-    calm(link.tcp())?;
+    let mut link = say(link, &Welcome::Session { session: session.id, secret: session.secret })?;
+    link.calm()?;
     Ok(link)
 }
 
@@ -312,12 +358,6 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, SILENCE / 6)?;
     sockopt::set_tcp_user_timeout(stream, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX))?;
     Ok(())
-}
-
-/// After the handshake: the kernel's timers end what is dead.
-pub(crate) fn calm(stream: &TcpStream) -> Result<(), TransferError> {
-    let calmed = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
-    calmed.map_err(TransferError::io("set options of a socket"))
 }
 
 fn shake<C, S>(connection: &mut C, socket: &mut Socket) -> Result<(), TransferError>

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::path::Relative;
 
 /// Version of the protocol. Ends of other versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// Bytes of paths and attributes of files that are announced and not settled, by [`Entry::weight`], that a sender keeps to.
+pub const HEAVY: usize = 64 << 20;
 /// Bytes of file data in one frame, at most.
 pub const LARGEST_DATA: usize = 1 << 20;
 
@@ -45,6 +47,8 @@ pub enum Welcome {
     },
     /// The server speaks another version.
     Version(u32),
+    /// The server has as many sessions as it takes.
+    Busy,
 }
 
 /// The kind of an entry.
@@ -88,6 +92,15 @@ pub struct Entry {
     pub meta: Meta,
 }
 
+impl Entry {
+    /// Bytes that an end keeps for the entry, about.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let xattrs = self.meta.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64);
+        self.path.as_bytes().len() + 256 + xattrs.sum::<usize>()
+    }
+}
+
 /// From the sender, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
@@ -103,6 +116,8 @@ pub enum Order {
     },
     /// One of the data set.
     Entry(Entry),
+    /// Nothing; said where there is nothing else for a while.
+    Alive,
     /// The last: all files are settled.
     Finish,
 }
@@ -148,6 +163,8 @@ pub enum Answer {
     Extra(Relative),
     /// Progress: bytes and nanoseconds of writing, summed over streams.
     Wrote(u64, u64),
+    /// Nothing; said where there is nothing else for a while.
+    Alive,
     /// Everything is done.
     Over,
     /// Nothing more is.

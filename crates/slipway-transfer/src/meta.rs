@@ -9,7 +9,6 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::message::Meta;
-use crate::tree::Birth;
 
 /// Bytes of one entry's extended attributes, at most; more would not fit its order.
 const LARGEST_XATTRS: usize = 256 << 10;
@@ -80,6 +79,15 @@ fn xattrs(
     }
     found.sort();
     Ok(found)
+}
+
+/// Attributes that the kernel gives to a new file in the part folder, when nobody sets them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Birth {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Permission bits that the umask leaves.
+    pub(crate) mask: u32,
 }
 
 /// Applies attributes. Owners and file capabilities where this process is root. `birth` says what the file has already.

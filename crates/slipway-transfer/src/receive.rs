@@ -4,17 +4,18 @@ mod basis;
 mod files;
 mod group;
 mod incoming;
+mod naming;
 mod verify;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
 use std::time::Duration;
 
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
-use crate::link::{Link, Session, Sockets};
+use crate::link::{ALIVE, Link, Session, Sockets};
 use crate::message::{self, Answer, Entry, Kind, Meta, Order};
 use crate::path::Relative;
 use crate::tree::Tree;
@@ -26,10 +27,13 @@ use verify::Verify;
 const ANSWERS: usize = 4096;
 /// Bytes of answers in a frame, about.
 const FRAME: usize = 64 << 10;
-/// How long a client may take to open its stream of answers.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Threads that look for blocks of what is there.
 const LOOKERS: usize = 2;
+
+/// Directories of a data set, at most: the receiver keeps their attributes until all are filled.
+const DIRECTORIES: usize = 1 << 22;
+/// Bytes of what it keeps of them, about, at most.
+const HEAVY: usize = 512 << 20;
 
 /// Serves a session to its end. `streams` gives the connections that joined it, and must end when the session is over.
 pub(crate) fn serve(
@@ -38,20 +42,21 @@ pub(crate) fn serve(
     streams: Receiver<(u32, Link)>,
     close: impl FnOnce(),
     root: Option<&Path>,
+    patience: Duration,
 ) -> Result<(), TransferError> {
     let sockets = Sockets::default();
     sockets.add(&orders);
     // Handshakes run side by side: a stream of data may be the first to finish its own.
     let mut early = Vec::new();
     let link = loop {
-        let joined = streams.recv_timeout(PATIENCE);
+        let joined = streams.recv_timeout(patience);
         match joined.map_err(|_| TransferError::Protocol("the client opened no stream of answers".to_owned()))? {
             (1, link) => break link,
             other => early.push(other),
         }
     };
     let (answers, to_send) = sync_channel(ANSWERS);
-    let mut orders = Orders { reader: Reader::new(orders, Key::new(&session.secret, 0)), left: Vec::new() };
+    let mut orders = Orders { reader: Reader::new(orders, Key::new(&session.secret, 0)), body: Vec::new(), at: 0 };
     scope(|scope| {
         let sockets = &sockets;
         scope.spawn(move || send_answers(link, session, &to_send, sockets));
@@ -70,7 +75,7 @@ pub(crate) fn serve(
                             }
                         });
                     });
-                    let namer = inner.spawn(move || files.group.run(files));
+                    let namer = inner.spawn(move || naming::run(files));
                     let outcome = receive(&mut orders, files);
                     files.group.close();
                     sockets.end();
@@ -105,29 +110,43 @@ fn begin(orders: &mut Orders, root: Option<&Path>) -> Result<Begun, TransferErro
     }
 }
 
-/// Orders, one by one.
+/// Orders, one by one: a frame of many short ones would be long in memory.
 struct Orders {
     reader: Reader<Link>,
-    left: Vec<Order>,
+    /// A frame's body, read so far.
+    body: Vec<u8>,
+    at: usize,
 }
 
 impl Orders {
     fn next(&mut self) -> Result<Option<Order>, TransferError> {
-        while self.left.is_empty() {
-            let Some(mut body) = self.reader.frame().map_err(TransferError::stream)? else { return Ok(None) };
-            while !body.is_empty() {
-                self.left.push(message::take(&mut body).map_err(TransferError::stream)?);
-            }
-            self.left.reverse();
+        while self.at_end() {
+            let Some(body) = self.reader.frame().map_err(TransferError::stream)? else { return Ok(None) };
+            self.body.clear();
+            self.body.extend_from_slice(body);
+            self.at = 0;
         }
-        Ok(self.left.pop())
+        let mut rest = &self.body[self.at..];
+        let order = message::take(&mut rest).map_err(TransferError::stream)?;
+        self.at = self.body.len() - rest.len();
+        Ok(Some(order))
+    }
+
+    /// Whether the next order waits for another frame.
+    fn at_end(&self) -> bool {
+        self.at == self.body.len()
     }
 }
 
 fn send_answers(link: Link, session: &Session, answers: &Receiver<Answer>, sockets: &Sockets) {
     let mut writer = Writer::new(link, Key::new(&session.secret, 1));
     let mut send = || -> std::io::Result<()> {
-        while let Ok(first) = answers.recv() {
+        loop {
+            let first = match answers.recv_timeout(ALIVE) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => Answer::Alive,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
             message::put(&first, writer.body())?;
             while writer.len() < FRAME {
                 let Ok(answer) = answers.try_recv() else { break };
@@ -135,7 +154,6 @@ fn send_answers(link: Link, session: &Session, answers: &Receiver<Answer>, socke
             }
             writer.send()?;
         }
-        Ok(())
     };
     if send().is_err() {
         sockets.end();
@@ -145,11 +163,29 @@ fn send_answers(link: Link, session: &Session, answers: &Receiver<Answer>, socke
     writer.get_mut().close();
 }
 
+/// Directories whose attributes wait until they are filled.
+#[derive(Default)]
+struct Directories {
+    list: Vec<(Relative, Meta)>,
+    weight: usize,
+}
+
+impl Directories {
+    fn add(&mut self, path: Relative, meta: Meta, weight: usize) -> Result<(), TransferError> {
+        self.weight += weight;
+        if self.list.len() >= DIRECTORIES || self.weight > HEAVY {
+            return Err(TransferError::Protocol("too many directories".to_owned()));
+        }
+        self.list.push((path, meta));
+        Ok(())
+    }
+}
+
 /// Follows orders until all is done.
 fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
     let ended = || TransferError::Lost(std::io::ErrorKind::UnexpectedEof.into());
     let _ = files.answers.send(Answer::Ready);
-    let mut directories: Vec<(Relative, Meta)> = Vec::new();
+    let mut directories = Directories::default();
     let mut failures = false;
     scope(|scope| {
         let (to_look, looks) = sync_channel::<Arc<Incoming>>(1 << 16);
@@ -161,11 +197,12 @@ fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
         let mut fresh = Vec::new();
         loop {
             // The sender waits for none of them longer than for the frame that announced it.
-            if orders.left.is_empty() && !fresh.is_empty() {
+            if orders.at_end() && !fresh.is_empty() {
                 let _ = files.answers.send(Answer::Fresh(std::mem::take(&mut fresh)));
             }
             match orders.next()?.ok_or_else(ended)? {
                 Order::Begin { .. } => return Err(TransferError::Protocol("a second beginning".to_owned())),
+                Order::Alive => {}
                 Order::Finish => return Ok(()),
                 Order::Entry(entry) => match take(files, entry, &to_look, &mut directories)? {
                     Ok(id) => fresh.extend(id),
@@ -181,7 +218,7 @@ fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
         return Err(TransferError::Protocol("the end came before all files".to_owned()));
     }
     // Those inside first: writing to a directory changes its time.
-    for (path, meta) in directories.iter().rev() {
+    for (path, meta) in directories.list.iter().rev() {
         if let Err(error) = files.tree.set(path, meta) {
             failures = true;
             let _ = files.answers.send(Answer::Failed(u64::MAX, path.clone(), error.to_string()));
@@ -205,15 +242,16 @@ fn take(
     files: &Files,
     entry: Entry,
     to_look: &SyncSender<Arc<Incoming>>,
-    directories: &mut Vec<(Relative, Meta)>,
+    directories: &mut Directories,
 ) -> Result<Result<Option<u64>, Answer>, TransferError> {
+    let weight = entry.weight();
     let Entry { id, path, kind, meta } = entry;
     let done = match kind {
         Kind::File(size) => {
             if i64::try_from(size).is_err() {
                 return Err(TransferError::Protocol(format!("{path} is larger than any file")));
             }
-            let incoming = files.expect(Incoming::new(id, path, meta, size))?;
+            let incoming = files.expect(Incoming::new(id, path, meta, size, weight))?;
             // The folder may be missing or in another's hands: then that is found when the file is written.
             if files.may_have(&incoming) {
                 let _ = to_look.send(incoming);
@@ -223,7 +261,7 @@ fn take(
         }
         Kind::Directory => {
             let made = files.tree.directory(&path);
-            directories.push((path.clone(), meta));
+            directories.add(path.clone(), meta, weight)?;
             made
         }
         Kind::Symlink(target) => files.tree.symlink(&path, &target, &meta),

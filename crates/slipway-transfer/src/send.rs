@@ -51,10 +51,18 @@ pub fn send(
     request: &Request,
     address: SocketAddr,
     token: &Token,
+    show: impl FnMut(&Progress),
+) -> Result<Report, TransferError> {
+    send_by(&Dialer::new(address, token)?, request, show)
+}
+
+/// Sends by connections of `dialer`.
+pub(crate) fn send_by(
+    dialer: &Dialer,
+    request: &Request,
     mut show: impl FnMut(&Progress),
 ) -> Result<Report, TransferError> {
     let began = Instant::now();
-    let dialer = &Dialer::new(address, token)?;
     let (stream, rtt) = dialer.tcp()?;
     let rules = &path_rules::choose(rtt);
     let shared = &Shared::new(request, dialer.waited.clone());
@@ -75,7 +83,7 @@ pub fn send(
         });
         let of = session.clone();
         scope.spawn(move || {
-            if let Err(error) = dialed(answers.join()).and_then(|link| hear(link, &of, shared)) {
+            if let Err(error) = dialed(answers.join()).and_then(|link| hear(link, &of, dialer.patience, shared)) {
                 shared.fail(error);
             }
         });
@@ -116,9 +124,10 @@ fn dialed(outcome: std::thread::Result<Result<Link, TransferError>>) -> Result<L
     outcome.unwrap_or_else(|_| Err(TransferError::Protocol("a thread panicked".to_owned())))
 }
 
-/// Follows the answers of a session on the connection `link`.
-fn hear(link: Link, session: &Session, shared: &Shared) -> Result<(), TransferError> {
+/// Follows the answers of a session on the connection `link`. The receiver says nothing for `patience` at most.
+fn hear(link: Link, session: &Session, patience: Duration, shared: &Shared) -> Result<(), TransferError> {
     let link = Dialer::join(link, session, 1)?;
+    link.expect_words(patience)?;
     shared.add_socket(&link);
     answers::read(&mut Reader::new(link, Key::new(&session.secret, 1)), shared)
 }
@@ -130,9 +139,13 @@ fn order(link: Link, key: Key, request: &Request, shared: &Arc<Shared>) -> Resul
     message::put(&begin, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
     scan::list(&request.sources, shared, &mut writer)?;
+    shared.finish();
     message::put(&Order::Finish, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
-    shared.await_over();
+    while shared.await_over() == shared::Wait::Longer {
+        message::put(&Order::Alive, writer.body()).map_err(TransferError::stream)?;
+        writer.send().map_err(TransferError::stream)?;
+    }
     writer.get_mut().close();
     Ok(())
 }

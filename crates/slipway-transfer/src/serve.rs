@@ -1,13 +1,14 @@
 //! The server: it listens, lets in those who prove the token, and serves their sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 
@@ -16,7 +17,8 @@ use crate::link::{self, Joined, Link, Session};
 use crate::token::{Token, fill};
 use crate::{receive, tls};
 
-/// Connections in their handshake, at most. Others wait in the kernel's queue.
+/// Connections in their handshake, at most. The next one takes the place of the oldest: a peer that means it is done within
+/// two round trips.
 const SHAKING: usize = 64;
 /// Sessions at one time, at most.
 const SESSIONS: usize = 64;
@@ -37,7 +39,10 @@ struct Shared {
     /// Data may come without TLS.
     clear: bool,
     sessions: Mutex<HashMap<[u8; 16], Open>>,
-    shaking: AtomicUsize,
+    /// Connections in their handshake, the oldest first.
+    shaking: Mutex<VecDeque<(u64, TcpStream)>>,
+    /// How long a client may say nothing.
+    patience: Duration,
 }
 
 /// An open session: its secret, and the way to it for connections that join.
@@ -58,9 +63,19 @@ impl Server {
             root,
             clear,
             sessions: Mutex::default(),
-            shaking: AtomicUsize::new(0),
+            shaking: Mutex::default(),
+            patience: link::PATIENCE,
         };
         Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Ends the session of a client that says nothing for `patience`; two minutes where nothing is said here.
+    #[must_use]
+    pub fn patient(mut self, patience: Duration) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.patience = patience;
+        }
+        self
     }
 
     /// The address at which it listens.
@@ -102,23 +117,30 @@ fn accept(
     over: &Ended,
     ended: &(impl Fn(&Result<(), TransferError>) + Clone + Send + 'static),
 ) -> io::Error {
-    loop {
+    // Given up for a moment where there are no more descriptors, to tell a peer so by ending its connection.
+    let mut spare = File::open("/dev/null").ok();
+    for number in 0.. {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             // The peer went before it was accepted (`accept(2)`).
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {
                 continue;
             }
+            Err(error) if is_want(&error) && spare.take().is_some() => {
+                tracing::warn!("a connection was refused: {error}\nHint: raise the limit of open files (ulimit -n)");
+                drop(listener.accept());
+                spare = File::open("/dev/null").ok();
+                continue;
+            }
             Err(error) => return error,
         };
-        if shared.shaking.fetch_add(1, Ordering::Relaxed) >= SHAKING {
-            shared.shaking.fetch_sub(1, Ordering::Relaxed);
+        if !shared.begin_shaking(number, &stream) {
             continue;
         }
         let (shared, over, ended) = (shared.clone(), over.clone(), ended.clone());
-        thread::spawn(move || {
+        let spawned = thread::Builder::new().spawn(move || {
             let joined = shake(stream, &shared);
-            shared.shaking.fetch_sub(1, Ordering::Relaxed);
+            shared.shaking().retain(|(shaking, _)| *shaking != number);
             match joined {
                 Ok(None) => {}
                 Ok(Some((link, session))) => {
@@ -131,12 +153,42 @@ fn accept(
                 Err(error) => tracing::info!("a connection was refused: {error}"),
             }
         });
+        if let Err(error) = spawned {
+            tracing::warn!("a connection was refused: failed to start a thread: {error}");
+        }
     }
+    // Nobody counts so far.
+    io::ErrorKind::Other.into()
+}
+
+/// Whether a process or machine has no more descriptors or memory.
+fn is_want(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let wants = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    wants.iter().any(|want| error.raw_os_error() == Some(want.raw_os_error()))
 }
 
 impl Shared {
     fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 16], Open>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shaking(&self) -> MutexGuard<'_, VecDeque<(u64, TcpStream)>> {
+        self.shaking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a connection. Ends the oldest where there are too many. False where nobody could end this one.
+    fn begin_shaking(&self, number: u64, stream: &TcpStream) -> bool {
+        let Ok(handle) = stream.try_clone() else { return false };
+        let mut shaking = self.shaking();
+        if shaking.len() >= SHAKING
+            && let Some((_, oldest)) = shaking.pop_front()
+        {
+            // It may have ended by itself.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        shaking.push_back((number, handle));
+        true
     }
 }
 
@@ -149,14 +201,14 @@ fn shake(stream: TcpStream, shared: &Shared) -> Result<Option<(Link, Session)>, 
             filled.map_err(TransferError::io("get random bytes"))?;
             Ok(Some((link, session)))
         }
-        Joined::Stream { link, session, number, proof } => {
+        Joined::Stream { mut link, session, number, proof } => {
             let mut sessions = shared.sessions();
             let open = sessions.get_mut(&session).filter(|open| link::proves(&open.session, number, proof));
             let open = open.ok_or_else(|| TransferError::Identity("a stream belongs to no session".to_owned()))?;
             if number == 0 || open.numbers.contains(&number) || open.numbers.len() >= STREAMS {
                 return Err(TransferError::Protocol("a stream's number is taken".to_owned()));
             }
-            link::calm(link.tcp())?;
+            link.calm()?;
             open.numbers.push(number);
             let _ = open.streams.send((number, link));
             Ok(None)
@@ -166,14 +218,20 @@ fn shake(stream: TcpStream, shared: &Shared) -> Result<Option<(Link, Session)>, 
 
 fn serve(link: Link, session: &Session, shared: &Shared) -> Result<(), TransferError> {
     let (streams, joined) = channel();
-    {
+    let has_room = {
         let mut sessions = shared.sessions();
-        if sessions.len() >= SESSIONS {
-            return Err(TransferError::Protocol("too many sessions are open".to_owned()));
+        let has_room = sessions.len() < SESSIONS;
+        if has_room {
+            sessions.insert(session.id, Open { session: session.clone(), streams, numbers: Vec::new() });
         }
-        sessions.insert(session.id, Open { session: session.clone(), streams, numbers: Vec::new() });
+        has_room
+    };
+    if !has_room {
+        link::turn_away(link)?;
+        return Err(TransferError::Protocol("too many sessions are open".to_owned()));
     }
     let link = link::welcome(link, session)?;
+    link.expect_words(shared.patience)?;
     let close = || drop(shared.sessions().remove(&session.id));
-    receive::serve(link, session, joined, close, shared.root.as_deref())
+    receive::serve(link, session, joined, close, shared.root.as_deref(), shared.patience)
 }

@@ -19,9 +19,8 @@ use rustix::io::Errno;
 
 use crate::error::TransferError;
 use crate::message::Meta;
-use crate::meta;
+use crate::meta::{self, Birth};
 use crate::path::{PART, Relative};
-pub(crate) use unnamed::Birth;
 
 /// Parents that are kept open, at most.
 const PARENTS: usize = 512;
@@ -66,7 +65,7 @@ impl Tree {
         let root = Self::root(root, path, write).map_err(failed)?;
         let part = if write { Some(Self::lock(&root, &shown)?) } else { None };
         let is_first = part.as_ref().is_some_and(is_empty);
-        let birth = part.as_ref().and_then(Birth::find);
+        let birth = part.as_ref().and_then(unnamed::birth);
         let fresh = if is_empty(&root) { HashSet::from([Vec::new()]) } else { HashSet::new() };
         Ok(Self { root, part, is_first, birth, parents: Mutex::default(), fresh: Mutex::new(fresh) })
     }

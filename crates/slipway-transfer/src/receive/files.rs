@@ -1,6 +1,5 @@
 //! Files on their way in.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +12,7 @@ use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use super::group::{Group, Whole};
-use super::incoming::{Incoming, Part};
+use super::incoming::{Expected, Incoming, Part};
 use crate::blocks::SEGMENT;
 use crate::error::TransferError;
 use crate::frame::{Key, Reader};
@@ -24,6 +23,10 @@ use crate::tree::Tree;
 
 /// Files that a sender may announce before they are settled.
 const MOST: usize = 1 << 20;
+/// Bytes of their paths and attributes, about, at most. A sender of ours keeps to a quarter.
+const HEAVY: usize = 4 * crate::message::HEAVY;
+/// Items that are taken from a frame at once: many short ones would be long in memory, and hold many files open.
+const ITEMS: usize = 128;
 /// Bytes between two reports of progress.
 const REPORT: u64 = 16 << 20;
 
@@ -33,7 +36,7 @@ pub(super) struct Files {
     pub(super) answers: SyncSender<Answer>,
     /// The disk has a file's content before the file takes its name.
     pub(super) sync: bool,
-    expected: Mutex<HashMap<u64, Arc<Incoming>>>,
+    expected: Mutex<Expected>,
     failed: AtomicBool,
     bytes: AtomicU64,
     nanos: AtomicU64,
@@ -79,21 +82,23 @@ impl Files {
         }
     }
 
-    fn expected(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
+    fn expected(&self) -> MutexGuard<'_, Expected> {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn expect(&self, incoming: Incoming) -> Result<Arc<Incoming>, TransferError> {
         let incoming = Arc::new(incoming);
         let mut expected = self.expected();
-        if expected.len() >= MOST || expected.insert(incoming.id, incoming.clone()).is_some() {
+        expected.weight += incoming.weight;
+        let fits = expected.files.len() < MOST && expected.weight <= HEAVY;
+        if !fits || expected.files.insert(incoming.id, incoming.clone()).is_some() {
             return Err(TransferError::Protocol("a number is used twice, or too many files are open".to_owned()));
         }
         Ok(incoming)
     }
 
     pub(super) fn any_left(&self) -> bool {
-        !self.expected().is_empty()
+        !self.expected().files.is_empty()
     }
 
     pub(super) fn any_failed(&self) -> bool {
@@ -132,11 +137,15 @@ impl Files {
             let mut items = Vec::new();
             while !body.is_empty() {
                 items.push(message::take_item(&mut body).map_err(|error| error.to_string())?);
+                if !body.is_empty() && items.len() < ITEMS {
+                    continue;
+                }
+                let began = Instant::now();
+                self.apply_all(&items)?;
+                unreported.0 += items.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+                unreported.1 += nanoseconds(began);
+                items.clear();
             }
-            let began = Instant::now();
-            self.apply_all(&items)?;
-            unreported.0 += items.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
-            unreported.1 += nanoseconds(began);
             self.report(&mut unreported, REPORT);
         }
     }
@@ -156,7 +165,7 @@ impl Files {
         // Locked once for all.
         let files: Vec<_> = {
             let expected = self.expected();
-            items.iter().map(|(item, _)| expected.get(&file(item)).cloned()).collect()
+            items.iter().map(|(item, _)| expected.files.get(&file(item)).cloned()).collect()
         };
         let mut whole = Vec::new();
         let outcome = self.apply_each(items, files, &mut whole);
@@ -333,7 +342,7 @@ impl Files {
     /// Tells the sender that nothing more is to be done for some files.
     pub(super) fn settle(&self, ids: Vec<u64>) {
         let mut expected = self.expected();
-        for id in &ids {
+        for &id in &ids {
             expected.remove(id);
         }
         drop(expected);
@@ -342,7 +351,7 @@ impl Files {
 
     pub(super) fn fail(&self, incoming: &Incoming, error: &io::Error) {
         self.failed.store(true, Ordering::Relaxed);
-        if self.expected().remove(&incoming.id).is_some() {
+        if self.expected().remove(incoming.id) {
             let _ = self.answers.send(Answer::Failed(incoming.id, incoming.path.clone(), error.to_string()));
         }
     }

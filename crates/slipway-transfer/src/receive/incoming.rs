@@ -1,12 +1,13 @@
-//! One file on its way in.
+//! Files on their way in, one by one.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use crate::message::Meta;
+use crate::meta::Birth;
 use crate::path::Relative;
-use crate::tree::Birth;
 
 /// The bytes of a file that are here.
 pub(super) struct Part {
@@ -21,6 +22,8 @@ pub(super) struct Incoming {
     pub(super) path: Relative,
     pub(super) meta: Meta,
     pub(super) size: u64,
+    /// Bytes that it takes in memory, about.
+    pub(super) weight: usize,
     /// Bytes whose content is known, holes included.
     pub(super) received: AtomicU64,
     pub(super) ended: AtomicBool,
@@ -32,12 +35,13 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(id: u64, path: Relative, meta: Meta, size: u64) -> Self {
+    pub(super) fn new(id: u64, path: Relative, meta: Meta, size: u64, weight: usize) -> Self {
         Self {
             id,
             path,
             meta,
             size,
+            weight,
             received: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             settled: AtomicBool::new(false),
@@ -45,5 +49,21 @@ impl Incoming {
             part: Mutex::default(),
             old: Mutex::default(),
         }
+    }
+}
+
+/// Files that are announced and not settled, and what they weigh.
+#[derive(Default)]
+pub(super) struct Expected {
+    pub(super) files: HashMap<u64, Arc<Incoming>>,
+    pub(super) weight: usize,
+}
+
+impl Expected {
+    /// False where it is not there.
+    pub(super) fn remove(&mut self, id: u64) -> bool {
+        let removed = self.files.remove(&id);
+        self.weight -= removed.as_ref().map_or(0, |incoming| incoming.weight);
+        removed.is_some()
     }
 }

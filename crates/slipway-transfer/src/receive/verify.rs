@@ -14,18 +14,26 @@ use crate::meta;
 use crate::path::Relative;
 use crate::tree::Tree;
 
+/// Entries of a comparison, at most.
+const MOST: usize = 1 << 25;
+/// Bytes of its directories' paths, at most.
+const HEAVY: usize = 512 << 20;
+
 /// A comparison.
 pub(super) struct Verify<'a> {
     tree: Tree,
     answers: &'a SyncSender<Answer>,
-    seen: HashSet<Relative>,
+    /// Fingerprints of the paths that the sender listed.
+    seen: HashSet<[u8; 16]>,
     directories: Vec<Relative>,
+    /// Bytes of the directories' paths.
+    weight: usize,
     buffer: Vec<u8>,
 }
 
 impl<'a> Verify<'a> {
     pub(super) fn new(tree: Tree, answers: &'a SyncSender<Answer>) -> Self {
-        Self { tree, answers, seen: HashSet::new(), directories: Vec::new(), buffer: Vec::new() }
+        Self { weight: 0, tree, answers, seen: HashSet::new(), directories: Vec::new(), buffer: Vec::new() }
     }
 
     pub(super) fn run(mut self, orders: &mut Orders) -> Result<(), TransferError> {
@@ -34,8 +42,12 @@ impl<'a> Verify<'a> {
             match orders.next()? {
                 None => return Err(TransferError::Lost(io::ErrorKind::UnexpectedEof.into())),
                 Some(Order::Begin { .. }) => return Err(TransferError::Protocol("a second beginning".to_owned())),
+                Some(Order::Alive) => {}
                 Some(Order::Finish) => break,
                 Some(Order::Entry(entry)) => {
+                    if self.seen.len() >= MOST || self.weight > HEAVY {
+                        return Err(TransferError::Protocol("too many entries".to_owned()));
+                    }
                     let (id, path) = (entry.id, entry.path.clone());
                     match self.compare(entry) {
                         Ok(true) => {}
@@ -51,7 +63,7 @@ impl<'a> Verify<'a> {
         for top in tops {
             let (seen, answers) = (&self.seen, self.answers);
             let listed = self.tree.list(top, &mut |path| {
-                if !seen.contains(&path) {
+                if !seen.contains(&fingerprint(&path)) {
                     let _ = answers.send(Answer::Extra(path));
                 }
             });
@@ -72,13 +84,14 @@ impl<'a> Verify<'a> {
         let Entry { id, path, kind, meta } = entry;
         let differs = |this: &Self, what: &str| this.answer(Answer::Differs(id, path.clone(), what.to_owned()));
         let found = self.tree.look(&path)?;
-        self.seen.insert(path.clone());
+        self.seen.insert(fingerprint(&path));
         let Some((found, target)) = found else {
             differs(self, "missing");
             return Ok(false);
         };
         match (kind, FileType::from_raw_mode(found.st_mode)) {
             (Kind::Directory, FileType::Directory) => {
+                self.weight += path.as_bytes().len();
                 self.directories.push(path.clone());
                 self.attributes(id, &path, &meta)?;
                 Ok(false)
@@ -125,6 +138,12 @@ impl<'a> Verify<'a> {
         }
         Ok(())
     }
+}
+
+/// Half of the path's BLAKE3.
+fn fingerprint(path: &Relative) -> [u8; 16] {
+    let hash = blake3::hash(path.as_bytes());
+    hash.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 fn is_in(path: &Relative, folder: &Relative) -> bool {

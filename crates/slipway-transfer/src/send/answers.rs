@@ -4,8 +4,8 @@ use std::io::Read;
 use std::sync::atomic::Ordering;
 
 use super::compare;
+use super::outgoing::Outgoing;
 use super::queue::Job;
-use super::report::Named;
 use super::shared::Shared;
 use super::worker::SMALL;
 use crate::blocks;
@@ -31,30 +31,39 @@ pub(super) fn read(answers: &mut Reader<impl Read>, shared: &Shared) -> Result<(
 /// Acts on an answer. True for the last.
 fn take(answer: Answer, shared: &Shared) -> Result<bool, TransferError> {
     match answer {
-        Answer::Ready => {}
+        Answer::Ready | Answer::Alive => {}
         Answer::Fresh(ids) => fresh(&ids, shared)?,
-        Answer::Blocks(id, basis, blocks) => shared.file(id)?.found().add(basis, blocks)?,
+        Answer::Blocks(id, basis, blocks) => {
+            let outgoing = shared.file(id)?;
+            if outgoing.answered.load(Ordering::Relaxed) {
+                return Err(again(id));
+            }
+            outgoing.found().add(basis, blocks, &shared.blocks);
+        }
         Answer::Listed(id, old) => {
             let outgoing = shared.file(id)?;
+            once(&outgoing)?;
             outgoing.found().old_size = old;
             compare::begin(&outgoing, shared);
         }
         Answer::Settled(ids) => shared.settle(&ids),
         Answer::Failed(id, path, why) => {
-            shared.outcome().failed.push(Named::new(&path, why));
+            shared.outcome().name(|outcome| &mut outcome.failed, &path, why)?;
             shared.settle(&[id]);
         }
         Answer::Differs(id, path, what) => {
             let is_whole = what == "missing" || what == "size" || what.starts_with("another kind");
-            shared.outcome().different.push(Named::new(&path, what));
+            shared.outcome().name(|outcome| &mut outcome.different, &path, what)?;
             if is_whole {
                 shared.settle(&[id]);
             }
         }
-        Answer::Extra(path) => shared.outcome().extra.push(path.to_string()),
+        Answer::Extra(path) => shared.outcome().extra(&path)?,
         Answer::Wrote(_, nanos) => shared.figures.writing.store(nanos, Ordering::Relaxed),
         Answer::Over => {
-            shared.over();
+            if !shared.over() {
+                return Err(TransferError::Protocol("it is done before it has everything".to_owned()));
+            }
             return Ok(true);
         }
         Answer::Refused(why) => return Err(TransferError::Refused(why)),
@@ -62,9 +71,19 @@ fn take(answer: Answer, shared: &Shared) -> Result<bool, TransferError> {
     Ok(false)
 }
 
+fn again(id: u64) -> TransferError {
+    TransferError::Protocol(format!("it says twice what it has of file {id}"))
+}
+
+/// The receiver has said everything of a file now.
+fn once(outgoing: &Outgoing) -> Result<(), TransferError> {
+    if outgoing.answered.swap(true, Ordering::Relaxed) { Err(again(outgoing.id)) } else { Ok(()) }
+}
+
 fn fresh(ids: &[u64], shared: &Shared) -> Result<(), TransferError> {
     let mut jobs = Vec::with_capacity(ids.len());
     for outgoing in shared.files(ids)? {
+        once(&outgoing)?;
         if outgoing.size <= SMALL {
             jobs.push(Job::Whole(outgoing));
             continue;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::found::{Found, Step};
+use super::found::Step;
 use super::outgoing::Outgoing;
 use super::queue::Job;
 use super::report::Named;
@@ -50,11 +50,13 @@ pub(super) fn segment(outgoing: &Outgoing, segment: Range<u64>, buffer: &mut Vec
 pub(super) fn conclude(outgoing: &Arc<Outgoing>, shared: &Shared) {
     let mut found = outgoing.found();
     let is_same = found.is_same(outgoing.size);
+    let steps = std::mem::take(&mut found.steps);
+    found.clear(&shared.blocks);
+    drop(found);
     if shared.verify {
         if !is_same {
             shared.outcome().different.push(Named::new(&outgoing.path, "content".to_owned()));
         }
-        drop(found);
         outgoing.close();
         shared.figures.done.fetch_add(outgoing.size, Ordering::Relaxed);
         shared.settle(&[outgoing.id]);
@@ -64,9 +66,7 @@ pub(super) fn conclude(outgoing: &Arc<Outgoing>, shared: &Shared) {
         shared.queue.push_front([Job::Same(outgoing.clone())].into_iter());
         return;
     }
-    let mut steps: Vec<(u64, Vec<Step>)> = std::mem::take(&mut found.steps).into_iter().collect();
-    *found = Found::default();
-    drop(found);
+    let mut steps: Vec<(u64, Vec<Step>)> = steps.into_iter().collect();
     steps.sort_unstable_by_key(|(start, _)| *start);
     outgoing.left.store(steps.len(), Ordering::Release);
     shared.queue.push_front(steps.into_iter().map(|(_, steps)| Job::Steps(outgoing.clone(), steps)));

@@ -1,8 +1,8 @@
 //! The receiver's blocks of a file. They decide how each range gets there.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::TransferError;
 use crate::message::{Basis, Block};
 
 /// How a range gets to the receiver.
@@ -18,8 +18,8 @@ pub(super) enum Step {
     Copy(u64, u64, u32, [u8; 32]),
 }
 
-/// Blocks of one file that a receiver may list: with the largest blocks, terabytes.
-const MOST: usize = 1 << 24;
+/// Blocks that the sender keeps of all files at a time, about a gigabyte. Others are sent, as if the receiver had none.
+const MOST: usize = 1 << 23;
 
 /// The receiver's blocks of a file, as far as the sender knows them.
 #[derive(Default)]
@@ -37,14 +37,20 @@ pub(super) struct Found {
     in_place: usize,
     /// Blocks that are not.
     elsewhere: usize,
+    /// Blocks that count in the budget of all files.
+    counted: usize,
 }
 
 impl Found {
     /// Takes blocks that the receiver lists.
-    pub(super) fn add(&mut self, basis: Basis, blocks: Vec<Block>) -> Result<(), TransferError> {
-        if self.part.len() + self.old_blocks.len() + blocks.len() > MOST {
-            return Err(TransferError::Protocol("it lists too many blocks".to_owned()));
+    pub(super) fn add(&mut self, basis: Basis, blocks: Vec<Block>, all: &AtomicUsize) {
+        if all.load(Ordering::Relaxed) + blocks.len() > MOST {
+            // Never the same, as far as anyone knows.
+            self.elsewhere += 1;
+            return;
         }
+        all.fetch_add(blocks.len(), Ordering::Relaxed);
+        self.counted += blocks.len();
         for Block { offset, length, hash } in blocks {
             match basis {
                 Basis::Part => drop(self.part.insert(offset, (length, hash))),
@@ -54,7 +60,12 @@ impl Found {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Forgets everything, and gives the budget back.
+    pub(super) fn clear(&mut self, all: &AtomicUsize) {
+        all.fetch_sub(self.counted, Ordering::Relaxed);
+        *self = Self::default();
     }
 
     /// How the block at `offset` gets to the receiver.

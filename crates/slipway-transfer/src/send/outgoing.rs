@@ -41,13 +41,17 @@ pub(super) struct Outgoing {
     file: Mutex<Option<Arc<File>>>,
     /// Segments that are not done.
     pub(super) left: AtomicUsize,
+    /// The receiver said all that it has of it.
+    pub(super) answered: AtomicBool,
+    /// Bytes that the receiver keeps for it, about.
+    pub(super) weight: usize,
     /// It changed, or could not be read.
     pub(super) spoilt: AtomicBool,
     found: Mutex<Found>,
 }
 
 impl Outgoing {
-    pub(super) fn new(id: u64, path: Relative, source: PathBuf, found: &Metadata) -> Self {
+    pub(super) fn new(id: u64, path: Relative, source: PathBuf, found: &Metadata, weight: usize) -> Self {
         Self {
             id,
             path,
@@ -57,6 +61,8 @@ impl Outgoing {
             stamp: Stamp::of(found),
             file: Mutex::default(),
             left: AtomicUsize::new(0),
+            answered: AtomicBool::new(false),
+            weight,
             spoilt: AtomicBool::new(false),
             found: Mutex::default(),
         }

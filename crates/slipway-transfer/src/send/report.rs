@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::error::TransferError;
 use crate::path::Relative;
 
 /// A path, and what is the matter with it.
@@ -29,6 +30,41 @@ pub(super) struct Outcome {
     pub(super) skipped: Vec<String>,
     pub(super) different: Vec<Named>,
     pub(super) extra: Vec<String>,
+    /// Bytes of what the receiver named.
+    #[serde(skip)]
+    heard: usize,
+}
+
+/// Bytes of names and reasons that a receiver may send.
+const HEARD: usize = 256 << 20;
+
+impl Outcome {
+    fn hear(&mut self, bytes: usize) -> Result<(), TransferError> {
+        self.heard += bytes + 64;
+        if self.heard > HEARD {
+            return Err(TransferError::Protocol("it names too many entries".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes an entry that the receiver names, into one of the lists.
+    pub(super) fn name(
+        &mut self,
+        list: impl FnOnce(&mut Self) -> &mut Vec<Named>,
+        path: &Relative,
+        why: String,
+    ) -> Result<(), TransferError> {
+        self.hear(path.as_bytes().len() + why.len())?;
+        list(self).push(Named::new(path, why));
+        Ok(())
+    }
+
+    /// Takes an entry that only the receiver has.
+    pub(super) fn extra(&mut self, path: &Relative) -> Result<(), TransferError> {
+        self.hear(path.as_bytes().len())?;
+        self.extra.push(path.to_string());
+        Ok(())
+    }
 }
 
 /// The activity that takes most of the streams' time.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::outgoing::Outgoing;
 use super::report::Named;
-use super::shared::Shared;
+use super::shared::{Shared, Wait};
 use crate::error::TransferError;
 use crate::frame::Writer;
 use crate::message::{self, Entry, Kind, Order};
@@ -40,7 +40,7 @@ pub(super) fn list(
         }
     }
     scan.flush()?;
-    if !shared.await_settled() {
+    if !scan.alive(Shared::await_settled)? {
         return Ok(());
     }
     for entry in std::mem::take(&mut scan.links) {
@@ -84,6 +84,20 @@ impl<W: Write> Scan<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// Waits, and tells the other end that this one lives. False when it is over.
+    fn alive(&mut self, wait: impl Fn(&Shared) -> Wait) -> Result<bool, TransferError> {
+        loop {
+            match wait(self.shared) {
+                Wait::Ready => return Ok(true),
+                Wait::Ended => return Ok(false),
+                Wait::Longer => {
+                    self.order(&Order::Alive)?;
+                    self.flush()?;
+                }
+            }
+        }
     }
 
     fn failed(&self, path: &[u8], error: &io::Error) {
@@ -140,12 +154,16 @@ impl<W: Write> Scan<'_, W> {
                 return Ok(());
             }
         }
+        let is_directory = kind == Kind::Directory;
+        let entry = Entry { id, path, kind, meta };
         if found.is_file() {
-            let outgoing = Outgoing::new(id, path.clone(), source.to_owned(), found);
+            let outgoing = Outgoing::new(id, entry.path.clone(), source.to_owned(), found, entry.weight());
+            if !self.alive(Shared::await_room)? {
+                return Ok(());
+            }
             self.shared.announce(Arc::new(outgoing));
         }
-        let is_directory = kind == Kind::Directory;
-        self.order(&Order::Entry(Entry { id, path, kind, meta }))?;
+        self.order(&Order::Entry(entry))?;
         if is_directory { self.content(source, within) } else { Ok(()) }
     }
 

@@ -1,7 +1,7 @@
 //! State that the sender's threads share: files on their way out, work, and figures.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use super::pace::Pace;
 use super::queue::Queue;
 use super::report::Outcome;
 use crate::error::TransferError;
-use crate::link::{Link, Sockets};
+use crate::link::{ALIVE, Link, Sockets};
+use crate::message::HEAVY;
 
 /// Files that are announced and not settled, at most.
 const MOST: usize = 200_000;
@@ -80,6 +81,8 @@ pub(super) struct Shared {
     pub(super) figures: Figures,
     pub(super) verify: bool,
     pub(super) began: Instant,
+    /// Blocks of the receiver's that are kept.
+    pub(super) blocks: AtomicUsize,
     pub(super) waited: Arc<AtomicU64>,
     pub(super) outcome: Mutex<Outcome>,
     state: Mutex<State>,
@@ -90,11 +93,30 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     files: HashMap<u64, Arc<Outgoing>>,
+    /// What they weigh at the receiver.
+    weight: usize,
+    /// The last order was sent.
+    finished: bool,
     over: bool,
     error: Option<TransferError>,
 }
 
+/// How a wait went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// As wished.
+    Ready,
+    /// The session is over.
+    Ended,
+    /// Neither; the other end is to hear that this one lives.
+    Longer,
+}
+
 impl State {
+    fn has_room(&self) -> bool {
+        self.files.len() < MOST && self.weight < HEAVY
+    }
+
     fn ended(&self) -> bool {
         self.over || self.error.is_some()
     }
@@ -108,6 +130,7 @@ impl Shared {
             figures: Figures::default(),
             verify: request.verify,
             began: Instant::now(),
+            blocks: AtomicUsize::new(0),
             waited,
             outcome: Mutex::default(),
             state: Mutex::default(),
@@ -128,16 +151,30 @@ impl Shared {
         self.sockets.add(link);
     }
 
-    /// Takes note of a file before it is announced. Waits while too many are on their way. False when it is over.
-    pub(super) fn announce(&self, outgoing: Arc<Outgoing>) -> bool {
+    /// Waits until `ready` or the end, for [`ALIVE`] at most.
+    fn await_that(&self, ready: impl Fn(&State) -> bool) -> (MutexGuard<'_, State>, Wait) {
+        let waited = self.changed.wait_timeout_while(self.state(), ALIVE, |state| !ready(state) && !state.ended());
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let wait = match (state.ended(), ready(&state)) {
+            (true, _) => Wait::Ended,
+            (false, true) => Wait::Ready,
+            (false, false) => Wait::Longer,
+        };
+        (state, wait)
+    }
+
+    /// Waits while too many files are on their way.
+    pub(super) fn await_room(&self) -> Wait {
+        self.await_that(State::has_room).1
+    }
+
+    /// Takes note of a file before it is announced.
+    pub(super) fn announce(&self, outgoing: Arc<Outgoing>) {
         let mut state = self.state();
-        while state.files.len() >= MOST && !state.ended() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        state.weight += outgoing.weight;
         self.figures.bytes.fetch_add(outgoing.size, Ordering::Relaxed);
         self.figures.files.fetch_add(1, Ordering::Relaxed);
         state.files.insert(outgoing.id, outgoing);
-        !state.ended()
     }
 
     /// Files that the receiver speaks of.
@@ -156,28 +193,32 @@ impl Shared {
     /// Files need nothing more.
     pub(super) fn settle(&self, ids: &[u64]) {
         let mut state = self.state();
-        let before = state.files.len();
+        let had_room = state.has_room();
         for id in ids {
-            state.files.remove(id);
+            let Some(outgoing) = state.files.remove(id) else { continue };
+            state.weight -= outgoing.weight;
+            self.figures.settled.fetch_add(1, Ordering::Relaxed);
+            // Where the file was not compared to its end.
+            outgoing.found().clear(&self.blocks);
         }
-        let after = state.files.len();
-        self.figures.settled.fetch_add((before - after) as u64, Ordering::Relaxed);
-        if after == 0 || (before >= MOST && after < MOST) {
+        if state.files.is_empty() || !had_room && state.has_room() {
             self.changed.notify_all();
         }
     }
 
-    /// Waits until no file is on its way. False when it is over.
-    pub(super) fn await_settled(&self) -> bool {
-        let state = self.state();
-        let waited = self.changed.wait_while(state, |state| !state.files.is_empty() && !state.ended());
-        !waited.unwrap_or_else(PoisonError::into_inner).ended()
+    /// Waits until no file is on its way.
+    pub(super) fn await_settled(&self) -> Wait {
+        self.await_that(|state| state.files.is_empty()).1
     }
 
     /// Waits until the receiver says that all is done, or something fails.
-    pub(super) fn await_over(&self) {
-        let waited = self.changed.wait_while(self.state(), |state| !state.ended());
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn await_over(&self) -> Wait {
+        self.await_that(|_| false).1
+    }
+
+    /// The next order is the last.
+    pub(super) fn finish(&self) {
+        self.state().finished = true;
     }
 
     /// Waits for a while. True when it is over.
@@ -186,11 +227,17 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0.ended()
     }
 
-    /// The receiver says that all is done.
-    pub(super) fn over(&self) {
-        self.state().over = true;
+    /// The receiver says that all is done. False where that cannot be.
+    pub(super) fn over(&self) -> bool {
+        let mut state = self.state();
+        if !state.finished || !state.files.is_empty() {
+            return false;
+        }
+        state.over = true;
+        drop(state);
         self.queue.close(true);
         self.changed.notify_all();
+        true
     }
 
     /// As [`fail`](Self::fail), for a stream that ended: the receiver's own reason is on its way with the answers.

@@ -11,28 +11,18 @@ use rustix::io::Errno;
 
 use super::{Tree, absent, across};
 use crate::message::Meta;
+use crate::meta::Birth;
 use crate::path::Relative;
 
-/// Attributes that the kernel gives to a new file in the part folder, when nobody sets them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Birth {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// Permission bits that the umask leaves.
-    pub(crate) mask: u32,
-}
-
-impl Birth {
-    /// Tries with a file. `None` where the file system has none without a name, or gives access control lists to new ones.
-    pub(super) fn find(part: &OwnedFd) -> Option<Self> {
-        let file = open(part, 0o777).ok()?;
-        match rustix::fs::fgetxattr(&file, "system.posix_acl_access", &mut [0_u8; 1024]) {
-            Err(Errno::NODATA | Errno::NOTSUP) => {}
-            _ => return None,
-        }
-        let found = rustix::fs::fstat(&file).ok()?;
-        Some(Self { uid: found.st_uid, gid: found.st_gid, mask: found.st_mode & 0o777 })
+/// What new files get, by a try with one. `None` where the file system has none without a name, or gives access control lists to new ones.
+pub(super) fn birth(part: &OwnedFd) -> Option<Birth> {
+    let file = open(part, 0o777).ok()?;
+    match rustix::fs::fgetxattr(&file, "system.posix_acl_access", &mut [0_u8; 1024]) {
+        Err(Errno::NODATA | Errno::NOTSUP) => {}
+        _ => return None,
     }
+    let found = rustix::fs::fstat(&file).ok()?;
+    Some(Birth { uid: found.st_uid, gid: found.st_gid, mask: found.st_mode & 0o777 })
 }
 
 fn open(part: &OwnedFd, mode: u32) -> Result<OwnedFd, Errno> {
