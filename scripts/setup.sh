@@ -35,6 +35,7 @@ TEST=(
   ibverbs-utils      # real verbs programs
   rdmacm-utils       # more, with connections by address
   perftest           # more, for throughput and latency
+  ucx-utils          # UCX over verbs, as Open MPI has it
   python3-pyverbs    # verbs from Python
   iproute2           # links and namespaces by hand, for comparison
   util-linux         # nsenter, unshare, mount

@@ -26,13 +26,16 @@ fn pair(lab: &Lab<'_>, server: &[&str], client: &[&str], is_ready: impl FnMut() 
     String::from_utf8_lossy(&heard.stdout).into_owned() + &String::from_utf8_lossy(&asked.stdout)
 }
 
-/// A program whose two sides find each other by TCP, and its client's further words.
+/// The port of perftest and of the examples of libibverbs, and that of UCX' own.
+const PERFTEST: u16 = 18515;
+const UCX: u16 = 13337;
+
+/// A program whose two sides find each other by TCP at this port.
 #[track_caller]
-fn by_tcp(lab: &Lab<'_>, program: &[&str]) -> String {
+fn by_tcp(lab: &Lab<'_>, port: u16, program: &[&str]) -> String {
     let client = [program, &["a"]].concat();
-    // The port of perftest and of the examples of libibverbs, 18515, in hexadecimal.
-    let listens = "grep -qi ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6";
-    let is_ready = || lab.program("a", ["sh", "-c", listens]).status().is_ok_and(|status| status.success());
+    let listens = format!("grep -qi ':{port:04x} .* 0A ' /proc/net/tcp /proc/net/tcp6");
+    let is_ready = || lab.program("a", ["sh", "-c", &listens]).status().is_ok_and(|status| status.success());
     pair(lab, program, &client, is_ready)
 }
 
@@ -69,7 +72,7 @@ fn programs_of_verbs_run_unmodified_and_nothing_is_left() {
         &["ib_write_bw", "-n", "200"],
         &["ib_send_lat", "-n", "200", "-e"],
     ] {
-        let said = by_tcp(&lab, program);
+        let said = by_tcp(&lab, PERFTEST, program);
         assert!(said.contains("Mbit/sec") || said.contains("#iterations"), "{said}");
     }
     let status = place.json(["fast", "status", &lab.name]);
@@ -92,6 +95,46 @@ fn programs_connect_by_rdma_cm() {
     assert_eq!(said.matches("return status 0").count(), 2, "{said}");
     let said = by_rdma_cm(&lab, &["ib_send_lat", "-R", "-n", "100"], &["ib_send_lat", "-R", "-n", "100", address]);
     assert!(said.contains("#iterations"), "{said}");
+}
+
+/// Sockets over verbs: librdmacm's own programs, and programs of sockets that its library is preloaded into.
+#[test]
+fn rsockets_carry_programs_of_sockets() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("rs", LAB);
+    let client = ["rstream", "-s", "10.64.0.1", "-S", "1024", "-C", "100", "-T", "s"];
+    let said = by_rdma_cm(&lab, &["rstream", "-S", "1024", "-C", "100", "-T", "s"], &client);
+    assert!(said.contains("usec/xfer"), "{said}");
+    let library = format!("LD_PRELOAD=/usr/lib/{}-linux-gnu/rsocket/librspreload.so.1", std::env::consts::ARCH);
+    let [server, client] = [&["-s", "-1"][..], &["-c", "10.64.0.1", "-n", "4M"]]
+        .map(|words| [&["env", library.as_str(), "iperf3"], words].concat());
+    let said = by_rdma_cm(&lab, &server, &client);
+    assert!(said.contains("iperf Done"), "{said}");
+}
+
+#[test]
+fn ucx_and_open_mpi_run_over_verbs() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("ucx", LAB);
+    for transport in ["rc_verbs", "ud_verbs"] {
+        for test in ["am_lat", "put_bw"] {
+            // Datagrams have no one-sided operations.
+            if (transport, test) != ("ud_verbs", "put_bw") {
+                let words = ["ucx_perftest", "-d", "slipway0:1", "-x", transport, "-t", test, "-n", "200", "-w", "0"];
+                let said = by_tcp(&lab, UCX, &words);
+                assert!(said.contains("Final:"), "{said}");
+            }
+        }
+    }
+    let words = ["ucx_perftest", "-t", "tag_bw", "-n", "200", "-s", "65536", "-w", "0"];
+    let words = [&["env", "UCX_TLS=rc_verbs,ud_verbs,self"], words.as_slice()].concat();
+    assert!(by_tcp(&lab, UCX, &words).contains("Final:"));
+    let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
+    let output = place.slipway(run.into_iter().chain(["--", "NPopenmpi", "-u", "4096", "-n", "5"])).output();
+    let said = told(&output.expect("slipway can be started"));
+    assert!(said.contains("4096 bytes") && said.contains("selected ucx best priority"), "{said}");
 }
 
 #[test]

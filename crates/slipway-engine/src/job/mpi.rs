@@ -4,6 +4,7 @@
 //! - Open MPI may use shared memory between ranks of one node only (`btl vader`). That stays true here: it takes ranks for
 //!   neighbours when one daemon (`orted`) started both, there is one daemon per node, and nodes share neither `/dev/shm` nor
 //!   IPC. Between nodes only `btl tcp` is left, on the addresses of the chosen network.
+//!   On a network with RDMA within a host it takes UCX over verbs instead, for ranks of one node too.
 //! - MPICH's UCX decides by the machine's identity, which all nodes of this machine have in common, and would then fail or
 //!   pass the network by. It is held to TCP between all ranks (`UCX_TLS=tcp,self`), so ranks of one node talk over loopback.
 //!
@@ -76,6 +77,16 @@ fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> 
     })
 }
 
+/// How UCX is held to verbs: the environment of ranks.
+const VERBS: [(&str, &str); 2] = [("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "slipway0:1")];
+
+/// Whether verbs reach all nodes of the job: the network has RDMA, and the nodes are on one virtual host.
+fn has_verbs(lab: &Lab, job: &Job, network: &Network) -> bool {
+    let mut hosts = job.nodes.iter().map(|&node| lab.nodes[node].host);
+    let first = hosts.next();
+    network.bypasses.rdma && hosts.all(|host| Some(host) == first)
+}
+
 fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &str) -> Launch {
     let subnet = network.ipv4.trunc().to_string();
     let mut options = vec!["--hostfile".to_owned(), hosts_file.to_owned(), "-np".to_owned(), crowd.ranks.to_string()];
@@ -87,9 +98,15 @@ fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &
         ("plm_rsh_agent", AGENT),
         ("oob_tcp_if_include", subnet.as_str()),
         ("btl_tcp_if_include", subnet.as_str()),
-        ("pml", "ob1"),
-        ("btl", "tcp,vader,self"),
     ];
+    if has_verbs(lab, job, network) {
+        parameters.extend([("pml", "ucx"), ("osc", "ucx")]);
+        options.extend(
+            VERBS.map(|(name, value)| format!("{name}={value}")).into_iter().flat_map(|it| ["-x".to_owned(), it]),
+        );
+    } else {
+        parameters.extend([("pml", "ob1"), ("btl", "tcp,vader,self")]);
+    }
     if network.driver == DriverKind::Host {
         // Nodes of one host share its addresses, so a name's address does not tell which of them is meant.
         parameters.push(("if_base_do_not_resolve", "1"));
@@ -197,6 +214,18 @@ mod tests {
             line(&more)
         );
         assert_eq!(launched(&lab, &job(&[0, 1], None), Mpi::Mpich).hosts, "a:3\nb:1\n");
+    }
+
+    #[test]
+    fn verbs_carry_open_mpi_within_a_host() {
+        let text = "{net: {driver: fast, rdma: true}}";
+        let near = lab(text, "{a: {host: host1}, b: {host: host1}}");
+        let line_of = |lab| line(&launched(lab, &job(&[0, 1], None), Mpi::Openmpi));
+        assert!(
+            line_of(&near).contains("-x UCX_TLS=rc_verbs,ud_verbs,self") && line_of(&near).contains("--mca pml ucx")
+        );
+        let far = lab(text, "{a: {host: host1}, b: {host: host2}}");
+        assert!(line_of(&far).contains("--mca pml ob1") && !line_of(&far).contains("UCX_TLS"));
     }
 
     #[test]

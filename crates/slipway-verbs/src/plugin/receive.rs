@@ -15,6 +15,10 @@ const RECEIVED: i32 = 1 << 7;
 /// `IBV_WC_GRH` and `IBV_WC_WITH_IMM`.
 const WITH_ROUTE: u32 = 1;
 const WITH_IMMEDIATE: u32 = 1 << 1;
+/// Kinds of packets of `RoCE` v2, which completions of datagrams have for their service level, as mlx5's do: bit 3 for a UDP
+/// header, 1 for IPv6, 2 for IPv4. UCX drops datagrams without.
+const OVER_IPV6: u8 = 0b1001;
+const OVER_IPV4: u8 = 0b1010;
 /// Bytes of the route before a datagram (`struct ibv_grh`).
 const ROUTE: usize = 40;
 /// Most bytes of an answer in one record.
@@ -166,6 +170,7 @@ impl State {
         connection.their_requests.take(&connection.memory, header, &receive.pieces, ROUTE);
         let mut wc = received(pair, &receive, header, RECEIVED, length, number);
         wc.wc_flags |= WITH_ROUTE;
+        wc.sl = if route[0] == 0 { OVER_IPV4 } else { OVER_IPV6 };
         self.complete(pair.receive_cq, wc, header.flags & flag::SOLICITED != 0);
         Fate::Consumed
     }
