@@ -22,6 +22,7 @@ RUN=(
   mpich              # jobs with `--mpi mpich`
   iperf3             # `compare` and `bench`: throughput
   fio                # `bench disk`
+  rsync              # `bench transfer`, and the same files by another program
   netpipe-tcp        # `compare`: latency and throughput over message sizes
   iputils-ping       # `compare`: round-trip time
   zstd               # images in tar.zst, where made by hand
@@ -83,7 +84,6 @@ BENCH=(
   openjdk-17-jdk-headless # sockets of Java: a selector, and threads that block (350 MB)
   openfoam           # the example `openfoam-dambreak` (600 MB with its libraries)
   openfoam-examples  # its input
-  rsync              # the same files by another program
   parallel           # GNU parallel: the same points by another scheduler
   wrk                # HTTP at full speed
   postgresql         # a real server, and pgbench

@@ -117,6 +117,20 @@ impl Between<'_> {
         Ok(probe.read(&outputs)?)
     }
 
+    /// Runs a program in the client's node to its end. Calls `look` when it starts, and ten times a second.
+    ///
+    /// # Errors
+    /// When it does not start, takes longer than the timeout, or a signal came. Its own exit code is in the output.
+    pub fn run_program(
+        &self,
+        launcher: &Launcher,
+        argv: &[String],
+        look: &mut dyn FnMut(),
+    ) -> Result<Output, ProbeError> {
+        let client = Entry::to(self.lab, self.client)?;
+        capture(launcher, &client, argv, (self.timeout, self.interrupt), Some(look))
+    }
+
     /// A node's address on its first network.
     #[must_use]
     pub fn address_of(lab: &Lab, node: NodeId) -> IpAddr {

@@ -12,6 +12,7 @@ mod iperf3;
 mod netpipe;
 mod ping;
 mod stream;
+mod transfer;
 
 use slipway_document::text::is_hidden;
 use std::net::IpAddr;
@@ -26,6 +27,7 @@ pub use iperf3::Iperf3;
 pub use netpipe::Netpipe;
 pub use ping::Ping;
 pub use stream::Stream;
+pub use transfer::{Ceiling, RATE, Transfer, there};
 
 /// A measuring job.
 #[derive(Debug, Clone)]
@@ -42,6 +44,10 @@ pub enum Probe {
     Stream(Stream),
     /// One pass over a file of a disk.
     Fio(Fio),
+    /// One copy of a data set to another host.
+    Transfer(Transfer),
+    /// The limit of such copies.
+    Ceiling(Ceiling),
 }
 
 impl Probe {
@@ -81,6 +87,8 @@ impl Probe {
             Self::Command(command) => command.name(),
             Self::Stream(stream) => stream.name(),
             Self::Fio(fio) => fio.name(),
+            Self::Transfer(transfer) => transfer.name(),
+            Self::Ceiling(ceiling) => ceiling.name(),
         }
     }
 
@@ -98,6 +106,8 @@ impl Probe {
             Self::Command(probe) => probe.steps(),
             Self::Stream(probe) => probe.steps(server),
             Self::Fio(probe) => probe.steps(),
+            Self::Transfer(probe) => probe.steps(),
+            Self::Ceiling(probe) => probe.steps(server),
         }
     }
 
@@ -110,6 +120,8 @@ impl Probe {
             Self::Command(probe) => probe.read(outputs),
             Self::Stream(probe) => probe.read(outputs),
             Self::Fio(probe) => probe.read(outputs),
+            Self::Transfer(probe) => probe.read(outputs),
+            Self::Ceiling(probe) => probe.read(outputs),
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct Begin {
 /// A benchmark, whose ways stand where a comparison has drivers. The first way is the limit, to which all others are ratios.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bench {
-    /// `disk`, `tcp` or `udp`.
+    /// `disk`, `tcp`, `udp` or `transfer`.
     pub kind: String,
     /// The origin of the limit, in words.
     pub limit: String,

@@ -1,4 +1,4 @@
-//! Benchmarks of a disk and of a path, each figure as a ratio to the limit, with the resource that was saturated.
+//! Benchmarks of a disk, of a path, and of transfers over both, each figure as a ratio to the limit, with the resource that was saturated.
 //!
 //! A benchmark has ways (a block size, a buffer, a congestion control) where a comparison has drivers. The first way is the limit,
 //! so that tables and report give every other as a ratio to it, paired by round.
@@ -7,6 +7,7 @@ pub mod disk;
 mod hold;
 mod local;
 pub mod path;
+pub mod transfer;
 pub mod trial;
 mod watch;
 
@@ -54,6 +55,8 @@ pub enum Subject {
     Disk(disk::Disk),
     /// Two nodes of a lab, or this machine and another.
     Path(path::Path),
+    /// A data set, and the programs that copy it.
+    Transfer(transfer::Transfer),
 }
 
 /// The result of a benchmark.
@@ -64,7 +67,7 @@ pub struct Done {
     pub summary: Summary,
     /// The origin of the limit, in words.
     pub limit: String,
-    /// Ways that the kernel refused, each with the reason.
+    /// Ways that the kernel refused or that lack a program, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
     /// The folder with `records.jsonl`, `summary.json` and `report.html`.
@@ -73,7 +76,7 @@ pub struct Done {
     pub failed: bool,
 }
 
-/// A way that the kernel refused.
+/// A way that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
     /// The way.
@@ -112,6 +115,8 @@ struct Ready {
     /// Names of the tasks.
     tasks: Vec<&'static str>,
     ways: Vec<Way>,
+    /// Ways that cannot be taken from here.
+    left_out: Vec<Refused>,
 }
 
 /// The subject, prepared.
@@ -153,6 +158,10 @@ fn prepared<T>(
             let (ready, bed) = path.prepare(plan)?;
             work(&ready, &bed, &interrupt)
         }
+        Subject::Transfer(transfer) => {
+            let (ready, bed) = transfer.prepare(plan, &interrupt)?;
+            work(&ready, &bed, &interrupt)
+        }
     }
 }
 
@@ -164,6 +173,7 @@ pub fn describe(plan: &Plan) -> Result<Vec<String>, StudyError> {
     let (ways, limit) = match &plan.subject {
         Subject::Disk(disk) => disk.describe(),
         Subject::Path(path) => path.describe()?,
+        Subject::Transfer(transfer) => transfer.describe(),
     };
     let each = ways.iter().flat_map(|way| way.tasks.iter().flatten().map(move |task| (way, task)));
     let lines = each.filter_map(|(way, task)| match task {
@@ -182,7 +192,7 @@ fn take(
 ) -> Result<Done, StudyError> {
     let folder = plan.output.make(&format!("bench-{}", ready.kind), &ready.name)?;
     let begin = begin(plan, ready, bed)?;
-    let mut refused: Vec<Refused> = Vec::new();
+    let mut refused = ready.left_out.clone();
     let mut broken = false;
     let mut one = |at: rounds::Turn| {
         let way = &ready.ways[at.way];

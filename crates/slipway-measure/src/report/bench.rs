@@ -6,6 +6,7 @@ use crate::record::Begin;
 pub(super) fn question(begin: &Begin) -> &'static str {
     match begin.bench.as_ref().map(|bench| bench.kind.as_str()) {
         None => "What did the network cost?",
+        Some("transfer") => "What does a transfer make of path and disk?",
         Some("disk") => "What does the disk give?",
         Some(_) => "What does the path give?",
     }

@@ -120,6 +120,7 @@ impl Disk {
             sides: Sides { sender: place.clone(), receiver: place },
             tasks: TASKS.to_vec(),
             ways,
+            left_out: Vec::new(),
         };
         let watched = Watched { disk: device, ..Watched::default() };
         Ok((ready, Folder { room: folder, watched, timeout: plan.timeout }))

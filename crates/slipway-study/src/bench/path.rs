@@ -13,7 +13,7 @@ use slipway_measure::probe::{Probe, Sample, Stream};
 use slipway_sys::signals::Taken;
 
 use super::hold::{Hold, Mtu};
-use super::watch::{Watch, Watched};
+use super::watch::{Data, Watch, Watched};
 use super::{Bed, LIMIT, Plan, Ready, Task, Way, local};
 use crate::StudyError;
 use crate::rounds::Stop;
@@ -118,7 +118,7 @@ impl Path {
             Ends::Nodes { lab, client, server } => {
                 let name = |node: NodeId| lab.lab.nodes[node].name.clone();
                 let (from, to) = (lab.init(*client)?.pid, lab.init(*server)?.pid);
-                let sender = Some((if self.reverse { to } else { from }, self.port));
+                let sender = Some((if self.reverse { to } else { from }, Data::Port(self.port)));
                 let nets = vec![(name(*client), from), (name(*server), to)];
                 let sides = Sides { sender: name(*client), receiver: name(*server) };
                 (lab.lab.name.clone(), sides, Watched { nets, sender: sender.filter(|_| !self.udp), disk: None })
@@ -128,7 +128,7 @@ impl Path {
                     return Err(StudyError::Tool("iperf3"));
                 }
                 let own = rustix::process::getpid().as_raw_nonzero().get();
-                let sender = Some((own, self.port)).filter(|_| !self.udp && !self.reverse);
+                let sender = Some((own, Data::Port(self.port))).filter(|_| !self.udp && !self.reverse);
                 let sides = Sides { sender: "this machine".to_owned(), receiver: address.to_string() };
                 let nets = vec![("this machine".to_owned(), own)];
                 (address.to_string().replace(':', "-"), sides, Watched { nets, sender, disk: None })
@@ -138,7 +138,7 @@ impl Path {
             std::mem::swap(&mut sides.sender, &mut sides.receiver);
         }
         let (kind, task) = if self.udp { ("udp", "iperf3 UDP") } else { ("tcp", "iperf3 TCP") };
-        let ready = Ready { name, kind, limit, sides, tasks: vec![task], ways };
+        let ready = Ready { name, kind, limit, sides, tasks: vec![task], ways, left_out: Vec::new() };
         Ok((ready, Course { path: self, launcher, watched, timeout: plan.timeout }))
     }
 

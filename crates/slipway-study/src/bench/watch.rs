@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use slipway_measure::probe::Sample;
 use slipway_sys::block::Device;
 use slipway_sys::counters::{Drops, Processor, Share, drops, processors, shares};
 use slipway_sys::ns::with_net;
-use slipway_sys::sock_diag::{TcpInfo, tcp_sockets};
+use slipway_sys::sock_diag::{TcpInfo, TcpSocket, tcp_sockets};
 
 /// A connection that sent less carries control and no data, bytes.
 const LEAST_DATA: u64 = 64 * 1024;
@@ -21,17 +21,35 @@ const LEAST_DATA: u64 = 64 * 1024;
 pub(super) struct Watched {
     /// Processes of the network namespaces in which packets may be dropped, each with the place's name.
     pub(super) nets: Vec<(String, i32)>,
-    /// The process in whose network namespace the sender's connections are, and the server's port.
-    pub(super) sender: Option<(i32, u16)>,
+    /// The process in whose network namespace the sender's connections are, and how to know them.
+    pub(super) sender: Option<(i32, Data)>,
     /// The disk.
     pub(super) disk: Option<Device>,
+}
+
+/// The mark of the connections that carry data.
+#[derive(Debug, Clone)]
+pub(super) enum Data {
+    /// The server's port.
+    Port(u16),
+    /// The receiver's addresses, at any port.
+    To(Vec<IpAddr>),
+}
+
+impl Data {
+    fn has(&self, socket: &TcpSocket) -> bool {
+        match self {
+            Self::Port(port) => socket.remote.port() == *port || socket.local.port() == *port,
+            Self::To(addresses) => addresses.contains(&socket.remote.ip().to_canonical()),
+        }
+    }
 }
 
 /// Counters from a beginning to now.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
     watched: &'a Watched,
-    sender: Option<(OwnedFd, u16)>,
+    sender: Option<(OwnedFd, &'a Data)>,
     begun: Option<Begun>,
     /// The processors at the last look while data flowed.
     last: Vec<Processor>,
@@ -53,8 +71,8 @@ struct Begun {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(watched: &'a Watched) -> Self {
-        let open = |(pid, port): (i32, u16)| Some((File::open(format!("/proc/{pid}/ns/net")).ok()?.into(), port));
-        let sender = watched.sender.and_then(open);
+        let open = |(pid, data): &'a (i32, Data)| Some((File::open(format!("/proc/{pid}/ns/net")).ok()?.into(), data));
+        let sender = watched.sender.as_ref().and_then(open);
         let (last, connections) = (Vec::new(), BTreeMap::new());
         Self { watched, sender, begun: None, last, connections, congestion: None, sent: 0, ended: Instant::now() }
     }
@@ -78,10 +96,9 @@ impl<'a> Watch<'a> {
 
     /// Bytes that the sender's connections have sent.
     fn look_at_connections(&mut self) -> u64 {
-        let Some((net, port)) = &self.sender else { return 0 };
-        let is_data = |end: SocketAddr| end.port() == *port;
+        let Some((net, data)) = &self.sender else { return 0 };
         let sockets = with_net(net.as_fd(), tcp_sockets).and_then(|sockets| sockets).unwrap_or_default();
-        for socket in sockets.iter().filter(|socket| is_data(socket.remote) || is_data(socket.local)) {
+        for socket in sockets.iter().filter(|socket| data.has(socket)) {
             let info = TcpInfo::parse(&socket.info);
             if info.sent > LEAST_DATA {
                 self.congestion = Some(socket.congestion.clone()).filter(|name| !name.is_empty());

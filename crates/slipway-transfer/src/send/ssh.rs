@@ -77,7 +77,8 @@ pub fn start(ssh: &[String], host: &str, program: &str, clear: bool, token: &Tok
 }
 
 /// The host's name or address, as the configuration of ssh has it.
-fn hostname(command: &str, options: &[String], host: &str) -> String {
+#[must_use]
+pub fn hostname(command: &str, options: &[String], host: &str) -> String {
     let plain = host.rsplit_once('@').map_or(host, |(_, name)| name).to_owned();
     let shown = Command::new(command).args(options).args(["-G", "--", host]).stderr(Stdio::null()).output();
     let shown = shown.map(|shown| String::from_utf8_lossy(&shown.stdout).into_owned()).unwrap_or_default();

@@ -3,6 +3,7 @@
 mod disk;
 mod path;
 mod serve;
+mod transfer;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use slipway_document::units::Seconds;
 use slipway_measure::record::Measurement;
 use slipway_study::Event;
+use slipway_study::bench::transfer::COST;
 use slipway_study::bench::{self, Done, Plan, Subject};
 
 use crate::context::{self, Context, DryRun};
@@ -18,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::view;
 
-/// Measure a disk or a path against its limit, and what was saturated
+/// Measure a disk, a path or transfers against the limit, and what was saturated
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each value of an option is a way; several are compared. Rounds take all ways in turn, in an order drawn from the seed.
@@ -31,6 +33,7 @@ Examples:
   slipway bench tcp lab n1 n2 --buffer 256KiB,4MiB --streams 1,4
   slipway bench tcp lab n1 n2 --congestion all
   slipway bench udp lab n1 n2 --mtu 1500,9000
+  slipway bench transfer lab n1 n2 --data /data/set --into /data/in
   slipway bench serve                          on the other machine
   slipway bench tcp --peer 192.0.2.7           and here
   slipway bench tcp lab n1 n2 --json | jq '.saturated[] | {way, words}'")]
@@ -44,6 +47,7 @@ enum What {
     Disk(disk::Args),
     Tcp(path::Tcp),
     Udp(path::Udp),
+    Transfer(transfer::Args),
     Serve(serve::Args),
 }
 
@@ -76,6 +80,7 @@ impl Args {
             What::Disk(args) => args.run(context),
             What::Tcp(args) => args.run(context),
             What::Udp(args) => args.run(context),
+            What::Transfer(args) => args.run(context),
             What::Serve(args) => args.run(context),
         }
     }
@@ -109,7 +114,7 @@ pub(super) fn news(context: &Context, event: &Event<'_>) {
 fn text(done: &Done) -> String {
     let mut text = String::new();
     let summary = &done.summary;
-    for figure in summary.figures.iter().filter(|figure| figure.headline) {
+    for figure in summary.figures.iter().filter(|figure| figure.headline || figure.name == COST) {
         let headings = ["way", "n", "median", "95 % interval", "of limit", "95 % interval", "saturated"];
         let rows = figure.rows.iter().map(|row| {
             let mut cells = figure.cells(row, &summary.baseline);

@@ -136,14 +136,7 @@ impl EndsArgs {
         let processors = if self.processors.is_empty() { Vec::new() } else { pairs(&distinct(self.processors), self.peer.is_some())? };
         let ends = match (self.peer, self.words.as_slice()) {
             (Some(peer), _) => Ends::Peer(peer),
-            (None, [before @ .., client, server]) => {
-                let lab = labs::running(&context.root, before.first().map(String::as_str))?;
-                let (client, server) = (labs::one(&lab.lab, client)?, labs::one(&lab.lab, server)?);
-                if client == server {
-                    return Err(Failure::usage("measure between a node and itself\nHint: name two nodes"));
-                }
-                Ends::Nodes { lab: Box::new(lab), client, server }
-            }
+            (None, [before @ .., client, server]) => nodes(context, before, client, server)?,
             (None, _) => return Err(Failure::usage("measure without ends\nHint: name two nodes, or --peer")),
         };
         Ok(Path {
@@ -155,6 +148,16 @@ impl EndsArgs {
             ..Path::plain(ends)
         })
     }
+}
+
+/// Two nodes of a running lab, which `before` may name.
+pub(super) fn nodes(context: &Context, before: &[String], client: &str, server: &str) -> Result<Ends, Failure> {
+    let lab = labs::running(&context.root, before.first().map(String::as_str))?;
+    let (client, server) = (labs::one(&lab.lab, client)?, labs::one(&lab.lab, server)?);
+    if client == server {
+        return Err(Failure::usage("measure between a node and itself\nHint: name two nodes"));
+    }
+    Ok(Ends::Nodes { lab: Box::new(lab), client, server })
 }
 
 /// Processors of client and server. Those of another machine are its own.
