@@ -13,7 +13,7 @@ use super::{busy, option};
 use crate::common::{Slipway, Way, compare, less, more};
 
 /// The campaign that runs, unless `SLIPWAY_CAMPAIGN` names another.
-const EXAMPLE: &str = "../../examples/campaigns/office/campaign.yaml";
+const EXAMPLE: &str = "benches/bench/campaign/office.yaml";
 
 pub(crate) fn run() {
     let file = std::env::var_os("SLIPWAY_CAMPAIGN")
