@@ -21,6 +21,12 @@ const TAG: usize = blake3::OUT_LEN;
 pub struct Key([u8; 32]);
 
 impl Key {
+    /// The key of orders from a server.
+    #[must_use]
+    pub fn of_server(session: &[u8; 32]) -> Self {
+        Self::new(session, u32::MAX)
+    }
+
     /// The key of stream `number` in a session with the secret `session`.
     #[must_use]
     pub fn new(session: &[u8; 32], number: u32) -> Self {

@@ -138,6 +138,15 @@ impl Link {
         calmed.map_err(TransferError::io("set options of a socket"))
     }
 
+    /// Adds the time that writers wait to `waited`.
+    pub(crate) fn count_waits(&mut self, waited: Arc<AtomicU64>) {
+        match self {
+            Self::Clear(socket) => socket.waited = waited,
+            Self::Client(stream) => stream.sock.waited = waited,
+            Self::Server(stream) => stream.sock.waited = waited,
+        }
+    }
+
     /// Reading fails where the peer says nothing for `patience`.
     pub(crate) fn expect_words(&self, patience: Duration) -> Result<(), TransferError> {
         self.tcp().set_read_timeout(Some(patience)).map_err(TransferError::io("set options of a socket"))

@@ -6,9 +6,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::path::Relative;
+use crate::report::{List, Named, Report};
 
 /// Version of the protocol. Ends of other versions refuse each other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of paths and attributes of files that are announced and not settled, by [`Entry::weight`], that a sender keeps to.
 pub const HEAVY: usize = 64 << 20;
 /// Bytes of file data in one frame, at most.
@@ -101,8 +102,8 @@ impl Entry {
     }
 }
 
-/// From the sender, in order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// From the sender, in order. A client that wants to receive begins with [`Order::Fetch`], and all others come from the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Order {
     /// The first: where everything goes.
     Begin {
@@ -118,8 +119,23 @@ pub enum Order {
     Entry(Entry),
     /// Nothing; said where there is nothing else for a while.
     Alive,
-    /// The last: all files are settled.
+    /// The last before the receiver is done: all files are settled.
     Finish,
+    /// Instead of all others, from a client: send these.
+    Fetch {
+        /// Paths as the server understands them.
+        sources: Vec<Vec<u8>>,
+        /// Compare, and change nothing.
+        verify: bool,
+        /// Bits per second of data, at most.
+        limit: Option<u64>,
+    },
+    /// From a server, after [`Answer::Over`]: an entry of a list of its report.
+    Told(List, Named),
+    /// The report without its lists. Nothing follows.
+    Report(Box<Report>),
+    /// Nothing more comes, for this reason.
+    Refused(String),
 }
 
 /// A copy of a file, whole or not, that the receiver has already.

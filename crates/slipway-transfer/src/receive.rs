@@ -7,7 +7,7 @@ mod incoming;
 mod naming;
 mod verify;
 
-use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
@@ -18,6 +18,7 @@ use crate::frame::{Key, Reader, Writer};
 use crate::link::{ALIVE, Link, Session, Sockets};
 use crate::message::{self, Answer, Entry, Kind, Meta, Order};
 use crate::path::Relative;
+use crate::report::{Outcome, Report};
 use crate::tree::Tree;
 use files::Files;
 use incoming::Incoming;
@@ -35,56 +36,82 @@ const DIRECTORIES: usize = 1 << 22;
 /// Bytes of what it keeps of them, about, at most.
 const HEAVY: usize = 512 << 20;
 
-/// Serves a session to its end. `streams` gives the connections that joined it, and must end when the session is over.
-pub(crate) fn serve(
-    orders: Link,
-    session: &Session,
-    streams: Receiver<(u32, Link)>,
-    close: impl FnOnce(),
-    root: Option<&Path>,
+/// The stream of answers, and streams of data that joined the session before it.
+pub(crate) fn answers(
+    streams: &Receiver<(u32, Link)>,
     patience: Duration,
-) -> Result<(), TransferError> {
-    let sockets = Sockets::default();
-    sockets.add(&orders);
+) -> Result<(Link, Vec<(u32, Link)>), TransferError> {
     // Handshakes run side by side: a stream of data may be the first to finish its own.
     let mut early = Vec::new();
-    let link = loop {
+    loop {
         let joined = streams.recv_timeout(patience);
         match joined.map_err(|_| TransferError::Protocol("the client opened no stream of answers".to_owned()))? {
-            (1, link) => break link,
+            (1, link) => return Ok((link, early)),
             other => early.push(other),
         }
-    };
+    }
+}
+
+/// Figures of a receiver that is at work.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Bytes of files that were announced.
+    pub(crate) announced: AtomicU64,
+    /// Files that were announced.
+    pub(crate) files: AtomicU64,
+    /// Bytes of files that are settled, or data that arrived.
+    pub(crate) done: AtomicU64,
+    /// Files at the destination.
+    pub(crate) settled: AtomicU64,
+}
+
+/// A session's connections, and figures for those who watch.
+pub(crate) struct Ends<'a> {
+    pub(crate) orders: Orders,
+    pub(crate) answers: Link,
+    pub(crate) session: &'a Session,
+    pub(crate) sockets: &'a Sockets,
+    pub(crate) seen: &'a Seen,
+}
+
+/// Receives to the end of a session. `streams` gives the connections of data that join it, and must end after `close`.
+pub(crate) fn run(
+    ends: Ends<'_>,
+    streams: impl Iterator<Item = (u32, Link)> + Send,
+    close: impl FnOnce(),
+    begin: impl FnOnce(&mut Orders) -> Result<Begun, TransferError>,
+) -> Result<Heard, TransferError> {
+    let Ends { mut orders, answers: link, session, sockets, seen } = ends;
     let (answers, to_send) = sync_channel(ANSWERS);
-    let mut orders = Orders { reader: Reader::new(orders, Key::new(&session.secret, 0)), body: Vec::new(), at: 0 };
     scope(|scope| {
-        let sockets = &sockets;
         scope.spawn(move || send_answers(link, session, &to_send, sockets));
-        let outcome = begin(&mut orders, root).and_then(|begun| {
+        let outcome = begin(&mut orders).and_then(|begun| {
             if begun.verify {
-                Verify::new(begun.tree, &answers).run(&mut orders)
-            } else {
-                let files = Files::new(begun.tree, answers.clone(), begun.sync);
-                std::thread::scope(|inner| {
-                    let files = &files;
-                    let streams = inner.spawn(move || {
-                        std::thread::scope(|each| {
-                            for (number, link) in early.into_iter().chain(streams.iter()) {
-                                sockets.add(&link);
-                                each.spawn(move || files.stream(link, Key::new(&session.secret, number)));
-                            }
-                        });
-                    });
-                    let namer = inner.spawn(move || naming::run(files));
-                    let outcome = receive(&mut orders, files);
-                    files.group.close();
-                    sockets.end();
-                    // Its registration goes, and with it the sender of `streams`.
-                    close();
-                    drop((streams.join(), namer.join()));
-                    outcome
-                })
+                Verify::new(begun.tree, &answers).run(&mut orders)?;
+                return Heard::end(&mut orders);
             }
+            let files = Files::new(begun.tree, answers.clone(), begun.sync, seen);
+            std::thread::scope(|inner| {
+                let files = &files;
+                let streams = inner.spawn(move || {
+                    std::thread::scope(|each| {
+                        for (number, link) in streams {
+                            sockets.add(&link);
+                            each.spawn(move || files.stream(link, Key::new(&session.secret, number)));
+                        }
+                    });
+                });
+                let namer = inner.spawn(move || naming::run(files));
+                let outcome = receive(&mut orders, files).and_then(|()| Heard::end(&mut orders));
+                files.group.close();
+                sockets.end();
+                close();
+                drop((streams.join(), namer.join()));
+                outcome.map_err(|error| match (error, files.refusal()) {
+                    (TransferError::Lost(_) | TransferError::Refused(_), Some(why)) => TransferError::Here(why),
+                    (error, _) => error,
+                })
+            })
         });
         if let Err(error) = &outcome {
             let _ = answers.send(Answer::Refused(error.to_string()));
@@ -94,24 +121,39 @@ pub(crate) fn serve(
     })
 }
 
-/// The destination and the options that the first order gave.
-struct Begun {
-    tree: Tree,
-    verify: bool,
-    sync: bool,
+/// The last words of a sender that is the server.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) report: Option<Report>,
+    outcome: Outcome,
 }
 
-fn begin(orders: &mut Orders, root: Option<&Path>) -> Result<Begun, TransferError> {
-    match orders.next()? {
-        Some(Order::Begin { destination, verify, sync }) => {
-            Ok(Begun { tree: Tree::open(root, &destination, !verify)?, verify, sync })
+impl Heard {
+    /// Listens until the other end closes.
+    fn end(orders: &mut Orders) -> Result<Self, TransferError> {
+        let mut heard = Self::default();
+        while let Ok(Some(order)) = orders.next() {
+            match order {
+                Order::Told(list, named) => heard.outcome.told(list, named)?,
+                Order::Report(report) => heard.report = Some(*report),
+                _ => {}
+            }
         }
-        _ => Err(TransferError::Protocol("the first order does not say where to".to_owned())),
+        let outcome = std::mem::take(&mut heard.outcome);
+        heard.report = heard.report.map(|report| report.with(outcome));
+        Ok(heard)
     }
 }
 
+/// The destination and the options of a session.
+pub(crate) struct Begun {
+    pub(crate) tree: Tree,
+    pub(crate) verify: bool,
+    pub(crate) sync: bool,
+}
+
 /// Orders, one by one: a frame of many short ones would be long in memory.
-struct Orders {
+pub(crate) struct Orders {
     reader: Reader<Link>,
     /// A frame's body, read so far.
     body: Vec<u8>,
@@ -119,7 +161,17 @@ struct Orders {
 }
 
 impl Orders {
-    fn next(&mut self) -> Result<Option<Order>, TransferError> {
+    pub(crate) fn new(link: Link, key: Key) -> Self {
+        Self { reader: Reader::new(link, key), body: Vec::new(), at: 0 }
+    }
+
+    /// The connection, after the last order.
+    pub(crate) fn into_inner(self) -> Link {
+        self.reader.into_inner()
+    }
+
+    /// The next; `None` when there are no more.
+    pub(crate) fn next(&mut self) -> Result<Option<Order>, TransferError> {
         while self.at_end() {
             let Some(body) = self.reader.frame().map_err(TransferError::stream)? else { return Ok(None) };
             self.body.clear();
@@ -129,7 +181,10 @@ impl Orders {
         let mut rest = &self.body[self.at..];
         let order = message::take(&mut rest).map_err(TransferError::stream)?;
         self.at = self.body.len() - rest.len();
-        Ok(Some(order))
+        match order {
+            Order::Refused(why) => Err(TransferError::Refused(why)),
+            order => Ok(Some(order)),
+        }
     }
 
     /// Whether the next order waits for another frame.
@@ -182,7 +237,7 @@ impl Directories {
 }
 
 /// Follows orders until all is done.
-fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
+fn receive(orders: &mut Orders, files: &Files<'_>) -> Result<(), TransferError> {
     let ended = || TransferError::Lost(std::io::ErrorKind::UnexpectedEof.into());
     let _ = files.answers.send(Answer::Ready);
     let mut directories = Directories::default();
@@ -202,7 +257,6 @@ fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
             }
             match orders.next()?.ok_or_else(ended)? {
                 Order::Begin { .. } => return Err(TransferError::Protocol("a second beginning".to_owned())),
-                Order::Alive => {}
                 Order::Finish => return Ok(()),
                 Order::Entry(entry) => match take(files, entry, &to_look, &mut directories)? {
                     Ok(id) => fresh.extend(id),
@@ -211,6 +265,8 @@ fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
                         let _ = files.answers.send(error);
                     }
                 },
+                Order::Alive => {}
+                _ => return Err(TransferError::Protocol("an order out of place".to_owned())),
             }
         }
     })?;
@@ -232,14 +288,12 @@ fn receive(orders: &mut Orders, files: &Files) -> Result<(), TransferError> {
         files.tree.sync().map_err(failed("write everything to the disk"))?;
     }
     let _ = files.answers.send(Answer::Over);
-    // The client closes.
-    while orders.next().is_ok_and(|order| order.is_some()) {}
     Ok(())
 }
 
 /// Takes an entry. Gives its number where it is a file of which nothing is here. The inner error is about it alone.
 fn take(
-    files: &Files,
+    files: &Files<'_>,
     entry: Entry,
     to_look: &SyncSender<Arc<Incoming>>,
     directories: &mut Directories,

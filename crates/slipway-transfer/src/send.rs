@@ -3,21 +3,22 @@
 mod answers;
 mod compare;
 mod found;
+mod origin;
 mod outgoing;
 mod pace;
 mod path_rules;
 mod queue;
-mod report;
 mod scan;
 mod shared;
 pub mod ssh;
-mod streams;
+pub(crate) mod streams;
 mod summary;
 mod worker;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,9 @@ use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
 use crate::link::{Dialer, Link, Session};
 use crate::message::{self, Order};
+pub use crate::report::{Bottleneck, Named, Progress, Report};
 use crate::token::Token;
-pub use report::{Bottleneck, Named, Progress, Report};
+pub(crate) use origin::Origin;
 use shared::Shared;
 
 /// A transfer to make: sources, destination and options.
@@ -77,9 +79,11 @@ pub(crate) fn send_by(
         shared.add_socket(&orders);
         let key = Key::new(&session.secret, 0);
         scope.spawn(move || {
-            if let Err(error) = order(orders, key, request, shared) {
+            let mut writer = Writer::new(orders, key);
+            if let Err(error) = order(&mut writer, request, &Origin::Here, shared) {
                 shared.fail(error);
             }
+            writer.get_mut().close();
         });
         let of = session.clone();
         scope.spawn(move || {
@@ -108,7 +112,7 @@ pub(crate) fn send_by(
         streams.open(first, &mut start);
         while !shared.wait(streams::INTERVAL) {
             if !request.verify {
-                streams.grow(shared, &mut start);
+                streams.grow(shared.work(), &mut start);
             }
             show(&shared.progress(began, streams.count()));
         }
@@ -120,7 +124,7 @@ pub(crate) fn send_by(
 }
 
 /// The connection that a thread opened.
-fn dialed(outcome: std::thread::Result<Result<Link, TransferError>>) -> Result<Link, TransferError> {
+pub(crate) fn dialed(outcome: std::thread::Result<Result<Link, TransferError>>) -> Result<Link, TransferError> {
     outcome.unwrap_or_else(|_| Err(TransferError::Protocol("a thread panicked".to_owned())))
 }
 
@@ -132,13 +136,99 @@ fn hear(link: Link, session: &Session, patience: Duration, shared: &Shared) -> R
     answers::read(&mut Reader::new(link, Key::new(&session.secret, 1)), shared)
 }
 
-/// Lists everything, waits until it is there, and ends.
-fn order(link: Link, key: Key, request: &Request, shared: &Arc<Shared>) -> Result<(), TransferError> {
-    let mut writer = Writer::new(link, key);
+/// The server's side of a session in which the client receives.
+pub(crate) struct Served<'a> {
+    pub(crate) orders: Link,
+    pub(crate) answers: Link,
+    pub(crate) session: &'a Session,
+    pub(crate) origin: Origin,
+    /// Round-trip time.
+    pub(crate) rtt: Duration,
+}
+
+/// Sends to a client. `streams` gives the connections of data that it opens, and must end after `close`.
+pub(crate) fn serve(
+    served: Served<'_>,
+    request: &Request,
+    streams: impl Iterator<Item = (u32, Link)> + Send,
+    close: impl FnOnce(),
+) -> Result<(), TransferError> {
+    let began = Instant::now();
+    let Served { orders, answers, session, origin, rtt } = served;
+    let rules = path_rules::choose(rtt);
+    let shared = Shared::new(request, Arc::default());
+    shared.add_socket(&orders);
+    shared.add_socket(&answers);
+    let count = AtomicU32::new(0);
+    scope(|scope| {
+        let (shared, rules, count) = (&shared, &rules, &count);
+        scope.spawn(move || {
+            let mut answers = Reader::new(answers, Key::new(&session.secret, 1));
+            if let Err(error) = answers::read(&mut answers, shared) {
+                shared.fail(error);
+            }
+        });
+        scope.spawn(move || {
+            let mut writer = Writer::new(orders, Key::of_server(&session.secret));
+            let outcome = order(&mut writer, request, &origin, shared).and_then(|()| {
+                if !shared.is_over() {
+                    return Ok(());
+                }
+                let mut report = shared.report(began, rtt, count.load(Ordering::Relaxed), rules);
+                tell(&mut writer, &mut report)
+            });
+            if let Err(error) = outcome {
+                // The client may be gone.
+                let _ = message::put(&Order::Refused(error.to_string()), writer.body()).and_then(|()| writer.send());
+                shared.fail(error);
+            }
+            writer.get_mut().close();
+        });
+        scope.spawn(move || {
+            std::thread::scope(|each| {
+                for (number, mut link) in streams {
+                    shared.add_socket(&link);
+                    rules.apply(link.tcp());
+                    link.count_waits(shared.waited.clone());
+                    count.fetch_add(1, Ordering::Relaxed);
+                    each.spawn(move || worker::run(link, Key::new(&session.secret, number), shared));
+                }
+            });
+        });
+        if request.verify {
+            for _ in 0..streams::FIRST {
+                scope.spawn(move || worker::compare_only(shared));
+            }
+        }
+        while !shared.wait(streams::INTERVAL) {}
+        close();
+    });
+    shared.end()
+}
+
+/// Tells a client how it went.
+fn tell(writer: &mut Writer<Link>, report: &mut Report) -> Result<(), TransferError> {
+    for (list, named) in report.take_lists() {
+        message::put(&Order::Told(list, named), writer.body()).map_err(TransferError::stream)?;
+        if writer.len() >= 64 << 10 {
+            writer.send().map_err(TransferError::stream)?;
+        }
+    }
+    message::put(&Order::Report(Box::new(report.clone())), writer.body()).map_err(TransferError::stream)?;
+    writer.send().map(drop).map_err(TransferError::stream)
+}
+
+/// Lists everything, and waits until it is there.
+fn order(
+    writer: &mut Writer<Link>,
+    request: &Request,
+    origin: &Origin,
+    shared: &Arc<Shared>,
+) -> Result<(), TransferError> {
     let begin = Order::Begin { destination: request.destination.clone(), verify: request.verify, sync: request.sync };
     message::put(&begin, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
-    scan::list(&request.sources, shared, &mut writer)?;
+    scan::list(&request.sources, origin, shared, writer)?;
     shared.finish();
     message::put(&Order::Finish, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
@@ -146,7 +236,6 @@ fn order(link: Link, key: Key, request: &Request, shared: &Arc<Shared>) -> Resul
         message::put(&Order::Alive, writer.body()).map_err(TransferError::stream)?;
         writer.send().map_err(TransferError::stream)?;
     }
-    writer.get_mut().close();
     Ok(())
 }
 

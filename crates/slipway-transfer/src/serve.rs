@@ -1,21 +1,29 @@
 //! The server: it listens, lets in those who prove the token, and serves their sessions.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustls::ServerConfig;
 
 use crate::error::TransferError;
-use crate::link::{self, Joined, Link, Session};
+use crate::frame::{Key, Writer};
+use crate::link::{self, Joined, Link, Session, Sockets};
+use crate::message::{self, Order};
+use crate::receive::{self, Begun, Ends, Orders, Seen};
+use crate::send::{self, Origin, Request};
+use crate::tls;
 use crate::token::{Token, fill};
-use crate::{receive, tls};
+use crate::tree::Tree;
 
 /// Connections in their handshake, at most. The next one takes the place of the oldest: a peer that means it is done within
 /// two round trips.
@@ -41,6 +49,8 @@ struct Shared {
     sessions: Mutex<HashMap<[u8; 16], Open>>,
     /// Connections in their handshake, the oldest first.
     shaking: Mutex<VecDeque<(u64, TcpStream)>>,
+    /// Clients may fetch, too.
+    sends: bool,
     /// How long a client may say nothing.
     patience: Duration,
 }
@@ -64,9 +74,19 @@ impl Server {
             clear,
             sessions: Mutex::default(),
             shaking: Mutex::default(),
+            sends: false,
             patience: link::PATIENCE,
         };
         Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Lets clients fetch what lies below the root, too.
+    #[must_use]
+    pub fn sending(mut self, sends: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.sends = sends;
+        }
+        self
     }
 
     /// Ends the session of a client that says nothing for `patience`; two minutes where nothing is said here.
@@ -230,8 +250,49 @@ fn serve(link: Link, session: &Session, shared: &Shared) -> Result<(), TransferE
         link::turn_away(link)?;
         return Err(TransferError::Protocol("too many sessions are open".to_owned()));
     }
+    let welcomed = Instant::now();
     let link = link::welcome(link, session)?;
     link.expect_words(shared.patience)?;
     let close = || drop(shared.sessions().remove(&session.id));
-    receive::serve(link, session, joined, close, shared.root.as_deref(), shared.patience)
+    let sockets = Sockets::default();
+    sockets.add(&link);
+    let mut orders = Orders::new(link, Key::new(&session.secret, 0));
+    let first = orders.next();
+    let rtt = welcomed.elapsed();
+    let (answers, early) = receive::answers(&joined, shared.patience)?;
+    let streams = early.into_iter().chain(joined);
+    if let Ok(Some(Order::Fetch { sources, verify, limit })) = first {
+        let refused =
+            (!shared.sends).then(|| "it only receives\nHint: start it with `transfer serve --send`".to_owned());
+        let origin = shared.root.as_ref().map_or(Ok(Origin::Here), |root| {
+            let opened = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            opened.map(|root| Origin::Beneath(Arc::new(root))).map_err(|error| error.to_string())
+        });
+        let mut link = orders.into_inner();
+        let origin = match (refused, origin) {
+            (None, Ok(origin)) => origin,
+            (Some(why), _) | (_, Err(why)) => {
+                let mut writer = Writer::new(link, Key::of_server(&session.secret));
+                let told = message::put(&Order::Refused(why.clone()), writer.body()).and_then(|()| writer.send());
+                told.map_err(TransferError::stream)?;
+                writer.get_mut().close();
+                return Err(TransferError::Protocol(why));
+            }
+        };
+        link.calm()?;
+        answers.expect_words(shared.patience)?;
+        let sources = sources.into_iter().map(|path| PathBuf::from(OsString::from_vec(path))).collect();
+        let request = Request { sources, destination: Vec::new(), verify, clear: shared.clear, limit, sync: false };
+        return send::serve(send::Served { orders: link, answers, session, origin, rtt }, &request, streams, close);
+    }
+    let root = shared.root.as_deref();
+    let begin = move |_: &mut Orders| match first? {
+        Some(Order::Begin { destination, verify, sync }) => {
+            Ok(Begun { tree: Tree::open(root, &destination, !verify)?, verify, sync })
+        }
+        _ => Err(TransferError::Protocol("the first order does not say where to".to_owned())),
+    };
+    let seen = Seen::default();
+    let ends = Ends { orders, answers, session, sockets: &sockets, seen: &seen };
+    receive::run(ends, streams, close, begin).map(drop)
 }

@@ -43,7 +43,7 @@ pub(crate) struct Tree {
 }
 
 /// Opens beneath `folder`.
-fn beneath(folder: BorrowedFd<'_>, path: &OsStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+pub(crate) fn beneath(folder: BorrowedFd<'_>, path: &OsStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match rustix::fs::openat2(folder, path.as_bytes(), flags | OFlags::CLOEXEC, mode, resolve) {

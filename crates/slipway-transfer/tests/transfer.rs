@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use common::{Ends, noise, tree};
 use slipway_transfer::TransferError;
+use slipway_transfer::pull::{Pull, pull};
 use slipway_transfer::token::Token;
 
 /// One of everything.
@@ -175,4 +176,68 @@ fn sources_keep_their_names() {
     let root = ends.folder.path().join("root/deep/er");
     let paths: Vec<PathBuf> = tree(&root).into_keys().collect();
     assert_eq!(paths, ["folder", "folder/file", "single"].map(PathBuf::from));
+}
+
+fn fetch(ends: &Ends, source: &str) -> Pull {
+    Pull {
+        sources: vec![source.as_bytes().to_vec()],
+        destination: ends.folder.path().join("back"),
+        verify: false,
+        clear: false,
+        limit: None,
+        sync: false,
+    }
+}
+
+#[test]
+fn what_was_sent_can_be_fetched() {
+    let ends = Ends::new();
+    furnish(&ends);
+    ends.complete();
+    let mut request = fetch(&ends, "to/");
+    let report = pull(&request, ends.address, &ends.token, |_| {}).expect("fetched");
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!((report.files, report.directories, report.links), (5, 3, 3));
+    assert_eq!(tree(&ends.from()), tree(&request.destination));
+    let again = pull(&request, ends.address, &ends.token, |_| {}).expect("fetched");
+    assert!(again.sent < 64 << 10, "nothing is sent twice: {again:?}");
+    request.verify = true;
+    assert!(pull(&request, ends.address, &ends.token, |_| {}).expect("compared").is_complete());
+    fs::write(request.destination.join("a/small"), "other").expect("written");
+    fs::write(request.destination.join("a/more"), "more").expect("written");
+    let before = tree(&request.destination);
+    let report = pull(&request, ends.address, &ends.token, |_| {}).expect("compared");
+    let different: Vec<&str> = report.different.iter().map(|named| named.path.as_str()).collect();
+    assert!(different.contains(&"a/small") && report.extra == ["a/more"], "{report:?}");
+    assert_eq!(tree(&request.destination), before, "a comparison changes nothing");
+}
+
+#[test]
+fn nothing_outside_the_root_is_fetched() {
+    let ends = Ends::new();
+    let outside = ends.folder.path().join("outside");
+    fs::create_dir(&outside).expect("made");
+    fs::write(outside.join("secret"), "secret").expect("written");
+    symlink(&outside, ends.folder.path().join("root/link")).expect("made");
+    for source in ["..", "../outside", "link/", "link/secret", "a/../../outside", "missing"] {
+        let error = pull(&fetch(&ends, source), ends.address, &ends.token, |_| {}).expect_err("refused");
+        assert!(matches!(error, TransferError::Refused(_)), "{source}: {error}");
+    }
+    let report = pull(&fetch(&ends, "link"), ends.address, &ends.token, |_| {}).expect("fetched");
+    assert_eq!((report.files, report.links), (0, 1), "a link goes as a link");
+}
+
+#[test]
+fn a_server_that_only_receives_sends_nothing() {
+    let ends = Ends::new();
+    furnish(&ends);
+    ends.complete();
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = slipway_transfer::serve::Server::bind(any, &ends.token, Some(ends.folder.path().join("root")), false);
+    let server = server.expect("bound");
+    let address = server.address().expect("bound");
+    std::thread::spawn(move || server.run(true, |_| {}));
+    let error = pull(&fetch(&ends, "to/"), address, &ends.token, |_| {}).expect_err("refused").to_string();
+    assert!(error.contains("it only receives"), "{error}");
+    assert!(!ends.folder.path().join("back").exists());
 }

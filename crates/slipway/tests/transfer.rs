@@ -121,6 +121,15 @@ fn ssh_starts_the_other_end() {
     place.run(verify.clone());
     fs::write(place.path().join("to/from/large0"), "damaged").expect("written");
     place.fails(5, verify);
+    let back = ["transfer", "--ssh", "sh ./fake-ssh", "--remote", slipway, "127.0.0.1:from/", "back"];
+    place.run(back);
+    assert!(tree(&place.path().join("from")) == tree(&place.path().join("back")));
+    let verify = ["transfer", "--verify-only"].into_iter().chain(back.into_iter().skip(1));
+    place.run(verify.clone());
+    fs::write(place.path().join("back/large0"), "damaged").expect("written");
+    place.fails(5, verify);
+    let fails = place.fails(2, ["transfer", "a:x", "b:y", "here"]);
+    assert!(fails.contains("one host"), "{fails}");
     let fails = place.fails(1, ["transfer", "--ssh", "false", "from", "127.0.0.1:to"]);
     assert!(fails.contains("Hint: "), "{fails}");
 }

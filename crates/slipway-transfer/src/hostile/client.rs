@@ -37,7 +37,7 @@ impl Served {
         let tell = move |outcome: &Result<(), TransferError>| {
             drop(over.send(outcome.as_ref().map_err(ToString::to_string).copied()));
         };
-        std::thread::spawn(move || server.patient(patience).run(false, tell));
+        std::thread::spawn(move || server.patient(patience).sending(true).run(false, tell));
         Self { folder, token, address, ended }
     }
 
@@ -339,6 +339,48 @@ fn too_many_connections_keep_nobody_out() {
     let refused = open(&dialer).err().expect("one too many").to_string();
     assert!(refused.contains("too many sessions"), "{refused}");
     drop(sessions);
+}
+
+/// More sessions than a server has places for, one after the other, none of which comes to its regular end.
+#[test]
+fn sessions_that_end_early_give_their_places_back() {
+    let served = Served::honest();
+    for _ in 0..65 {
+        let mut peer = served.peer();
+        peer.order(&encoded(&[Order::Finish]));
+        assert!(peer.refused().contains("where to"));
+        drop(peer);
+        assert!(served.ended.recv().expect("told").is_err());
+    }
+    let verified = send(&request(served.folder.path().join("from"), true), served.address, &served.token, |_| {});
+    assert!(verified.expect_err("nothing is there").to_string().contains("open the destination"));
+    served.is_well();
+}
+
+/// It asks for a bit per second, and goes away while the server waits to send.
+#[test]
+fn a_fetch_at_a_crawl_ends_with_its_client() {
+    let served = Served::honest();
+    fs::write(served.folder.path().join("root/file"), vec![7; 100_000]).expect("written");
+    let mut peer = served.peer();
+    peer.order(&encoded(&[Order::Fetch { sources: vec![b"file".to_vec()], verify: false, limit: Some(1) }]));
+    let data = peer.stream(2);
+    let Peer { orders, answers, session, .. } = peer;
+    let mut orders = Reader::new(orders.into_inner(), Key::of_server(&session.secret));
+    let mut answers = Writer::new(answers.into_inner(), Key::new(&session.secret, 1));
+    let mut announced = false;
+    while !announced {
+        let mut body = orders.frame().expect("a frame").expect("orders");
+        while !body.is_empty() {
+            announced |= matches!(message::take(&mut body).expect("an order"), Order::Entry(entry) if entry.id == 1);
+        }
+    }
+    answers.body().extend(encoded(&[Answer::Fresh(vec![1])]));
+    answers.send().expect("sent");
+    drop((data, orders, answers));
+    assert!(served.ended.recv().expect("told").is_err());
+    fs::remove_file(served.folder.path().join("root/file")).expect("removed");
+    served.is_well();
 }
 
 #[test]

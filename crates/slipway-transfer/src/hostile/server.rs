@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use super::{anywhere, encoded, relative, request};
+use super::{anywhere, encoded, entry, forged, relative, request};
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
 use crate::link::{self, Dialer, Joined, Link, PATIENCE, Session};
-use crate::message::{Answer, Basis, Block, Item, Order, take, take_item};
+use crate::message::{Answer, Basis, Block, Item, Kind, Order, take, take_item};
+use crate::pull::{Pull, pull_by};
+use crate::report::{List, Named};
 use crate::send::{Report, send_by};
 use crate::tls;
 use crate::token::Token;
@@ -82,6 +85,46 @@ fn sent_to(verify: bool, patience: Duration, act: impl FnOnce(&mut Peer) + Send)
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, vec![7; 100_000]).expect("written");
+    let send = |dialer: &Dialer| send_by(dialer, &request(file, verify), |_| {});
+    against(patience, send, |orders, answers, items| {
+        let orders = Reader::new(orders, Key::new(&session().secret, 0));
+        act(&mut Peer { orders, answers: Writer::new(answers, Key::new(&session().secret, 1)), items });
+    })
+}
+
+/// Fetches into `folder` from a server that sends `orders`, and then `last` for as long as somebody reads.
+fn fetched_from(folder: &Path, orders: &[u8], last: &[u8]) -> Result<Report, TransferError> {
+    let request = Pull {
+        sources: vec![b"file".to_vec()],
+        destination: folder.join("here"),
+        verify: false,
+        clear: false,
+        limit: None,
+        sync: false,
+    };
+    let fetch = |dialer: &Dialer| pull_by(dialer, &request, |_| {});
+    against(PATIENCE, fetch, |link, answers, _items| {
+        let mut writer = Writer::new(link, Key::of_server(&session().secret));
+        writer.body().extend_from_slice(orders);
+        drop(writer.send());
+        while !last.is_empty() {
+            writer.body().extend_from_slice(last);
+            if writer.send().is_err() {
+                break;
+            }
+        }
+        writer.get_mut().close();
+        let mut answers = Reader::new(answers, Key::new(&session().secret, 1));
+        while answers.frame().is_ok_and(|body| body.is_some()) {}
+    })
+}
+
+/// Runs a client against a server that does as `act` does, with the connections of orders and answers, and all items.
+fn against(
+    patience: Duration,
+    client: impl FnOnce(&Dialer) -> Result<Report, TransferError>,
+    act: impl FnOnce(Link, Link, Receiver<(Item, usize)>) + Send,
+) -> Result<Report, TransferError> {
     let token = Token::random().expect("random");
     let listener = TcpListener::bind(anywhere()).expect("bound");
     let address = listener.local_addr().expect("bound");
@@ -104,10 +147,9 @@ fn sent_to(verify: bool, patience: Duration, act: impl FnOnce(&mut Peer) + Send)
             links.sort_by_key(|(number, _)| *number);
             let mut links = links.into_iter().map(|(_, link)| link);
             let (orders, answers) = (links.next().expect("opened"), links.next().expect("opened"));
-            let orders = Reader::new(orders, Key::new(&session().secret, 0));
-            act(&mut Peer { orders, answers: Writer::new(answers, Key::new(&session().secret, 1)), items });
+            act(orders, answers, items);
         });
-        let report = send_by(&dialer, &request(file, verify), |_| {});
+        let report = client(&dialer);
         over.store(true, Ordering::Release);
         // It awaits one more.
         drop(TcpStream::connect(address));
@@ -208,4 +250,35 @@ fn endless_names_end_the_transfer() {
         }
     });
     assert!(why.contains("too many entries"), "{why}");
+}
+
+/// A server that sends: what it says of places counts for nothing, and it cannot name entries without end.
+#[test]
+fn orders_that_break_the_protocol_end_a_fetch() {
+    let begin = || Order::Begin { destination: b"elsewhere".to_vec(), verify: true, sync: false };
+    let file = || entry(1, "aa/bbb", Kind::File(10));
+    let told = encoded(&[Order::Told(List::Failed, Named { why: "why".repeat(100_000), ..named() })]);
+    let cases: Vec<(&str, Vec<u8>, &[u8], &str)> = vec![
+        ("no beginning", encoded(&[file()]), &[], "no beginning"),
+        ("two beginnings", encoded(&[begin(), begin()]), &[], "second beginning"),
+        ("a path upwards", forged(encoded(&[begin(), file()]), "aa/bbb", b"../bbb"), &[], "understand the other end"),
+        ("an end with a file missing", encoded(&[begin(), file(), Order::Finish]), &[], "before all files"),
+        ("a report too early", encoded(&[begin(), Order::Told(List::Failed, named())]), &[], "out of place"),
+        ("no report", encoded(&[begin(), entry(1, "sub", Kind::Directory), Order::Finish]), &[], "without a report"),
+        ("names without end", encoded(&[begin(), Order::Finish]), &told, "too many entries"),
+        ("a refusal", encoded(&[Order::Refused("because".to_owned())]), &[], "because"),
+        ("no message", vec![0xff; 100], &[], "understand the other end"),
+    ];
+    for (name, orders, last, reason) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let why = fetched_from(folder.path(), &orders, last).expect_err("the client notices").to_string();
+        assert!(why.contains(reason), "{name}: {why}");
+        let inside: Vec<_> =
+            fs::read_dir(folder.path()).expect("listed").map(|found| found.expect("one").file_name()).collect();
+        assert!(inside.iter().all(|found| found == "here"), "{name}: {inside:?}");
+    }
+}
+
+fn named() -> Named {
+    Named { path: "file".to_owned(), why: "why".to_owned() }
 }

@@ -14,7 +14,7 @@ use crate::message::{Answer, Basis, Block};
 const BATCH: usize = 1024;
 
 /// Serves files from `looks` until there are no more.
-pub(super) fn look(files: &Files, looks: &Mutex<Receiver<Arc<Incoming>>>) {
+pub(super) fn look(files: &Files<'_>, looks: &Mutex<Receiver<Arc<Incoming>>>) {
     let mut buffer = Vec::new();
     loop {
         let next = looks.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -27,7 +27,7 @@ pub(super) fn look(files: &Files, looks: &Mutex<Receiver<Arc<Incoming>>>) {
 }
 
 /// Lists blocks, and gives the answer that follows them.
-fn look_at(files: &Files, incoming: &Incoming, buffer: &mut Vec<u8>) -> io::Result<Answer> {
+fn look_at(files: &Files<'_>, incoming: &Incoming, buffer: &mut Vec<u8>) -> io::Result<Answer> {
     let part = files.tree.left_part(&incoming.path)?.filter(is_file);
     if let Some(part) = &part {
         incoming.goes_on.store(true, std::sync::atomic::Ordering::Release);

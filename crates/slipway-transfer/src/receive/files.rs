@@ -11,6 +11,7 @@ use std::time::Instant;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
+use super::Seen;
 use super::group::{Group, Whole};
 use super::incoming::{Expected, Incoming, Part};
 use crate::blocks::SEGMENT;
@@ -31,7 +32,7 @@ const ITEMS: usize = 128;
 const REPORT: u64 = 16 << 20;
 
 /// All files of a session that are not settled.
-pub(super) struct Files {
+pub(super) struct Files<'a> {
     pub(super) tree: Tree,
     pub(super) answers: SyncSender<Answer>,
     /// The disk has a file's content before the file takes its name.
@@ -42,6 +43,9 @@ pub(super) struct Files {
     nanos: AtomicU64,
     kept: Mutex<Vec<Link>>,
     pub(super) group: Group,
+    seen: &'a Seen,
+    /// Why the session cannot go on here.
+    refusal: Mutex<Option<String>>,
 }
 
 /// A file's own error, or one that ends the session.
@@ -67,8 +71,8 @@ impl From<Errno> for Trouble {
     }
 }
 
-impl Files {
-    pub(super) fn new(tree: Tree, answers: SyncSender<Answer>, sync: bool) -> Self {
+impl<'a> Files<'a> {
+    pub(super) fn new(tree: Tree, answers: SyncSender<Answer>, sync: bool, seen: &'a Seen) -> Self {
         Self {
             tree,
             answers,
@@ -79,6 +83,8 @@ impl Files {
             nanos: AtomicU64::new(0),
             kept: Mutex::default(),
             group: Group::default(),
+            seen,
+            refusal: Mutex::default(),
         }
     }
 
@@ -94,7 +100,20 @@ impl Files {
         if !fits || expected.files.insert(incoming.id, incoming.clone()).is_some() {
             return Err(TransferError::Protocol("a number is used twice, or too many files are open".to_owned()));
         }
+        self.seen.announced.fetch_add(incoming.size, Ordering::Relaxed);
+        self.seen.files.fetch_add(1, Ordering::Relaxed);
         Ok(incoming)
+    }
+
+    /// Ends the session for a reason, of which both ends' users hear.
+    pub(super) fn refuse(&self, why: String) {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
+        let _ = self.answers.send(Answer::Refused(why));
+    }
+
+    /// Why the session cannot go on here, if that is so.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn any_left(&self) -> bool {
@@ -115,15 +134,22 @@ impl Files {
 
     /// Reads a stream of data to its end.
     pub(super) fn stream(&self, mut link: Link, key: Key) {
-        let outcome = self.items(&mut Reader::new(&mut link, key));
-        if let Err(why) = outcome {
-            let _ = self.answers.send(Answer::Refused(why));
+        if let Err(why) = self.items(&mut Reader::new(&mut link, key)) {
+            match why {
+                // Nothing is wrong here: the end of the orders says what happened.
+                Trouble::File(error) => drop(self.answers.send(Answer::Refused(error.to_string()))),
+                Trouble::Session(why) => self.refuse(why),
+            }
             // Open until the session ends, so that the sender reads the reason before it sees the stream end.
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
     }
 
-    fn items(&self, reader: &mut Reader<&mut Link>) -> Result<(), String> {
+    fn items(&self, reader: &mut Reader<&mut Link>) -> Result<(), Trouble> {
+        let wrong = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => Trouble::Session(error.to_string()),
+            _ => Trouble::File(error),
+        };
         let mut unreported = (0, 0);
         loop {
             let mut body = match reader.frame() {
@@ -132,16 +158,16 @@ impl Files {
                     self.report(&mut unreported, 0);
                     return Ok(());
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(wrong(error)),
             };
             let mut items = Vec::new();
             while !body.is_empty() {
-                items.push(message::take_item(&mut body).map_err(|error| error.to_string())?);
+                items.push(message::take_item(&mut body).map_err(wrong)?);
                 if !body.is_empty() && items.len() < ITEMS {
                     continue;
                 }
                 let began = Instant::now();
-                self.apply_all(&items)?;
+                self.apply_all(&items).map_err(Trouble::Session)?;
                 unreported.0 += items.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
                 unreported.1 += nanoseconds(began);
                 items.clear();
@@ -237,6 +263,7 @@ impl Files {
             }
             Item::Same(_) => {
                 self.tree.set(&incoming.path, &incoming.meta)?;
+                self.seen.done.fetch_add(incoming.size, Ordering::Relaxed);
                 self.forget(incoming, whole)
             }
             Item::Abandon(_) => self.forget(incoming, whole),
@@ -323,6 +350,7 @@ impl Files {
 
     /// Counts bytes, and hands the file on with the last.
     fn count(&self, incoming: &Arc<Incoming>, bytes: u64, whole: &mut Vec<Whole>) -> Result<(), Trouble> {
+        self.seen.done.fetch_add(bytes, Ordering::Relaxed);
         let received = incoming.received.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if received > incoming.size {
             return Err(Trouble::Session(format!("{} has more bytes than announced", incoming.path)));
@@ -346,6 +374,7 @@ impl Files {
             expected.remove(id);
         }
         drop(expected);
+        self.seen.settled.fetch_add(ids.len() as u64, Ordering::Relaxed);
         let _ = self.answers.send(Answer::Settled(ids));
     }
 

@@ -4,14 +4,13 @@
 
 use super::files::{Files, Trouble};
 use super::group::Whole;
-use crate::message::Answer;
 
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 const MANY: usize = 8;
 
 /// Gives groups their names, until there are no more. The disk has their content first, where
 /// the sender asked for that.
-pub(super) fn run(files: &Files) {
+pub(super) fn run(files: &Files<'_>) {
     while let Some(group) = files.group.next() {
         let at_once = !files.sync || to_disk_at_once(&group, files);
         let mut settled = Vec::with_capacity(group.len());
@@ -28,7 +27,7 @@ pub(super) fn run(files: &Files) {
         }
         files.settle(settled);
         if let Some(why) = over {
-            let _ = files.answers.send(Answer::Refused(why));
+            files.refuse(why);
             files.group.close();
             return;
         }
@@ -36,7 +35,7 @@ pub(super) fn run(files: &Files) {
 }
 
 /// Has the disk take the content of a large group. False where each file has to see to it.
-fn to_disk_at_once(group: &[Whole], files: &Files) -> bool {
+fn to_disk_at_once(group: &[Whole], files: &Files<'_>) -> bool {
     let many = group.iter().filter(|whole| whole.part.is_some()).count() >= MANY;
     // An error may be another program's: each file shows then whether it is its own.
     many && files.tree.sync().is_ok()

@@ -42,8 +42,11 @@ impl<'a> Verify<'a> {
             match orders.next()? {
                 None => return Err(TransferError::Lost(io::ErrorKind::UnexpectedEof.into())),
                 Some(Order::Begin { .. }) => return Err(TransferError::Protocol("a second beginning".to_owned())),
-                Some(Order::Alive) => {}
                 Some(Order::Finish) => break,
+                Some(Order::Alive) => {}
+                Some(Order::Fetch { .. } | Order::Told(..) | Order::Report(_) | Order::Refused(_)) => {
+                    return Err(TransferError::Protocol("an order out of place".to_owned()));
+                }
                 Some(Order::Entry(entry)) => {
                     if self.seen.len() >= MOST || self.weight > HEAVY {
                         return Err(TransferError::Protocol("too many entries".to_owned()));
@@ -70,7 +73,6 @@ impl<'a> Verify<'a> {
             listed.map_err(TransferError::io(format!("list {top}")))?;
         }
         self.answer(Answer::Over);
-        while orders.next().is_ok_and(|order| order.is_some()) {}
         Ok(())
     }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use super::found::Step;
 use super::outgoing::Outgoing;
 use super::queue::Job;
-use super::report::Named;
 use super::shared::Shared;
 use crate::blocks::{self, Piece};
+use crate::report::Named;
 
 /// Begins with the comparison of a file, all of whose blocks are known.
 pub(super) fn begin(outgoing: &Arc<Outgoing>, shared: &Shared) {

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
-
 use super::found::Found;
+use super::origin::Origin;
 use crate::path::Relative;
 
 /// Figures that tell one state of a file from another: device, inode, size, times of content and status.
@@ -33,7 +32,9 @@ impl Stamp {
 pub(super) struct Outgoing {
     pub(super) id: u64,
     pub(super) path: Relative,
-    pub(super) source: PathBuf,
+    /// The file's path in its origin.
+    source: PathBuf,
+    origin: Origin,
     pub(super) size: u64,
     /// The file system may know holes in it.
     pub(super) sparse: bool,
@@ -51,11 +52,18 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(id: u64, path: Relative, source: PathBuf, found: &Metadata, weight: usize) -> Self {
+    pub(super) fn new(
+        id: u64,
+        path: Relative,
+        (origin, source): (Origin, PathBuf),
+        found: &Metadata,
+        weight: usize,
+    ) -> Self {
         Self {
             id,
             path,
             source,
+            origin,
             size: found.size(),
             sparse: found.blocks().saturating_mul(512) < found.size(),
             stamp: Stamp::of(found),
@@ -86,8 +94,7 @@ impl Outgoing {
 
     /// The file, open, which may be another by now.
     pub(super) fn open_unseen(&self) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        Ok(File::from(rustix::fs::open(&self.source, flags, Mode::empty())?))
+        self.origin.file(&self.source)
     }
 
     /// Fails with `InvalidData` where the file is not as it was listed.

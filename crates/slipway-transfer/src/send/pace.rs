@@ -1,7 +1,6 @@
 //! `--limit`: one bucket for all streams.
 
 use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How far the bucket fills while nobody sends: a thread may sleep longer than it asked to.
@@ -27,15 +26,9 @@ impl Pace {
         Self { nanos_per_byte: 8e9 / limit.max(1) as f64, frame, free: Mutex::new(None) }
     }
 
-    /// Waits until `bytes` are due: so the rate never passes the limit, from the first frame on.
-    pub(super) fn wait(&self, bytes: usize) {
-        let wait = self.take(bytes, Instant::now());
-        if !wait.is_zero() {
-            sleep(wait);
-        }
-    }
-
-    fn take(&self, bytes: usize, now: Instant) -> Duration {
+    /// Takes `bytes` from the bucket. They are due after the time that it gives: so the rate never passes the limit, from
+    /// the first frame on.
+    pub(super) fn take(&self, bytes: usize, now: Instant) -> Duration {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let start = free.map_or(now, |free| free.max(earliest));

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::origin::Origin;
 use super::outgoing::Outgoing;
-use super::report::Named;
 use super::shared::{Shared, Wait};
 use crate::error::TransferError;
 use crate::frame::Writer;
 use crate::message::{self, Entry, Kind, Order};
 use crate::meta;
 use crate::path::{PART, Relative};
+use crate::report::Named;
 
 /// Bytes of orders in a frame, about.
 const FRAME: usize = 64 << 10;
@@ -25,18 +26,28 @@ const FRAME: usize = 64 << 10;
 /// is something to link to.
 pub(super) fn list(
     sources: &[PathBuf],
+    origin: &Origin,
     shared: &Arc<Shared>,
     orders: &mut Writer<impl Write>,
 ) -> Result<(), TransferError> {
-    let mut scan = Scan { shared, orders, next: 0, first: HashMap::new(), links: Vec::new() };
+    let mut scan = Scan { origin, shared, orders, next: 0, first: HashMap::new(), links: Vec::new() };
     for source in sources {
-        let found =
-            std::fs::symlink_metadata(source).map_err(TransferError::io(format!("read {}", source.display())))?;
+        let failed = |error| TransferError::io(format!("read {}", source.display()))(error);
         let is_content = source.as_os_str().as_bytes().ends_with(b"/");
-        match source.file_name().filter(|_| !is_content) {
-            Some(name) => scan.entry(source, name.as_bytes(), &found)?,
+        let source = &origin.source(source).map_err(failed)?;
+        if let (Some(name), Some(parent)) = (source.file_name().filter(|_| !is_content), source.parent()) {
+            let folder = origin.folder(parent).map_err(failed)?;
+            let way = folder.way.join(name);
+            let found = std::fs::symlink_metadata(&way).map_err(failed)?;
+            let has_content = scan.entry(source, &way, name.as_bytes(), &found)?;
+            drop(folder);
+            if has_content {
+                scan.content(source, name.as_bytes())?;
+            }
+        } else {
             // As `.` and `..` are: nobody else knows them by that name.
-            None => scan.content(source, &[])?,
+            origin.folder(source).and_then(|folder| std::fs::read_dir(&folder.way).map(drop)).map_err(failed)?;
+            scan.content(source, &[])?;
         }
     }
     scan.flush()?;
@@ -50,6 +61,7 @@ pub(super) fn list(
 }
 
 struct Scan<'a, W> {
+    origin: &'a Origin,
     shared: &'a Arc<Shared>,
     orders: &'a mut Writer<W>,
     next: u64,
@@ -61,27 +73,44 @@ struct Scan<'a, W> {
 impl<W: Write> Scan<'_, W> {
     fn content(&mut self, folder: &Path, prefix: &[u8]) -> Result<(), TransferError> {
         let mut names = Vec::new();
-        let listed = std::fs::read_dir(folder).and_then(|entries| {
+        let opened = match self.origin.folder(folder) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.failed(prefix, &error);
+                return Ok(());
+            }
+        };
+        let listed = std::fs::read_dir(&opened.way).and_then(|entries| {
             for entry in entries {
                 names.push(entry?.file_name());
             }
             Ok(())
         });
         if let Err(error) = listed {
-            let shown = String::from_utf8_lossy(prefix).into_owned();
-            self.shared.outcome().failed.push(Named { path: shown, why: error.to_string() });
+            self.failed(prefix, &error);
         }
         names.sort_unstable();
+        let mut folders = Vec::new();
         for name in names {
             let path = folder.join(&name);
+            let way = opened.way.join(&name);
             let within =
                 if prefix.is_empty() { name.as_bytes().to_vec() } else { [prefix, name.as_bytes()].join(&b'/') };
-            match std::fs::symlink_metadata(&path) {
-                Ok(found) => self.entry(&path, &within, &found)?,
+            match std::fs::symlink_metadata(&way) {
+                Ok(found) => {
+                    if self.entry(&path, &way, &within, &found)? {
+                        folders.push((path, within));
+                    }
+                }
                 // It was removed meanwhile: as if it had been so before.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self.failed(&within, &error),
             }
+        }
+        // One folder is open at a time, however deep they lie.
+        drop(opened);
+        for (path, within) in folders {
+            self.content(&path, &within)?;
         }
         Ok(())
     }
@@ -105,22 +134,23 @@ impl<W: Write> Scan<'_, W> {
         self.shared.outcome().failed.push(Named { path, why: error.to_string() });
     }
 
-    fn entry(&mut self, source: &Path, within: &[u8], found: &Metadata) -> Result<(), TransferError> {
+    /// Announces an entry. True for a directory, whose content is to follow.
+    fn entry(&mut self, source: &Path, way: &Path, within: &[u8], found: &Metadata) -> Result<bool, TransferError> {
         if within == PART.as_bytes() {
-            return Ok(());
+            return Ok(false);
         }
         let path = match Relative::try_from(within.to_vec()) {
             Ok(path) => path,
             Err(error) => {
                 self.failed(within, &io::Error::new(io::ErrorKind::InvalidInput, error));
-                return Ok(());
+                return Ok(false);
             }
         };
-        let meta = match meta::read(source, found) {
+        let meta = match meta::read(way, found) {
             Ok(meta) => meta,
             Err(error) => {
                 self.failed(within, &error);
-                return Ok(());
+                return Ok(false);
             }
         };
         let figures = &self.shared.figures;
@@ -130,18 +160,18 @@ impl<W: Write> Scan<'_, W> {
             Kind::Directory
         } else if kind.is_symlink() {
             figures.links.fetch_add(1, Ordering::Relaxed);
-            match std::fs::read_link(source) {
+            match std::fs::read_link(way) {
                 Ok(target) => Kind::Symlink(target.as_os_str().as_bytes().to_vec()),
                 Err(error) => {
                     self.failed(within, &error);
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         } else if kind.is_file() {
             Kind::File(found.len())
         } else {
             self.shared.outcome().skipped.push(path.to_string());
-            return Ok(());
+            return Ok(false);
         };
         self.next += 1;
         let id = self.next;
@@ -151,20 +181,21 @@ impl<W: Write> Scan<'_, W> {
                 figures.links.fetch_add(1, Ordering::Relaxed);
                 let kind = Kind::Hardlink(first.clone());
                 self.links.push(Entry { id, path, kind, meta });
-                return Ok(());
+                return Ok(false);
             }
         }
         let is_directory = kind == Kind::Directory;
         let entry = Entry { id, path, kind, meta };
         if found.is_file() {
-            let outgoing = Outgoing::new(id, entry.path.clone(), source.to_owned(), found, entry.weight());
+            let outgoing =
+                Outgoing::new(id, entry.path.clone(), (self.origin.clone(), source.to_owned()), found, entry.weight());
             if !self.alive(Shared::await_room)? {
-                return Ok(());
+                return Ok(false);
             }
             self.shared.announce(Arc::new(outgoing));
         }
         self.order(&Order::Entry(entry))?;
-        if is_directory { self.content(source, within) } else { Ok(()) }
+        Ok(is_directory)
     }
 
     fn order(&mut self, order: &Order) -> Result<(), TransferError> {

@@ -9,10 +9,10 @@ use super::Request;
 use super::outgoing::Outgoing;
 use super::pace::Pace;
 use super::queue::Queue;
-use super::report::Outcome;
 use crate::error::TransferError;
 use crate::link::{ALIVE, Link, Sockets};
 use crate::message::HEAVY;
+use crate::report::Outcome;
 
 /// Files that are announced and not settled, at most.
 const MOST: usize = 200_000;
@@ -238,6 +238,11 @@ impl Shared {
         self.queue.close(true);
         self.changed.notify_all();
         true
+    }
+
+    /// Whether the receiver said that all is done.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().over
     }
 
     /// As [`fail`](Self::fail), for a stream that ended: the receiver's own reason is on its way with the answers.

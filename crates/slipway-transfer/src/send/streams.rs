@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::TICK;
-use super::shared::Shared;
 
 /// Streams at the beginning.
-pub(super) const FIRST: u32 = 2;
+pub(crate) const FIRST: u32 = 2;
 /// The same over a long path. A stream's congestion window doubles in a round trip, so more of them fill it sooner.
 const FIRST_FAR: u32 = 8;
 /// Round-trip time of a long path, from which on a doubling takes a while.
@@ -14,7 +13,7 @@ const FAR: Duration = Duration::from_millis(5);
 /// Streams in all. More only compete for the same path.
 const MOST: u32 = 16;
 /// Time between two judgements of the streams' speed.
-pub(super) const INTERVAL: Duration = TICK;
+pub(crate) const INTERVAL: Duration = TICK;
 /// Intervals that new streams get before they are judged: congestion windows must grow first.
 const SETTLE: u32 = 4;
 /// A gain below this share is noise.
@@ -23,13 +22,13 @@ const GAIN: f64 = 1.08;
 const FILE: u64 = 16 << 10;
 
 /// Streams that a path begins with.
-pub(super) fn first(rtt: Duration) -> u32 {
+pub(crate) fn first(rtt: Duration) -> u32 {
     if rtt < FAR { FIRST } else { FIRST_FAR }
 }
 
 /// Decides about streams.
 #[derive(Default)]
-pub(super) struct Streams {
+pub(crate) struct Streams {
     count: u32,
     work: u64,
     rates: Vec<f64>,
@@ -38,12 +37,12 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
     /// Opens more. `start` opens stream `number`.
-    pub(super) fn open(&mut self, more: u32, start: &mut impl FnMut(u32)) {
+    pub(crate) fn open(&mut self, more: u32, start: &mut impl FnMut(u32)) {
         for _ in 0..more {
             // Orders and answers are 0 and 1.
             start(self.count + 2);
@@ -51,9 +50,8 @@ impl Streams {
         }
     }
 
-    /// Opens more where that has helped so far. To be called once in an interval.
-    pub(super) fn grow(&mut self, shared: &Shared, start: &mut impl FnMut(u32)) {
-        let (bytes, files) = shared.work();
+    /// Opens more where that has helped so far, given bytes and files that are done. To be called once in an interval.
+    pub(crate) fn grow(&mut self, (bytes, files): (u64, u64), start: &mut impl FnMut(u32)) {
         let more = self.judge(bytes + files * FILE);
         self.open(more, start);
     }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::path_rules::Rules;
-use super::report::{Bottleneck, Progress, Report};
 use super::shared::Shared;
+use crate::report::{Bottleneck, Progress, Report};
 
 fn get(figure: &AtomicU64) -> u64 {
     figure.load(Ordering::Relaxed)

@@ -12,13 +12,13 @@ use super::compare;
 use super::found::Step;
 use super::outgoing::Outgoing;
 use super::queue::Job;
-use super::report::Named;
 use super::shared::Shared;
 use crate::blocks;
 use crate::error::TransferError;
 use crate::frame::{Key, Writer};
 use crate::link::{Link, nanoseconds};
 use crate::message::{self, Item, LARGEST_DATA};
+use crate::report::Named;
 
 /// Files up to this size share frames, bytes.
 pub(super) const SMALL: u64 = 256 << 10;
@@ -302,7 +302,8 @@ impl Worker<'_> {
         figures.first.fetch_min(nanoseconds(self.shared.began), Ordering::Relaxed);
         if let Some(pace) = &self.shared.pace {
             let began = Instant::now();
-            pace.wait(self.writer.whole());
+            // A session that ends waits for nothing more.
+            self.shared.wait(pace.take(self.writer.whole(), began));
             figures.limited.fetch_add(nanoseconds(began), Ordering::Relaxed);
         }
         let sent = self.writer.send()?;

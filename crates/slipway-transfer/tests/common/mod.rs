@@ -36,7 +36,7 @@ impl Ends {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Server::bind(any, &token, Some(root(folder.path())), true).expect("bound");
         let address = server.address().expect("bound");
-        std::thread::spawn(move || server.run(false, |_| {}));
+        std::thread::spawn(move || server.sending(true).run(false, |_| {}));
         Self { folder, token, address }
     }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use slipway_document::units::{Bytes, Rate};
 use slipway_transfer::TransferError;
+use slipway_transfer::pull::{Pull, pull};
 use slipway_transfer::send::{Named, Report, Request, send, ssh};
 use slipway_transfer::token::Token;
 
@@ -21,12 +22,12 @@ use crate::view;
 /// Port of `slipway transfer serve --listen`.
 const PORT: u16 = 7411;
 
-/// Send files and directories to another machine, at the speed of disk or network
+/// Move files and directories between machines, at the speed of disk or network
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "slipway transfer [OPTIONS] <SOURCE>... <HOST:DIRECTORY>\n       slipway transfer serve [OPTIONS]",
+    override_usage = "slipway transfer [OPTIONS] <SOURCE>... <HOST:DIRECTORY>\n       slipway transfer [OPTIONS] <HOST:SOURCE>... <DIRECTORY>\n       slipway transfer serve [OPTIONS]",
     after_help = "\
 Each source goes into the directory under its own name; of one that ends in /,
 the content goes. Modes, times, links, holes and extended attributes go along,
@@ -45,6 +46,7 @@ differs (--verify-only); the answer names it.
 
 Examples:
   slipway transfer results/ dtn2:/data/results
+  slipway transfer dtn2:/data/results .
   slipway transfer --verify-only results/ dtn2:/data/results
   slipway transfer --limit 5gbit a.h5 b.h5 user@dtn2:in
   slipway transfer serve --listen 0.0.0.0:7411 --root /data --token-file t
@@ -53,7 +55,7 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Files and directories to send, then HOST:DIRECTORY
+    /// Files and directories, then the directory that they go to; one side is HOST:PATH
     #[arg(value_name = "SOURCE", num_args = 2.., required = true)]
     words: Vec<String>,
     /// Compare both trees by hash, and change nothing
@@ -104,24 +106,17 @@ impl Args {
             return args.run(context);
         }
         let (destination, sources) = self.words.split_last().ok_or_else(|| Failure::usage("transfer nothing"))?;
-        let (host, directory) = split(destination).ok_or_else(|| {
-            Failure::usage(format!("transfer to {destination}: it names no host\nHint: write HOST:DIRECTORY; `cp` copies within a machine"))
-        })?;
+        let way = Way::read(sources, destination)?;
         let limit = self.limit.map(|limit| limit.0);
         if limit == Some(0) {
             return Err(Failure::usage("transfer at no rate"));
         }
-        let request = Request {
-            sources: sources.iter().map(PathBuf::from).collect(),
-            destination: directory.as_bytes().to_vec(),
-            verify: self.verify_only,
-            clear: self.clear,
-            limit,
-            sync: !self.no_sync,
-        };
-        for source in &request.sources {
-            std::fs::symlink_metadata(source).map_err(|error| Failure::usage(format!("read {}: {error}", source.display())))?;
+        if let Way::There { sources, .. } = &way {
+            for source in sources {
+                std::fs::symlink_metadata(source).map_err(|error| Failure::usage(format!("read {}: {error}", source.display())))?;
+            }
         }
+        let (Way::There { host, .. } | Way::Here { host, .. }) = &way;
         let mut remote = None;
         let (address, token) = if let Some(file) = &self.token_file {
             (resolve(host, self.port)?, Token::read(file)?)
@@ -132,14 +127,25 @@ impl Args {
             (remote.address, token)
         };
         let mut meter = Meter::new(&context.global);
-        let report = send(&request, address, &token, |progress| {
+        let mut show = |progress: &slipway_transfer::send::Progress| {
             meter.show(Progress::Transfer {
                 done: progress.done,
                 total: progress.total,
                 streams: progress.streams,
                 limit: progress.limit,
             });
-        });
+        };
+        let (verify, clear, sync) = (self.verify_only, self.clear, !self.no_sync);
+        let report = match way {
+            Way::There { sources, directory, .. } => {
+                let request = Request { sources, destination: directory.into_bytes(), verify, clear, limit, sync };
+                send(&request, address, &token, &mut show)
+            }
+            Way::Here { sources, .. } => {
+                let request = Pull { sources, destination: destination.into(), verify, clear, limit, sync };
+                pull(&request, address, &token, &mut show)
+            }
+        };
         meter.finish();
         let answer = Answer {
             destination: destination.clone(),
@@ -151,6 +157,39 @@ impl Args {
         let complete = answer.report.is_complete();
         context.tell(&answer, text)?;
         Ok(if complete { Exit::Success } else { Exit::Strained })
+    }
+}
+
+/// The direction of a transfer.
+enum Way {
+    /// To a host, into its directory.
+    There { host: String, sources: Vec<PathBuf>, directory: String },
+    /// From a host.
+    Here { host: String, sources: Vec<Vec<u8>> },
+}
+
+impl Way {
+    fn read(sources: &[String], destination: &str) -> Result<Self, Failure> {
+        let remote: Vec<(&str, &str)> = sources.iter().filter_map(|source| split(source)).collect();
+        match (split(destination), remote.as_slice()) {
+            (Some((host, directory)), _) => Ok(Self::There {
+                host: host.to_owned(),
+                sources: sources.iter().map(PathBuf::from).collect(),
+                directory: directory.to_owned(),
+            }),
+            (None, [(host, _), ..]) => {
+                if remote.len() < sources.len() || remote.iter().any(|(other, _)| other != host) {
+                    return Err(Failure::usage("transfer from several machines\nHint: one command has one host; write each source as HOST:PATH"));
+                }
+                Ok(Self::Here {
+                    host: (*host).to_owned(),
+                    sources: remote.iter().map(|(_, path)| path.as_bytes().to_vec()).collect(),
+                })
+            }
+            (None, []) => Err(Failure::usage(format!(
+                "transfer to {destination}: neither side names a host\nHint: write HOST:PATH; `cp` copies within a machine"
+            ))),
+        }
     }
 }
 

@@ -17,13 +17,15 @@ use crate::failure::Failure;
 /// Receive transfers
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Clients with the token write below the root, and nowhere else: paths that lead
+Clients with the token write below the root, and nowhere else; with --send they
+read there too: paths that lead
 out and symbolic links on the way are refused. The token's file is made where it
 is missing; copy it to the clients, and keep it secret. As root the server gives
 files the owners that clients name.
 
 Examples:
   slipway transfer serve --listen 0.0.0.0:7411 --root /data --token-file t
+  slipway transfer serve --listen 0.0.0.0:7411 --root /data --token-file t --send
   slipway transfer serve --listen [::]:7411 --root /data --token-file t --once")]
 pub(super) struct Args {
     /// Address to listen at; without it, standard input brings the token, as ssh starts it
@@ -38,6 +40,9 @@ pub(super) struct Args {
     /// End after one transfer
     #[arg(long)]
     once: bool,
+    /// Let clients fetch what lies below the root, too
+    #[arg(long, requires = "listen")]
+    send: bool,
     /// Take data without TLS, from clients that ask for it
     #[arg(long)]
     clear: bool,
@@ -59,7 +64,7 @@ impl Args {
                 }
             }
             let token = Token::read_or_write(file)?;
-            let server = Server::bind(listen, &token, self.root, self.clear)?;
+            let server = Server::bind(listen, &token, self.root, self.clear)?.sending(self.send);
             let address = server.address().map_err(Failure::io("see where it listens"))?;
             context.tell(&Listening { address }, |at| format!("transfers are received at {} until Ctrl-C\n", at.address))?;
             server.run(self.once, |outcome| match outcome {
@@ -96,7 +101,8 @@ fn over_ssh(context: &Context, clear: bool) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::usage("read a token from standard input\nHint: `slipway transfer` starts this by ssh; by hand, use --listen"))?;
     let address = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
     let server = Server::bind(address, &token, None, clear)
-        .or_else(|_| Server::bind(SocketAddr::from(([0, 0, 0, 0], 0)), &token, None, clear))?;
+        .or_else(|_| Server::bind(SocketAddr::from(([0, 0, 0, 0], 0)), &token, None, clear))?
+        .sending(true);
     let address = server.address().map_err(Failure::io("see where it listens"))?;
     context.print(&format!("{READY} {}\n", address.port()))?;
     std::thread::spawn(move || {

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TransferError;
 use crate::path::Relative;
 
 /// A path, and what is the matter with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     /// Below the destination.
     pub path: String,
@@ -17,21 +17,20 @@ pub struct Named {
 }
 
 impl Named {
-    pub(super) fn new(path: &Relative, why: String) -> Self {
+    pub(crate) fn new(path: &Relative, why: String) -> Self {
         Self { path: path.to_string(), why }
     }
 }
 
 /// Paths that need a word.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Outcome {
-    pub(super) failed: Vec<Named>,
-    pub(super) changed: Vec<Named>,
-    pub(super) skipped: Vec<String>,
-    pub(super) different: Vec<Named>,
-    pub(super) extra: Vec<String>,
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) failed: Vec<Named>,
+    pub(crate) changed: Vec<Named>,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) different: Vec<Named>,
+    pub(crate) extra: Vec<String>,
     /// Bytes of what the receiver named.
-    #[serde(skip)]
     heard: usize,
 }
 
@@ -48,7 +47,7 @@ impl Outcome {
     }
 
     /// Takes an entry that the receiver names, into one of the lists.
-    pub(super) fn name(
+    pub(crate) fn name(
         &mut self,
         list: impl FnOnce(&mut Self) -> &mut Vec<Named>,
         path: &Relative,
@@ -60,7 +59,7 @@ impl Outcome {
     }
 
     /// Takes an entry that only the receiver has.
-    pub(super) fn extra(&mut self, path: &Relative) -> Result<(), TransferError> {
+    pub(crate) fn extra(&mut self, path: &Relative) -> Result<(), TransferError> {
         self.hear(path.as_bytes().len())?;
         self.extra.push(path.to_string());
         Ok(())
@@ -68,7 +67,7 @@ impl Outcome {
 }
 
 /// The activity that takes most of the streams' time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottleneck {
     /// Reading files.
@@ -118,7 +117,7 @@ pub struct Progress {
 }
 
 /// The result of a transfer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Regular files listed.
     pub files: u64,
@@ -158,7 +157,60 @@ pub struct Report {
     pub limited_by: Bottleneck,
 }
 
+/// A list of a [`Report`], for one of its entries on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum List {
+    /// [`Report::changed`].
+    Changed,
+    /// [`Report::failed`].
+    Failed,
+    /// [`Report::skipped`].
+    Skipped,
+    /// [`Report::different`].
+    Different,
+    /// [`Report::extra`].
+    Extra,
+}
+
+impl Outcome {
+    /// Takes an entry of a report that comes from the other end.
+    pub(crate) fn told(&mut self, list: List, named: Named) -> Result<(), TransferError> {
+        self.hear(named.path.len() + named.why.len())?;
+        match list {
+            List::Changed => self.changed.push(named),
+            List::Failed => self.failed.push(named),
+            List::Skipped => self.skipped.push(named.path),
+            List::Different => self.different.push(named),
+            List::Extra => self.extra.push(named.path),
+        }
+        Ok(())
+    }
+}
+
 impl Report {
+    /// Takes all lists out, entry by entry: together they may be longer than a message.
+    pub(crate) fn take_lists(&mut self) -> impl Iterator<Item = (List, Named)> {
+        let plain = |paths: Vec<String>| paths.into_iter().map(|path| Named { path, why: String::new() }).collect();
+        let lists: [(List, Vec<Named>); 5] = [
+            (List::Changed, std::mem::take(&mut self.changed)),
+            (List::Failed, std::mem::take(&mut self.failed)),
+            (List::Skipped, plain(std::mem::take(&mut self.skipped))),
+            (List::Different, std::mem::take(&mut self.different)),
+            (List::Extra, plain(std::mem::take(&mut self.extra))),
+        ];
+        lists.into_iter().flat_map(|(list, all)| all.into_iter().map(move |named| (list, named)))
+    }
+
+    /// Puts the lists in.
+    pub(crate) fn with(mut self, outcome: Outcome) -> Self {
+        self.changed.extend(outcome.changed);
+        self.failed.extend(outcome.failed);
+        self.skipped.extend(outcome.skipped);
+        self.different.extend(outcome.different);
+        self.extra.extend(outcome.extra);
+        self
+    }
+
     /// True where nothing was left out and nothing differs.
     #[must_use]
     pub fn is_complete(&self) -> bool {
