@@ -97,6 +97,8 @@ pub fn there(shell: &[String], command: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
     use std::time::Duration;
 
     use super::*;
@@ -134,10 +136,11 @@ mod tests {
         let sent = include_bytes!("../../tests/fixtures/iperf3-4-streams.json");
         let both = Ceiling { path: Some(Stream::default()), disk: Some(fio()), shell: vec!["ssh".into(), "n2".into()] };
         let samples = both.read(&[output(sent, 0), output(written, 0)]).unwrap();
-        assert_eq!(samples[0].value, samples[1].value.min(samples[2].value));
+        assert_eq!(samples[0].value.total_cmp(&samples[1].value.min(samples[2].value)), Ordering::Equal);
         assert!(samples[1..].iter().all(|sample| !sample.headline && sample.value > 0.0));
         let one = Ceiling { path: None, ..both.clone() };
-        assert_eq!(one.read(&[output(written, 0)]).unwrap()[0].value, samples[2].value);
+        let alone = one.read(&[output(written, 0)]).unwrap()[0].value;
+        assert_eq!(alone.total_cmp(&samples[2].value), Ordering::Equal);
         assert!(matches!(both.read(&[output(sent, 0)]), Err(ReadError::Steps { expected: 2, given: 1, .. })));
         assert!(Ceiling { disk: None, ..one }.read(&[]).is_err(), "nothing measures nothing");
     }

@@ -20,6 +20,10 @@ impl Shared {
             ended => ended,
         };
         let (reading, idle, limited) = (get(&figures.reading), get(&figures.idle), get(&figures.limited));
+        // All streams share the limit. Where one or another waited for it most of the time, streams without work are no sign.
+        if limited > streaming / u64::from(streams.max(1)) / 2 {
+            return Bottleneck::Limit;
+        }
         let waited = get(&self.waited);
         // A receiver that writes does not read: the sender waits for as long.
         let writing = get(&figures.writing).min(waited);
