@@ -471,7 +471,7 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// `struct ibv_send_wr`. The union `wr` is four words: see [`SendWr::remote`] and its companions.
+/// `struct ibv_send_wr`. The union `wr` is four words, which each opcode reads in its own way (`post_one`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct SendWr {
