@@ -71,7 +71,7 @@ impl Beside {
     }
 }
 
-/// What was found out about both ends. Errors say why something is not there.
+/// Facts about both ends. Errors say why something is not there.
 struct Found {
     /// The folder for copies at the other end.
     room: String,

@@ -12,10 +12,10 @@ use rustix::fs::{Mode, OFlags};
 use crate::path::Relative;
 use crate::tree::beneath;
 
-/// Where a sender's files lie.
+/// Folder of a sender's files.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// As the process sees them.
+    /// Paths as this process sees them.
     Here,
     /// Beneath this directory, whose clients choose paths, and may have made links there.
     Beneath(Arc<OwnedFd>),

@@ -93,7 +93,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     files: HashMap<u64, Arc<Outgoing>>,
-    /// What they weigh at the receiver.
+    /// Their weight at the receiver.
     weight: usize,
     /// The last order was sent.
     finished: bool,
@@ -101,10 +101,10 @@ struct State {
     error: Option<TransferError>,
 }
 
-/// How a wait went.
+/// End of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// As wished.
+    /// The condition holds.
     Ready,
     /// The session is over.
     Ended,

@@ -15,8 +15,8 @@ const RECEIVED: i32 = 1 << 7;
 /// `IBV_WC_GRH` and `IBV_WC_WITH_IMM`.
 const WITH_ROUTE: u32 = 1;
 const WITH_IMMEDIATE: u32 = 1 << 1;
-/// Kinds of packets of `RoCE` v2, which completions of datagrams have for their service level, as mlx5's do: bit 3 for a UDP
-/// header, 1 for IPv6, 2 for IPv4. UCX drops datagrams without.
+/// Kinds of packets of `RoCE` v2: bit 3 for a UDP header, 1 for IPv6, 2 for IPv4. Completions of datagrams have them for their
+/// service level, as mlx5's do. UCX drops datagrams without.
 const OVER_IPV6: u8 = 0b1001;
 const OVER_IPV4: u8 = 0b1010;
 /// Bytes of the route before a datagram (`struct ibv_grh`).
