@@ -55,23 +55,51 @@ unsafe fn list<'a>(list: *const Sge, count: c_int) -> Result<&'a [Sge], Errno> {
     }
 }
 
-pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, mut request: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
+/// A request in a program's list.
+trait Chained {
+    /// The request after it; null at the end.
+    fn next(&self) -> *mut Self;
+}
+
+impl Chained for SendWr {
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+impl Chained for RecvWr {
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+/// Posts each request of a program's list, up to the first that fails, which `bad` then names.
+///
+/// # Safety
+/// The list is the program's, and `bad` has room for a pointer.
+unsafe fn post_each<T: Chained>(
+    mut request: *mut T,
+    bad: *mut *mut T,
+    mut post: impl FnMut(&T) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's: a list of the program's.
+    while let Some(one) = unsafe { request.as_ref() } {
+        if let Err(errno) = post(one) {
+            // SAFETY: the caller's: room for a pointer.
+            unsafe { *bad = request };
+            return Err(errno);
+        }
+        request = one.next();
+    }
+    Ok(())
+}
+
+pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, request: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
     // SAFETY: the queue pair is made by `create_qp`.
     let (device, index) = unsafe { (device((*qp).context), (*qp.cast::<OurQp>()).index) };
     let mut state = device.lock();
-    let mut result = Ok(());
-    while !request.is_null() {
-        // SAFETY: a list of the program's.
-        let posted = unsafe { post_one(&mut state, index, &*request) };
-        if posted.is_err() {
-            // SAFETY: room for a pointer.
-            unsafe { *bad = request };
-            result = posted;
-            break;
-        }
-        // SAFETY: as above.
-        request = unsafe { (*request).next };
-    }
+    // SAFETY: a list of the program's, with lists of pieces.
+    let result = unsafe { post_each(request, bad, |one| post_one(&mut state, index, one)) };
     go(&mut state, index);
     code(result)
 }
@@ -198,64 +226,48 @@ unsafe fn receive(regions: &Regions, domain: u32, request: &RecvWr) -> Result<Re
     Ok(Receive { id: request.wr_id, pieces, length, is_bad })
 }
 
-pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, mut request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
+pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
     // SAFETY: the queue pair is made by `create_qp`.
     let (device, index) = unsafe { (device((*qp).context), (*qp.cast::<OurQp>()).index) };
     let mut guard = device.lock();
     let state = &mut *guard;
-    let mut result = Ok(());
     let Some(Some(pair)) = state.queue_pairs.get_mut(index) else { return Errno::INVAL.raw_os_error() };
-    while !request.is_null() {
-        // SAFETY: a list of the program's.
-        let made = unsafe { receive(&state.regions, pair.domain, &*request) };
-        result = match made {
-            _ if pair.srq.is_some() || pair.state == state::RESET => Err(Errno::INVAL),
-            _ if pair.receives.len() >= pair.cap.max_recv_wr as usize => Err(Errno::NOMEM),
-            Ok(receive) => {
-                pair.receives.push_back(receive);
-                Ok(())
-            }
-            Err(errno) => Err(errno),
-        };
-        if result.is_err() {
-            // SAFETY: room for a pointer.
-            unsafe { *bad = request };
-            break;
+    let post = |one: &RecvWr| {
+        if pair.srq.is_some() || pair.state == state::RESET {
+            return Err(Errno::INVAL);
         }
-        // SAFETY: as above.
-        request = unsafe { (*request).next };
-    }
+        if pair.receives.len() >= pair.cap.max_recv_wr as usize {
+            return Err(Errno::NOMEM);
+        }
+        // SAFETY: the request has a list of the program's.
+        pair.receives.push_back(unsafe { receive(&state.regions, pair.domain, one) }?);
+        Ok(())
+    };
+    // SAFETY: a list of the program's.
+    let result = unsafe { post_each(request, bad, post) };
     // A message may have waited for this request.
     go(state, index);
     code(result)
 }
 
-pub(super) unsafe extern "C" fn post_srq_recv(srq: *mut Srq, mut request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
+pub(super) unsafe extern "C" fn post_srq_recv(srq: *mut Srq, request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
     // SAFETY: the queue is made by `create_srq`.
     let (device, index, domain) =
         unsafe { (device((*srq).context), (*srq.cast::<OurSrq>()).index, (*(*srq).pd).handle) };
     let mut guard = device.lock();
     let state = &mut *guard;
-    let mut result = Ok(());
     let Some(Some(queue)) = state.shared_queues.get_mut(index) else { return Errno::INVAL.raw_os_error() };
-    while !request.is_null() {
-        // SAFETY: a list of the program's.
-        result = match unsafe { receive(&state.regions, domain, &*request) } {
-            Ok(_) if queue.receives.len() >= queue.max as usize => Err(Errno::NOMEM),
-            Ok(receive) => {
-                queue.receives.push_back(receive);
-                Ok(())
-            }
-            Err(errno) => Err(errno),
-        };
-        if result.is_err() {
-            // SAFETY: room for a pointer.
-            unsafe { *bad = request };
-            break;
+    let post = |one: &RecvWr| {
+        // SAFETY: the request has a list of the program's.
+        let receive = unsafe { receive(&state.regions, domain, one) }?;
+        if queue.receives.len() >= queue.max as usize {
+            return Err(Errno::NOMEM);
         }
-        // SAFETY: as above.
-        request = unsafe { (*request).next };
-    }
+        queue.receives.push_back(receive);
+        Ok(())
+    };
+    // SAFETY: a list of the program's.
+    let result = unsafe { post_each(request, bad, post) };
     let users: Vec<usize> =
         state.queue_pairs.iter().flatten().filter(|it| it.srq == Some(index)).map(|it| it.index).collect();
     for user in users {
