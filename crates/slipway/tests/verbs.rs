@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Inventory, Lab, Place, as_before, await_that, told};
 
@@ -14,13 +14,19 @@ nodes:
   c: {networks: [plain]}
 ";
 
+/// A program in a node, which ends within a minute.
+fn program(lab: &Lab<'_>, node: &str, words: &[&str]) -> Command {
+    let mut command = lab.program(node, ["timeout", "60"].iter().chain(words).copied());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Runs a program in node `a`, and its client in `b` once `is_ready`. Gives what both printed.
 #[track_caller]
 fn pair(lab: &Lab<'_>, server: &[&str], client: &[&str], is_ready: impl FnMut() -> bool) -> String {
-    let words = ["timeout", "60"].iter().chain(server).copied();
-    let child = lab.program("a", words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let child = program(lab, "a", server).spawn().expect("started");
     await_that("the server listens", is_ready);
-    let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
+    let asked = program(lab, "b", client).output().expect("started");
     let heard = child.wait_with_output().expect("ended");
     assert!(asked.status.success() && heard.status.success(), "{client:?}: {} {}", told(&asked), told(&heard));
     String::from_utf8_lossy(&heard.stdout).into_owned() + &String::from_utf8_lossy(&asked.stdout)
@@ -32,21 +38,20 @@ const UCX: u16 = 13337;
 
 /// A program whose two sides find each other by TCP at this port.
 #[track_caller]
-fn by_tcp(lab: &Lab<'_>, port: u16, program: &[&str]) -> String {
-    let client = [program, &["a"]].concat();
+fn by_tcp(lab: &Lab<'_>, port: u16, server: &[&str]) -> String {
+    let client = [server, &["a"]].concat();
     let listens = format!("grep -qi ':{port:04x} .* 0A ' /proc/net/tcp /proc/net/tcp6");
     let is_ready = || lab.program("a", ["sh", "-c", &listens]).status().is_ok_and(|status| status.success());
-    pair(lab, program, &client, is_ready)
+    pair(lab, server, &client, is_ready)
 }
 
 /// A program that connects by `rdma_cm`. A client is refused until its server listens.
 #[track_caller]
 fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
-    let words = ["timeout", "60"].iter().chain(server).copied();
-    let child = lab.program("a", words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let child = program(lab, "a", server).spawn().expect("started");
     let mut printed = String::new();
     await_that("the client is served", || {
-        let asked = lab.program("b", ["timeout", "60"].iter().chain(client).copied()).output().expect("started");
+        let asked = program(lab, "b", client).output().expect("started");
         printed = String::from_utf8_lossy(&asked.stdout).into_owned();
         asked.status.success()
     });
