@@ -17,6 +17,7 @@ use slipway_lab::id::NodeId;
 use slipway_lab::model::{Lab, Mount, Node};
 
 pub(crate) use brokers::Brokers;
+pub(crate) use device::NAME as DEVICE;
 pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs};
 pub(crate) use plugin::check;
 

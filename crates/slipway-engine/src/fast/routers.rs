@@ -23,7 +23,7 @@ use self::revoke::Again;
 use self::seat::Seat;
 use super::error::{FastError, says};
 use super::setup::{Shared, hosts};
-use super::{FastReport, RouterState};
+use super::{RouterReport, RouterState};
 use crate::bypass::Near;
 use crate::state::LabDir;
 
@@ -140,13 +140,10 @@ impl Routers {
         self.seats.iter().map(|(&host, seat)| seat.state(host)).collect()
     }
 
-    /// How everything is.
-    pub(crate) fn report(&mut self, near: &Near<'_>) -> FastReport {
+    /// State and counts of each router.
+    pub(crate) fn report(&mut self, near: &Near<'_>) -> Vec<RouterReport> {
         let hosts: Vec<HostId> = self.seats.keys().copied().collect();
-        FastReport {
-            routers: hosts.into_iter().map(|host| self.report_router(near, host)).collect(),
-            brokers: Vec::new(),
-        }
+        hosts.into_iter().map(|host| self.report_router(near, host)).collect()
     }
 }
 

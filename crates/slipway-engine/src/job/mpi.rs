@@ -20,6 +20,7 @@ use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
 
 use super::JobError;
 use super::agent::own::OPTION;
+use crate::verbs::DEVICE;
 
 /// The launch agent in every node.
 const AGENT: &str = "/run/slipway/agent";
@@ -77,9 +78,6 @@ fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> 
     })
 }
 
-/// How UCX is held to verbs: the environment of ranks.
-const VERBS: [(&str, &str); 2] = [("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "slipway0:1")];
-
 /// Whether verbs reach all nodes of the job: the network has RDMA, and the nodes are on one virtual host.
 fn has_verbs(lab: &Lab, job: &Job, network: &Network) -> bool {
     let mut hosts = job.nodes.iter().map(|&node| lab.nodes[node].host);
@@ -101,9 +99,10 @@ fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &
     ];
     if has_verbs(lab, job, network) {
         parameters.extend([("pml", "ucx"), ("osc", "ucx")]);
-        options.extend(
-            VERBS.map(|(name, value)| format!("{name}={value}")).into_iter().flat_map(|it| ["-x".to_owned(), it]),
-        );
+        // UCX is held to verbs, between ranks of one node too.
+        for variable in ["UCX_TLS=rc_verbs,ud_verbs,self".to_owned(), format!("UCX_NET_DEVICES={DEVICE}:1")] {
+            options.extend(["-x".to_owned(), variable]);
+        }
     } else {
         parameters.extend([("pml", "ob1"), ("btl", "tcp,vader,self")]);
     }

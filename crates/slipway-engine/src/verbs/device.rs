@@ -13,7 +13,7 @@ use slipway_lab::model::{Interface, Lab};
 use crate::state::LabDir;
 
 /// The device's name.
-const NAME: &str = "slipway0";
+pub(crate) const NAME: &str = "slipway0";
 
 /// The folder of a node's own that lies over its `/sys/class`.
 pub(super) const CLASS: &str = "class";

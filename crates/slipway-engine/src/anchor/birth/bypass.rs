@@ -40,8 +40,8 @@ impl Nodes {
     /// Reports on the fast path: its routers, and their connections.
     pub(in crate::anchor) fn report_fast(&mut self, alone: SingleThread, blueprint: &Blueprint) -> FastReport {
         self.with_bypasses(alone, blueprint, |bypasses, near| {
-            let report = bypasses.tcp_mut().map(|routers| routers.report(near)).unwrap_or_default();
-            FastReport { brokers: bypasses.report_rdma(), ..report }
+            let routers = bypasses.tcp_mut().map(|routers| routers.report(near)).unwrap_or_default();
+            FastReport { routers, brokers: bypasses.report_rdma() }
         })
     }
 
