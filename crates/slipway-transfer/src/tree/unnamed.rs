@@ -14,8 +14,8 @@ use crate::message::Meta;
 use crate::meta::Birth;
 use crate::path::Relative;
 
-/// Owner and mode of new files, by a try with one. `None` where the file system has no files without a name, or gives new ones
-/// access control lists.
+/// Owner and mode of new files, by a try with one. `None` where the file system has no files without a name. `None` also where
+/// new files get access control lists.
 pub(super) fn birth(part: &OwnedFd) -> Option<Birth> {
     let file = open(part, 0o777).ok()?;
     match rustix::fs::fgetxattr(&file, "system.posix_acl_access", &mut [0_u8; 1024]) {

@@ -6,8 +6,8 @@
 //! with the link's own, which is the same for all.
 //!
 //! `--small` measures the small files alone, and `--large` the large one alone. `--link 'TEXT'` takes the links whose names
-//! contain TEXT, `--megabytes N` another size of the large file, `--files N` another number of small ones, `--rounds N`
-//! other rounds, and `--ours` leaves scp out and rsync where a file is large. Unshaped, iperf3 and fio show the limits.
+//! contain TEXT. `--megabytes N` sets the size of the large file, `--files N` the number of small ones, `--rounds N` the
+//! rounds. With `--ours`, scp is left out, and rsync where a file is large. Unshaped, iperf3 and fio show the limits.
 
 use std::cell::Cell;
 use std::fs::{self, File};
