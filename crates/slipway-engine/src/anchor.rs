@@ -30,12 +30,15 @@ use self::error::AnchorError;
 use crate::condition::Links;
 use crate::protocol::{self, Server, State};
 use crate::state::{LabDir, LabLock};
+use crate::tuning::Tunings;
 use slipway_image::Rootfs;
 
 /// All that an anchor works from.
 #[derive(Debug)]
 pub(crate) struct Blueprint {
+    /// With the settings that profiles give its hosts and nodes.
     pub(crate) lab: Lab,
+    pub(crate) tunings: Tunings,
     pub(crate) dir: LabDir,
     /// Indexed as the lab's images.
     pub(crate) images: Vec<Rootfs>,

@@ -12,6 +12,7 @@ mod log;
 mod programs;
 mod refused;
 mod scratch;
+mod tune;
 mod up;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,7 @@ pub use limits::{Resources, undo};
 pub use log::NodeLog;
 pub use programs::OwnProgram;
 pub use refused::UpError;
+pub use tune::{TuningError, tunings};
 pub use up::{Passing, Progress, up, up_in_passing};
 
 use crate::bypasses;

@@ -28,4 +28,6 @@ pub mod probe;
 pub mod protocol;
 pub mod scenario;
 pub mod state;
+mod sysctl;
+pub mod tuning;
 pub mod verbs;

@@ -33,11 +33,15 @@ impl Checked {
         self.advices.iter().filter(|advice| advice.verdict == verdict).count()
     }
 
+    /// Advice to change something, the largest effect first.
+    pub fn advised(&self) -> impl Iterator<Item = &Advice> {
+        self.advices.iter().filter(|advice| advice.verdict == Verdict::Advised)
+    }
+
     /// Settings that are advised, for [`plan`](crate::setting::plan). Those that are to be made by hand stay out.
     #[must_use]
     pub fn wishes(&self) -> Vec<Wish> {
-        let advised = self.advices.iter().filter(|advice| advice.verdict == Verdict::Advised);
-        advised.filter_map(Advice::wish).collect()
+        self.advised().filter_map(Advice::wish).collect()
     }
 }
 

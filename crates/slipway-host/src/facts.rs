@@ -66,6 +66,12 @@ impl Facts {
             blocks: block::gather(source),
         }
     }
+
+    /// Reads kernel parameters alone, as the calling thread's network namespace has them.
+    #[must_use]
+    pub fn sysctls(source: &Source) -> BTreeMap<String, Fact<String>> {
+        sysctl::gather(source)
+    }
 }
 
 #[cfg(test)]

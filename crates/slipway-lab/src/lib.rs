@@ -27,7 +27,7 @@ mod written;
 pub use kind::LAB_FILE;
 pub use pair::PeerRule;
 pub use remark::{Remark, locate};
-pub use resolve::{Overrides, parse, parse_policy, parse_scenario, parse_with};
+pub use resolve::{Overrides, TuneChoice, parse, parse_policy, parse_scenario, parse_with};
 pub use schema::json_schema;
 pub use select::SelectError;
 pub use short::short_limits;

@@ -2,6 +2,7 @@
 //! address given out and every node placed. A value: two machines resolve the same file to the same [`Lab`].
 
 mod network;
+mod tune;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use slipway_document::units::Seconds;
 
 pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, Network, TcpBypass, UnknownDriver};
+pub use self::tune::{Profile, ProfileWord};
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
 use crate::id::{HostId, List, NetworkId, NodeId};
@@ -69,6 +71,10 @@ pub struct Host {
     /// [`sysctls`](Node::sysctls).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tune: BTreeMap<String, String>,
+    /// The use whose rules give further settings when the lab comes up. Those are no part of the lab, since they depend on the
+    /// machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 /// The network that joins virtual hosts.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use slipway_document::errors::DocumentErrors;
 use slipway_lab::id::NetworkId;
-use slipway_lab::model::{DriverKind, DriverWord, Lab};
-use slipway_lab::{Overrides, parse_with};
+use slipway_lab::model::{DriverKind, DriverWord, Lab, ProfileWord};
+use slipway_lab::{Overrides, TuneChoice, parse_with};
 
 const WIRED: &str = "
 hosts: 2
@@ -14,7 +14,7 @@ nodes: {a: {networks: [wire]}, b: {networks: [tunnel]}}
 ";
 
 fn under(driver: DriverWord, text: &str) -> Result<Lab, DocumentErrors> {
-    let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")) };
+    let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")), tune: None };
     parse_with("lab.yaml", text, Path::new("/"), &overrides)
 }
 
@@ -77,4 +77,30 @@ fn conditions_and_driver_host_exclude_each_other() {
         assert!(errors.plain().contains("driver host cannot make conditions"), "{}", errors.plain());
         assert!(errors.plain().contains("leave driver host out of the comparison"), "{}", errors.plain());
     }
+}
+
+/// A host that has the profile keeps its path and its own settings, and all are tuned so.
+#[test]
+fn every_host_has_the_profile_that_is_chosen() {
+    let text = "
+hosts: {a: , b: {tune: {profile: dtn, rtt: 80ms, net.ipv4.tcp_sack: 0}}, c: {tune: {net.ipv4.tcp_sack: 0}}}
+nodes: {n: {count: 3}}
+";
+    let hosts = |choice| {
+        let overrides = Overrides { tune: Some(choice), ..Overrides::default() };
+        let lab = parse_with("lab.yaml", text, Path::new("/"), &overrides).unwrap();
+        let word = |host: &slipway_lab::model::Host| host.profile.map(|profile| (profile.word, profile.rtt.is_some()));
+        lab.hosts.iter().map(|host| (word(host), host.tune.len())).collect::<Vec<_>>()
+    };
+    let (dtn, hpc) = (ProfileWord::Dtn, ProfileWord::Hpc);
+    assert_eq!(hosts(TuneChoice::File), [(None, 0), (Some((dtn, true)), 1), (None, 1)]);
+    assert_eq!(hosts(TuneChoice::None), [(None, 0), (None, 0), (None, 0)]);
+    assert_eq!(
+        hosts(TuneChoice::Profile(dtn)),
+        [(Some((dtn, false)), 0), (Some((dtn, true)), 1), (Some((dtn, false)), 0)]
+    );
+    assert_eq!(
+        hosts(TuneChoice::Profile(hpc)),
+        [(Some((hpc, false)), 0), (Some((hpc, true)), 0), (Some((hpc, false)), 0)]
+    );
 }

@@ -14,9 +14,9 @@ use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
 use slipway_engine::lab::{self, Passing, Running};
 use slipway_engine::probe::Between;
-use slipway_lab::Overrides;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverWord, Lab};
+use slipway_lab::{Overrides, TuneChoice};
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{self, Line};
 use slipway_measure::probe::Probe;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub name: String,
     /// The drivers, each with a lab of its own.
     pub drivers: Vec<DriverWord>,
+    /// Kernel settings of the hosts; at least one choice. Each driver has a lab of its own for each.
+    pub tunes: Vec<TuneChoice>,
     /// The conditions of each turn; at least one set, which may be empty.
     pub settings: Vec<Setting>,
     /// The measurements of each turn.
@@ -99,7 +101,7 @@ pub struct Done {
 /// One of the things compared.
 #[derive(Debug, Clone, Copy)]
 struct Way<'a> {
-    /// Index of its driver, and so of its lab.
+    /// Index of its lab, in the order of [`Plan::sites`].
     site: usize,
     /// The conditions of the lab.
     setting: &'a Setting,
@@ -122,10 +124,16 @@ impl Plan {
         self.ways().iter().map(|way| self.label(way)).flat_map(each).collect()
     }
 
-    /// All that is compared, each with the index of its driver.
+    /// The labs: each driver under each choice of kernel settings.
+    fn sites(&self) -> Vec<(DriverWord, TuneChoice)> {
+        let of = |&driver: &DriverWord| self.tunes.iter().map(move |&tune| (driver, tune));
+        self.drivers.iter().flat_map(of).collect()
+    }
+
+    /// All that is compared, each with the index of its lab.
     fn ways(&self) -> Vec<Way<'_>> {
         let settings =
-            (0..self.drivers.len()).flat_map(|site| self.settings.iter().map(move |setting| (site, setting)));
+            (0..self.sites().len()).flat_map(|site| self.settings.iter().map(move |setting| (site, setting)));
         settings
             .flat_map(|(site, setting)| self.clients.iter().map(move |client| Way { site, setting, client }))
             .collect()
@@ -143,23 +151,44 @@ impl Plan {
 
     /// The same of a lab under a setting, whoever measures in it.
     fn place(&self, site: usize, setting: &Setting) -> String {
-        let driver = self.drivers[site].to_string();
-        match (self.drivers.len() > 1, self.settings.len() > 1) {
-            (true, true) => format!("{driver}, {}", setting.name),
-            (false, true) => setting.name.clone(),
-            (false, false) if self.clients.len() > 1 => String::new(),
-            (_, false) => driver,
+        let (driver, tune) = self.sites()[site];
+        let mut words = Vec::new();
+        if self.drivers.len() > 1 {
+            words.push(driver.to_string());
         }
+        if self.tunes.len() > 1 {
+            words.push(format!("tune {}", tune_word(tune)));
+        }
+        if self.settings.len() > 1 {
+            words.push(setting.name.clone());
+        }
+        if words.is_empty() && self.clients.len() == 1 {
+            words.push(driver.to_string());
+        }
+        words.join(", ")
     }
 
-    fn lab(&self, driver: DriverWord) -> Result<Lab, StudyError> {
-        let name = format!("{}-{driver}", self.name);
-        self.source.with(&Overrides { driver: Some(driver), name: Some(name) })
+    fn lab(&self, driver: DriverWord, tune: TuneChoice) -> Result<Lab, StudyError> {
+        let mut name = format!("{}-{driver}", self.name);
+        if self.tunes.len() > 1 {
+            name = format!("{name}-{}", tune_word(tune));
+        }
+        self.source.with(&Overrides { driver: Some(driver), name: Some(name), tune: Some(tune) })
     }
 
     fn server(&self, lab: &Lab, client: NodeId) -> NodeId {
         let elsewhere = || lab.nodes.position(|node| node.host != lab.nodes[client].host);
         self.server.or_else(elsewhere).unwrap_or(NodeId(lab.nodes.len() - 1))
+    }
+}
+
+/// The word for a choice of kernel settings, on the command line and in reports.
+#[must_use]
+pub fn tune_word(choice: TuneChoice) -> String {
+    match choice {
+        TuneChoice::File => "file".to_owned(),
+        TuneChoice::None => "none".to_owned(),
+        TuneChoice::Profile(word) => word.to_string(),
     }
 }
 
@@ -171,10 +200,10 @@ impl Plan {
 pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
     let interrupt = Taken::new(&[Signal::SIGINT, Signal::SIGTERM]).map_err(StudyError::io("take signals"))?;
     let labs: Vec<(DriverWord, Lab, Option<Script>)> = plan
-        .drivers
-        .iter()
-        .map(|&driver| {
-            let lab = plan.lab(driver)?;
+        .sites()
+        .into_iter()
+        .map(|(driver, tune)| {
+            let lab = plan.lab(driver, tune)?;
             let script = plan.scenario.as_ref().map(|which| Script::plan(&lab, which, None)).transpose()?;
             if let Some(Script { schedule, shown, .. }) = &script {
                 events(Event::ScenarioPlanned { lab: &lab, scenario: shown, schedule });

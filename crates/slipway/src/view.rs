@@ -8,6 +8,7 @@ use slipway_engine::lab::OwnProgram;
 use slipway_engine::network::Mechanism;
 use slipway_engine::scenario::{Standing, Status};
 use slipway_engine::state::ProgramEnd;
+use slipway_engine::tuning::{LeftOut, Tuning, Tunings};
 use slipway_lab::model::{ImageSource, Interface, Lab, Limits, Network, Node};
 
 /// Columns under a heading, as `ps(1)` has them: no lines, nothing wrapped.
@@ -156,6 +157,28 @@ pub(crate) fn lab(lab: &Lab, how: &[Mechanism]) -> String {
     for how in how {
         for note in &how.probed.notes {
             let _ = writeln!(text, "\nnote on network {}: {note}", how.network);
+        }
+    }
+    text
+}
+
+/// The kernel settings that profiles gave hosts of a lab; empty where none has a profile.
+pub(crate) fn tunings(lab: &Lab, tunings: &Tunings) -> String {
+    let mut text = String::new();
+    for (host, tuning) in tunings.enumerate().filter_map(|(host, tuning)| Some((host, tuning.as_ref()?))) {
+        let Tuning { profile, rtt, rate, settings, left_out } = tuning;
+        let name = &lab.hosts[host].name;
+        let _ = writeln!(text, "\nhost {name} is tuned for {profile}: {rate} over {rtt}");
+        if !settings.is_empty() {
+            let rows = settings.iter().map(|chosen| {
+                let holds = if chosen.in_nodes { "host, nodes" } else { "host" };
+                let [former, value] = [&chosen.former, &chosen.value].map(Clone::clone);
+                [chosen.name.clone(), former, value, chosen.rule.clone(), holds.to_owned()]
+            });
+            text.push_str(&table(["SETTING", "FORMER", "VALUE", "RULE", "HOLDS FOR"], rows));
+        }
+        for LeftOut { name, value, rule, reason } in left_out {
+            let _ = writeln!(text, "without {name} = {value} (rule {rule}): {reason}");
         }
     }
     text

@@ -33,6 +33,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         nodes: lab.nodes.iter().map(|_| NodeState::STOPPED).collect(),
         networks: List::new(),
+        tunings: blueprint.tunings.clone(),
         routers: Vec::new(),
     };
     // Before anything else exists: whoever finds the lab half made finds its anchor.

@@ -12,12 +12,14 @@ use slipway_lab::model::{Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
 use super::refused::UpError;
+use super::tune::{lay, tunings};
 use crate::anchor::room;
 use crate::cgroup::without_disk;
 use crate::condition::{Links, read_matrices};
 use crate::facts;
 use crate::network::keeps_addresses;
 use crate::node::user::make_net;
+use crate::tuning::Tunings;
 use crate::verbs;
 use program::Found;
 use slipway_image::{Store, folder};
@@ -31,8 +33,23 @@ pub fn check(store: &Store, lab: &Lab) -> Result<(), UpError> {
     prepare(store, lab).map(drop)
 }
 
-/// The same, for `up`, which takes the links from it.
-pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Links, UpError> {
+/// A lab that this machine can make.
+pub(super) struct Prepared {
+    /// The lab, with the settings that profiles give its hosts and nodes here.
+    pub(super) lab: Lab,
+    pub(super) tunings: Tunings,
+    pub(super) links: Links,
+}
+
+/// The same, for `up`, which goes on from what was found.
+pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Prepared, UpError> {
+    let tunings = tunings(lab)?;
+    let tuned = lay(lab, &tunings);
+    let links = look(store, &tuned)?;
+    Ok(Prepared { lab: tuned, tunings, links })
+}
+
+fn look(store: &Store, lab: &Lab) -> Result<Links, UpError> {
     let mut remarks = Remarks::default();
     images(store, lab, &mut remarks);
     for node in &lab.nodes {

@@ -9,6 +9,7 @@ use slipway_sys::cgroup::CgroupError;
 
 use super::LabError;
 use super::down::DownError;
+use super::tune::TuningError;
 use crate::condition::{LinkError, MatrixError};
 use crate::protocol;
 use crate::state::StateError;
@@ -22,6 +23,9 @@ pub enum UpError {
     /// This machine cannot make what the lab file asks for; nothing was tried.
     #[error("make what the lab file asks for: {}", told(.0))]
     Refused(Vec<Remark>),
+    /// A profile cannot be turned into kernel settings.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
     /// A matrix of delays cannot be had.
     #[error(transparent)]
     Matrix(#[from] MatrixError),

@@ -10,7 +10,7 @@ use rustix::process::pidfd_send_signal;
 use slipway_lab::model::Lab;
 use slipway_sys::signals::Taken;
 
-use super::check::prepare;
+use super::check::{Prepared, prepare};
 use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
 use super::refused::UpError;
 use super::scratch;
@@ -20,6 +20,7 @@ use crate::guard::Guard;
 use crate::machine::Machine;
 use crate::protocol::{self, Code};
 use crate::state::{LabLock, StateError, StateRoot};
+use crate::tuning::{LeftOut, Tunings};
 
 /// How far `up` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +95,8 @@ fn up_then<T>(
     claimed: impl FnOnce() -> io::Result<T>,
 ) -> Result<(Running, T), UpError> {
     let Machine { labs: root, images: store, agent } = machine;
-    let links = prepare(store, lab)?;
+    let Prepared { lab: tuned, tunings, links } = prepare(store, lab)?;
+    warn_of_settings(lab, &tunings);
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = take(root, &lab.name)?;
@@ -106,8 +108,8 @@ fn up_then<T>(
     let kept = claimed().map_err(UpError::Anchor)?;
     let scratch = dir.scratch();
     tracing::info!("the lab's anchor logs to {}", dir.join("anchor.log").display());
-    let blueprint = Blueprint { lab: lab.clone(), dir, images, agent: agent.clone(), scratch, links, lock };
-    let outcome = make(&blueprint, &signals, progress);
+    let blueprint = Blueprint { lab: tuned, tunings, dir, images, agent: agent.clone(), scratch, links, lock };
+    let outcome = make(lab, &blueprint, &signals, progress);
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {
             Err(LabError::State(StateError::NotRunning(name))) => Err(UpError::Ended(name)),
@@ -133,8 +135,22 @@ fn take(root: &StateRoot, name: &str) -> Result<LabLock, StateError> {
     }
 }
 
-fn make(blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
-    let Blueprint { lab, dir, scratch, .. } = blueprint;
+/// Advice that this kernel does not follow. The user asked for the profile, and has less than it.
+fn warn_of_settings(lab: &Lab, tunings: &Tunings) {
+    for (host, tuning) in tunings.enumerate() {
+        let left_out = tuning.iter().flat_map(|tuning| &tuning.left_out);
+        for LeftOut { name, value, rule, reason } in
+            left_out.filter(|out| !lab.hosts[host].tune.contains_key(&out.name))
+        {
+            let host = &lab.hosts[host].name;
+            tracing::warn!("host {host} goes without `{name} = {value}`, which rule {rule} advises: {reason}");
+        }
+    }
+}
+
+/// Makes the lab. `lab` is as its file has it, and that is written down.
+fn make(lab: &Lab, blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
+    let Blueprint { dir, scratch, .. } = blueprint;
     dir.create()?;
     dir.write_lab(lab)?;
     scratch::make(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;

@@ -7,11 +7,12 @@ use slipway_sys::process::ProcessId;
 use crate::fast::RouterState;
 use crate::network::Mechanism;
 use crate::state::{LabDir, NodeState, StateError};
+use crate::tuning::Tunings;
 
 const FILE: &str = "state.json";
 
 /// A lab's processes, and what was chosen for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The process that all others of the lab descend from.
     pub anchor: ProcessId,
@@ -23,6 +24,9 @@ pub struct State {
     pub nodes: List<NodeId, NodeState>,
     /// How each network was made on this machine, indexed as the lab's networks.
     pub networks: List<NetworkId, Mechanism>,
+    /// The kernel settings that profiles gave hosts on this machine, indexed as the lab's hosts.
+    #[serde(default)]
+    pub tunings: Tunings,
     /// Routers of the fast path, one for each host with nodes on fast networks.
     #[serde(default)]
     pub routers: Vec<RouterState>,

@@ -6,6 +6,7 @@ mod job;
 mod node;
 mod policy;
 mod scenario;
+mod tune;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,6 +22,7 @@ pub(crate) use self::job::{Better, Figure, Job};
 pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
 pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
+pub(crate) use self::tune::{Tune, TuneSettings};
 use crate::model::{DriverWord, IoUring, LinkMechanism, MacvlanMode};
 use crate::written::{CpuList, Machine};
 
@@ -98,10 +100,8 @@ by_shape!(
 pub(crate) struct Host {
     /// Processors that the host's nodes may use, such as `0-3,6`.
     pub(crate) cpus: Option<Written<CpuList>>,
-    /// Kernel settings of the host's network and of its nodes', by their names in sysctl(8), all below `net.`. A node's own
-    /// `sysctls` go before them.
-    #[serde(default)]
-    pub(crate) tune: Named<Value>,
+    /// Kernel settings of the host's network and of its nodes': a profile, or a map. A node's own `sysctls` go before them.
+    pub(crate) tune: Option<Tune>,
 }
 
 /// Placement of nodes on hosts.

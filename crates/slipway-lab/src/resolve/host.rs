@@ -8,10 +8,10 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
-use super::program;
-use crate::file::{File, Hosts as Written};
+use super::{TuneChoice, program};
+use crate::file::{File, Hosts as Written, Tune, TuneSettings};
 use crate::id::{HostId, List};
-use crate::model::{Host, Underlay};
+use crate::model::{Host, Profile, Underlay};
 use crate::names;
 use crate::written::CpuList;
 
@@ -27,6 +27,27 @@ pub(super) struct Hosts<'f> {
     pub(super) underlay: Option<Underlay>,
     /// Where the file speaks of hosts.
     pub(super) at: Span,
+}
+
+impl Hosts<'_> {
+    /// Has every host tuned as somebody outside of the file decides.
+    pub(super) fn choose(&mut self, choice: TuneChoice) {
+        // The machine's own network is not a lab's to tune.
+        if self.machine {
+            return;
+        }
+        for host in self.list.iter_mut() {
+            match choice {
+                TuneChoice::File => {}
+                TuneChoice::None => (host.profile, host.tune) = (None, BTreeMap::new()),
+                TuneChoice::Profile(word) if host.profile.is_some_and(|profile| profile.word == word) => {}
+                TuneChoice::Profile(word) => {
+                    let path = host.profile.unwrap_or(Profile { word, rtt: None, rate: None });
+                    (host.profile, host.tune) = (Some(Profile { word, ..path }), BTreeMap::new());
+                }
+            }
+        }
+    }
 }
 
 pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
@@ -65,7 +86,7 @@ pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
         for (i, (cpus, entry)) in cpus.iter_mut().zip(&entries.0).enumerate() {
             *cpus = entry.value.cpus.as_ref().map(|cpus| &cpus.0);
             list[i].cpus = cpus.map(|cpus| cpus.text.clone());
-            list[i].tune = program::tune(&entry.value.tune, report);
+            (list[i].profile, list[i].tune) = tune(entry.value.tune.as_ref(), report);
         }
     }
     let underlay = underlay(file, &mut list, report);
@@ -82,7 +103,41 @@ fn named(name: &Spanned<String>, report: &mut Report) -> Host {
 }
 
 fn host(name: String) -> Host {
-    Host { name, ipv4: None, ipv6: None, cpus: None, tune: BTreeMap::new() }
+    Host { name, ipv4: None, ipv6: None, cpus: None, tune: BTreeMap::new(), profile: None }
+}
+
+/// The profile of a host, and the settings that it has by name.
+fn tune(written: Option<&Tune>, report: &mut Report) -> (Option<Profile>, BTreeMap<String, String>) {
+    let settings = match written {
+        None => return (None, BTreeMap::new()),
+        Some(Tune::Profile(word)) => {
+            return (Some(Profile { word: word.value, rtt: None, rate: None }), BTreeMap::new());
+        }
+        Some(Tune::Settings(settings)) => settings,
+    };
+    let TuneSettings { profile, rtt, rate, named } = settings;
+    let path = [
+        ("rtt", rtt.as_ref().map(|rtt| (rtt.at, rtt.value.0 > 0.0)), "80ms"),
+        ("rate", rate.as_ref().map(|rate| (rate.at, rate.value.0 > 0)), "10gbit"),
+    ];
+    for (key, written, example) in path {
+        let Some((at, is_positive)) = written else { continue };
+        if profile.is_none() {
+            report.add(
+                at,
+                format!("`{key}` is for a profile, and there is none"),
+                "add `profile: dtn`, or leave it out",
+            );
+        } else if !is_positive {
+            report.add(at, format!("a path's {key} cannot be 0"), format!("write `{key}: {example}`, or leave it out"));
+        }
+    }
+    let profile = profile.as_ref().map(|word| Profile {
+        word: word.value,
+        rtt: rtt.as_ref().map(|rtt| rtt.value),
+        rate: rate.as_ref().map(|rate| rate.value),
+    });
+    (profile, program::tune(named, report))
 }
 
 /// Joins two hosts or more: gives each its address.

@@ -31,7 +31,7 @@ pub use self::mac::derived as derived_mac;
 pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::file::{File, PolicyDocument};
 use crate::kind::LAB_FILE;
-use crate::model::{DriverWord, Lab};
+use crate::model::{DriverWord, Lab, ProfileWord};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -42,6 +42,19 @@ pub struct Overrides {
     pub name: Option<String>,
     /// The driver of every network. Settings that only belong to another driver are left aside.
     pub driver: Option<DriverWord>,
+    /// The kernel settings of all virtual hosts. `None`: the file's.
+    pub tune: Option<TuneChoice>,
+}
+
+/// Kernel settings of all virtual hosts, in place of those that the file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuneChoice {
+    /// The file's, as they are.
+    File,
+    /// The machine's own: nothing is tuned.
+    None,
+    /// A profile's. A host that has the same keeps its path, and its own settings.
+    Profile(ProfileWord),
 }
 
 /// Reads a lab file.
@@ -72,7 +85,8 @@ pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides
 
 fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, report: &mut Report) -> Lab {
     let name = lab_name(file.lab.as_ref(), file_name, overrides, report);
-    let hosts = host::hosts(file, report);
+    let mut hosts = host::hosts(file, report);
+    hosts.choose(overrides.tune.unwrap_or(TuneChoice::File));
     let networks = network::networks(file, &hosts, overrides.driver, report);
     let groups = node::groups(file, &networks, &hosts, report);
     let (images, image_of_group) = image::images(file, &groups, base_dir, report);

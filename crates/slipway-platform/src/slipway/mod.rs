@@ -18,7 +18,7 @@ use slipway_lab::defaults;
 use slipway_lab::id::{HostId, List, NetworkId};
 use slipway_lab::model::{
     DriverKind, DriverWord, Host, Image, ImageSource, IoUring, Job, Lab, LinkMechanism, MacvlanMode, Mpi, Network,
-    Pick, Underlay,
+    Pick, Profile, Underlay,
 };
 
 /// The reason why a lab is no lab file.
@@ -110,12 +110,32 @@ fn file(lab: &Lab) -> Map {
     file
 }
 
+/// A profile alone is a word.
+fn tune(host: &Host) -> Option<Yaml> {
+    let mut map = Map::default();
+    if let Some(Profile { word, rtt, rate }) = &host.profile {
+        if host.tune.is_empty() && rtt.is_none() && rate.is_none() {
+            return Some(Yaml::Text(word.to_string()));
+        }
+        map.text("profile", word.to_string());
+        if let Some(rtt) = rtt {
+            map.bare("rtt", rtt);
+        }
+        if let Some(rate) = rate {
+            map.bare("rate", rate);
+        }
+    }
+    map.append(env(&host.tune));
+    (!map.is_empty()).then_some(Yaml::Map(map))
+}
+
 fn hosts(lab: &Lab) -> Option<Yaml> {
     if lab.machine {
         return Some(Yaml::Text("machine".to_owned()));
     }
     let is_default = |(at, host): (HostId, &Host)| host.name == format!("host{}", at.index() + 1);
-    let has_settings = lab.hosts.iter().any(|host| host.cpus.is_some() || !host.tune.is_empty());
+    let has_settings =
+        lab.hosts.iter().any(|host| host.cpus.is_some() || host.profile.is_some() || !host.tune.is_empty());
     match lab.hosts.len() {
         _ if has_settings => {
             let mut map = Map::default();
@@ -124,7 +144,9 @@ fn hosts(lab: &Lab) -> Option<Yaml> {
                 if let Some(cpus) = &host.cpus {
                     settings.text("cpus", cpus);
                 }
-                settings.map("tune", env(&host.tune));
+                if let Some(tune) = tune(host) {
+                    settings.put("tune", tune);
+                }
                 map.put(&host.name, Yaml::Map(settings));
             }
             Some(Yaml::Map(map))

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use slipway_lab::id::NodeId;
-use slipway_lab::model::{DriverWord, Figure, Lab, Pick};
+use slipway_lab::TuneChoice;
+use slipway_lab::model::{DriverWord, Figure, Lab, Pick, ProfileWord};
 use slipway_document::units::Seconds;
 use slipway_measure::probe::{Iperf3, Probe};
 use slipway_measure::record::Measurement;
@@ -40,6 +41,7 @@ Examples:
   slipway compare lab.yaml --drivers host,bridge,vxlan --jobs iperf3,job --repeat 10
   slipway compare lab.yaml --regex 'sec: ([0-9.]+)' --unit s -- openssl speed -seconds 1 md5
   slipway compare lab.yaml --drivers bridge --jobs job --under 'as it is:' --under 'far: delay=20ms loss=0.1%'
+  slipway compare lab.yaml --drivers bridge --tune none,dtn --under 'far: delay=20ms'
   slipway compare lab.yaml --drivers bridge,vxlan --jobs job --scenario churn.yaml
   slipway compare lab.yaml --jobs ping --json | jq .figures")]
 pub(crate) struct Args {
@@ -69,6 +71,9 @@ pub(crate) struct Args {
     /// Put all links and nodes under these conditions, as in `slipway set`; repeat it to compare several
     #[arg(long, value_name = "[NAME:] KEY=VALUE…")]
     under: Vec<Setting>,
+    /// Tune all virtual hosts so: `none`, a profile (`dtn`, `hpc`, `server`), or `file` for as the lab file says; name several to compare them
+    #[arg(long, value_delimiter = ',', value_name = "WORD,…", default_value = "file", value_parser = tune)]
+    tune: Vec<TuneChoice>,
     /// Play a scenario beside every job, each time from its beginning: FILE's, or the lab file's own without one
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = super::play::which)]
     scenario: Option<Which>,
@@ -150,6 +155,7 @@ impl Args {
             source,
             name: lab.name.clone(),
             drivers: distinct(&self.drivers),
+            tunes: distinct(&self.tune),
             tasks: jobs,
             repeat: self.repeat,
             warm_up: self.warm_up,
@@ -268,14 +274,22 @@ fn show(context: &Context, steps: &mut Steps<'_>, event: Event<'_>) {
     }
 }
 
-fn distinct(drivers: &[DriverWord]) -> Vec<DriverWord> {
+fn distinct<T: Copy + PartialEq>(all: &[T]) -> Vec<T> {
     let mut seen = Vec::new();
-    for &driver in drivers {
-        if !seen.contains(&driver) {
-            seen.push(driver);
+    for &one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
         }
     }
     seen
+}
+
+/// A word of `--tune`.
+fn tune(word: &str) -> Result<TuneChoice, String> {
+    let profiles = ProfileWord::ALL.map(TuneChoice::Profile);
+    let mut all = [TuneChoice::File, TuneChoice::None].into_iter().chain(profiles);
+    let found = all.find(|&choice| compare::tune_word(choice) == word);
+    found.ok_or_else(|| "it is no word for settings\nHint: write `none`, `file`, `dtn`, `hpc` or `server`".to_owned())
 }
 
 fn text(summary: &Summary, folder: &str) -> String {

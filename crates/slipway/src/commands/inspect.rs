@@ -9,8 +9,9 @@ use slipway_engine::network::Mechanism;
 use slipway_engine::network::graph::{Graph, Space};
 use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::protocol::State;
+use slipway_engine::tuning::Chosen;
 use slipway_lab::id::{List, NodeId};
-use slipway_lab::model::{Host, Image, Lab, Network, Node};
+use slipway_lab::model::{DriverKind, Host, Image, Lab, Network, Node};
 use slipway_document::units::Bytes;
 
 use crate::context::Context;
@@ -67,6 +68,8 @@ struct OneNode<'a> {
     graph: Graph,
     /// All of its processes, by their numbers on the machine.
     pids: Vec<i32>,
+    /// The kernel settings that its host's profile gave it.
+    tuned: Vec<&'a Chosen>,
 }
 
 impl Args {
@@ -104,7 +107,8 @@ fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
         facts.extend(answer.state.routers.iter().map(|router| ("router", view::router(answer.lab, router))));
         facts.extend(answer.scenario.as_ref().map(|status| ("scenario", view::scenario(status))));
         let links = conditions::of_lab(answer.lab, &answer.links);
-        format!("{}\n{}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
+        let tunings = view::tunings(answer.lab, &answer.state.tunings);
+        format!("{}\n{}{tunings}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
     })
 }
 
@@ -114,7 +118,13 @@ fn one(context: &Context, running: &Running, index: NodeId) -> Result<(), Failur
     let mut links = running.links()?;
     links.interfaces.retain(|interface| interface.node == index);
     let networks: Vec<&Network> = node.interfaces.iter().map(|interface| &lab.networks[interface.network]).collect();
+    let of_host = running.state.tunings.get(node.host).and_then(Option::as_ref);
+    let in_node = |chosen: &&Chosen| chosen.in_nodes && !node.sysctls.contains_key(&chosen.name);
+    // One on its host's network has the host's settings.
+    let shares = networks.iter().any(|network| network.driver == DriverKind::Host);
+    let tuned = of_host.map(|tuning| tuning.settings.iter().filter(|chosen| shares || in_node(chosen)));
     let answer = OneNode {
+        tuned: tuned.into_iter().flatten().collect(),
         lab: &lab.name,
         node,
         host: &lab.hosts[node.host],
@@ -138,6 +148,9 @@ fn one(context: &Context, running: &Running, index: NodeId) -> Result<(), Failur
         ];
         facts.extend(view::node(lab, node, &running.state.networks));
         facts.extend(answer.now.program.as_ref().map(|program| ("its program", view::program(program))));
+        facts.extend(answer.tuned.iter().map(|Chosen { name, value, rule, .. }| {
+            ("setting", format!("{name} = {value}, by rule {rule}"))
+        }));
         facts.extend(conditions::of_node(lab, &answer.links, index));
         let own = answer.graph.links.iter().filter(|link| link.device.space == Space::Node(index));
         facts.extend(own.map(|link| ("device", datapath::words(lab, link))));

@@ -7,6 +7,7 @@ use serde::Serialize;
 use slipway_engine::lab::{self, NodeRow, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
+use slipway_engine::tuning::Tunings;
 use slipway_image::Store;
 use slipway_lab::id::{List, NetworkId, NodeId};
 use slipway_lab::model::Lab;
@@ -39,6 +40,8 @@ pub(crate) struct Args {
 struct Planned<'a> {
     plan: &'a Lab,
     networks: List<NetworkId, Mechanism>,
+    /// The kernel settings that profiles would give its hosts.
+    tunings: Tunings,
 }
 
 #[derive(Serialize)]
@@ -71,9 +74,11 @@ impl Args {
         labs::warn(&source, &file);
         if self.dry_run.dry_run {
             source.check(&Store::open()?, &file)?;
-            let planned = Planned { plan: &file, networks: network::plan(&file)? };
+            let tunings = lab::tunings(&file).map_err(UpError::from)?;
+            let planned = Planned { plan: &file, networks: network::plan(&file)?, tunings };
             context.answer(&planned, |planned| {
-                format!("would bring up lab {}:\n\n{}", file.name, view::lab(&file, &planned.networks))
+                let tunings = view::tunings(&file, &planned.tunings);
+                format!("would bring up lab {}:\n\n{}{tunings}", file.name, view::lab(&file, &planned.networks))
             })?;
             return Ok(Exit::Success);
         }

@@ -1,23 +1,14 @@
 //! Kernel settings of nodes, tried where nobody lives.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
 
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::ns::{create_net, with_net};
 
 use super::Remarks;
 use crate::node::user::make_net;
-
-/// The kernel's answer to a setting.
-enum Verdict {
-    Good,
-    Missing,
-    Refused(io::Error),
-}
+use crate::sysctl::{Verdict, attempt};
 
 /// Whether a node may change its network, which then lacks some settings; and the node's own.
 type Kind<'a> = (bool, &'a BTreeMap<String, String>);
@@ -63,26 +54,5 @@ pub(super) fn check(lab: &Lab, remarks: &mut Remarks) {
 }
 
 fn all(settings: &BTreeMap<String, String>) -> Vec<Verdict> {
-    settings.iter().map(|(name, value)| one(name, value)).collect()
-}
-
-fn one(name: &str, value: &str) -> Verdict {
-    let path = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
-    match fs::metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Verdict::Missing,
-        Err(_) => return Verdict::Good,
-        Ok(_) => {}
-    }
-    // Of System V IPC this is the machine's own namespace.
-    if !name.starts_with("net.") {
-        return Verdict::Good;
-    }
-    match fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
-    {
-        Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Verdict::Refused(error),
-        _ => Verdict::Good,
-    }
+    settings.iter().map(|(name, value)| attempt(name, value)).collect()
 }
