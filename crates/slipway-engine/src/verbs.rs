@@ -8,6 +8,7 @@
 mod broker;
 mod brokers;
 mod device;
+mod explain;
 mod orders;
 mod plugin;
 mod rules;
@@ -18,7 +19,9 @@ use slipway_lab::model::{Lab, Mount, Node};
 
 pub(crate) use brokers::Brokers;
 pub(crate) use device::NAME as DEVICE;
-pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs};
+pub(crate) use explain::explain;
+pub use explain::{Verdict, Way};
+pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs, PeerOfNode};
 pub(crate) use plugin::check;
 
 use crate::bypass::{Calls, Lacks, LaidOver, Means, Needs};

@@ -3,6 +3,7 @@
 //! Each node has a listener of its own, so a connection's node is certain. A process that runs a broker waits for its descriptor
 //! ([`AsFd`]) and calls [`Broker::turn`], or leaves that to [`Broker::run`].
 
+mod counts;
 mod requests;
 mod tables;
 
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with};
 
 use crate::wire::{self, Answer, Gid, Request, WireError};
+pub use counts::Traffic;
 use tables::Tables;
 
 /// Bounds of each node. The next of a kind is refused with the error that is named here.
@@ -69,6 +71,17 @@ pub struct NodeStatus {
     pub registered: u64,
     /// Connections of its queue pairs, and the nodes at their other ends.
     pub links: Vec<LinkStatus>,
+    /// Traffic with each peer, with that of connections which have ended.
+    pub totals: Vec<PeerTraffic>,
+}
+
+/// Traffic of a node with one other, since the broker began, as the node itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerTraffic {
+    /// The other node; `None` for all that share one count.
+    pub peer_node: Option<u32>,
+    /// The traffic.
+    pub traffic: Traffic,
 }
 
 /// A connection, as one of its nodes sees it.
@@ -82,6 +95,8 @@ pub struct LinkStatus {
     pub peer: u32,
     /// Whether both ends have the memory.
     pub joined: bool,
+    /// Its traffic, as the node itself says.
+    pub traffic: Traffic,
 }
 
 /// Errors of a broker. They fit "failed to …".

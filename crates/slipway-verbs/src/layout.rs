@@ -38,5 +38,22 @@ pub const CLOSED: usize = 196;
 /// Word (32 bits): changes when this end ends a registration.
 pub const EPOCH: usize = 200;
 
+/// Bytes of the counts of one end of a connection, in the page that its program shares with the broker alone.
+pub const COUNTS: usize = 128;
+
+/// Words of an end's counts (64 bits): the number of operations, and after it that of their bytes.
+pub mod count {
+    /// Messages sent.
+    pub const SENDS: usize = 0;
+    /// Writes into the peer's memory.
+    pub const WRITES: usize = 16;
+    /// Reads of the peer's memory.
+    pub const READS: usize = 32;
+    /// Atomic operations on the peer's memory.
+    pub const ATOMICS: usize = 48;
+    /// Messages received.
+    pub const RECEIVES: usize = 64;
+}
+
 /// Seals of a file whose length a peer relies on: an access past its end would be a `SIGBUS`.
 pub const SIZED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);

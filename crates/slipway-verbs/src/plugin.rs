@@ -16,4 +16,5 @@ mod receive;
 mod regions;
 mod ring;
 mod service;
+mod tally;
 mod transmit;

@@ -60,7 +60,7 @@ pub struct Region {
 /// Orders of a plug-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Asks for the node's addresses: [`Reply::Node`].
+    /// Asks for the node's addresses: [`Reply::Node`], with the file that the program counts its traffic in.
     Hello,
     /// Makes a queue pair: [`Reply::QueuePair`].
     CreateQueuePair {
@@ -124,6 +124,8 @@ pub enum Reply {
     Connected {
         /// Which end of the memory is the program's.
         end: End,
+        /// The slot for this end's counts.
+        counts: u32,
     },
     /// Memory was registered.
     Key {
@@ -168,6 +170,8 @@ pub enum Answer {
         gid: Gid,
         /// The peer's queue pair.
         peer: u32,
+        /// The slot for this end's counts.
+        counts: u32,
     },
 }
 

@@ -9,6 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use slipway_verbs::broker::{Broker, Caps, NodeConfig, Policy, gid, listen};
+use slipway_verbs::layout::count;
 use slipway_verbs::wire::{Answer, End, Gid, Region, Reply, Request, Shared, Transport, WireError, receive, send};
 
 type Job = Box<dyn FnOnce(&mut Broker) + Send>;
@@ -109,7 +110,7 @@ impl Program {
 
     fn connect(&self, number: u32, node: u32, peer: u32) -> Result<(End, Vec<OwnedFd>), Errno> {
         match self.ask(&Request::Connect { number, gid: address(node), peer })? {
-            (Reply::Connected { end }, fds) => Ok((end, fds)),
+            (Reply::Connected { end, .. }, fds) => Ok((end, fds)),
             other => panic!("{other:?}"),
         }
     }
@@ -279,7 +280,7 @@ fn datagrams_reach_a_peer_that_did_not_ask() {
     let (a, b) = (one.pair_of(Transport::Datagram, 1), two.pair_of(Transport::Datagram, 1));
     one.connect(a, 2, b).unwrap();
     let (note, fds) = two.hear().unwrap();
-    assert_eq!((note, fds.len()), (Answer::Reached { number: b, gid: address(1), peer: a }, 2));
+    assert_eq!((note, fds.len()), (Answer::Reached { number: b, gid: address(1), peer: a, counts: 0 }, 2));
     assert_eq!(two.connect(b, 1, a).unwrap_err(), Errno::ALREADY);
     let reliable = two.pair();
     assert_eq!(one.connect(a, 2, reliable).unwrap_err(), Errno::CONNREFUSED, "another transport");
@@ -292,4 +293,29 @@ fn nonsense_ends_a_program_and_no_other() {
     rustix::net::send(&one.socket, &[255; 40], SendFlags::empty()).unwrap();
     assert!(one.hear().is_err());
     two.ask(&Request::Hello).unwrap();
+}
+
+/// Counts are each node's own word: a program writes its own page alone, and its peer's says the same as before.
+#[test]
+fn a_node_counts_for_itself_and_counts_stay() {
+    let broker = Running::open();
+    let (one, two) = (broker.program(1), broker.program(2));
+    let page = |program: &Program| program.ask(&Request::Hello).unwrap().1.remove(0);
+    let (mine, theirs) = (page(&one), page(&two));
+    let (a, b) = (one.pair(), two.pair());
+    one.connect(a, 2, b).unwrap();
+    two.connect(b, 1, a).unwrap();
+    let put = |page: &OwnedFd, word: usize, value: u64| {
+        rustix::io::pwrite(page, &value.to_ne_bytes(), word as u64).unwrap();
+    };
+    put(&mine, count::SENDS, 5);
+    put(&mine, count::SENDS + 8, u64::MAX);
+    put(&theirs, count::RECEIVES, 4);
+    let traffic = || broker.with(|broker| broker.status().iter().map(|it| it.totals[0].traffic).collect::<Vec<_>>());
+    let said = traffic();
+    assert_eq!((said[0].sends, said[0].send_bytes, said[1].receives), (5, u64::MAX, 4));
+    assert_eq!(rustix::fs::ftruncate(&mine, 0), Err(Errno::PERM), "a page keeps its length");
+    one.ask(&Request::DestroyQueuePair { number: a }).unwrap();
+    assert_eq!(traffic(), said, "what has ended is counted");
+    assert!(broker.with(|broker| broker.status().iter().all(|it| it.links.is_empty())));
 }

@@ -82,6 +82,7 @@ fn programs_of_verbs_run_unmodified_and_nothing_is_left() {
     }
     let status = place.json(["fast", "status", &lab.name]);
     assert_eq!(status["brokers"][0]["nodes"].as_array().map(Vec::len), Some(2), "{status}");
+    counted(&place, &lab, &status);
     drop(lab);
     let name = place.name("verbs");
     place.run(["down", &name]);
@@ -164,4 +165,24 @@ fn queue_pairs_keep_the_policy_and_never_pass_conditions_by() {
     assert!(!refused.status.success(), "{}", told(&refused));
     child.kill().expect("it runs");
     child.wait().expect("ended");
+}
+
+/// The programs above have ended; their traffic stays counted, at both nodes.
+fn counted(place: &Place, lab: &Lab<'_>, status: &serde_json::Value) {
+    let total = |node: usize, of: &str| status["brokers"][0]["nodes"][node]["totals"][0][of].as_u64().unwrap_or(0);
+    // Two programs of 100 messages each way, and 200 of 2 bytes: the client's alone send more.
+    assert!(total(1, "write_bytes") >= 200 * 65536 && total(1, "writes") >= 200, "{status}");
+    let sent = [0, 1].map(|node| (total(node, "sends"), total(node, "send_bytes")));
+    let received = [1, 0].map(|node| (total(node, "receives"), total(node, "receive_bytes")));
+    assert!(sent[0].0 >= 400 && sent == received, "{status}");
+    let page = place.run(["fast", "metrics", &lab.name]);
+    let line = format!(
+        "slipway_fast_verbs_operations_total{{lab=\"{}\",node=\"b\",peer=\"a\",operation=\"write\"}}",
+        lab.name
+    );
+    assert!(page.contains(&line) && page.contains("slipway_fast_queue_pairs{"), "{page}");
+    let said = place.run(["fast", "explain", &lab.name, "a", "b"]);
+    assert!(said.contains("verbs from a to b run through shared memory"), "{said}");
+    let said = place.run(["fast", "explain", &lab.name, "a", "c"]);
+    assert!(said.contains("are refused: node c has no RDMA device"), "{said}");
 }

@@ -7,6 +7,9 @@ use std::fmt::{Display, Write as _};
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::process;
+use slipway_verbs::broker::Traffic;
+
+use crate::verbs::{BrokerStatus, NodeVerbs, PeerOfNode};
 
 use super::{Connection, FastReport, Path, Reason, RouterReport, Tally};
 
@@ -21,6 +24,7 @@ pub fn metrics(lab: &Lab, report: &FastReport, flows: &[Connection]) -> String {
     page.connections(&report.routers);
     page.pairs(&report.routers);
     page.flows(flows);
+    page.verbs(&report.brokers);
     page.text
 }
 
@@ -165,6 +169,83 @@ impl<'a> Page<'a> {
             (vec![("client", client), ("server", server), ("path", path)], count)
         });
         self.gauge("slipway_fast_flows", "Connections on the fast path that live.", samples.collect::<Vec<_>>());
+    }
+}
+
+/// The numbers of RDMA devices.
+impl<'a> Page<'a> {
+    fn verbs(&mut self, brokers: &'a [BrokerStatus]) {
+        if brokers.is_empty() {
+            return;
+        }
+        let nodes = || brokers.iter().flat_map(|broker| &broker.nodes);
+        let each = |page: &Self, of: &dyn Fn(&NodeVerbs) -> u64| -> Vec<Sample<'a>> {
+            nodes().map(|node| (vec![("node", page.node(Some(node.node)))], of(node))).collect()
+        };
+        let host = |page: &Self, broker: &BrokerStatus| {
+            ("host", page.lab.hosts.get(broker.host).map_or("", |host| host.name.as_str()))
+        };
+        let up = brokers.iter().map(|broker| (vec![host(self, broker)], u64::from(broker.pid.is_some())));
+        let up: Vec<Sample<'a>> = up.collect();
+        let revoked: Vec<Sample<'a>> =
+            brokers.iter().map(|broker| (vec![host(self, broker)], broker.revoked)).collect();
+        let refused = brokers.iter().flat_map(|broker| broker.refused.iter().map(move |counted| (broker, counted)));
+        let refused: Vec<Sample<'a>> = refused
+            .map(|(broker, (reason, count))| (vec![host(self, broker), ("reason", reason.word())], *count))
+            .collect();
+        let (pairs, joined) = (
+            each(self, &|node| node.queue_pairs as u64),
+            each(self, &|node| node.links.iter().filter(|link| link.joined).count() as u64),
+        );
+        let (regions, registered) = (each(self, &|node| node.regions as u64), each(self, &|node| node.registered));
+        let totals = || nodes().flat_map(|node| node.totals.iter().map(move |total| (node.node, total)));
+        let ends = |page: &Self, node: NodeId, total: &PeerOfNode| {
+            [("node", page.node(Some(node))), ("peer", page.node(total.peer_node))]
+        };
+        let asked = |page: &Self, of: &dyn Fn((&'static str, u64, u64)) -> u64| -> Vec<Sample<'a>> {
+            let all = totals().flat_map(|(node, total)| total.traffic.operations().map(|one| (node, total, one)));
+            all.map(|(node, total, one)| {
+                let [node, peer] = ends(page, node, total);
+                (vec![node, peer, ("operation", one.0)], of(one))
+            })
+            .collect()
+        };
+        let (operations, bytes) = (asked(self, &|one| one.1), asked(self, &|one| one.2));
+        let heard = |page: &Self, of: &dyn Fn(&Traffic) -> u64| -> Vec<Sample<'a>> {
+            totals().map(|(node, total)| (ends(page, node, total).to_vec(), of(&total.traffic))).collect()
+        };
+        let (receives, receive_bytes) = (heard(self, &|it| it.receives), heard(self, &|it| it.receive_bytes));
+        self.gauge("slipway_fast_broker_up", "Whether a host has a broker of RDMA.", up);
+        self.gauge("slipway_fast_queue_pairs", "Queue pairs of a node's programs.", pairs);
+        self.gauge("slipway_fast_queue_pairs_joined", "Queue pairs that are joined with a peer's.", joined);
+        self.gauge("slipway_fast_regions", "Regions of memory that a node's programs registered.", regions);
+        self.gauge("slipway_fast_regions_bytes", "Bytes of these regions.", registered);
+        self.counter(
+            "slipway_fast_queue_pairs_refused_total",
+            "Connections of queue pairs that were refused, by reason.",
+            refused,
+        );
+        self.counter(
+            "slipway_fast_queue_pairs_revoked_total",
+            "Connections of queue pairs that were ended from outside.",
+            revoked,
+        );
+        self.counter(
+            "slipway_fast_verbs_operations_total",
+            "Operations that a node asked for, as the node itself says.",
+            operations,
+        );
+        self.counter("slipway_fast_verbs_bytes_total", "Bytes of these operations, as the node itself says.", bytes);
+        self.counter(
+            "slipway_fast_verbs_received_total",
+            "Messages that a node received, as the node itself says.",
+            receives,
+        );
+        self.counter(
+            "slipway_fast_verbs_received_bytes_total",
+            "Bytes of these messages, as the node itself says.",
+            receive_bytes,
+        );
     }
 }
 

@@ -8,6 +8,7 @@ use crate::condition::LinkReport;
 use crate::fast::{self, Connection, FastReport, Socket};
 use crate::network::graph::Graph;
 use crate::protocol::{ReadFast, ReadGraph, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
+use crate::verbs::{self, Verdict};
 
 impl Running {
     /// Makes all links what the lab file says, and starts a wire that has died anew.
@@ -52,6 +53,14 @@ impl Running {
     pub fn explain(&self, pid: i32) -> Result<(NodeId, Vec<Socket>), LabError> {
         let notes = self.ask_for_descriptor(ReadSockets {})?;
         Ok(fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?)?)
+    }
+
+    /// The way of verbs from one node to another, and why.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub fn explain_verbs(&self, from: NodeId, to: NodeId) -> Result<Verdict, LabError> {
+        Ok(verbs::explain(&self.lab, &self.policy()?, &self.fast()?.brokers, from, to))
     }
 
     /// The node that a process is in, if any.

@@ -17,9 +17,9 @@ use slipway_lab::policy::Rule;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::helper::{Birth, Helper, Newborn};
 use slipway_sys::{caps, sched};
-use slipway_verbs::broker::{Broker, Caps, NodeConfig, NodeStatus};
+use slipway_verbs::broker::{Broker, Caps, NodeConfig, NodeStatus, PeerTraffic};
 
-use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, receive, send};
+use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, PeerOfNode, receive, send};
 use super::rules::{Refused, Rules};
 
 /// Longest wait for an answer. A broker answers in microseconds; after this time it is stuck.
@@ -152,14 +152,17 @@ fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revo
 
 fn told(status: NodeStatus) -> NodeVerbs {
     let node = |number: u32| NodeId(usize::try_from(number).unwrap_or(usize::MAX));
-    let NodeStatus { node: number, programs, queue_pairs, regions, registered, links } = status;
+    let NodeStatus { node: number, programs, queue_pairs, regions, registered, links, totals } = status;
     let links = links.into_iter().map(|link| LinkOfNode {
         queue_pair: link.queue_pair,
         peer_node: node(link.peer_node),
         peer: link.peer,
         joined: link.joined,
+        traffic: link.traffic,
     });
-    NodeVerbs { node: node(number), programs, queue_pairs, regions, registered, links: links.collect() }
+    let with = |peer: PeerTraffic| PeerOfNode { peer_node: peer.peer_node.map(node), traffic: peer.traffic };
+    let (links, totals) = (links.collect(), totals.into_iter().map(with).collect());
+    NodeVerbs { node: node(number), programs, queue_pairs, regions, registered, links, totals }
 }
 
 /// Enters the host, and gives up all privileges: a broker needs none.

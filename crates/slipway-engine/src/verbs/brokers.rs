@@ -80,11 +80,13 @@ impl Brokers {
 
     /// State of each broker.
     pub(crate) fn report(&mut self) -> Vec<BrokerStatus> {
+        let altered = &self.altered;
         let of = |(&host, place): (&HostId, &Place)| {
             let counts = place.process.as_ref().and_then(|process| process.status().ok());
             let pid = place.process.as_ref().map(|process| process.helper.number());
             let Counts { nodes, refused, revoked } = counts.unwrap_or_default();
-            BrokerStatus { host, pid, nodes, refused, revoked }
+            let conditioned = place.nodes.keys().copied().filter(|node| altered.contains(node)).collect();
+            BrokerStatus { host, pid, nodes, refused, revoked, conditioned }
         };
         self.places.iter().map(of).collect()
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use slipway_fast::reason::Reason;
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::policy::Rule;
+use slipway_verbs::broker::Traffic;
 
 /// Longest message, bytes.
 const LONGEST: usize = 64 << 20;
@@ -64,6 +65,9 @@ pub struct BrokerStatus {
     pub refused: BTreeMap<Reason, u64>,
     /// Connections of queue pairs that the lab ended.
     pub revoked: u64,
+    /// Those of its nodes that conditions refuse queue pairs to.
+    #[serde(default)]
+    pub conditioned: BTreeSet<NodeId>,
 }
 
 /// The use of a node's RDMA device.
@@ -81,6 +85,19 @@ pub struct NodeVerbs {
     pub registered: u64,
     /// Connections of the queue pairs.
     pub links: Vec<LinkOfNode>,
+    /// Traffic with each peer since the broker began.
+    #[serde(default)]
+    pub totals: Vec<PeerOfNode>,
+}
+
+/// Traffic of a node with one other, with that of connections which have ended. It is the node's own word: its programs count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerOfNode {
+    /// Index of the other node in the lab; `None` for all that share one count.
+    pub peer_node: Option<NodeId>,
+    /// The traffic.
+    #[serde(flatten)]
+    pub traffic: Traffic,
 }
 
 /// A connection of a queue pair.
@@ -94,6 +111,9 @@ pub struct LinkOfNode {
     pub peer: u32,
     /// Whether both programs have joined.
     pub joined: bool,
+    /// Its traffic, as the node itself says.
+    #[serde(flatten)]
+    pub traffic: Traffic,
 }
 
 /// Sends a message.

@@ -31,7 +31,7 @@ impl Rules {
     }
 
     /// Whether queue pairs of two nodes may be joined; the first node asks. The error is the reason, and what a program reads.
-    fn admit(&self, from: NodeId, to: NodeId) -> Result<(), (Reason, Errno)> {
+    pub(super) fn admit(&self, from: NodeId, to: NodeId) -> Result<(), (Reason, Errno)> {
         if self.conditioned.contains(&from) || self.conditioned.contains(&to) {
             return Err((Reason::Conditions, Errno::OPNOTSUPP));
         }

@@ -55,7 +55,11 @@ fn carry_out(
     fds: Vec<OwnedFd>,
 ) -> Result<Done, Errno> {
     let reply = match *request {
-        Request::Hello => Reply::Node { gids: tables.gids(from.node).iter().take(4).copied().collect() },
+        Request::Hello => {
+            let counts = tables.page(from.program)?.file().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+            let gids = tables.gids(from.node).iter().take(4).copied().collect();
+            return Ok(Done::with(Reply::Node { gids }, vec![counts]));
+        }
         Request::CreateQueuePair { transport, domain } => {
             let (program, node) = (from.program, from.node);
             let made = QueuePair { program, node, transport, domain, peer: None, revoked: false };
@@ -104,20 +108,21 @@ fn connect(
     }
     let is_datagram = transport == Transport::Datagram;
     let link = key(number, peer);
-    if let Some(known) = tables.links.get_mut(&link) {
-        if is_datagram {
-            return Err(Errno::ALREADY);
-        }
-        if known.first == peer
-            && let Some((memory, bell)) = known.waiting.take()
-        {
-            set_peer(tables, number, peer);
-            return Ok(Done::with(Reply::Connected { end: End::Second }, vec![memory, bell]));
-        }
+    if is_datagram && tables.links.contains_key(&link) {
+        return Err(Errno::ALREADY);
+    }
+    let awaited = tables.links.get(&link).is_some_and(|it| it.first == peer && it.waiting.is_some());
+    if awaited {
+        let slot = tables.slot(from.program, number)?;
+        let known = tables.links.get_mut(&link).ok_or(Errno::NOTCONN)?;
+        known.slots.push(slot);
+        let (memory, bell) = known.waiting.take().ok_or(Errno::NOTCONN)?;
+        set_peer(tables, number, peer);
+        return Ok(Done::with(Reply::Connected { end: End::Second, counts: slot.number }, vec![memory, bell]));
     }
     if !is_datagram {
         // A queue pair that was reset and connects anew leaves its old connection.
-        tables.links.retain(|(one, other), _| *one != number && *other != number);
+        tables.end_links(|(one, other), _| one == number || other == number);
     }
     if !tables.has_room_for_link(from.node) || !tables.has_room_for_link(to) {
         return Err(Errno::NOBUFS);
@@ -125,22 +130,28 @@ fn connect(
     let memory = memory()?;
     let (bell, other_bell) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let nodes = (from.node, to);
+    let slot = tables.slot(from.program, number)?;
+    let counts = slot.number;
+    let mut slots = vec![slot];
     if number == peer {
-        tables.links.insert(link, Link { first: number, nodes, waiting: None });
+        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots });
         set_peer(tables, number, peer);
-        return Ok(Done::with(Reply::Connected { end: End::Both }, vec![memory, bell]));
+        return Ok(Done::with(Reply::Connected { end: End::Both, counts }, vec![memory, bell]));
     }
-    let mut done =
-        Done::with(Reply::Connected { end: End::First }, vec![memory.try_clone().map_err(|_| Errno::MFILE)?, bell]);
+    let fds = vec![memory.try_clone().map_err(|_| Errno::MFILE)?, bell];
+    let mut done = Done::with(Reply::Connected { end: End::First, counts }, fds);
     let mut waiting = Some((memory, other_bell));
     if is_datagram {
         let gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
         let fds = waiting.take().map(|(memory, bell)| vec![memory, bell]).unwrap_or_default();
-        done.notes.push((there_program, Answer::Reached { number: peer, gid, peer: number }, fds));
+        let slot = tables.slot(there_program, peer)?;
+        let note = Answer::Reached { number: peer, gid, peer: number, counts: slot.number };
+        slots.push(slot);
+        done.notes.push((there_program, note, fds));
     } else {
         set_peer(tables, number, peer);
     }
-    tables.links.insert(link, Link { first: number, nodes, waiting });
+    tables.links.insert(link, Link { first: number, nodes, waiting, slots });
     Ok(done)
 }
 

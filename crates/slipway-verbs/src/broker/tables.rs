@@ -1,11 +1,13 @@
 //! Objects of nodes: queue pairs, regions, connections.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use super::{Caps, LinkStatus, NodeStatus};
+use super::counts::{Page, Traffic};
+use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::wire::{Gid, Region, Transport};
 
 /// The first queue pair's number: 0 and 1 are those of management (InfiniBand specification, 3.5.10).
@@ -38,7 +40,20 @@ pub(super) struct Link {
     pub(super) nodes: (u32, u32),
     /// The memory and the socket of the end that has not asked yet.
     pub(super) waiting: Option<(OwnedFd, OwnedFd)>,
+    /// Where the ends that have joined count.
+    pub(super) slots: Vec<Slot>,
 }
+
+/// A place where a program counts an end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    queue_pair: u32,
+    program: u64,
+    pub(super) number: u32,
+}
+
+/// Pairs of nodes whose ended connections have counts of their own; all other pairs of a node share one.
+const PAIRS: usize = 1024;
 
 pub(super) struct Tables {
     caps: Caps,
@@ -46,7 +61,18 @@ pub(super) struct Tables {
     pub(super) queue_pairs: BTreeMap<u32, QueuePair>,
     pub(super) regions: BTreeMap<u32, Held>,
     pub(super) links: BTreeMap<(u32, u32), Link>,
+    pages: BTreeMap<u64, Page>,
+    /// Traffic of ended connections, by the node that counted and its peer.
+    ended: BTreeMap<(u32, Option<u32>), Traffic>,
     next: u32,
+}
+
+impl Link {
+    /// The node of this end, and that of the other.
+    fn nodes_from(&self, queue_pair: u32) -> (u32, u32) {
+        let (first, second) = self.nodes;
+        if queue_pair == self.first { (first, second) } else { (second, first) }
+    }
 }
 
 /// The key of a connection.
@@ -57,7 +83,8 @@ pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
 impl Tables {
     pub(super) fn new(caps: Caps) -> Self {
         let (nodes, queue_pairs, regions, links) = Default::default();
-        Self { caps, nodes, queue_pairs, regions, links, next: FIRST }
+        let (pages, ended) = Default::default();
+        Self { caps, nodes, queue_pairs, regions, links, pages, ended, next: FIRST }
     }
 
     pub(super) fn caps(&self) -> Caps {
@@ -70,6 +97,43 @@ impl Tables {
 
     pub(super) fn remove(&mut self, node: u32) {
         self.nodes.remove(&node);
+    }
+
+    /// The page that a program counts in, made where there is none.
+    pub(super) fn page(&mut self, program: u64) -> Result<&mut Page, Errno> {
+        // A connection within a node has both its ends there.
+        let slots = self.caps.links.saturating_mul(2);
+        match self.pages.entry(program) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => Ok(vacant.insert(Page::new(slots)?)),
+        }
+    }
+
+    /// A place for the counts of an end of a connection.
+    pub(super) fn slot(&mut self, program: u64, queue_pair: u32) -> Result<Slot, Errno> {
+        Ok(Slot { queue_pair, program, number: self.page(program)?.take()? })
+    }
+
+    fn traffic(&self, slot: &Slot) -> Traffic {
+        self.pages.get(&slot.program).map(|page| page.read(slot.number)).unwrap_or_default()
+    }
+
+    /// Ends connections: their counts stay, and their slots are free again.
+    pub(super) fn end_links(&mut self, is_due: impl Fn((u32, u32), &Link) -> bool) -> Vec<(u32, u32)> {
+        let due: Vec<_> = self.links.iter().filter(|(key, it)| is_due(**key, it)).map(|(key, _)| *key).collect();
+        for link in due.iter().filter_map(|key| self.links.remove(key)).collect::<Vec<_>>() {
+            for slot in &link.slots {
+                let (node, peer) = link.nodes_from(slot.queue_pair);
+                let pair = (node, Some(peer));
+                let known = self.ended.len() < PAIRS || self.ended.contains_key(&pair);
+                let traffic = self.traffic(slot);
+                self.ended.entry(if known { pair } else { (node, None) }).or_default().add(&traffic);
+                if let Some(page) = self.pages.get_mut(&slot.program) {
+                    page.give_back(slot.number);
+                }
+            }
+        }
+        due
     }
 
     pub(super) fn gids(&self, node: u32) -> &[Gid] {
@@ -105,7 +169,7 @@ impl Tables {
 
     pub(super) fn remove_queue_pair(&mut self, number: u32) {
         self.queue_pairs.remove(&number);
-        self.links.retain(|(one, other), _| *one != number && *other != number);
+        self.end_links(|(one, other), _| one == number || other == number);
     }
 
     /// Holds a region under a key that nobody can guess in a few thousand tries.
@@ -135,7 +199,8 @@ impl Tables {
             self.queue_pairs.iter().filter(|(_, it)| it.program == program).map(|(it, _)| *it).collect();
         self.queue_pairs.retain(|_, it| it.program != program);
         self.regions.retain(|_, it| it.program != program);
-        self.links.retain(|(one, other), _| !gone.contains(one) && !gone.contains(other));
+        self.end_links(|(one, other), _| gone.contains(&one) || gone.contains(&other));
+        self.pages.remove(&program);
     }
 
     /// Pairs of nodes with connections.
@@ -145,11 +210,9 @@ impl Tables {
 
     /// Ends the connections of such pairs of nodes. Gives how many, and the queue pairs to tell.
     pub(super) fn revoke(&mut self, is_due: impl Fn(u32, u32) -> bool) -> (usize, Vec<(u64, u32)>) {
-        let due: Vec<(u32, u32)> =
-            self.links.iter().filter(|(_, it)| is_due(it.nodes.0, it.nodes.1)).map(|(it, _)| *it).collect();
+        let due = self.end_links(|_, it| is_due(it.nodes.0, it.nodes.1));
         let mut told = BTreeSet::new();
         for link in &due {
-            self.links.remove(link);
             for number in [link.0, link.1] {
                 if let Some(queue_pair) = self.queue_pairs.get_mut(&number) {
                     queue_pair.revoked = true;
@@ -168,15 +231,23 @@ impl Tables {
     fn status_of(&self, node: u32) -> NodeStatus {
         let regions = || self.regions.values().filter(|it| it.node == node);
         let mut links = Vec::new();
+        let mut totals: BTreeMap<Option<u32>, Traffic> = BTreeMap::new();
+        for ((_, peer), traffic) in self.ended.range((node, None)..=(node, Some(u32::MAX))) {
+            totals.insert(*peer, *traffic);
+        }
         for ((one, other), link) in &self.links {
-            let second = if link.first == *one { *other } else { *one };
-            let joined = link.waiting.is_none();
-            let (from, to) = link.nodes;
-            if from == node {
-                links.push(LinkStatus { queue_pair: link.first, peer_node: to, peer: second, joined });
-            }
-            if to == node {
-                links.push(LinkStatus { queue_pair: second, peer_node: from, peer: link.first, joined });
+            let mut ends = vec![(*one, *other), (*other, *one)];
+            ends.dedup();
+            for (queue_pair, peer) in ends {
+                let (here, peer_node) = link.nodes_from(queue_pair);
+                if here != node {
+                    continue;
+                }
+                let slot = link.slots.iter().find(|it| it.queue_pair == queue_pair);
+                let traffic = slot.map(|it| self.traffic(it)).unwrap_or_default();
+                let known = totals.len() < PAIRS || totals.contains_key(&Some(peer_node));
+                totals.entry(known.then_some(peer_node)).or_default().add(&traffic);
+                links.push(LinkStatus { queue_pair, peer_node, peer, joined: link.waiting.is_none(), traffic });
             }
         }
         NodeStatus {
@@ -184,8 +255,9 @@ impl Tables {
             programs: 0,
             queue_pairs: self.queue_pairs.values().filter(|it| it.node == node).count(),
             regions: regions().count(),
-            registered: regions().map(|it| it.region.length).sum(),
+            registered: regions().fold(0, |sum, it| sum.saturating_add(it.region.length)),
             links,
+            totals: totals.into_iter().map(|(peer_node, traffic)| PeerTraffic { peer_node, traffic }).collect(),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::wire::{self, Answer, Reply, Request, WireError};
+use super::connection::Joint;
+use crate::wire::{self, Answer, End, Reply, Request, WireError};
 
 /// Where a node sees its broker's listener.
 const SOCKET: &str = "/run/slipway/verbs.sock";
@@ -15,7 +16,7 @@ const SOCKET: &str = "/run/slipway/verbs.sock";
 #[derive(Debug)]
 pub(super) enum Note {
     Revoked { number: u32 },
-    Reached { number: u32, peer: (wire::Gid, u32), fds: Vec<OwnedFd> },
+    Reached { number: u32, joint: Joint },
 }
 
 #[derive(Debug)]
@@ -62,12 +63,13 @@ impl Client {
         Ok(self.notes.pop_front())
     }
 
-    /// The descriptors of a peer's connection with a queue pair, where its note is kept.
-    pub(super) fn reached(&mut self, number: u32, peer: u32) -> Option<Vec<OwnedFd>> {
-        let is_it = |note: &Note| matches!(note, Note::Reached { number: to, peer: from, .. } if *to == number && from.1 == peer);
+    /// A peer's connection with a queue pair, where its note is kept.
+    pub(super) fn reached(&mut self, number: u32, peer: u32) -> Option<Joint> {
+        let is_it =
+            |note: &Note| matches!(note, Note::Reached { number: to, joint } if *to == number && joint.peer.1 == peer);
         let at = self.notes.iter().position(is_it)?;
         match self.notes.remove(at)? {
-            Note::Reached { fds, .. } => Some(fds),
+            Note::Reached { joint, .. } => Some(joint),
             Note::Revoked { .. } => None,
         }
     }
@@ -80,8 +82,9 @@ impl Client {
     fn keep(&mut self, answer: &Answer, fds: Vec<OwnedFd>) {
         match *answer {
             Answer::Revoked { number } => self.notes.push_back(Note::Revoked { number }),
-            Answer::Reached { number, gid, peer } => {
-                self.notes.push_back(Note::Reached { number, peer: (gid, peer), fds });
+            Answer::Reached { number, gid, peer, counts } => {
+                let joint = Joint { fds, end: End::Second, counts, peer: (gid, peer) };
+                self.notes.push_back(Note::Reached { number, joint });
             }
             Answer::Reply(_) => {}
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::fs::{fcntl_get_seals, fstat};
@@ -10,6 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::memory::{Mapping, Piece};
 use super::ring::{Consumer, Place, Producer};
+use super::tally::Tally;
 use crate::layout::{
     BELL, BLOCK, CLOSED, EPOCH, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, RESPONSE_TAIL,
     RESPONSES, RINGS, SIZED, WANTS_HEAD,
@@ -32,6 +34,17 @@ impl Import {
     }
 }
 
+/// A connection as the broker hands it out.
+#[derive(Debug)]
+pub(super) struct Joint {
+    /// The memory, and the socket that wakes the peer.
+    pub(super) fds: Vec<OwnedFd>,
+    pub(super) end: End,
+    /// The slot for this end's counts.
+    pub(super) counts: u32,
+    pub(super) peer: (Gid, u32),
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) memory: Mapping,
@@ -39,6 +52,7 @@ pub(super) struct Connection {
     mine: usize,
     theirs: usize,
     pub(super) peer: (Gid, u32),
+    pub(super) tally: Tally,
     pub(super) requests: Producer,
     pub(super) responses: Producer,
     pub(super) their_requests: Consumer,
@@ -54,12 +68,15 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Takes up an end. The memory is the broker's, and is looked at all the same.
-    pub(super) fn new(memory: &OwnedFd, bell: OwnedFd, end: End, peer: (Gid, u32)) -> Result<Self, Errno> {
-        let size = usize::try_from(fstat(memory)?.st_size).map_err(|_| Errno::INVAL)?;
-        if size != MEMORY || !fcntl_get_seals(memory)?.contains(SIZED) {
+    pub(super) fn new(joint: Joint, counts: Option<&Arc<Mapping>>) -> Result<Self, Errno> {
+        let Joint { fds, end, counts: slot, peer } = joint;
+        let mut fds = fds.into_iter();
+        let (Some(memory), Some(bell)) = (fds.next(), fds.next()) else { return Err(Errno::PROTO) };
+        let size = usize::try_from(fstat(&memory)?.st_size).map_err(|_| Errno::INVAL)?;
+        if size != MEMORY || !fcntl_get_seals(&memory)?.contains(SIZED) {
             return Err(Errno::INVAL);
         }
-        let memory = Mapping::new(memory, MEMORY, true)?;
+        let memory = Mapping::new(&memory, MEMORY, true)?;
         let (mine, theirs) = match end {
             End::First => (0, 1),
             End::Second => (1, 0),
@@ -87,6 +104,7 @@ impl Connection {
             memory,
             bell,
             peer,
+            tally: Tally::new(counts, slot),
         };
         Ok(this)
     }
@@ -188,11 +206,12 @@ mod tests {
         ftruncate(&memory, MEMORY as u64).unwrap();
         fcntl_add_seals(&memory, SIZED).unwrap();
         let (bell, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let peer = ([0; 16], 1);
-        (
-            Connection::new(&memory, bell, End::First, peer).unwrap(),
-            Connection::new(&memory, other, End::Second, peer).unwrap(),
-        )
+        let same = memory.try_clone().unwrap();
+        (joined(memory, bell, End::First).unwrap(), joined(same, other, End::Second).unwrap())
+    }
+
+    fn joined(memory: OwnedFd, bell: OwnedFd, end: End) -> Result<Connection, Errno> {
+        Connection::new(Joint { fds: vec![memory, bell], end, counts: 0, peer: ([0; 16], 1) }, None)
     }
 
     fn piece(bytes: &mut [u8]) -> Piece {
@@ -225,7 +244,7 @@ mod tests {
         ftruncate(&memory, MEMORY as u64).unwrap();
         let (bell, _other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        assert_eq!(Connection::new(&memory, bell, End::First, ([0; 16], 1)).unwrap_err(), Errno::INVAL);
+        assert_eq!(joined(memory, bell, End::First).unwrap_err(), Errno::INVAL);
     }
 
     #[test]

@@ -9,11 +9,12 @@ use rustix::io::Errno;
 
 use super::abi::Wc;
 use super::client::{Client, Note};
-use super::connection::Connection;
+use super::connection::{Connection, Joint};
+use super::memory::Mapping;
 use super::queues::{Armed, CompletionQueue, QueuePair, SharedQueue, state, status};
 use super::regions::Regions;
 use crate::layout::CLOSED;
-use crate::wire::{End, Gid, Reply, Request, Transport};
+use crate::wire::{Gid, Reply, Request, Transport};
 
 /// Empty polls in a row, after which a program is taken to spin: peers then need not wake it.
 const SPINS: u32 = 64;
@@ -43,6 +44,8 @@ impl Device {
 pub(super) struct State {
     pub(super) client: Client,
     pub(super) gids: Vec<Gid>,
+    /// Where connections are counted.
+    counts: Option<Arc<Mapping>>,
     pub(super) regions: Regions,
     pub(super) queue_pairs: Vec<Option<Box<QueuePair>>>,
     pub(super) completion_queues: Vec<Option<CompletionQueue>>,
@@ -64,7 +67,7 @@ pub(super) struct State {
 impl State {
     fn new(async_fd: i32) -> Result<Self, Errno> {
         let mut client = Client::connect()?;
-        let (Reply::Node { gids }, _) = client.ask(&Request::Hello, &[])? else { return Err(Errno::PROTO) };
+        let (Reply::Node { gids }, fds) = client.ask(&Request::Hello, &[])? else { return Err(Errno::PROTO) };
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, client.socket(), EventData::new_u64(BROKER), EventFlags::IN)?;
@@ -72,6 +75,7 @@ impl State {
         Ok(Self {
             client,
             gids,
+            counts: fds.first().and_then(super::tally::page),
             regions: Regions::default(),
             queue_pairs: Vec::new(),
             completion_queues: Vec::new(),
@@ -102,10 +106,9 @@ impl State {
     }
 
     /// Adds a connection to a queue pair.
-    pub(super) fn attach(&mut self, index: usize, fds: Vec<OwnedFd>, end: End, peer: (Gid, u32)) -> Result<(), Errno> {
-        let mut fds = fds.into_iter();
-        let (Some(memory), Some(bell)) = (fds.next(), fds.next()) else { return Err(Errno::PROTO) };
-        let connection = Connection::new(&memory, bell, end, peer)?;
+    pub(super) fn attach(&mut self, index: usize, joint: Joint) -> Result<(), Errno> {
+        let peer = joint.peer;
+        let connection = Connection::new(joint, self.counts.as_ref())?;
         let is_spinning = self.is_spinning;
         let pair = self.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
         if pair.transport != Transport::Datagram {
@@ -150,9 +153,9 @@ impl State {
                     self.fail(index, None);
                 }
             }
-            Note::Reached { number, peer, fds } => {
+            Note::Reached { number, joint } => {
                 if let Some(index) = index(self, number)
-                    && self.attach(index, fds, End::Second, peer).is_ok()
+                    && self.attach(index, joint).is_ok()
                 {
                     self.progress(index);
                 }
@@ -291,14 +294,13 @@ impl State {
             return Some(*number);
         }
         let request = Request::Connect { number: pair.number, gid: peer.0, peer: peer.1 };
-        let (end, fds) = match self.client.ask(&request, &[]) {
-            Ok((Reply::Connected { end }, fds)) => (end, fds),
+        let joint = match self.client.ask(&request, &[]) {
+            Ok((Reply::Connected { end, counts }, fds)) => Joint { fds, end, counts, peer },
             // The peer was first, and the broker's note has come before its reply.
-            Err(Errno::ALREADY) => (End::Second, self.client.reached(pair.number, peer.1)?),
+            Err(Errno::ALREADY) => self.client.reached(pair.number, peer.1)?,
             _ => return None,
         };
-        let mut fds = fds.into_iter();
-        let connection = Connection::new(&fds.next()?, fds.next()?, end, peer).ok()?;
+        let connection = Connection::new(joint, self.counts.as_ref()).ok()?;
         connection.sleep(!self.is_spinning);
         let number = pair.connections.len();
         let event = (pair.index as u64) << 32 | number as u64;

@@ -129,6 +129,7 @@ impl State {
         if header.flags & flag::LAST != 0
             && let Some(Partial { receive, done }) = pair.partial.take()
         {
+            connection.tally.received(done);
             let wc = received(pair, &receive, header, RECEIVED, done, number);
             self.complete(pair.receive_cq, wc, header.flags & flag::SOLICITED != 0);
         }
@@ -139,6 +140,7 @@ impl State {
         let receive = self.next_receive(pair);
         pair.connections[number].set(NOT_READY, receive.is_none().into());
         let Some(receive) = receive else { return Fate::Waits };
+        pair.connections[number].tally.received(header.total as usize);
         let wc = received(pair, &receive, header, RECEIVED + 1, header.total as usize, number);
         self.complete(pair.receive_cq, wc, header.flags & flag::SOLICITED != 0);
         Fate::Consumed
@@ -168,6 +170,7 @@ impl State {
             done += piece.length;
         });
         connection.their_requests.take(&connection.memory, header, &receive.pieces, ROUTE);
+        connection.tally.received(header.length as usize);
         let mut wc = received(pair, &receive, header, RECEIVED, length, number);
         wc.wc_flags |= WITH_ROUTE;
         wc.sl = if route[0] == 0 { OVER_IPV4 } else { OVER_IPV6 };

@@ -89,6 +89,7 @@ impl State {
                 Step::Sent => {
                     let end = pair.connections[0].requests.tail;
                     let Work { id, operation, length, is_signaled, .. } = work;
+                    pair.connections[0].tally.asked(operation, length);
                     pair.flying.push_back(Flying { end, id, operation, length, is_signaled });
                 }
                 Step::Waits => {
@@ -255,6 +256,7 @@ impl State {
                 connection.set(WANTS_HEAD, 0);
                 if fits && !connection.is_closed() {
                     let _ = by_ring(connection, &mut work, kind::SEND);
+                    connection.tally.asked(work.operation, work.length);
                     connection.ring();
                 }
             }

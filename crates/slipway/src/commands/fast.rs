@@ -1,6 +1,7 @@
 //! `slipway fast`
 
 mod serve;
+mod verbs;
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,7 +10,6 @@ use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
 use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, SocketRoute, Tally};
 use slipway_engine::lab::{LabError, Running};
-use slipway_engine::verbs::BrokerStatus;
 use slipway_lab::id::HostId;
 use slipway_sys::signals::Taken;
 
@@ -29,7 +29,8 @@ Examples:
   slipway fast status demo --flows         with live connections
   slipway fast status demo --json | jq '.routers[].status.connections'
   slipway fast metrics demo --listen 127.0.0.1:9464        for Prometheus
-  slipway fast explain 12345               the sockets of a process, one by one")]
+  slipway fast explain 12345               the sockets of a process, one by one
+  slipway fast explain n1 n2               how verbs from n1 reach n2, or why not")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -53,11 +54,13 @@ enum What {
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
-    /// Show the way of each TCP socket of a process in a node, and the reason
-    #[command(override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>")]
+    /// Show the way of each TCP socket of a process in a node, or of verbs from one node to another, and the reason
+    #[command(
+        override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>\n       slipway fast explain [OPTIONS] [LAB] <FROM> <TO>"
+    )]
     Explain {
-        /// The lab, which may be left out, and the process ID on this machine
-        #[arg(value_names = ["LAB", "PID"], num_args = 1..=2, required = true)]
+        /// The lab, which may be left out, and the process ID on this machine or two nodes
+        #[arg(value_names = ["LAB", "FROM", "TO"], num_args = 1..=3, required = true)]
         words: Vec<String>,
     },
 }
@@ -92,6 +95,13 @@ impl Args {
                 return publish(context, &name, at);
             }
             What::Explain { words } => {
+                if let [lab @ .., from, to] = &*words
+                    && to.parse::<i32>().is_err()
+                {
+                    let lab = lab.first().map(String::as_str);
+                    verbs::explain(context, &running(context, lab)?, from, to)?;
+                    return Ok(Exit::Success);
+                }
                 let (pid, lab) = words.split_last().ok_or_else(|| Failure::usage("explain nothing"))?;
                 let number = pid.parse().ok().filter(|&number: &i32| number > 0);
                 let number = number.ok_or_else(|| {
@@ -151,7 +161,8 @@ fn status(context: &Context, running: &Running, flows: bool) -> Result<(), Failu
     let answer = Status { lab: &running.lab.name, report: running.fast()?, flows };
     context.answer(&answer, |answer| {
         let routers = answer.report.routers.iter().map(|router| router_text(running, router));
-        let brokers = answer.report.brokers.iter().map(|broker| broker_text(running, broker));
+        let with_links = answer.flows.is_some();
+        let brokers = answer.report.brokers.iter().map(|broker| verbs::text(running, broker, with_links));
         routers.chain(brokers).chain(answer.flows.as_deref().map(flows_text)).collect::<Vec<String>>().join("\n")
     })
 }
@@ -216,25 +227,6 @@ fn router_text(running: &Running, report: &RouterReport) -> String {
         let name = name.map_or("another host", |host| &host.name);
         let trouble = peer.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
         facts.push(("peer", format!("{name}: {} ready{trouble}", view::count(peer.ready, "connection"))));
-    }
-    view::facts(&facts)
-}
-
-fn broker_text(running: &Running, broker: &BrokerStatus) -> String {
-    let process = broker.pid.map_or_else(|| "none: queue pairs wait for the next".to_owned(), |pid| format!("process {pid}"));
-    let mut facts = vec![("host", running.lab.hosts[broker.host].name.clone()), ("rdma", process)];
-    for node in &broker.nodes {
-        let name = &running.lab.nodes[node.node].name;
-        let pairs = view::count(node.queue_pairs, "queue pair");
-        let joined = node.links.iter().filter(|link| link.joined).count();
-        let regions = format!("{} of memory, {} bytes", view::count(node.regions, "region"), node.registered);
-        facts.push(("node", format!("{name}: {pairs}, {joined} joined; {regions}")));
-    }
-    for (reason, count) in &broker.refused {
-        facts.push(("refused", format!("{count}: {reason}")));
-    }
-    if broker.revoked > 0 {
-        facts.push(("ended", view::count(broker.revoked, "connection")));
     }
     view::facts(&facts)
 }

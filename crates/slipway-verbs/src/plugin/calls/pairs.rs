@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::super::abi::{Context, Pd, Qp, QpAttr, QpInitAttr, QpInitAttrEx, VerbsQp};
+use super::super::connection::Joint;
 use super::super::device::{Device, State};
 use super::super::queues::{QueuePair, state};
 use super::super::service;
@@ -256,8 +257,8 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
                 }
                 let gid = destination(&address);
                 let (reply, fds) = state.client.ask(&Request::Connect { number, gid, peer }, &[])?;
-                let Reply::Connected { end } = reply else { return Err(Errno::PROTO) };
-                state.attach(index, fds, end, (gid, peer))?;
+                let Reply::Connected { end, counts } = reply else { return Err(Errno::PROTO) };
+                state.attach(index, Joint { fds, end, counts, peer: (gid, peer) })?;
             }
         }
         _ => {}

@@ -1,0 +1,71 @@
+//! Whether queue pairs of two nodes may be joined, and why not.
+
+use rustix::io::Errno;
+use serde::Serialize;
+use slipway_fast::reason::Reason;
+use slipway_lab::id::NodeId;
+use slipway_lab::model::Lab;
+use slipway_lab::policy::Rule;
+
+use super::has_device;
+use super::orders::BrokerStatus;
+use super::rules::Rules;
+
+/// The way of verbs from one node to another, now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The way.
+    pub way: Way,
+    /// The reason for it.
+    pub why: String,
+    /// The error that a program reads where it is refused (`errno(3)`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errno: Option<&'static str>,
+}
+
+/// Where the data of two queue pairs goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Through memory that only both ends share.
+    SharedMemory,
+    /// Nowhere: they are not joined.
+    Refused,
+}
+
+fn refused(why: impl Into<String>, errno: Option<&'static str>) -> Verdict {
+    Verdict { way: Way::Refused, why: why.into(), errno }
+}
+
+/// Says how verbs of program in `from` reach `to`, under these rules.
+pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from: NodeId, to: NodeId) -> Verdict {
+    for node in [from, to].map(|node| &lab.nodes[node]) {
+        if node.rules_its_network() {
+            return refused(format!("node {} has `capabilities`, and so no RDMA device", node.name), None);
+        }
+        if !has_device(lab, node) {
+            let why = format!("node {} has no RDMA device: none of its networks has `rdma: true`", node.name);
+            return refused(why, None);
+        }
+    }
+    let host = lab.nodes[from].host;
+    if host != lab.nodes[to].host {
+        return refused("the nodes are on two virtual hosts", Some("EHOSTUNREACH"));
+    }
+    let Some(broker) = brokers.iter().find(|broker| broker.host == host && broker.pid.is_some()) else {
+        return refused("the broker of their host is being replaced", Some("ECONNRESET"));
+    };
+    let now = Rules::new(rules, lab.nodes.len(), broker.conditioned.clone());
+    // Neither end of two queue pairs is the client, so both nodes' rules hold.
+    let both = now.admit(from, to).and_then(|()| now.admit(to, from));
+    match both {
+        Ok(()) => {
+            Verdict { way: Way::SharedMemory, why: "both nodes are on this virtual host".to_owned(), errno: None }
+        }
+        Err((Reason::Policy, Errno::OPNOTSUPP)) => {
+            refused("a rule limits the pair, and shared memory keeps no limit", Some("EOPNOTSUPP"))
+        }
+        Err((reason, Errno::ACCESS)) => refused(reason.account(), Some("EACCES")),
+        Err((reason, _)) => refused(reason.account(), Some("EOPNOTSUPP")),
+    }
+}

@@ -1,0 +1,102 @@
+//! RDMA in the answers of `slipway fast`.
+
+use serde::Serialize;
+use slipway_engine::lab::Running;
+use slipway_engine::verbs::{BrokerStatus, LinkOfNode, NodeVerbs, Verdict, Way};
+use slipway_lab::id::NodeId;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::{labs, view};
+
+/// The way of verbs between two nodes.
+#[derive(Serialize)]
+struct Explained<'a> {
+    lab: &'a str,
+    from: &'a str,
+    to: &'a str,
+    verbs: Verdict,
+}
+
+/// A broker and its nodes; with the queue pairs that are joined, where they are asked for.
+pub(super) fn text(running: &Running, broker: &BrokerStatus, with_links: bool) -> String {
+    let process =
+        broker.pid.map_or_else(|| "none: queue pairs wait for the next".to_owned(), |pid| format!("process {pid}"));
+    let mut facts = vec![("host", running.lab.hosts[broker.host].name.clone()), ("rdma", process)];
+    for node in &broker.nodes {
+        let name = &running.lab.nodes[node.node].name;
+        let pairs = view::count(node.queue_pairs, "queue pair");
+        let joined = node.links.iter().filter(|link| link.joined).count();
+        let regions = format!("{} of memory, {} bytes", view::count(node.regions, "region"), node.registered);
+        facts.push(("node", format!("{name}: {pairs}, {joined} joined; {regions}")));
+        facts.extend(totals(running, node).map(|line| ("traffic", line)));
+    }
+    for (reason, count) in &broker.refused {
+        facts.push(("refused", format!("{count}: {reason}")));
+    }
+    if broker.revoked > 0 {
+        facts.push(("ended", view::count(broker.revoked, "connection")));
+    }
+    let facts = view::facts(&facts);
+    if with_links { facts + &links(running, broker) } else { facts }
+}
+
+/// The traffic of a node with each peer, in its own words.
+fn totals<'a>(running: &'a Running, node: &'a NodeVerbs) -> impl Iterator<Item = String> + 'a {
+    let name = move |of: Option<NodeId>| of.and_then(|of| running.lab.nodes.get(of)).map_or("others", |it| &it.name);
+    node.totals.iter().map(move |total| {
+        let asked = total.traffic.operations().into_iter().filter(|one| one.1 > 0);
+        let asked: Vec<String> =
+            asked.map(|(word, number, bytes)| format!("{number} {word}s of {bytes} bytes")).collect();
+        let (own, peer) = (name(Some(node.node)), name(total.peer_node));
+        let asked = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
+        let (receives, bytes) = (total.traffic.receives, total.traffic.receive_bytes);
+        format!("{own} to {peer}: {asked}; received {receives} messages of {bytes} bytes")
+    })
+}
+
+fn links(running: &Running, broker: &BrokerStatus) -> String {
+    let all: Vec<(&NodeVerbs, &LinkOfNode)> =
+        broker.nodes.iter().flat_map(|node| node.links.iter().map(move |link| (node, link))).collect();
+    if all.is_empty() {
+        return "no queue pair is joined now\n".to_owned();
+    }
+    view::table(
+        ["QUEUE PAIR", "PEER", "JOINED", "SENT", "BYTES", "RECEIVED", "BYTES"],
+        all.into_iter().map(|(node, link)| {
+            let end = |node: NodeId, number: u32| format!("{}:{number}", running.lab.nodes[node].name);
+            let sum = |of: &dyn Fn(&(&str, u64, u64)) -> u64| {
+                link.traffic.operations().iter().fold(0_u64, |sum, one| sum.saturating_add(of(one))).to_string()
+            };
+            [
+                end(node.node, link.queue_pair),
+                end(link.peer_node, link.peer),
+                if link.joined { "yes" } else { "no" }.to_owned(),
+                sum(&|one| one.1),
+                sum(&|one| one.2),
+                link.traffic.receives.to_string(),
+                link.traffic.receive_bytes.to_string(),
+            ]
+        }),
+    )
+}
+
+/// Says how verbs from one node reach another.
+pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str) -> Result<(), Failure> {
+    let (from, to) = (labs::one(&running.lab, from)?, labs::one(&running.lab, to)?);
+    if from == to {
+        let name = &running.lab.nodes[from].name;
+        return Err(Failure::usage(format!("explain the way from `{name}` to itself\nHint: name two nodes")));
+    }
+    let verbs = running.explain_verbs(from, to)?;
+    let [from, to] = [from, to].map(|node| running.lab.nodes[node].name.as_str());
+    let answer = Explained { lab: &running.lab.name, from, to, verbs };
+    context.answer(&answer, |answer| {
+        let way = match answer.verbs.way {
+            Way::SharedMemory => "run through shared memory",
+            Way::Refused => "are refused",
+        };
+        let errno = answer.verbs.errno.map_or_else(String::new, |errno| format!(" ({errno})"));
+        format!("verbs from {from} to {to} {way}{errno}: {}\n", answer.verbs.why)
+    })
+}
