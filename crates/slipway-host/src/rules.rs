@@ -135,6 +135,20 @@ impl Rules {
         Self::of(rules.collect::<Result<_, _>>()?)
     }
 
+    /// Some of those that come with Slipway, by their names. A name that no rule has is left out.
+    ///
+    /// # Errors
+    /// As [`built_in`](Self::built_in).
+    pub fn named(names: &[&str]) -> Result<Self, RulesError> {
+        let is_named = |file: &str| {
+            let name = file.strip_prefix("rules/").and_then(|file| file.strip_suffix(".yaml"));
+            name.is_some_and(|name| names.contains(&name))
+        };
+        let files = BUILT_IN.iter().filter(|(file, _)| is_named(file));
+        let rules = files.map(|(name, text)| parse(name, text).map(|(rule, _)| rule).map_err(RulesError::Rule));
+        Self::of(rules.collect::<Result<_, _>>()?)
+    }
+
     /// Adds the rules of a folder, `*.yaml`.
     ///
     /// # Errors
