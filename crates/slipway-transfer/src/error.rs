@@ -22,6 +22,9 @@ pub enum TransferError {
     /// The other end says so.
     #[error("transfer at the other end: {0}")]
     Refused(String),
+    /// An end inside a node says so.
+    #[error("{0}")]
+    Inside(String),
     /// Data that arrived, and could not be written.
     #[error("receive data: {0}")]
     Here(String),

@@ -54,6 +54,6 @@ fn forged(mut body: Vec<u8>, from: &str, to: &[u8]) -> Vec<u8> {
     body
 }
 
-fn request(source: PathBuf, verify: bool) -> Request {
+pub(crate) fn request(source: PathBuf, verify: bool) -> Request {
     Request { sources: vec![source], destination: b"to".to_vec(), verify, clear: false, limit: None, sync: false }
 }

@@ -14,7 +14,9 @@
 //! Peers are hostile. Each end checks a path when it reads it ([`path`]). The receiver opens directories beneath the
 //! destination without following links ([`tree`]). No declared length makes either end allocate.
 
+pub mod agent;
 pub mod blocks;
+mod counts;
 pub mod error;
 pub mod frame;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod link;
 pub mod message;
 mod meta;
 pub mod path;
+mod path_rules;
 pub mod pull;
 mod receive;
 mod report;

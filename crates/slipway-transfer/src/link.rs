@@ -1,8 +1,10 @@
 //! One connection, with TLS or without, and how it is opened and joined to a session.
 
+mod socket;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ use crate::frame::{Key, Reader, Writer};
 use crate::message::{self, Hello, VERSION, Welcome};
 use crate::tls;
 use crate::token::Token;
+use socket::Socket;
+pub(crate) use socket::nanoseconds;
 
 /// How long a handshake may take, from its first byte to its last.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -28,58 +32,6 @@ pub(crate) const ALIVE: Duration = Duration::from_secs(15);
 const CLEAR: u8 = 0xc1;
 /// Bytes that rustls encrypts before it sends: about a frame.
 const BUFFER: usize = 2 << 20;
-
-/// A socket that adds up how long its writer waits.
-pub(crate) struct Socket {
-    stream: TcpStream,
-    waited: Arc<AtomicU64>,
-    /// The end of the handshake, after which a peer that sends byte by byte gets nowhere.
-    deadline: Option<Instant>,
-}
-
-impl Socket {
-    fn new(stream: TcpStream, waited: Arc<AtomicU64>) -> Self {
-        Self { stream, waited, deadline: Some(Instant::now() + HANDSHAKE) }
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(deadline) = self.deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(Some(left))?;
-        }
-        self.stream.read(buffer)
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let began = Instant::now();
-        let written = self.stream.write(buffer);
-        self.waited.fetch_add(nanoseconds(began), Ordering::Relaxed);
-        written
-    }
-
-    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        let began = Instant::now();
-        let written = self.stream.write_vectored(buffers);
-        self.waited.fetch_add(nanoseconds(began), Ordering::Relaxed);
-        written
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Nanoseconds since `began`.
-pub(crate) fn nanoseconds(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// A connection.
 pub(crate) enum Link {
@@ -242,7 +194,7 @@ impl Dialer {
         let mut conn = ClientConnection::new(self.config.clone(), name)
             .map_err(|error| TransferError::Identity(error.to_string()))?;
         conn.set_buffer_limit(Some(BUFFER));
-        let mut socket = Socket::new(stream, self.waited.clone());
+        let mut socket = Socket::new(stream, HANDSHAKE, self.waited.clone());
         shake(&mut conn, &mut socket)?;
         Ok(Link::Client(Box::new(StreamOwned::new(conn, socket))))
     }
@@ -276,7 +228,7 @@ impl Dialer {
         if !clear {
             return self.tls(stream);
         }
-        let mut socket = Socket::new(stream, self.waited.clone());
+        let mut socket = Socket::new(stream, HANDSHAKE, self.waited.clone());
         socket.write_all(&[CLEAR]).map_err(TransferError::Lost)?;
         Ok(Link::Clear(socket))
     }
@@ -308,7 +260,7 @@ pub(crate) fn accept(
     prepare(&stream).map_err(TransferError::io("set options of a socket"))?;
     let mut first = [0];
     stream.peek(&mut first).map_err(TransferError::Lost)?;
-    let mut socket = Socket::new(stream, Arc::default());
+    let mut socket = Socket::new(stream, HANDSHAKE, Arc::default());
     let link = if first[0] == CLEAR && clear {
         socket.read_exact(&mut first).map_err(TransferError::Lost)?;
         Link::Clear(socket)

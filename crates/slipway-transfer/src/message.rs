@@ -9,7 +9,7 @@ use crate::path::Relative;
 use crate::report::{List, Named, Report};
 
 /// Version of the protocol. Ends of other versions refuse each other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of paths and attributes of files that are announced and not settled, by [`Entry::weight`], that a sender keeps to.
 pub const HEAVY: usize = 64 << 20;
 /// Bytes of file data in one frame, at most.

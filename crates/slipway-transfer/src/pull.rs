@@ -2,25 +2,27 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::scope;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::TransferError;
 use crate::frame::{Key, Writer};
 use crate::link::{Dialer, Link, Session, Sockets};
 use crate::message::{self, Order};
+use crate::path_rules::{self, Part};
 use crate::receive::{self, Begun, Ends, Orders, Seen};
-use crate::report::{Bottleneck, Progress, Report};
+use crate::report::{Progress, Report, Setting};
 use crate::send::streams::Streams;
 use crate::send::{dialed, streams};
 use crate::token::Token;
 use crate::tree::Tree;
 
 /// A transfer to this machine: sources there, destination here, and options.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pull {
     /// Files and directories, as the server understands their paths. One that ends in `/` stands for its content.
     pub sources: Vec<Vec<u8>>,
@@ -54,6 +56,7 @@ pub(crate) fn pull_by(
 ) -> Result<Report, TransferError> {
     let began = Instant::now();
     let (stream, rtt) = dialer.tcp()?;
+    let rules = path_rules::choose(Part::Receives, rtt, request.limit);
     let sockets = &Sockets::default();
     let seen = &Seen::default();
     let (join, joined) = channel();
@@ -64,7 +67,7 @@ pub(crate) fn pull_by(
     let outcome = scope(|scope| {
         // A handshake takes round trips: those of the first streams go on while the session opens.
         let dial = move |clear| dialer.dial(clear, |_| {});
-        let first = if request.verify { 0 } else { streams::first(rtt) };
+        let first = if request.verify { 0 } else { rules.first };
         let answers = scope.spawn(move || dial(false));
         let early: Vec<_> = (0..first).map(|_| scope.spawn(move || dial(request.clear))).collect();
         let (link, session) = dialer.open(stream)?;
@@ -103,7 +106,7 @@ pub(crate) fn pull_by(
         while is_over.recv_timeout(streams::INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let progress = seen.progress(began, streams.count());
             if !request.verify {
-                streams.grow((progress.done, progress.files), &mut start);
+                streams.grow(seen.counts.work(), &mut start);
             }
             show(&progress);
         }
@@ -113,7 +116,11 @@ pub(crate) fn pull_by(
     let heard = outcome.map_err(|error| broken.unwrap_or(error))?;
     let report = heard.report.ok_or_else(|| TransferError::Protocol("it ended without a report".to_owned()))?;
     let (seconds, rtt, streams) = (began.elapsed().as_secs_f64(), rtt.as_secs_f64(), streams.count());
-    Ok(Report { seconds, rtt, streams, ..report })
+    let mut report = Report { seconds, rtt, streams, ..report };
+    // The server is told neither of buffers here nor of how many streams this end opens.
+    report.choices.retain(|choice| choice.setting != Setting::Streams);
+    report.choices.extend(rules.choices);
+    Ok(report)
 }
 
 /// Asks for the sources. Gives the connection back, on which the server's orders come.
@@ -133,21 +140,5 @@ fn begin(orders: &mut Orders, request: &Pull) -> Result<Begun, TransferError> {
             Ok(Begun { tree, verify: request.verify, sync: request.sync })
         }
         _ => Err(TransferError::Protocol("the first order is no beginning".to_owned())),
-    }
-}
-
-impl Seen {
-    fn progress(&self, began: Instant, streams: u32) -> Progress {
-        let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let done = get(&self.done);
-        Progress {
-            done,
-            total: get(&self.announced),
-            files: get(&self.settled),
-            files_total: get(&self.files),
-            rate: done as f64 / began.elapsed().as_secs_f64().max(1e-9),
-            streams,
-            limit: Bottleneck::Network,
-        }
     }
 }

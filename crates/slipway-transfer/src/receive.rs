@@ -11,14 +11,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::counts::{Counts, get};
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
-use crate::link::{ALIVE, Link, Session, Sockets};
+use crate::link::{ALIVE, Link, Session, Sockets, nanoseconds};
 use crate::message::{self, Answer, Entry, Kind, Meta, Order};
 use crate::path::Relative;
-use crate::report::{Outcome, Report};
+use crate::report::{Bottleneck, Outcome, Progress, Report};
 use crate::tree::Tree;
 use files::Files;
 use incoming::Incoming;
@@ -55,14 +56,18 @@ pub(crate) fn answers(
 /// Figures of a receiver that is at work.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Bytes of files that were announced.
-    pub(crate) announced: AtomicU64,
-    /// Files that were announced.
-    pub(crate) files: AtomicU64,
-    /// Bytes of files that are settled, or data that arrived.
-    pub(crate) done: AtomicU64,
-    /// Files at the destination.
-    pub(crate) settled: AtomicU64,
+    pub(crate) counts: Counts,
+    /// Nanoseconds of writing, summed over streams.
+    pub(crate) writing: AtomicU64,
+}
+
+impl Seen {
+    /// How far a transfer is that began then, with so many streams.
+    pub(crate) fn progress(&self, began: Instant, streams: u32) -> Progress {
+        let most = nanoseconds(began).saturating_mul(streams.into()) / 2;
+        let limit = if get(&self.writing) > most { Bottleneck::DiskWrite } else { Bottleneck::Network };
+        self.counts.progress(began, streams, limit)
+    }
 }
 
 /// A session's connections, and figures for those who watch.
@@ -108,8 +113,9 @@ pub(crate) fn run(
                 close();
                 drop((streams.join(), namer.join()));
                 outcome.map_err(|error| match (error, files.refusal()) {
-                    (TransferError::Lost(_) | TransferError::Refused(_), Some(why)) => TransferError::Here(why),
-                    (error, _) => error,
+                    // All that comes afterwards follows from it.
+                    (_, Some(why)) => TransferError::Here(why),
+                    (error, None) => error,
                 })
             })
         });

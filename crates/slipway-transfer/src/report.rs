@@ -98,7 +98,7 @@ impl fmt::Display for Bottleneck {
 }
 
 /// Figures of a transfer that is under way.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Bytes of files that were dealt with.
     pub done: u64,
@@ -153,8 +153,51 @@ pub struct Report {
     pub streams: u32,
     /// Congestion control of the streams.
     pub congestion_control: String,
+    /// The options of the streams, with their reasons.
+    pub choices: Vec<Choice>,
     /// The bottleneck of the whole transfer.
     pub limited_by: Bottleneck,
+}
+
+/// An option of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// The congestion control of the sender.
+    CongestionControl,
+    /// Buffers of a sender's sockets.
+    SendBuffer,
+    /// Buffers of a receiver's sockets.
+    ReceiveBuffer,
+    /// Streams at the beginning.
+    Streams,
+    /// The rate that no stream exceeds for a moment.
+    Pacing,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CongestionControl => "congestion control",
+            Self::SendBuffer => "send buffer",
+            Self::ReceiveBuffer => "receive buffer",
+            Self::Streams => "streams",
+            Self::Pacing => "pacing",
+        })
+    }
+}
+
+/// An option that an end chose for its streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The option.
+    pub setting: Setting,
+    /// The value, in words.
+    pub value: String,
+    /// The rule of `slipway tune` that leads to it.
+    pub rule: Option<String>,
+    /// The reason.
+    pub why: String,
 }
 
 /// A list of a [`Report`], for one of its entries on the way.

@@ -3,10 +3,10 @@
 mod answers;
 mod compare;
 mod found;
+mod looking;
 mod origin;
 mod outgoing;
 mod pace;
-mod path_rules;
 mod queue;
 mod scan;
 mod shared;
@@ -22,17 +22,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
 use crate::link::{Dialer, Link, Session};
 use crate::message::{self, Order};
-pub use crate::report::{Bottleneck, Named, Progress, Report};
+use crate::path_rules::{self, Part};
+pub use crate::report::{Bottleneck, Choice, Named, Progress, Report, Setting};
 use crate::token::Token;
 pub(crate) use origin::Origin;
 use shared::Shared;
 
 /// A transfer to make: sources, destination and options.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// Files and directories. One that ends in `/` stands for its content.
     pub sources: Vec<PathBuf>,
@@ -66,12 +69,12 @@ pub(crate) fn send_by(
 ) -> Result<Report, TransferError> {
     let began = Instant::now();
     let (stream, rtt) = dialer.tcp()?;
-    let rules = &path_rules::choose(rtt);
+    let rules = &path_rules::choose(Part::Sends, rtt, request.limit);
     let shared = &Shared::new(request, dialer.waited.clone());
     let count = scope(|scope| {
         // A handshake takes round trips: those of the first streams go on while the session opens.
         let dial = move |clear| dialer.dial(clear, |socket| rules.apply(socket));
-        let first = if request.verify { 0 } else { streams::first(rtt) };
+        let first = if request.verify { 0 } else { rules.first };
         let answers = scope.spawn(|| dialer.dial(false, |_| {}));
         let early: Vec<_> = (0..first).map(|_| scope.spawn(move || dial(request.clear))).collect();
         let (orders, session) = dialer.open(stream)?;
@@ -91,7 +94,7 @@ pub(crate) fn send_by(
                 shared.fail(error);
             }
         });
-        for _ in 0..if request.verify { streams::FIRST } else { 0 } {
+        for _ in 0..if request.verify { COMPARERS } else { 0 } {
             scope.spawn(move || worker::compare_only(shared));
         }
         let mut early = early.into_iter();
@@ -112,7 +115,7 @@ pub(crate) fn send_by(
         streams.open(first, &mut start);
         while !shared.wait(streams::INTERVAL) {
             if !request.verify {
-                streams.grow(shared.work(), &mut start);
+                streams.grow(shared.figures.counts.work(), &mut start);
             }
             show(&shared.progress(began, streams.count()));
         }
@@ -155,7 +158,7 @@ pub(crate) fn serve(
 ) -> Result<(), TransferError> {
     let began = Instant::now();
     let Served { orders, answers, session, origin, rtt } = served;
-    let rules = path_rules::choose(rtt);
+    let rules = path_rules::choose(Part::Sends, rtt, request.limit);
     let shared = Shared::new(request, Arc::default());
     shared.add_socket(&orders);
     shared.add_socket(&answers);
@@ -196,7 +199,7 @@ pub(crate) fn serve(
             });
         });
         if request.verify {
-            for _ in 0..streams::FIRST {
+            for _ in 0..COMPARERS {
                 scope.spawn(move || worker::compare_only(shared));
             }
         }
@@ -229,6 +232,10 @@ fn order(
     message::put(&begin, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
     scan::list(&request.sources, origin, shared, writer)?;
+    if shared.has_ended() {
+        // Not the regular end, and the other end must not take it for that.
+        return Ok(());
+    }
     shared.finish();
     message::put(&Order::Finish, writer.body()).map_err(TransferError::stream)?;
     writer.send().map_err(TransferError::stream)?;
@@ -239,5 +246,7 @@ fn order(
     Ok(())
 }
 
+/// Threads that compare files where nothing is sent.
+const COMPARERS: u32 = 2;
 /// How often the sender looks at its own speed.
 pub(crate) const TICK: Duration = Duration::from_millis(250);

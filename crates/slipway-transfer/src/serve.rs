@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ServerConfig;
 
 use crate::error::TransferError;
@@ -126,6 +127,14 @@ impl Server {
             Ok(error) => Err(TransferError::io("accept connections")(error)),
             Err(_) => Err(TransferError::Protocol("a thread panicked".to_owned())),
         }
+    }
+}
+
+/// Files that wait for the disk together stay open: a shell's limit of 1,024 would make for small groups.
+pub fn hold_more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("failed to raise the limit of open files: {error}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files on their way in.
 
-use std::fs::File;
+mod part;
+
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,17 +9,15 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use super::Seen;
 use super::group::{Group, Whole};
-use super::incoming::{Expected, Incoming, Part};
-use crate::blocks::SEGMENT;
+use super::incoming::{Expected, Incoming};
 use crate::error::TransferError;
 use crate::frame::{Key, Reader};
 use crate::link::{Link, nanoseconds};
-use crate::message::{self, Answer, Item, LARGEST_DATA};
+use crate::message::{self, Answer, Item};
 use crate::meta;
 use crate::tree::Tree;
 
@@ -40,7 +39,6 @@ pub(super) struct Files<'a> {
     expected: Mutex<Expected>,
     failed: AtomicBool,
     bytes: AtomicU64,
-    nanos: AtomicU64,
     kept: Mutex<Vec<Link>>,
     pub(super) group: Group,
     seen: &'a Seen,
@@ -80,7 +78,6 @@ impl<'a> Files<'a> {
             expected: Mutex::default(),
             failed: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
-            nanos: AtomicU64::new(0),
             kept: Mutex::default(),
             group: Group::default(),
             seen,
@@ -100,8 +97,7 @@ impl<'a> Files<'a> {
         if !fits || expected.files.insert(incoming.id, incoming.clone()).is_some() {
             return Err(TransferError::Protocol("a number is used twice, or too many files are open".to_owned()));
         }
-        self.seen.announced.fetch_add(incoming.size, Ordering::Relaxed);
-        self.seen.files.fetch_add(1, Ordering::Relaxed);
+        self.seen.counts.announce(incoming.size);
         Ok(incoming)
     }
 
@@ -137,7 +133,12 @@ impl<'a> Files<'a> {
         if let Err(why) = self.items(&mut Reader::new(&mut link, key)) {
             match why {
                 // Nothing is wrong here: the end of the orders says what happened.
-                Trouble::File(error) => drop(self.answers.send(Answer::Refused(error.to_string()))),
+                Trouble::File(error) => {
+                    let why = format!(
+                        "a stream of data ended: {error}\nHint: run the same command again; the transfer goes on where it was"
+                    );
+                    drop(self.answers.send(Answer::Refused(why)));
+                }
                 Trouble::Session(why) => self.refuse(why),
             }
             // Open until the session ends, so that the sender reads the reason before it sees the stream end.
@@ -181,7 +182,7 @@ impl<'a> Files<'a> {
         if unreported.0 >= least {
             let (bytes, nanos) = std::mem::take(unreported);
             let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-            let nanos = self.nanos.fetch_add(nanos, Ordering::Relaxed) + nanos;
+            let nanos = self.seen.writing.fetch_add(nanos, Ordering::Relaxed) + nanos;
             let _ = self.answers.send(Answer::Wrote(bytes, nanos));
         }
     }
@@ -263,18 +264,11 @@ impl<'a> Files<'a> {
             }
             Item::Same(_) => {
                 self.tree.set(&incoming.path, &incoming.meta)?;
-                self.seen.done.fetch_add(incoming.size, Ordering::Relaxed);
+                self.seen.counts.done(incoming.size);
                 self.forget(incoming, whole)
             }
             Item::Abandon(_) => self.forget(incoming, whole),
         }
-    }
-
-    /// Has the disk begin with a segment that is whole, so that little is left to wait for at the end.
-    fn begin_to_store(&self, part: &Part, end: u64) {
-        let Some(start) = end.checked_sub(SEGMENT).filter(|_| self.sync && end.is_multiple_of(SEGMENT)) else { return };
-        // The kernel may forget the pages once they are on the disk, which is a hint like any advice.
-        let _ = rustix::fs::fadvise(&part.file, start, std::num::NonZeroU64::new(SEGMENT), Advice::DontNeed);
     }
 
     /// Removes what there is of an incomplete file.
@@ -288,69 +282,9 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// The incomplete file.
-    fn part(&self, incoming: &Incoming) -> io::Result<Arc<Part>> {
-        let mut part = incoming.part.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(part) = &*part {
-            return Ok(part.clone());
-        }
-        let goes_on = incoming.goes_on.load(Ordering::Acquire);
-        // One that comes in one piece grows to its size by itself.
-        let in_one_piece = !goes_on && incoming.size <= LARGEST_DATA as u64;
-        let unnamed = if in_one_piece { self.tree.unnamed(&incoming.meta)? } else { None };
-        let opened = if let Some((file, birth)) = unnamed {
-            Part { file, unnamed: Some(birth) }
-        } else {
-            let left = if goes_on { self.tree.left_part(&incoming.path)? } else { None };
-            let file = match left {
-                Some(left) => left,
-                None if goes_on => return Err(io::ErrorKind::NotFound.into()),
-                None => self.tree.fresh_part(&incoming.path)?,
-            };
-            Part { file, unnamed: None }
-        };
-        if !in_one_piece {
-            opened.file.set_len(incoming.size)?;
-        }
-        Ok(part.insert(Arc::new(opened)).clone())
-    }
-
-    fn hole(&self, incoming: &Incoming, offset: u64, length: u64) -> io::Result<()> {
-        let part = &self.part(incoming)?.file;
-        if incoming.goes_on.load(Ordering::Acquire) {
-            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            match rustix::fs::fallocate(part, how, offset, length) {
-                Err(Errno::NOTSUP) => zeros(part, offset, length)?,
-                other => other?,
-            }
-        } else if incoming.size <= LARGEST_DATA as u64 {
-            part.set_len(incoming.size)?;
-        }
-        Ok(())
-    }
-
-    fn copy(&self, incoming: &Incoming, offset: u64, from: u64, length: u32, hash: [u8; 32]) -> io::Result<()> {
-        if length as usize > LARGEST_DATA {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let old = {
-            let mut old = incoming.old.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*old {
-                Some(old) => old.clone(),
-                None => old.insert(Arc::new(self.tree.old(&incoming.path)?)).clone(),
-            }
-        };
-        let mut bytes = vec![0; length as usize];
-        old.read_exact_at(&mut bytes, from)?;
-        if blake3::hash(&bytes) != blake3::Hash::from_bytes(hash) {
-            return Err(io::Error::other("the older version changed meanwhile; run the same command again"));
-        }
-        self.part(incoming)?.file.write_all_at(&bytes, offset)
-    }
-
     /// Counts bytes, and hands the file on with the last.
     fn count(&self, incoming: &Arc<Incoming>, bytes: u64, whole: &mut Vec<Whole>) -> Result<(), Trouble> {
-        self.seen.done.fetch_add(bytes, Ordering::Relaxed);
+        self.seen.counts.done(bytes);
         let received = incoming.received.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
         if received > incoming.size {
             return Err(Trouble::Session(format!("{} has more bytes than announced", incoming.path)));
@@ -374,7 +308,7 @@ impl<'a> Files<'a> {
             expected.remove(id);
         }
         drop(expected);
-        self.seen.settled.fetch_add(ids.len() as u64, Ordering::Relaxed);
+        self.seen.counts.settle(ids.len());
         let _ = self.answers.send(Answer::Settled(ids));
     }
 
@@ -405,14 +339,4 @@ fn within(incoming: &Incoming, offset: u64, length: u64) -> Result<(), Trouble> 
     } else {
         Err(Trouble::Session(format!("a range lies outside {}", incoming.path)))
     }
-}
-
-fn zeros(file: &File, mut offset: u64, mut length: u64) -> io::Result<()> {
-    let zeros = [0; 8 << 10];
-    while length > 0 {
-        let most = length.min(zeros.len() as u64);
-        file.write_all_at(&zeros[..usize::try_from(most).unwrap_or(0)], offset)?;
-        (offset, length) = (offset + most, length - most);
-    }
-    Ok(())
 }

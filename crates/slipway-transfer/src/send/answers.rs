@@ -43,6 +43,7 @@ fn take(answer: Answer, shared: &Shared) -> Result<bool, TransferError> {
         Answer::Listed(id, old) => {
             let outgoing = shared.file(id)?;
             once(&outgoing)?;
+            shared.answer(1);
             outgoing.found().old_size = old;
             compare::begin(&outgoing, shared);
         }
@@ -92,6 +93,7 @@ fn fresh(ids: &[u64], shared: &Shared) -> Result<(), TransferError> {
         outgoing.left.store(segments.len(), Ordering::Release);
         jobs.extend(segments.into_iter().map(|segment| Job::Segment(outgoing.clone(), segment)));
     }
+    shared.answer(ids.len() as u64);
     shared.queue.push(jobs);
     Ok(())
 }

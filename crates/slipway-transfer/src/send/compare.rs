@@ -58,7 +58,7 @@ pub(super) fn conclude(outgoing: &Arc<Outgoing>, shared: &Shared) {
             shared.outcome().different.push(Named::new(&outgoing.path, "content".to_owned()));
         }
         outgoing.close();
-        shared.figures.done.fetch_add(outgoing.size, Ordering::Relaxed);
+        shared.figures.counts.done(outgoing.size);
         shared.settle(&[outgoing.id]);
         return;
     }

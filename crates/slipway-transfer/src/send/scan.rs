@@ -30,6 +30,7 @@ pub(super) fn list(
     shared: &Arc<Shared>,
     orders: &mut Writer<impl Write>,
 ) -> Result<(), TransferError> {
+    shared.list(true);
     let mut scan = Scan { origin, shared, orders, next: 0, first: HashMap::new(), links: Vec::new() };
     for source in sources {
         let failed = |error| TransferError::io(format!("read {}", source.display()))(error);
@@ -51,6 +52,7 @@ pub(super) fn list(
         }
     }
     scan.flush()?;
+    shared.list(false);
     if !scan.alive(Shared::await_settled)? {
         return Ok(());
     }

@@ -6,9 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Request;
+use super::looking::Looking;
 use super::outgoing::Outgoing;
 use super::pace::Pace;
 use super::queue::Queue;
+use crate::counts::Counts;
 use crate::error::TransferError;
 use crate::link::{ALIVE, Link, Sockets};
 use crate::message::HEAVY;
@@ -22,14 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Figures, summed over streams. Times in nanoseconds.
 pub(super) struct Figures {
-    /// Bytes of all files announced.
-    pub(super) bytes: AtomicU64,
-    /// Bytes of files that are dealt with: sent, kept, or the same.
-    pub(super) done: AtomicU64,
+    pub(super) counts: Counts,
     /// Bytes of frames.
     pub(super) sent: AtomicU64,
-    pub(super) files: AtomicU64,
-    pub(super) settled: AtomicU64,
     pub(super) directories: AtomicU64,
     pub(super) links: AtomicU64,
     /// Files of which the receiver had the same.
@@ -38,7 +35,10 @@ pub(super) struct Figures {
     pub(super) kept: AtomicU64,
     pub(super) reading: AtomicU64,
     pub(super) limited: AtomicU64,
+    /// Streams without work.
     pub(super) idle: AtomicU64,
+    /// The part of that in which files were listed, or the receiver looked for what it has.
+    pub(super) listing: AtomicU64,
     /// All time of all streams.
     pub(super) streaming: AtomicU64,
     /// The receiver's writing.
@@ -53,11 +53,8 @@ impl Default for Figures {
     fn default() -> Self {
         let zero = AtomicU64::default;
         Self {
-            bytes: zero(),
-            done: zero(),
+            counts: Counts::default(),
             sent: zero(),
-            files: zero(),
-            settled: zero(),
             directories: zero(),
             links: zero(),
             same: zero(),
@@ -65,6 +62,7 @@ impl Default for Figures {
             reading: zero(),
             limited: zero(),
             idle: zero(),
+            listing: zero(),
             streaming: zero(),
             writing: zero(),
             // The earliest counts.
@@ -95,6 +93,7 @@ struct State {
     files: HashMap<u64, Arc<Outgoing>>,
     /// Their weight at the receiver.
     weight: usize,
+    looking: Looking,
     /// The last order was sent.
     finished: bool,
     over: bool,
@@ -163,17 +162,38 @@ impl Shared {
         (state, wait)
     }
 
-    /// Waits while too many files are on their way.
+    /// Waits while too many files are on their way. Meanwhile none is listed.
     pub(super) fn await_room(&self) -> Wait {
-        self.await_that(State::has_room).1
+        if self.state().has_room() {
+            return Wait::Ready;
+        }
+        self.list(false);
+        let wait = self.await_that(State::has_room).1;
+        self.list(true);
+        wait
+    }
+
+    /// Files are listed from now on, or no longer.
+    pub(super) fn list(&self, lists: bool) {
+        self.state().looking.list(lists, Instant::now());
+    }
+
+    /// The receiver has said what it has of files.
+    pub(super) fn answer(&self, files: u64) {
+        self.state().looking.answer(files, Instant::now());
+    }
+
+    /// How long files were listed, or looked for at the receiver.
+    pub(super) fn looking(&self) -> Duration {
+        self.state().looking.time(Instant::now())
     }
 
     /// Takes note of a file before it is announced.
     pub(super) fn announce(&self, outgoing: Arc<Outgoing>) {
         let mut state = self.state();
         state.weight += outgoing.weight;
-        self.figures.bytes.fetch_add(outgoing.size, Ordering::Relaxed);
-        self.figures.files.fetch_add(1, Ordering::Relaxed);
+        state.looking.announce(Instant::now());
+        self.figures.counts.announce(outgoing.size);
         state.files.insert(outgoing.id, outgoing);
     }
 
@@ -197,7 +217,10 @@ impl Shared {
         for id in ids {
             let Some(outgoing) = state.files.remove(id) else { continue };
             state.weight -= outgoing.weight;
-            self.figures.settled.fetch_add(1, Ordering::Relaxed);
+            self.figures.counts.settle(1);
+            if !outgoing.answered.swap(true, Ordering::Relaxed) {
+                state.looking.answer(1, Instant::now());
+            }
             // Where the file was not compared to its end.
             outgoing.found().clear(&self.blocks);
         }
@@ -240,6 +263,11 @@ impl Shared {
         true
     }
 
+    /// Whether the session is over, in whatever way.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().ended()
+    }
+
     /// Whether the receiver said that all is done.
     pub(super) fn is_over(&self) -> bool {
         self.state().over
@@ -265,10 +293,5 @@ impl Shared {
 
     pub(super) fn end(&self) -> Result<(), TransferError> {
         self.state().error.take().map_or(Ok(()), Err)
-    }
-
-    /// Bytes and files that are done.
-    pub(super) fn work(&self) -> (u64, u64) {
-        (self.figures.done.load(Ordering::Relaxed), self.figures.settled.load(Ordering::Relaxed))
     }
 }

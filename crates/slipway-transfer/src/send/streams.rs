@@ -3,15 +3,8 @@
 use std::time::Duration;
 
 use super::TICK;
+use crate::path_rules::MOST;
 
-/// Streams at the beginning.
-pub(crate) const FIRST: u32 = 2;
-/// The same over a long path. A stream's congestion window doubles in a round trip, so more of them fill it sooner.
-const FIRST_FAR: u32 = 8;
-/// Round-trip time of a long path, from which on a doubling takes a while.
-const FAR: Duration = Duration::from_millis(5);
-/// Streams in all. More only compete for the same path.
-const MOST: u32 = 16;
 /// Time between two judgements of the streams' speed.
 pub(crate) const INTERVAL: Duration = TICK;
 /// Intervals that new streams get before they are judged: congestion windows must grow first.
@@ -20,11 +13,6 @@ const SETTLE: u32 = 4;
 const GAIN: f64 = 1.08;
 /// A small file costs about as much as this many bytes.
 const FILE: u64 = 16 << 10;
-
-/// Streams that a path begins with.
-pub(crate) fn first(rtt: Duration) -> u32 {
-    if rtt < FAR { FIRST } else { FIRST_FAR }
-}
 
 /// Decides about streams.
 #[derive(Default)]
@@ -77,6 +65,9 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Streams at the beginning.
+    const FIRST: u32 = 2;
 
     /// Streams that a path gets where each of them is worth `each` up to `most`.
     fn on(each: u64, most: u64) -> u32 {

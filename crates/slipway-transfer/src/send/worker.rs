@@ -94,9 +94,12 @@ impl Worker<'_> {
         loop {
             if !self.shared.queue.try_pop(&mut batch) {
                 self.flush()?;
-                let began = Instant::now();
+                let (began, looked) = (Instant::now(), self.shared.looking());
                 let more = self.shared.queue.pop(&mut batch);
-                self.shared.figures.idle.fetch_add(nanoseconds(began), Ordering::Relaxed);
+                let figures = &self.shared.figures;
+                figures.idle.fetch_add(nanoseconds(began), Ordering::Relaxed);
+                let looked = self.shared.looking().saturating_sub(looked).as_nanos();
+                figures.listing.fetch_add(u64::try_from(looked).unwrap_or(u64::MAX), Ordering::Relaxed);
                 if !more {
                     return Ok(());
                 }
@@ -149,7 +152,7 @@ impl Worker<'_> {
                 let figures = &self.shared.figures;
                 figures.same.fetch_add(1, Ordering::Relaxed);
                 figures.kept.fetch_add(outgoing.size, Ordering::Relaxed);
-                figures.done.fetch_add(outgoing.size, Ordering::Relaxed);
+                figures.counts.done(outgoing.size);
                 self.put(&Item::Same(outgoing.id))
             }
         }
@@ -178,7 +181,7 @@ impl Worker<'_> {
             spoil(outgoing, &error, self.shared);
             return self.put(&Item::Abandon(outgoing.id));
         }
-        self.shared.figures.done.fetch_add(length as u64, Ordering::Relaxed);
+        self.shared.figures.counts.done(length as u64);
         Ok(())
     }
 
@@ -239,12 +242,12 @@ impl Worker<'_> {
         let id = outgoing.id;
         let had = |bytes: u64| {
             self.shared.figures.kept.fetch_add(bytes, Ordering::Relaxed);
-            self.shared.figures.done.fetch_add(bytes, Ordering::Relaxed);
+            self.shared.figures.counts.done(bytes);
         };
         let put = match step {
             Step::Send(offset, length) => return self.data(outgoing, file, offset..offset + length),
             Step::Hole(offset, length) => {
-                self.shared.figures.done.fetch_add(length, Ordering::Relaxed);
+                self.shared.figures.counts.done(length);
                 Item::Hole(id, offset, length)
             }
             Step::Keep(offset, length) => {
@@ -281,7 +284,7 @@ impl Worker<'_> {
                 self.writer.cut(before);
                 return Err(Stop::File(error));
             }
-            self.shared.figures.done.fetch_add(length as u64, Ordering::Relaxed);
+            self.shared.figures.counts.done(length as u64);
             range.start += length as u64;
             if self.writer.len() >= self.frame {
                 self.flush().map_err(Stop::Stream)?;
