@@ -1,6 +1,7 @@
 //! Whatever bytes come on a stream of a transfer: they are frames of messages or are refused, and no range leads beyond a file's end.
 #![cfg_attr(fuzzing, no_main)]
 
+use slipway_transfer::agent::{Hearing, Word};
 use slipway_transfer::frame::{Key, Reader, Writer};
 use slipway_transfer::message::{self, Answer, Hello, Item, Order, Welcome};
 
@@ -23,6 +24,9 @@ slipway_fuzz::target!(|bytes: &[u8]| {
             assert!(offset.checked_add(length.into()).is_some() && data.len() == length as usize);
         }
     }
+    // As a program of a node would say it in the agent's place.
+    let _ = Hearing::new(bytes).report(|_| {});
+    each::<Word>(bytes);
     each::<Order>(bytes);
     each::<Answer>(bytes);
     each::<Hello>(bytes);

@@ -149,7 +149,7 @@ fn hear() -> Result<(Token, Task), TransferError> {
 fn carry_out(says: &mut Writer<impl Write>, token: &Token, task: Task) -> Result<(), TransferError> {
     let mut report = match task {
         Task::Serve { address, clear } => {
-            let server = Server::bind(address, token, None, clear)?;
+            let server = Server::bind(address, token, None, clear)?.sending(true);
             let address = server.address().map_err(TransferError::io("see where it listens"))?;
             say(says, &Word::Listening(address.port()))?;
             return server.run(true, |_| {});

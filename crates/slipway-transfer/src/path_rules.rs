@@ -1,9 +1,10 @@
 //! How TCP is set for a path: by the rules that `slipway tune` holds a machine against.
 
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 use slipway_host::check::{Advice, Target, Verdict, check};
 use slipway_host::facts::{Facts, Source};
 use slipway_host::rules::{Profile, Rules};
@@ -50,13 +51,19 @@ pub(crate) struct PathRules {
 /// Chooses for a path from this machine, or to it. `limit` is in bits per second.
 pub(crate) fn choose(part: Part, rtt: Duration, limit: Option<u64>) -> PathRules {
     match Source::machine() {
-        Ok(source) => decide(&Facts::gather(&source), part, rtt, limit),
+        Ok(source) => decide(&Facts::gather(&source), part, rtt, limit, may_choose),
         Err(error) => {
             tracing::warn!("failed to look at this machine, so TCP keeps its defaults: {error}");
             let pace = limit.map(pace);
             PathRules { wanted: None, pace, first: fewest(rtt), congestion_control: String::new(), choices: Vec::new() }
         }
     }
+}
+
+/// Whether this process may choose a congestion control: only those that an administrator allowed are everyone's (`tcp(7)`).
+fn may_choose(wanted: &str) -> io::Result<()> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    Ok(sockopt::set_tcp_congestion(&socket, wanted)?)
 }
 
 fn fewest(rtt: Duration) -> u32 {
@@ -69,7 +76,13 @@ fn pace(limit: u64) -> u64 {
 }
 
 /// Chooses by facts about this machine.
-fn decide(facts: &Facts, part: Part, rtt: Duration, limit: Option<u64>) -> PathRules {
+fn decide(
+    facts: &Facts,
+    part: Part,
+    rtt: Duration,
+    limit: Option<u64>,
+    may: impl Fn(&str) -> io::Result<()>,
+) -> PathRules {
     let rate = limit.map_or_else(|| Target::usual_rate(facts), |limit| limit as f64);
     let target = Target { profile: Profile::Dtn, rtt: rtt.as_secs_f64(), rate };
     let rules = Rules::named(&RULES).unwrap_or_else(|error| {
@@ -91,7 +104,7 @@ fn decide(facts: &Facts, part: Part, rtt: Duration, limit: Option<u64>) -> PathR
     };
     if part == Part::Sends {
         let (wanted, choice) =
-            congestion(find("congestion-control"), find("congestion-control-module"), &chosen.congestion_control);
+            congestion(find("congestion-control"), find("congestion-control-module"), &chosen.congestion_control, may);
         choices.push(choice);
         chosen.wanted = wanted;
     }
@@ -117,7 +130,12 @@ fn reason(advice: &Advice) -> String {
 }
 
 /// The congestion control to set, where the rule is for this path and the kernel offers it.
-fn congestion(rule: Option<&Advice>, module: Option<&Advice>, default: &str) -> (Option<String>, Choice) {
+fn congestion(
+    rule: Option<&Advice>,
+    module: Option<&Advice>,
+    default: &str,
+    may: impl Fn(&str) -> io::Result<()>,
+) -> (Option<String>, Choice) {
     let choice = |value: &str, rule: Option<&Advice>, why: String| Choice {
         setting: Setting::CongestionControl,
         value: value.to_owned(),
@@ -129,7 +147,12 @@ fn congestion(rule: Option<&Advice>, module: Option<&Advice>, default: &str) -> 
         return (None, choice(default, rule, format!("the kernel's default: {}", reason(advice))));
     };
     if module.is_some_and(|module| module.verdict == Verdict::Good) {
-        return (Some(wanted.clone()), choice(wanted, rule, advice.why.clone()));
+        return match may(wanted) {
+            Ok(()) => (Some(wanted.clone()), choice(wanted, rule, advice.why.clone())),
+            Err(error) => {
+                (None, choice(default, rule, format!("the kernel's default: failed to choose {wanted}: {error}")))
+            }
+        };
     }
     let why = format!(
         "the kernel's default: it does not offer {wanted}, which `slipway tune apply 'module tcp_{wanted}=loaded'` loads"
@@ -210,7 +233,7 @@ mod tests {
     fn on(machine: &str, part: Part, rtt: u64, limit: Option<u64>) -> (PathRules, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../slipway-host/tests/machines").join(machine);
         let facts = Facts::gather(&Source::open(&path).expect("a recording"));
-        let rules = decide(&facts, part, Duration::from_millis(rtt), limit);
+        let rules = decide(&facts, part, Duration::from_millis(rtt), limit, |_| Ok(()));
         let each = |choice: &Choice| {
             format!("{}: {} ({})", choice.setting, choice.value, choice.rule.as_deref().unwrap_or("-"))
         };

@@ -113,7 +113,11 @@ pub(crate) fn pull_by(
         receiver.join().unwrap_or_else(|_| Err(TransferError::Protocol("a thread panicked".to_owned())))
     });
     let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let heard = outcome.map_err(|error| broken.unwrap_or(error))?;
+    let heard = outcome.map_err(|error| match error {
+        // Its connections were ended because another could not be opened.
+        TransferError::Lost(_) => broken.unwrap_or(error),
+        error => error,
+    })?;
     let report = heard.report.ok_or_else(|| TransferError::Protocol("it ended without a report".to_owned()))?;
     let (seconds, rtt, streams) = (began.elapsed().as_secs_f64(), rtt.as_secs_f64(), streams.count());
     let mut report = Report { seconds, rtt, streams, ..report };

@@ -37,10 +37,12 @@ fn main() -> ExitCode {
     ExitCode::from(cli::run().code())
 }
 
-/// The part that runs inside a node: a campaign's worker, copying, or launching what MPI asks for.
+/// The part that runs inside a node: a campaign's worker, an end of a transfer, copying, or launching what MPI asks for.
 fn agent() -> u8 {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "worker") {
-        return slipway_study::campaign::worker();
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "worker" => return slipway_study::campaign::worker(),
+        Some(word) if word == slipway_transfer::agent::OPTION => return slipway_transfer::agent::main(),
+        _ => {}
     }
     slipway_engine::copy::agent(std::env::args_os().skip(1)).unwrap_or_else(|| {
         let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -1,23 +1,26 @@
 //! `slipway transfer`
 
+mod answer;
+mod nodes;
+mod place;
 mod serve;
 
-use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
-use serde::Serialize;
-use slipway_document::units::{Bytes, Rate};
+use slipway_document::units::Rate;
 use slipway_transfer::TransferError;
+use slipway_transfer::agent::Task;
 use slipway_transfer::pull::{Pull, pull};
-use slipway_transfer::send::{Named, Report, Request, send, ssh};
+use slipway_transfer::send::{Request, send, ssh};
 use slipway_transfer::token::Token;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::{Meter, Progress};
-use crate::view;
+use answer::Answer;
+use place::{Course, Side};
 
 /// Port of `slipway transfer serve --listen`.
 const PORT: u16 = 7411;
@@ -27,7 +30,7 @@ const PORT: u16 = 7411;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "slipway transfer [OPTIONS] <SOURCE>... <HOST:DIRECTORY>\n       slipway transfer [OPTIONS] <HOST:SOURCE>... <DIRECTORY>\n       slipway transfer serve [OPTIONS]",
+    override_usage = "slipway transfer [OPTIONS] <SOURCE>... <HOST:DIRECTORY>\n       slipway transfer [OPTIONS] <HOST:SOURCE>... <DIRECTORY>\n       slipway transfer [OPTIONS] <LAB:NODE:SOURCE>... <LAB:NODE:DIRECTORY>\n       slipway transfer serve [OPTIONS]",
     after_help = "\
 Each source goes into the directory under its own name; of one that ends in /,
 the content goes. Modes, times, links, holes and extended attributes go along,
@@ -41,6 +44,11 @@ What is there already is compared by BLAKE3, and only other blocks are sent. So
 the same command goes on after any interruption. Files are renamed into place
 when they are whole. More streams open while that makes the transfer faster.
 
+Between nodes of a running lab nothing is installed: the data takes a network
+that both are on, with its conditions, and the fast path where the network has
+it. One side may be a host that the node reaches, or a path of this machine
+where the node has the machine's own network (hosts: machine, driver host).
+
 Exit code 5: done, but a file changed, could not be read or written, or
 differs (--verify-only); the answer names it.
 
@@ -49,13 +57,14 @@ Examples:
   slipway transfer dtn2:/data/results .
   slipway transfer --verify-only results/ dtn2:/data/results
   slipway transfer --limit 5gbit a.h5 b.h5 user@dtn2:in
+  slipway transfer demo:n1:/data/set demo:n2:/scratch
   slipway transfer serve --listen 0.0.0.0:7411 --root /data --token-file t
   slipway transfer --token-file t results dtn2:archive"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// Files and directories, then the directory that they go to; one side is HOST:PATH
+    /// Files and directories, then the directory that they go to; one side is HOST:PATH, or both are LAB:NODE:PATH
     #[arg(value_name = "SOURCE", num_args = 2.., required = true)]
     words: Vec<String>,
     /// Compare both trees by hash, and change nothing
@@ -70,6 +79,9 @@ pub(crate) struct Args {
     /// End without waiting for the other end's disk
     #[arg(long)]
     no_sync: bool,
+    /// Network between two nodes [default: the sender's first that the receiver is on too]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
     /// Reach a server that listens already, and that has this token
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ssh", "remote"])]
     token_file: Option<PathBuf>,
@@ -90,41 +102,53 @@ enum What {
     Serve(serve::Args),
 }
 
-#[derive(Serialize)]
-struct Answer {
-    destination: String,
-    /// True where data went by TLS.
-    tls: bool,
-    verified_only: bool,
-    #[serde(flatten)]
-    report: Report,
-}
-
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         if let Some(What::Serve(args)) = self.what {
             return args.run(context);
         }
         let (destination, sources) = self.words.split_last().ok_or_else(|| Failure::usage("transfer nothing"))?;
-        let way = Way::read(sources, destination)?;
+        let course = Course::read(sources, destination, &context.root)?;
         let limit = self.limit.map(|limit| limit.0);
         if limit == Some(0) {
             return Err(Failure::usage("transfer at no rate"));
         }
-        if let Way::There { sources, .. } = &way {
-            for source in sources {
-                std::fs::symlink_metadata(source).map_err(|error| Failure::usage(format!("read {}: {error}", source.display())))?;
+        if course.client == Side::Here && !course.fetches {
+            for source in &course.sources {
+                std::fs::symlink_metadata(source).map_err(|error| Failure::usage(format!("read {source}: {error}")))?;
             }
         }
-        let (Way::There { host, .. } | Way::Here { host, .. }) = &way;
-        let mut remote = None;
-        let (address, token) = if let Some(file) = &self.token_file {
-            (resolve(host, self.port)?, Token::read(file)?)
-        } else {
-            let token = Token::random()?;
-            let words: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
-            let remote = remote.insert(ssh::start(&words, host, &self.remote, self.clear, &token)?);
-            (remote.address, token)
+        if self.network.is_some() && !matches!((&course.client, &course.server), (Side::Node(_), Side::Node(_))) {
+            return Err(Failure::usage("choose a network: it is for transfers between nodes\nHint: leave --network out"));
+        }
+        let inside = match &course.client {
+            Side::Node(words) => Some(nodes::Inside::of(context, words)?),
+            _ => None,
+        };
+        let (mut network, mut remote, mut served) = (None, None, None);
+        let (address, token) = match (&course.server, &inside, &self.token_file) {
+            (Side::Node(words), Some(inside), _) => {
+                let token = Token::random()?;
+                let (end, way) = inside.serve(context, words, self.network.as_deref(), &token, self.clear)?;
+                served = Some(end);
+                network = Some(way.network);
+                (way.address, token)
+            }
+            (Side::Node(words), None, _) => {
+                let token = Token::random()?;
+                let (end, way) = nodes::Inside::of(context, words)?.serve_here(&token, self.clear)?;
+                served = Some(end);
+                network = Some(way.network);
+                (way.address, token)
+            }
+            (Side::Host(host), _, Some(file)) => (resolve(host, self.port)?, Token::read(file)?),
+            (Side::Host(host), ..) => {
+                let token = Token::random()?;
+                let words: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+                let remote = remote.insert(ssh::start(&words, host, &self.remote, self.clear, &token)?);
+                (remote.address, token)
+            }
+            (Side::Here, ..) => return Err(Failure::usage("transfer to no server")),
         };
         let mut meter = Meter::new(&context.global);
         let mut show = |progress: &slipway_transfer::send::Progress| {
@@ -136,111 +160,40 @@ impl Args {
             });
         };
         let (verify, clear, sync) = (self.verify_only, self.clear, !self.no_sync);
-        let report = match way {
-            Way::There { sources, directory, .. } => {
-                let request = Request { sources, destination: directory.into_bytes(), verify, clear, limit, sync };
-                send(&request, address, &token, &mut show)
+        let Course { sources, directory, .. } = course;
+        let report = if course.fetches {
+            let sources = sources.into_iter().map(String::into_bytes).collect();
+            let request = Pull { sources, destination: directory.into(), verify, clear, limit, sync };
+            match &inside {
+                Some(inside) => inside.transfer(&token, Task::Fetch(address, request), show),
+                None => pull(&request, address, &token, &mut show).map_err(Failure::from),
             }
-            Way::Here { sources, .. } => {
-                let request = Pull { sources, destination: destination.into(), verify, clear, limit, sync };
-                pull(&request, address, &token, &mut show)
+        } else {
+            let sources = sources.into_iter().map(PathBuf::from).collect();
+            let request = Request { sources, destination: directory.into_bytes(), verify, clear, limit, sync };
+            match &inside {
+                Some(inside) => inside.transfer(&token, Task::Send(address, request), show),
+                None => send(&request, address, &token, &mut show).map_err(Failure::from),
             }
         };
         meter.finish();
         let answer = Answer {
             destination: destination.clone(),
+            network,
             tls: !self.clear,
             verified_only: self.verify_only,
             report: report?,
         };
-        drop(remote);
+        drop((remote, served));
         let complete = answer.report.is_complete();
-        context.tell(&answer, text)?;
+        context.tell(&answer, answer::text)?;
         Ok(if complete { Exit::Success } else { Exit::Strained })
     }
-}
-
-/// The direction of a transfer.
-enum Way {
-    /// To a host, into its directory.
-    There { host: String, sources: Vec<PathBuf>, directory: String },
-    /// From a host.
-    Here { host: String, sources: Vec<Vec<u8>> },
-}
-
-impl Way {
-    fn read(sources: &[String], destination: &str) -> Result<Self, Failure> {
-        let remote: Vec<(&str, &str)> = sources.iter().filter_map(|source| split(source)).collect();
-        match (split(destination), remote.as_slice()) {
-            (Some((host, directory)), _) => Ok(Self::There {
-                host: host.to_owned(),
-                sources: sources.iter().map(PathBuf::from).collect(),
-                directory: directory.to_owned(),
-            }),
-            (None, [(host, _), ..]) => {
-                if remote.len() < sources.len() || remote.iter().any(|(other, _)| other != host) {
-                    return Err(Failure::usage("transfer from several machines\nHint: one command has one host; write each source as HOST:PATH"));
-                }
-                Ok(Self::Here {
-                    host: (*host).to_owned(),
-                    sources: remote.iter().map(|(_, path)| path.as_bytes().to_vec()).collect(),
-                })
-            }
-            (None, []) => Err(Failure::usage(format!(
-                "transfer to {destination}: neither side names a host\nHint: write HOST:PATH; `cp` copies within a machine"
-            ))),
-        }
-    }
-}
-
-/// Host and directory of `HOST:DIRECTORY` and `[IPV6]:DIRECTORY`.
-fn split(word: &str) -> Option<(&str, &str)> {
-    let (host, directory) = match word.strip_prefix('[') {
-        Some(rest) => rest.split_once("]:")?,
-        None => word.split_once(':')?,
-    };
-    (!host.is_empty() && !host.contains('/')).then_some((host, directory))
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let mut found = (host, port).to_socket_addrs().map_err(Failure::io(format!("look up {host}")))?;
     found.next().ok_or_else(|| Failure::usage(format!("look up {host}: it has no address")))
-}
-
-fn text(answer: &Answer) -> String {
-    let report = &answer.report;
-    let done = if answer.verified_only { "compared" } else { "transferred" };
-    let rate = report.bytes as f64 * 8.0 / report.seconds.max(1e-9) / 1e9;
-    let mut text = format!(
-        "{done} {}, {} in {:.1} s ({rate:.2} Gbit/s)\n",
-        view::count(report.files, "file"),
-        view::size(Bytes(report.bytes)),
-        report.seconds,
-    );
-    if !answer.verified_only {
-        let protected = if answer.tls { "TLS 1.3" } else { "in clear" };
-        text += &view::facts(&[
-            ("sent", format!("{}; {} were there", view::size(Bytes(report.sent)), view::size(Bytes(report.kept)))),
-            ("path", format!("{}, {}, {protected}, {:.1} ms round trip", view::count(report.streams, "stream"), report.congestion_control, report.rtt * 1e3)),
-            ("limited by", report.limited_by.to_string()),
-        ]);
-    }
-    // Writing to a string cannot fail.
-    let mut named = |what: &str, list: &[Named]| {
-        for Named { path, why } in list {
-            let _ = writeln!(text, "{what}: {path}: {why}");
-        }
-    };
-    named("changed", &report.changed);
-    named("failed", &report.failed);
-    named("different", &report.different);
-    for path in &report.extra {
-        let _ = writeln!(text, "only at the destination: {path}");
-    }
-    if !report.skipped.is_empty() {
-        let _ = writeln!(text, "left out (sockets, FIFOs, devices): {}", view::listed(&report.skipped));
-    }
-    text
 }
 
 impl From<TransferError> for Failure {
@@ -251,21 +204,5 @@ impl From<TransferError> for Failure {
             _ => Exit::Failed,
         };
         Self::new(exit, &error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_destination_names_its_host() {
-        assert_eq!(split("dtn2:/data"), Some(("dtn2", "/data")));
-        assert_eq!(split("user@dtn2:in"), Some(("user@dtn2", "in")));
-        assert_eq!(split("dtn2:"), Some(("dtn2", "")));
-        assert_eq!(split("[fd00::1]:a:b"), Some(("fd00::1", "a:b")));
-        for wrong in ["/data", "./a:b", "dir/a:b", ":x", "data"] {
-            assert_eq!(split(wrong), None, "{wrong}");
-        }
     }
 }

@@ -4,10 +4,9 @@ use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use slipway_transfer::send::ssh::READY;
-use slipway_transfer::serve::Server;
+use slipway_transfer::serve::{Server, hold_more_files};
 use slipway_transfer::token::Token;
 
 use crate::context::Context;
@@ -77,14 +76,6 @@ impl Args {
             return Err(Failure::usage("serve nowhere\nHint: give --listen, --root and --token-file; --once alone is for ssh"));
         }
         over_ssh(context, self.clear)
-    }
-}
-
-/// Files that wait for the disk together stay open: a shell's limit of 1,024 would make for small groups.
-fn hold_more_files() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::debug!("failed to raise the limit of open files: {error}");
     }
 }
 
