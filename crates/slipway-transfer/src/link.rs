@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use slipway_sys::sockopt::Name;
 
 use crate::error::TransferError;
 use crate::frame::{Key, Reader, Writer};
@@ -179,12 +180,13 @@ impl Dialer {
         Ok(Self { address, token: token.clone(), config, patience: PATIENCE, waited: Arc::default() })
     }
 
-    /// A TCP connection, and the time that it took to open: about one round trip.
+    /// A TCP connection, and the round-trip time of its path: the kernel's, or the time that it took to open.
     pub(crate) fn tcp(&self) -> Result<(TcpStream, Duration), TransferError> {
         let began = Instant::now();
         let doing = format!("connect to {}", self.address);
         let stream = TcpStream::connect_timeout(&self.address, HANDSHAKE).map_err(TransferError::io(doing))?;
-        let rtt = began.elapsed();
+        let opened = began.elapsed();
+        let rtt = round_trip(&stream).map_or(opened, |rtt| rtt.min(opened));
         prepare(&stream).map_err(TransferError::io("set options of a socket"))?;
         Ok((stream, rtt))
     }
@@ -307,6 +309,17 @@ pub(crate) fn proves(session: &Session, number: u32, proof: [u8; 32]) -> bool {
 fn stream_proof(secret: &[u8; 32], number: u32) -> [u8; 32] {
     let key = blake3::derive_key("slipway transfer 1: stream proof", secret);
     *blake3::keyed_hash(&key, &number.to_le_bytes()).as_bytes()
+}
+
+/// The kernel's round-trip time of a connection. A busy machine takes longer to open one.
+fn round_trip(stream: &TcpStream) -> Option<Duration> {
+    /// Offset of `tcpi_rtt`, microseconds (`include/uapi/linux/tcp.h`).
+    const RTT: usize = 68;
+    let mut info = [0; RTT + 4];
+    let name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_INFO };
+    let length = slipway_sys::sockopt::get(stream, name, &mut info).ok().filter(|&length| length == info.len())?;
+    let micros = u32::from_ne_bytes(*info[..length].last_chunk()?);
+    (micros > 0).then(|| Duration::from_micros(micros.into()))
 }
 
 /// Before the handshake: a peer may not take for ever.
