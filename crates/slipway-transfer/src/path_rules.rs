@@ -44,7 +44,7 @@ pub(crate) struct PathRules {
     pub(crate) first: u32,
     /// The congestion control in force.
     pub(crate) congestion_control: String,
-    /// What was chosen, and why.
+    /// The choices with their reasons.
     pub(crate) choices: Vec<Choice>,
 }
 
@@ -120,7 +120,7 @@ fn decide(
     chosen
 }
 
-/// Whether a rule is for this path.
+/// True for the advice of a rule that is for this path.
 fn applies(advice: &Advice) -> bool {
     matches!(advice.verdict, Verdict::Advised | Verdict::Good)
 }
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// What a machine's recording leads to, setting by setting.
+    /// The choices for a recorded machine, setting by setting.
     fn on(machine: &str, part: Part, rtt: u64, limit: Option<u64>) -> (PathRules, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../slipway-host/tests/machines").join(machine);
         let facts = Facts::gather(&Source::open(&path).expect("a recording"));
@@ -262,5 +262,16 @@ mod tests {
             choices.iter().all(|choice| choice.starts_with("receive buffer") || choice.starts_with("streams")),
             "{choices:?}"
         );
+    }
+
+    #[test]
+    fn a_stream_is_paced() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        choose(Part::Sends, Duration::ZERO, Some(80_000_000)).apply(&stream);
+        let name = Name { level: libc::SOL_SOCKET, name: libc::SO_MAX_PACING_RATE };
+        let mut rate = [0; 8];
+        assert_eq!(slipway_sys::sockopt::get(&stream, name, &mut rate).expect("asked"), 8);
+        assert_eq!(u64::from_ne_bytes(rate), 11_000_000);
     }
 }

@@ -5,11 +5,13 @@ mod common;
 use std::fs::File;
 use std::process::{Child, Stdio};
 
-use common::{Lab, Place, await_that};
+use common::{Lab, Place, await_that, copy_program};
 use serde_json::Value;
 
-const TWO: &str = "hosts: 2\nnetworks: {plain: vxlan, quick: fast}\n\
-                   nodes:\n  n1: {host: host1, networks: [plain, quick]}\n  n2: {host: host2, networks: [plain, quick]}\n  near: {host: host1, networks: [plain, quick]}\n  bare: {host: host1, networks: [quick]}\n";
+/// The image of `near` has busybox, and nothing else.
+const TWO: &str = "hosts: 2\nimages: {box: ./root}\nnetworks: {plain: vxlan, quick: fast}\n\
+                   nodes:\n  n1: {host: host1, networks: [plain, quick]}\n  n2: {host: host2, networks: [plain, quick]}\n  \
+                   near: {host: host1, networks: [plain, quick], image: box}\n  bare: {host: host1, networks: [quick]}\n";
 
 /// Makes a data set of some megabytes in a node.
 fn furnish(lab: &Lab<'_>, node: &str, megabytes: u32) {
@@ -47,6 +49,8 @@ fn left(lab: &Lab<'_>, node: &str, interface: &str) -> f64 {
 #[test]
 fn data_takes_the_network_that_was_chosen() {
     let place = Place::new();
+    std::fs::create_dir_all(place.path().join("root/bin")).expect("made");
+    copy_program("/bin/busybox", &place.path().join("root/bin/busybox"));
     let lab = place.up("between", TWO);
     furnish(&lab, "n1", 1);
 
@@ -68,7 +72,7 @@ fn data_takes_the_network_that_was_chosen() {
 
     // Over the fast path, within a host and between two.
     for (to, path) in [("near", "pair"), ("n2", "tcp")] {
-        lab.exec(to, ["rm", "-rf", "/tmp/in"]);
+        lab.exec(to, ["/bin/busybox", "rm", "-rf", "/tmp/in"]);
         let count = || {
             let of = |router: &Value| router["status"]["connections"][path].as_u64().expect("a number");
             lab.routers().iter().map(of).sum::<u64>()
@@ -82,8 +86,9 @@ fn data_takes_the_network_that_was_chosen() {
             left(&lab, "n1", "eth1") - before < number(&answer, "sent"),
             "data passed the base network by: {answer}"
         );
-        assert_eq!(set, tree(&lab, to, "/tmp/in/set"));
+        place.run(words(&lab, to, &["--network", "quick", "--verify-only"]));
     }
+    assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));
     let again = place.json(words(&lab, "n2", &["--network", "quick", "--clear"]));
     assert!(number(&again, "sent") < 1e5 && again["tls"] == false, "nothing is sent twice: {again}");
     lab.exec("n2", ["sh", "-c", "echo other > /tmp/in/set/large"]);
@@ -103,8 +108,8 @@ fn data_takes_the_network_that_was_chosen() {
     }
     // The ends in the nodes end with the command.
     for node in ["n1", "n2", "near"] {
-        let running = || lab.exec(node, ["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]);
-        await_that("no end is left", || !running().contains("--transfer"));
+        let running = || lab.exec(node, ["/bin/busybox", "sh", "-c", "/bin/busybox cat /proc/[0-9]*/cmdline"]);
+        await_that("no end is left", || !running().contains("--transfer\0"));
     }
 }
 
@@ -185,6 +190,15 @@ fn a_cut_link_ends_nothing_that_it_need_not() {
     let why = said(&place);
     assert!(why.contains("in node `n1`") && why.contains("run the same command again"), "{why}");
     place.run(["heal", &lab.name, "n2"]);
+    // As it does after the command was killed, with which its ends in the nodes end.
+    let mut child = under_way(&place, &lab, "plain");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    for node in ["n1", "n2"] {
+        await_that("no end is left", || {
+            !lab.exec(node, ["sh", "-c", "cat /proc/[0-9]*/cmdline"]).contains("--transfer\0")
+        });
+    }
     let answer = place.json(words(&lab, "n2", &["--network", "quick"]));
     assert!(number(&answer, "kept") > 0.0, "it goes on where it was: {answer}");
     assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));

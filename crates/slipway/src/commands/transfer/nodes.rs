@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
 
-/// Where nodes find this program.
+/// The path at which nodes find this program.
 const AGENT: &str = "/run/slipway/agent";
 /// How long an end may take to start, and to say anything: it speaks four times a second.
 const PATIENCE: Duration = Duration::from_mins(2);
