@@ -82,7 +82,7 @@ pub enum Effect {
 
 /// The document that a rule comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a source: a map of `title`, `date` and `url`")]
+#[serde(deny_unknown_fields, expecting = "a source: a map of `title`, `date`, `url` and `checked`")]
 pub struct Origin {
     /// The title of the document.
     pub title: String,
@@ -90,6 +90,9 @@ pub struct Origin {
     pub url: Option<String>,
     /// The day or year that it is of.
     pub date: String,
+    /// The day on which somebody last held the rule against it. `None`: nobody has, since it could not be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<String>,
 }
 
 /// The way to follow a rule.

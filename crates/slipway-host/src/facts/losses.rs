@@ -41,8 +41,11 @@ const STANDARD: [(&str, Place); 6] = [
     ("tx_fifo_errors", Place::Send),
 ];
 
-/// Parts of names that drivers have for them, such as `rx_out_of_buffer`, `rx_no_dma_resources` and `rx_discards_phy`.
-const PARTS: [(&str, Place); 14] = [
+/// Parts of names that drivers have for them, such as `rx_out_of_buffer`, `rx_no_dma_resources` and `rx_discards_phy`. Of several
+/// that fit, the first decides. (For mlx5: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.)
+const PARTS: [(&str, Place); 16] = [
+    ("tx_drop", Place::Send),
+    ("tx_discard", Place::Send),
     ("missed_err", Place::Ring),
     ("no_buf", Place::Ring),
     ("out_of_buf", Place::Ring),
@@ -51,13 +54,16 @@ const PARTS: [(&str, Place); 14] = [
     ("rx_over_err", Place::Ring),
     ("discards_phy", Place::Port),
     ("rx_discard", Place::Port),
+    ("buf_discard", Place::Port),
+    ("pci_buffer_overflow", Place::Port),
     ("crc_err", Place::Wire),
     ("symbol_err", Place::Wire),
     ("align_err", Place::Wire),
     ("fcs_err", Place::Wire),
-    ("tx_drop", Place::Send),
-    ("tx_discard", Place::Send),
 ];
+
+/// Counters that have such names, and count something else: symbols on the wire, and packets of queues that the card keeps to itself.
+const OTHERS: [&str; 2] = ["pcs_symbol", "dev_out_of_buf"];
 
 /// Whether a driver's counter is one of lost packets.
 pub(super) fn is_loss(name: &str) -> bool {
@@ -66,6 +72,9 @@ pub(super) fn is_loss(name: &str) -> bool {
 
 fn place(name: &str) -> Option<Place> {
     let name = name.to_ascii_lowercase();
+    if OTHERS.iter().any(|other| name.contains(other)) {
+        return None;
+    }
     PARTS.iter().find(|(part, _)| name.contains(part)).map(|(_, place)| *place)
 }
 
@@ -85,5 +94,32 @@ pub(super) fn gather(read: impl Fn(&str) -> Fact<u64>, told: &Fact<BTreeMap<Stri
         port: of(Place::Port),
         wire: of(Place::Wire),
         send: of(Place::Send),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of mlx5, ixgbe and the kernel's documents.
+    #[test]
+    fn counters_of_drivers_are_of_the_place_that_their_documents_say() {
+        let places = [
+            ("rx_out_of_buffer", Some(Place::Ring)),
+            ("rx_no_dma_resources", Some(Place::Ring)),
+            ("rx_discards_phy", Some(Place::Port)),
+            ("rx_prio3_buf_discard", Some(Place::Port)),
+            ("outbound_pci_buffer_overflow", Some(Place::Port)),
+            ("tx_discards_phy", Some(Place::Send)),
+            ("tx_queue_dropped", None),
+            ("rx_crc_errors_phy", Some(Place::Wire)),
+            ("rx_symbol_err_phy", Some(Place::Wire)),
+            ("rx_pcs_symbol_err_phy", None),
+            ("dev_out_of_buffer", None),
+            ("rx_packets", None),
+        ];
+        for (name, expected) in places {
+            assert_eq!(place(name), expected, "{name}");
+        }
     }
 }

@@ -277,6 +277,34 @@ impl fmt::Display for Key {
     }
 }
 
+impl Key {
+    /// The unit of its value, in words. `None` for values without one.
+    #[must_use]
+    pub fn unit(&self) -> Option<&'static str> {
+        match self {
+            Self::Sysctl(name) => match name.as_str() {
+                "vm.min_free_kbytes" => Some("KiB"),
+                "net.ipv4.udp_mem" | "net.ipv4.tcp_mem" => Some("pages"),
+                "net.core.netdev_max_backlog" => Some("packets"),
+                "net.core.busy_poll" | "net.core.busy_read" => Some("µs"),
+                name if name.ends_with("mem") || name.contains("mem_") || name.ends_with("optmem_max") => Some("bytes"),
+                name if name.starts_with("vm.dirty_") && name.ends_with("_ratio") => Some("% of memory"),
+                name if name.ends_with("_ns") => Some("ns"),
+                _ => None,
+            },
+            Self::Nic { what, .. } => match what {
+                NicKnob::RingRx | NicKnob::RingTx => Some("descriptors"),
+                NicKnob::CoalesceRxUsecs | NicKnob::CoalesceTxUsecs => Some("µs"),
+                NicKnob::Mtu => Some("bytes"),
+                NicKnob::TxQueueLen => Some("packets"),
+                _ => None,
+            },
+            Self::Block { what: BlockKnob::Readahead, .. } => Some("KiB"),
+            _ => None,
+        }
+    }
+}
+
 impl FromStr for Key {
     type Err = KeyError;
 

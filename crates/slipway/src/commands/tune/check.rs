@@ -1,11 +1,12 @@
 //! `slipway tune check`
 
-use std::fmt::Write as _;
+mod text;
+
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use slipway_document::units::{Rate, Seconds};
-use slipway_host::check::{Advice, Checked, Target, Verdict, check};
+use slipway_host::check::{Checked, Target, Verdict, check};
 use slipway_host::facts::Facts;
 use slipway_host::rules::Profile;
 
@@ -18,7 +19,7 @@ use crate::failure::Failure;
 /// Say what is wrong for moving data, why, and what a change would gain
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Nothing is changed. What changes most comes first. `slipway tune rules RULE`
+Nothing is changed. Advice with the largest effect comes first. `slipway tune rules RULE`
 shows where an advice comes from, and for which kernels it holds.
 
 The exit code is 0; with --strict it is 5 where anything is advised, or rules
@@ -75,6 +76,11 @@ enum Use {
 impl Aim {
     /// Holds a machine against the rules.
     pub(super) fn check(&self, place: &Where) -> Result<Checked, Failure> {
+        self.look(place).map(|(_, checked)| checked)
+    }
+
+    /// The same, with the facts.
+    fn look(&self, place: &Where) -> Result<(Facts, Checked), Failure> {
         let rules = load(self.rules.as_ref())?;
         let facts = Facts::gather(&place.open()?);
         let profile = match self.profile {
@@ -87,118 +93,29 @@ impl Aim {
             rtt: self.rtt.map_or_else(|| profile.usual_rtt(), |Seconds(rtt)| rtt),
             rate: self.rate.map_or_else(|| Target::usual_rate(&facts), |Rate(rate)| rate as f64),
         };
-        Ok(check(&facts, &rules, &target))
+        let checked = check(&facts, &rules, &target);
+        Ok((facts, checked))
+    }
+
+    /// The parts of the path that the caller did not give.
+    fn assumed(&self, facts: &Facts) -> Vec<String> {
+        let links = facts.nics.iter().any(|nic| nic.speed.known().is_some());
+        let rate = if links { "the rate of the fastest link (--rate)" } else { "a rate, since no link tells its own (--rate)" };
+        let rtt = "a usual round-trip time (--rtt)";
+        [self.rtt.is_none().then_some(rtt), self.rate.is_none().then_some(rate)]
+            .into_iter()
+            .flatten()
+            .map(str::to_owned)
+            .collect()
     }
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let checked = self.aim.check(&self.place)?;
-        context.answer(&checked, |checked| text(checked, self.all))?;
+        let (facts, checked) = self.aim.look(&self.place)?;
+        let assumed = self.aim.assumed(&facts);
+        context.answer(&checked, |checked| text::text(&facts, checked, &assumed, self.all))?;
         let is_good = checked.count(Verdict::Advised) == 0 && checked.conflicts.is_empty();
         Ok(if is_good || !self.strict { Exit::Success } else { Exit::Strained })
     }
-}
-
-fn text(checked: &Checked, all: bool) -> String {
-    let Target { profile, rtt, rate, .. } = &checked.target;
-    let flight = checked.target.bdp() / 1_048_576.0;
-    let mut text = format!(
-        "profile {}: {} Gbit/s over {} ms, {flight:.1} MiB in flight\n",
-        profile.name(),
-        rate / 1e9,
-        rtt * 1e3,
-    );
-    section(&mut text, checked, Verdict::Advised, "advised", advised);
-    if !checked.conflicts.is_empty() {
-        text.push_str("\nrules in conflict\n");
-        for conflict in &checked.conflicts {
-            let _ = writeln!(
-                text,
-                "  {}: {} wants `{}`, which {} does not accept",
-                conflict.key, conflict.rule, conflict.want, conflict.against
-            );
-        }
-    }
-    section(&mut text, checked, Verdict::CannotTell, "cannot tell", reason);
-    if all {
-        section(&mut text, checked, Verdict::Good, "good", good);
-        section(&mut text, checked, Verdict::NotApplicable, "does not apply", reason);
-    }
-    let count = |verdict| checked.count(verdict);
-    let _ = writeln!(
-        text,
-        "\n{} advised, {} good, {} cannot tell, {} not for this machine or use",
-        count(Verdict::Advised),
-        count(Verdict::Good),
-        count(Verdict::CannotTell),
-        count(Verdict::NotApplicable),
-    );
-    if count(Verdict::Advised) > 0 {
-        text.push_str("Hint: `slipway tune rules RULE` gives the source of an advice\n");
-    }
-    text
-}
-
-/// Advices of one verdict, by group. The group of the advice that changes most comes first; one rule's advices on many like
-/// things are one.
-fn section(text: &mut String, checked: &Checked, verdict: Verdict, heading: &str, show: fn(&Advice, &str) -> String) {
-    let advices: Vec<&Advice> = checked.advices.iter().filter(|advice| advice.verdict == verdict).collect();
-    let mut groups: Vec<&str> = Vec::new();
-    for advice in &advices {
-        if !groups.contains(&advice.group.as_str()) {
-            groups.push(&advice.group);
-        }
-    }
-    if !groups.is_empty() {
-        let _ = write!(text, "\n{heading}\n");
-    }
-    for group in groups {
-        let _ = writeln!(text, "  {group}");
-        let mut shown: Vec<(&Advice, Vec<String>)> = Vec::new();
-        for advice in advices.iter().filter(|advice| advice.group == group) {
-            let same = |(other, _): &&mut (&Advice, Vec<String>)| {
-                other.rule == advice.rule && other.want == advice.want && other.reason == advice.reason
-            };
-            match shown.iter_mut().find(same) {
-                Some((_, subjects)) => subjects.push(advice.subject.clone()),
-                None => shown.push((advice, vec![advice.subject.clone()])),
-            }
-        }
-        for (advice, subjects) in shown {
-            let subjects = if subjects.len() > 3 {
-                format!("{} and {} more", subjects[0], subjects.len() - 1)
-            } else {
-                subjects.join(", ")
-            };
-            text.push_str(&show(advice, &subjects));
-        }
-    }
-}
-
-fn value(value: Option<&String>) -> &str {
-    value.map_or("?", String::as_str)
-}
-
-fn advised(advice: &Advice, subjects: &str) -> String {
-    let (is, want) = (value(advice.is.as_ref()), value(advice.want.as_ref()));
-    let what = advice.key.as_ref().map_or_else(|| advice.title.clone(), ToString::to_string);
-    let on = if subjects == "machine" || advice.key.is_some() && !subjects.contains(" and ") && !subjects.contains(", ") {
-        String::new()
-    } else {
-        format!(" ({subjects})")
-    };
-    let by_hand = if advice.key.is_some() { String::new() } else { format!("      By hand: {}\n", advice.how) };
-    format!(
-        "    {}: {what}{on}\n      {is} → {want}\n      {} Gain: {}. Risk: {}.\n{by_hand}",
-        advice.rule, advice.why, advice.gain, advice.risk
-    )
-}
-
-fn good(advice: &Advice, subjects: &str) -> String {
-    format!("    {}: {} ({subjects})\n", advice.rule, value(advice.is.as_ref()))
-}
-
-fn reason(advice: &Advice, subjects: &str) -> String {
-    format!("    {}: {} ({subjects})\n", advice.rule, value(advice.reason.as_ref()))
 }

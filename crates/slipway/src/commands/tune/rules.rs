@@ -154,7 +154,16 @@ fn one(rule: &Answer<'_>) -> String {
         ("verify", rule.verify.to_owned()),
         ("persist", rule.persist.to_owned()),
         ("source", format!("{} ({})", rule.source.title, rule.source.date)),
+        ("", held_against(rule.source)),
         ("", rule.source.url.clone().unwrap_or_default()),
     ]);
     view::facts(&facts)
+}
+
+/// Whether somebody has held the rule against its source.
+fn held_against(source: &Origin) -> String {
+    match &source.checked {
+        Some(day) => format!("held against it on {day}"),
+        None => "not held against it lately".to_owned(),
+    }
 }
