@@ -80,7 +80,7 @@ impl Reporter {
 ///
 /// # Errors
 /// When this process has more than one thread, or the kernel refuses.
-pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader)> {
+pub(crate) fn fork(blueprint: &mut Blueprint) -> io::Result<(OwnedFd, io::PipeReader)> {
     let alone = SingleThread::check()?;
     let (reader, writer) = io::pipe()?;
     match clone(alone, nix::sched::CloneFlags::empty())? {
@@ -92,7 +92,7 @@ pub(crate) fn fork(blueprint: &Blueprint) -> io::Result<(OwnedFd, io::PipeReader
     }
 }
 
-fn live(alone: SingleThread, blueprint: &Blueprint, mut reporter: Reporter) -> ! {
+fn live(alone: SingleThread, blueprint: &mut Blueprint, mut reporter: Reporter) -> ! {
     let span = tracing::info_span!("anchor", lab = %blueprint.lab.name).entered();
     let outcome = settle(&blueprint.dir).map_err(AnchorError::system("settle the lab's anchor")).and_then(|()| {
         let mut running = build::build(alone, blueprint, &mut reporter)?;

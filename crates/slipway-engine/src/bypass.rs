@@ -21,7 +21,7 @@ use rustix::event::PollFd;
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::{Lab, Mount};
 use slipway_lab::policy::Rule;
-use slipway_sys::cgroup::CgroupError;
+use slipway_sys::cgroup::{CgroupError, Group};
 use slipway_sys::clone::SingleThread;
 use slipway_sys::seccomp::Trap;
 
@@ -96,6 +96,9 @@ impl Needs {
     }
 }
 
+/// Makes a control group by a name; `None` where there are none.
+pub(crate) type MakeGroup<'a> = &'a dyn Fn(&str) -> Result<Option<Group>, CgroupError>;
+
 /// A bypass of a running lab, as the lab's anchor holds it.
 ///
 /// Its helper processes begin with it ([`slipway_sys::helper`]), before the first node. A freeze comes as conditions: a node
@@ -122,6 +125,12 @@ pub(crate) trait Bypass: Debug {
 
     /// These nodes have ended.
     fn died(&mut self, nodes: &[NodeId]);
+
+    /// This node, which does not run, has come from another host. The lab of `near` has it on its new host already.
+    ///
+    /// # Errors
+    /// When a helper that the host needs cannot be made.
+    fn relocated(&mut self, near: &Near<'_>, node: NodeId, from: HostId) -> Result<(), BypassError>;
 
     /// Links of these nodes, and of no others, are under conditions from now on: nothing of theirs may pass by. Gives how
     /// many connections were ended.
@@ -153,6 +162,8 @@ pub(crate) struct Near<'a> {
     pub(crate) net: &'a dyn Fn(NodeId) -> Option<BorrowedFd<'a>>,
     /// The first process of a node; `None` for one that does not run.
     pub(crate) init: &'a dyn Fn(NodeId) -> Option<i32>,
+    /// Makes a control group for a helper.
+    pub(crate) group: MakeGroup<'a>,
     /// Stops a node's programs for a moment.
     pub(crate) halt: &'a dyn Fn(NodeId) -> Result<(), CgroupError>,
 }

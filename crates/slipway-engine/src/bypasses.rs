@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
-use slipway_lab::id::NodeId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::{self, Lab};
 use slipway_lab::policy::Rule;
-use slipway_sys::cgroup::{CgroupError, Group};
 
 use crate::bypass::{Bypass, BypassError, Lacks, Means, Near, Needs};
 use crate::fast::{self, FastError, RouterState, Routers};
@@ -35,13 +34,9 @@ pub(crate) struct Bypasses {
 }
 
 impl Bypasses {
-    /// Starts the bypasses of a lab's networks. `group` makes a control group by that name; `None` where there are none.
-    pub(crate) fn start(
-        near: &Near<'_>,
-        dir: &LabDir,
-        group: &dyn Fn(&str) -> Result<Option<Group>, CgroupError>,
-    ) -> Result<Self, BypassError> {
-        let tcp = Routers::start(near, dir, group).map_err(BypassError::of)?;
+    /// Starts the bypasses of a lab's networks.
+    pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Self, BypassError> {
+        let tcp = Routers::start(near, dir).map_err(BypassError::of)?;
         Ok(Self { tcp, rdma: Brokers::start(near, dir).map_err(BypassError::of)? })
     }
 
@@ -119,6 +114,11 @@ impl Bypasses {
     /// As [`Bypass::died`], of all.
     pub(crate) fn died(&mut self, nodes: &[NodeId]) {
         self.each_mut().for_each(|bypass| bypass.died(nodes));
+    }
+
+    /// As [`Bypass::relocated`], of all.
+    pub(crate) fn relocated(&mut self, near: &Near<'_>, node: NodeId, from: HostId) -> Result<(), BypassError> {
+        self.each_mut().try_for_each(|bypass| bypass.relocated(near, node, from))
     }
 
     /// As [`Bypass::set_conditions`], of all.

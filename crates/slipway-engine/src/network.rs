@@ -29,7 +29,7 @@ mod vxlan;
 mod wire;
 
 pub use driver::Probed;
-pub use drivers::{Mechanism, plan, survey};
+pub use drivers::{Mechanism, moves, plan, survey};
 pub use error::{NetworkError, Unsupported};
 pub use fabric::{Fabric, NodeNet};
 pub use host::{mark, sources, wait_until_gone};

@@ -7,6 +7,11 @@ use crate::failure::Failure;
 /// Makes a command of what its parser matched.
 type Read = fn(&clap::ArgMatches) -> Result<Command, clap::Error>;
 
+/// The subcommand of a module. `move` is a word of Rust too.
+fn word_of(module: &'static str) -> &'static str {
+    module.trim_start_matches("r#")
+}
+
 /// Declares the modules, the enum that clap reads, the order of `slipway --help`, and who runs what.
 macro_rules! commands {
     ($($heading:literal { $($module:ident $name:ident,)* })*) => {
@@ -27,8 +32,9 @@ macro_rules! commands {
         impl Command {
             /// The parser of the subcommand `word` alone, and what makes the command of its matches.
             pub(crate) fn alone(word: &str) -> Option<(clap::Command, Read)> {
-                $($(if word == stringify!($module) {
-                    let parser = <$module::Args as clap::Args>::augment_args(clap::Command::new(stringify!($module)));
+                $($(if word == word_of(stringify!($module)) {
+                    let parser = clap::Command::new(word_of(stringify!($module)));
+                    let parser = <$module::Args as clap::Args>::augment_args(parser);
                     return Some((parser, |matches| {
                         <$module::Args as clap::FromArgMatches>::from_arg_matches(matches).map(Self::$name)
                     }));
@@ -94,6 +100,7 @@ commands! {
     "Nodes" {
         stop Stop,
         start Start,
+        r#move Move,
         freeze Freeze,
         thaw Thaw,
         kill Kill,

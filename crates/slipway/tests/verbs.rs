@@ -186,3 +186,26 @@ fn counted(place: &Place, lab: &Lab<'_>, status: &serde_json::Value) {
     let said = place.run(["fast", "explain", &lab.name, "a", "c"]);
     assert!(said.contains("are refused: node c has no RDMA device"), "{said}");
 }
+
+/// A node that moves to its peer's host has its device under the same address there, and programs connect over it.
+#[test]
+fn a_node_that_moves_takes_its_device_along() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let text =
+        "hosts: 3\nnetworks: {net: {driver: fast, rdma: true}}\nnodes:\n  a: {host: host1}\n  b: {host: host2}\n";
+    let lab = place.up("moved", text);
+    let device = |node: &str| lab.exec(node, ["ibv_devinfo", "-v"]);
+    let before = device("b");
+    for to in ["host1", "host3", "host1"] {
+        place.run(["move", &lab.name, "b", "--to", to, "--stop", "--grace", "0s"]);
+        assert_eq!(device("b"), before, "on {to}");
+    }
+    for program in [&["ibv_rc_pingpong", "-g", "0", "-n", "100"][..], &["ib_write_bw", "-n", "200"]] {
+        let said = by_tcp(&lab, PERFTEST, program);
+        assert!(said.contains("Mbit/sec") || said.contains("#iterations"), "{said}");
+    }
+    place.run(["move", &lab.name, "a,b", "--to", "host3", "--stop", "--grace", "0s"]);
+    let said = by_tcp(&lab, PERFTEST, &["ib_write_bw", "-n", "200"]);
+    assert!(said.contains("#iterations"), "both moved: {said}");
+}

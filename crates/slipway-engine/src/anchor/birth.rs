@@ -4,6 +4,7 @@ mod bypass;
 mod death;
 mod end;
 mod links;
+mod relocate;
 mod spawner;
 mod start;
 
@@ -94,9 +95,10 @@ impl Nodes {
             host_net: &|host| fabric.host_net(host),
             net: &|_| None,
             init: &|_| None,
+            group: &group,
             halt: &|_| Ok(()),
         };
-        let bypasses = Bypasses::start(&near, &blueprint.dir, &group)?;
+        let bypasses = Bypasses::start(&near, &blueprint.dir)?;
         let routers = bypasses.tcp().map(Routers::states).unwrap_or_default();
         let state = State { networks: fabric.mechanisms().clone(), routers, ..state };
         let anchor = pidfd_open(getpid(), PidfdFlags::empty());

@@ -29,6 +29,9 @@ pub(crate) enum AnchorError {
         "kill node {0} silently: on driver host its links are its host's\nHint: kill it softly, or choose another driver"
     )]
     SharedLinks(String),
+    /// A node cannot be on another host.
+    #[error("move node {node}: {reason}")]
+    Move { node: String, reason: String },
     /// A request came without the descriptor that it needs.
     #[error("have a program heard: no listener came along")]
     NoListener,

@@ -30,7 +30,7 @@ struct Happened {
 /// Serves until SIGTERM.
 pub(super) fn serve(
     alone: SingleThread,
-    blueprint: &Blueprint,
+    blueprint: &mut Blueprint,
     nodes: &mut Nodes,
     server: &mut Server<Request>,
 ) -> io::Result<()> {

@@ -16,7 +16,7 @@ use slipway_fast::pairs;
 use slipway_fast::walk;
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
-use slipway_sys::cgroup::{CgroupError, Group};
+use slipway_sys::cgroup::Group;
 
 use self::muted::MutedSocket;
 use self::revoke::Again;
@@ -63,13 +63,8 @@ impl Near<'_> {
 }
 
 impl Routers {
-    /// Makes the routers of a lab, and waits until they run. `None` where no network is fast. `group` makes a control group by
-    /// that name; `None` where there are none.
-    pub(crate) fn start(
-        near: &Near<'_>,
-        dir: &LabDir,
-        group: &dyn Fn(&str) -> Result<Option<Group>, CgroupError>,
-    ) -> Result<Option<Self>, FastError> {
+    /// Makes the routers of a lab, and waits until they run. `None` where no network is fast.
+    pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Option<Self>, FastError> {
         let lab = near.lab;
         let hosts = hosts(lab);
         if hosts.is_empty() {
@@ -88,31 +83,51 @@ impl Routers {
             muted: BTreeMap::new(),
             log,
         };
+        hosts.into_iter().try_for_each(|host| fast.settle(near, host))?;
+        Ok(Some(fast))
+    }
+
+    /// Makes a host's router, with what it needs around it.
+    fn settle(&mut self, near: &Near<'_>, host: HostId) -> Result<(), FastError> {
+        let lab = near.lab;
         // A kernel that has pairs has all that the guard needs to write on them.
         let is_paired = pairs::are_supported();
-        for host in hosts {
-            // No name of a node begins so.
-            let group = group(&format!("_router.{}", host.index() + 1))?;
-            let guard = group.as_ref().and_then(Group::clone_target);
-            let notes = is_paired.then(|| fast.shared.metadata.storage());
-            let guard = guard.map(|folder| filter::guard(folder, notes)).transpose()?;
-            if guard.is_none() {
-                fast.note(
-                    lab,
-                    host,
-                    "has no control group of version 2: sockets that it hands out are guarded by itself alone",
-                );
-            }
-            let free_options = guard.is_some() && is_paired;
-            let told_again = fast.shared.interruptions.is_ok();
-            if let Err(why) = &fast.shared.interruptions {
-                let lost = "a connection is lost where a signal keeps a program from hearing of it";
-                fast.note(lab, host, &format!("{lost}: {why}"));
-            }
-            fast.seats.insert(host, Seat { group, _guard: guard, free_options, told_again, ..Seat::default() });
-            fast.fill(near, host).map_err(says(format!("start the router of {}", lab.hosts[host].name)))?;
+        // No name of a node begins so.
+        let group = (near.group)(&format!("_router.{}", host.index() + 1))?;
+        let guard = group.as_ref().and_then(Group::clone_target);
+        let notes = is_paired.then(|| self.shared.metadata.storage());
+        let guard = guard.map(|folder| filter::guard(folder, notes)).transpose()?;
+        if guard.is_none() {
+            let what = "has no control group of version 2: sockets that it hands out are guarded by itself alone";
+            self.note(lab, host, what);
         }
-        Ok(Some(fast))
+        let free_options = guard.is_some() && is_paired;
+        let told_again = self.shared.interruptions.is_ok();
+        if let Err(why) = &self.shared.interruptions {
+            let lost = "a connection is lost where a signal keeps a program from hearing of it";
+            self.note(lab, host, &format!("{lost}: {why}"));
+        }
+        self.seats.insert(host, Seat { group, _guard: guard, free_options, told_again, ..Seat::default() });
+        self.fill(near, host).map_err(says(format!("start the router of {}", lab.hosts[host].name)))
+    }
+
+    /// Has every router begin anew with the places that nodes have now, and makes those that are missing. Connections that
+    /// live go on: programs hold their sockets.
+    fn replace_all(&mut self, near: &Near<'_>) -> Result<(), FastError> {
+        self.shared.relocate(near.lab).map_err(says("prepare the fast path of another host"))?;
+        let seated: Vec<HostId> = self.seats.keys().copied().collect();
+        for &host in &seated {
+            self.vacate(near.lab, host, Some("a node moved"));
+        }
+        for host in hosts(near.lab).into_iter().filter(|host| !seated.contains(host)) {
+            self.settle(near, host)?;
+        }
+        for host in seated {
+            if let Err(error) = self.fill(near, host) {
+                self.vacate(near.lab, host, Some(&error.to_string()));
+            }
+        }
+        Ok(())
     }
 
     /// Has calls of a node's programs heard by its host's router, now or, where that is being replaced, by the next.

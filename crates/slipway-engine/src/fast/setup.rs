@@ -1,5 +1,6 @@
 //! From the lab to what its routers begin with.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -49,11 +50,24 @@ impl Shared {
         let metadata = MetadataStore::new(SocketStorage::create("slipway_notes", metadata::BYTES)?);
         let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let policy = Policy::new(&lab.policy, lab.nodes.len());
-        let address_map = address_map(lab);
-        let address_map = if pairs::are_supported() { address_map } else { address_map.with_exact(lab.networks.ids()) };
+        let address_map = places(lab);
         let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
         Ok(Self { metadata, interruptions, journals, key: KeyFile::draw()?, number, address_map, policy })
+    }
+
+    /// Takes the places of a lab in which a node has moved, and makes what another host's router needs.
+    ///
+    /// # Errors
+    /// When the kernel makes no file.
+    pub(super) fn relocate(&mut self, lab: &Lab) -> io::Result<()> {
+        for host in hosts(lab) {
+            if let Entry::Vacant(vacant) = self.journals.entry(host) {
+                vacant.insert(journal::file()?);
+            }
+        }
+        self.address_map = places(lab);
+        Ok(())
     }
 
     pub(super) fn metadata_file(&self) -> io::Result<OwnedFd> {
@@ -88,6 +102,12 @@ impl Shared {
             control,
         })
     }
+}
+
+/// As [`address_map`], for the connections that this kernel can make.
+fn places(lab: &Lab) -> AddressMap {
+    let address_map = address_map(lab);
+    if pairs::are_supported() { address_map } else { address_map.with_exact(lab.networks.ids()) }
 }
 
 /// Where every virtual address of the lab's fast networks lives.

@@ -1,9 +1,9 @@
-//! The end of nodes that is asked for.
+//! The end of nodes that is asked for, and their moves while they do not run.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-use slipway_lab::id::NodeId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_sys::process::ProcessId;
 
 use super::{LabError, Running};
@@ -15,6 +15,14 @@ impl Running {
     pub fn stop(&self, nodes: &[NodeId], grace: Duration) -> Result<(), LabError> {
         self.ask_to_end(nodes, grace)?;
         self.ask(protocol::Halt { nodes: nodes.to_vec() })
+    }
+
+    /// Has a node that does not run on another virtual host, from its next start on. This value still has it on its former one.
+    ///
+    /// # Errors
+    /// It runs, or something ties it to its host.
+    pub fn relocate(&self, node: NodeId, host: HostId) -> Result<(), LabError> {
+        self.ask(protocol::Relocate { node, host })
     }
 
     /// SIGTERM to every program in these nodes, and at most `grace` until they have ended.

@@ -108,8 +108,8 @@ fn up_then<T>(
     let kept = claimed().map_err(UpError::Anchor)?;
     let scratch = dir.scratch();
     tracing::info!("the lab's anchor logs to {}", dir.join("anchor.log").display());
-    let blueprint = Blueprint { lab: tuned, tunings, dir, images, agent: agent.clone(), scratch, links, lock };
-    let outcome = make(lab, &blueprint, &signals, progress);
+    let mut blueprint = Blueprint { lab: tuned, tunings, dir, images, agent: agent.clone(), scratch, links, lock };
+    let outcome = make(lab, &mut blueprint, &signals, progress);
     match outcome {
         Ok(()) => match Running::open(root, &lab.name) {
             Err(LabError::State(StateError::NotRunning(name))) => Err(UpError::Ended(name)),
@@ -149,8 +149,13 @@ fn warn_of_settings(lab: &Lab, tunings: &Tunings) {
 }
 
 /// Makes the lab. `lab` is as its file has it, and that is written down.
-fn make(lab: &Lab, blueprint: &Blueprint, signals: &Taken, progress: &mut dyn FnMut(Progress)) -> Result<(), UpError> {
-    let Blueprint { dir, scratch, .. } = blueprint;
+fn make(
+    lab: &Lab,
+    blueprint: &mut Blueprint,
+    signals: &Taken,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), UpError> {
+    let Blueprint { dir, scratch, .. } = &*blueprint;
     dir.create()?;
     dir.write_lab(lab)?;
     scratch::make(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;

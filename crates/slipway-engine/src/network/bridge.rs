@@ -1,9 +1,11 @@
 //! Driver `bridge`: a veth pair for every node, on a Linux bridge of its host.
 
+use std::collections::BTreeMap;
+
 use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 
-use super::driver::{Driver, End, Port, Probed, hosts_of};
+use super::driver::{Driver, End, Port, Probed, Relocation};
 use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
 use super::switch::{self, Switches};
@@ -12,6 +14,8 @@ use super::wire;
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
     switches: Switches,
+    /// The bridge between hosts of each network's wire.
+    wires: BTreeMap<NetworkId, u32>,
 }
 
 impl Driver for Bridge {
@@ -23,12 +27,16 @@ impl Driver for Bridge {
 
     fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.build(lab, network, sites)?;
-        if hosts_of(lab, network).len() > 1 {
-            for (host, index) in wire::lay(lab, network, sites)? {
-                self.switches.join_outside(lab, network, host, sites, index)?;
-            }
-        }
-        Ok(())
+        self.join_hosts(lab, network, sites)
+    }
+
+    fn relocate(&mut self, way: &Relocation<'_>, sites: &mut Sites) -> Result<(), NetworkError> {
+        let network = way.network();
+        self.switches.build_on(way.after, network, way.to(), sites)?;
+        self.switches.check_room(way)?;
+        self.join_hosts(way.after, network, sites)?;
+        wire::lead(network, way.to(), way.interface().mac, sites)?;
+        self.switches.relocate(way, sites)
     }
 
     fn attach(
@@ -55,5 +63,27 @@ impl Driver for Bridge {
 
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError> {
         self.switches.set_carrier(lab, port, sites, up)
+    }
+}
+
+impl Bridge {
+    /// Joins all hosts that have bridges of a network by a wire, as far as they are not yet.
+    fn join_hosts(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
+        let hosts = self.switches.hosts(network);
+        if hosts.len() < 2 {
+            return Ok(());
+        }
+        let wire = match self.wires.get(&network) {
+            Some(&wire) => wire,
+            None => wire::between(lab, network, sites)?,
+        };
+        self.wires.insert(network, wire);
+        for host in hosts {
+            if !self.switches.leads_outside(network, host) {
+                let index = wire::reach(lab, network, host, wire, sites)?;
+                self.switches.join_outside(lab, network, host, sites, index)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -52,6 +52,34 @@ impl Port {
     }
 }
 
+/// The way of a node's interface from one host to another.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Relocation<'a> {
+    /// The lab as it was.
+    pub(super) before: &'a Lab,
+    /// The lab as it is to be: the node is on its new host.
+    pub(super) after: &'a Lab,
+    pub(super) port: Port,
+}
+
+impl Relocation<'_> {
+    pub(super) fn from(&self) -> HostId {
+        self.before.nodes[self.port.node].host
+    }
+
+    pub(super) fn to(&self) -> HostId {
+        self.after.nodes[self.port.node].host
+    }
+
+    pub(super) fn interface(&self) -> &Interface {
+        &self.after.nodes[self.port.node].interfaces[self.port.slot]
+    }
+
+    pub(super) fn network(&self) -> NetworkId {
+        self.interface().network
+    }
+}
+
 /// A network driver. One serves all networks of its kind in a lab.
 pub(super) trait Driver: fmt::Debug {
     /// How this machine would run it, or what is missing.
@@ -76,6 +104,12 @@ pub(super) trait Driver: fmt::Debug {
 
     /// Takes a node's interface away. Only those of nodes that may do so themselves are.
     fn detach(&mut self, _lab: &Lab, _port: Port, _sites: &mut Sites) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
+    /// Has an interface of a node that does not run on another host from now on. It is made there, but for its carrier, and
+    /// the network's other hosts send there. Only drivers of [`moves`](super::moves) are asked.
+    fn relocate(&mut self, _way: &Relocation<'_>, _sites: &mut Sites) -> Result<(), NetworkError> {
         Ok(())
     }
 

@@ -38,6 +38,20 @@ pub(super) fn driver(kind: DriverKind) -> Box<dyn Driver> {
     }
 }
 
+/// Whether nodes on networks of a driver can move to another host.
+///
+/// # Errors
+/// The reason why not, as a clause about the network.
+pub fn moves(driver: DriverKind) -> Result<(), &'static str> {
+    match driver {
+        DriverKind::Bridge | DriverKind::Vxlan => Ok(()),
+        DriverKind::Host => Err("on driver host a node has its host's own network and address"),
+        DriverKind::Ovs => Err("on driver ovs a node's port belongs to the Open vSwitch of its host"),
+        DriverKind::Macvlan => Err("on driver macvlan a node's interface is a part of its host's"),
+        DriverKind::Sriov => Err("on driver sriov a node's interface is a function of a card"),
+    }
+}
+
 /// How this machine would run each driver, alone and with bypasses, or what it lacks.
 #[must_use]
 pub fn survey() -> Vec<Result<Probed, Unsupported>> {

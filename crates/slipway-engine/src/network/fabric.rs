@@ -9,7 +9,7 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_lab::policy::Rule;
 
 use super::device::unless_gone;
-use super::driver::{Driver, End, Port, members};
+use super::driver::{Driver, End, Port, Relocation, members};
 use super::drivers::{Mechanism, driver, plan};
 use super::error::NetworkError;
 use super::graph::{Graph, Namespace, Space};
@@ -134,6 +134,35 @@ impl Fabric {
             }
         }
         Ok(())
+    }
+
+    /// Has a node that does not run on another host: `before` and `after` are the lab as it was and as it is to be. Only
+    /// networks of [`moves`](super::moves) can. Where an interface cannot move, those before it come back.
+    ///
+    /// # Errors
+    /// An error of the kernel, or the host's bridges are full.
+    #[tracing::instrument(level = "debug", skip_all, fields(node), err(level = "debug"))]
+    pub fn relocate(&mut self, before: &Lab, after: &Lab, node: NodeId) -> Result<(), NetworkError> {
+        for slot in 0..after.nodes[node].interfaces.len() {
+            let way = Relocation { before, after, port: Port { node, slot } };
+            if let Err(error) = self.relocate_port(&way) {
+                for slot in (0..slot).rev() {
+                    let back = Relocation { before: after, after: before, port: Port { node, slot } };
+                    // The first error is the one to tell.
+                    let _ = self.relocate_port(&back);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn relocate_port(&mut self, way: &Relocation<'_>) -> Result<(), NetworkError> {
+        let network = way.network();
+        if let Some(driver) = self.drivers.get_mut(&way.after.networks[network].driver) {
+            driver.relocate(way, &mut self.sites)?;
+        }
+        self.hold(way.after, network, &[way.port])
     }
 
     /// The host's end of a node's interface: where it is, and its name. `None` where there is no such device.

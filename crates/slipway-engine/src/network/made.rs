@@ -47,6 +47,14 @@ enum Being {
     Vxlan { vni: u32, local: std::net::IpAddr, port: u16, lower: u32 },
 }
 
+/// A pair of devices on its way from the notes of one namespace to those of another.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    name: String,
+    near: Entry,
+    far: ((Inode, String), Entry),
+}
+
 #[derive(Debug, Default)]
 struct Settings {
     bridge: Option<u32>,
@@ -155,6 +163,24 @@ impl Made {
         if let Some(Entry { kind: Being::Veth { peer }, .. }) = entry {
             self.devices.remove(&peer);
         }
+    }
+
+    /// Gives up the near end of a pair, which leaves for another namespace. `None` for a device that is no such.
+    pub(super) fn leave(&mut self, index: u32) -> Option<Leaving> {
+        self.settings.remove(&index);
+        let name = self.names.remove(&index)?;
+        let near = self.devices.remove(&(self.inode, name.clone()))?;
+        let Being::Veth { peer } = &near.kind else { return None };
+        let far = (peer.clone(), self.devices.remove(peer)?);
+        Some(Leaving { name, near, far })
+    }
+
+    /// Takes the near end of a pair, which has this index here.
+    pub(super) fn arrive(&mut self, leaving: Leaving, index: u32) {
+        let Leaving { name, near, far: (at, far) } = leaving;
+        let here = (self.inode, name);
+        self.put(at, Entry { kind: Being::Veth { peer: here.clone() }, ..far });
+        self.put(here, Entry { index: Some(index), ..near });
     }
 
     /// Forgets the devices of another namespace, which has gone with them.

@@ -90,6 +90,21 @@ impl Site {
         self.next
     }
 
+    /// Takes a device of another namespace, down, under its name. Returns its index here.
+    pub(super) fn take(&mut self, from: &mut Self, index: u32, name: &str) -> Result<u32, NetlinkError> {
+        let (net, name) = (Some(self.net.as_fd()), Some(name.to_owned()));
+        let down = SetLink { index, up: Some(false), ..SetLink::default() };
+        let away = SetLink { index, net, name: name.clone(), ..SetLink::default() };
+        from.netlink.run(&[Request::SetLink(down), Request::SetLink(away)])?;
+        let here = self.netlink.link(name.as_deref().unwrap_or_default())?.index;
+        // The kernel lets it keep its number where that is free. Then it is one of ours.
+        self.next = self.next.max(here);
+        if let Some(leaving) = from.made.leave(index) {
+            self.made.arrive(leaving, here);
+        }
+        Ok(here)
+    }
+
     /// A number for a network namespace that devices of this one lead to. The kernel gives numbers that rise, and goes
     /// through all of them to find the newest, for each message about a device (`peernet2id`, `net/core/net_namespace.c`).
     /// These fall, so that the newest is the first.
@@ -122,6 +137,11 @@ pub(super) enum Room {
     Switch,
     /// The packets of tunnels, on a wire of their own between hosts, with the hosts' addresses.
     Tunnel,
+}
+
+/// The end between hosts of a host's device called `name`.
+pub(super) fn far_end(name: &str, host: HostId) -> String {
+    format!("{name}.{}", host.index() + 1)
 }
 
 /// All namespaces of a lab but its nodes'.
@@ -183,6 +203,12 @@ impl Sites {
             .chain(each(&self.switches, Space::Switch))
             .chain(each(&self.tunnels, Space::Tunnel));
         rooms.chain(self.between.iter().map(|site| (Space::Underlay, site))).chain([(Space::Machine, &self.machine)])
+    }
+
+    /// The switches of two hosts. Panics where they are one.
+    pub(super) fn two_switches(&mut self, one: HostId, other: HostId) -> [&mut Site; 2] {
+        let sites: &mut [Site] = &mut self.switches;
+        sites.get_disjoint_mut([one.index(), other.index()]).expect("two hosts of the lab")
     }
 
     /// Forgets the devices of a namespace that has gone.
@@ -268,7 +294,7 @@ impl Sites {
         };
         let between = self.between.as_mut().expect("made just above");
         let (near, far) = (site.index(), between.index());
-        let far_name = format!("{name}.{}", host.index() + 1);
+        let far_name = far_end(name, host);
         let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };
         let peer = Peer { name: far_name.clone(), index: Some(far), mtu, net: Some(between.net.as_fd()), mac: None };
         site.make(network, &[Request::AddVeth(Veth { link, peer })])?;

@@ -10,6 +10,8 @@
 //! from its own neighbour table, instead of asking every port. Neighbour solicitations go only to their target
 //! ([`super::solicit`]).
 
+mod relocate;
+
 use std::collections::BTreeMap;
 
 use slipway_lab::id::{HostId, NetworkId};
@@ -56,6 +58,8 @@ struct Switch {
     places: BTreeMap<Port, usize>,
     /// Whether its bridges know the ways between them.
     leads: bool,
+    /// The root's port that leads to the network's other hosts.
+    outside: Option<u32>,
 }
 
 /// Whether the kernel can make bridges and veth pairs.
@@ -93,10 +97,34 @@ impl Switches {
             self.guard = Some(Guard::of(lab).map_err(std::io::Error::other).map_err(says)?);
         }
         for host in hosts_of(lab, network) {
+            self.build_on(lab, network, host, sites)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the bridges of a network on a host, unless they are there.
+    pub(super) fn build_on(
+        &mut self,
+        lab: &Lab,
+        network: NetworkId,
+        host: HostId,
+        sites: &mut Sites,
+    ) -> Result<(), NetworkError> {
+        if !self.by_host.contains_key(&(network, host)) {
             let switch = Switch::build(lab, network, host, sites)?;
             self.by_host.insert((network, host), switch);
         }
         Ok(())
+    }
+
+    /// The hosts that have bridges of a network, in order. Such a host may have lost its last node by a move.
+    pub(super) fn hosts(&self, network: NetworkId) -> Vec<HostId> {
+        self.by_host.keys().filter(|(of, _)| *of == network).map(|&(_, host)| host).collect()
+    }
+
+    /// Whether a host's bridges lead to the network's other hosts.
+    pub(super) fn leads_outside(&self, network: NetworkId, host: HostId) -> bool {
+        self.by_host.get(&(network, host)).is_some_and(|switch| switch.outside.is_some())
     }
 
     /// Makes `index`, a device of the host that leads to the network's other hosts, a port of the root bridge.
@@ -108,7 +136,8 @@ impl Switches {
         sites: &mut Sites,
         index: u32,
     ) -> Result<(), NetworkError> {
-        let switch = &self.by_host[&(network, host)];
+        let Some(switch) = self.by_host.get_mut(&(network, host)) else { return Ok(()) };
+        switch.outside = Some(index);
         let answers = !knows_all(lab, network);
         let mut requests =
             vec![Request::SetLink(SetLink { index, master: Some(switch.bridges[0]), ..SetLink::default() })];
@@ -130,13 +159,14 @@ impl Switches {
     ) -> Result<(), NetworkError> {
         let of = &lab.networks[network];
         let mtu = Some(mtu(lab, network));
-        let answers = !knows_all(lab, network);
+        let Self { by_host: switches, ports, guard, solicits } = self;
+        let (guard, solicits) = (guard.as_ref(), &*solicits);
         let mut by_host = BTreeMap::<HostId, Vec<Request<'_>>>::new();
         for &End { port, interface, netns } in ends {
             let host = lab.nodes[port.node].host;
-            let switch = &self.by_host[&(network, host)];
+            let switch = &switches[&(network, host)];
             // One that is made again is what its conditions lead to: it keeps its number.
-            let known = self.ports.get(&port).copied();
+            let known = ports.get(&port).copied();
             let index = known.unwrap_or_else(|| sites.switches[host].index());
             let master = Some(switch.bridges[switch.places[&port]]);
             let link = NewLink { name: port.name(lab), index: Some(index), mtu, master, up: true, mac: None };
@@ -145,20 +175,8 @@ impl Switches {
             let requests = by_host.entry(host).or_default();
             requests.push(Request::NumberNet { net: netns, number: sites.switches[host].net_number() });
             requests.push(Request::AddVeth(Veth { link, peer }));
-            requests.push(keep(index, answers));
-            requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
-            let solicit = self.solicits.get(&network);
-            let guard = self.guard.as_ref().filter(|_| !policy::forwards(&lab.nodes[port.node]));
-            let rules = lab.nodes[port.node].rules_its_network();
-            if of.keeps_policy() || rules {
-                requests.push(Request::AddClsact(index));
-            } else if solicit.is_some() || guard.is_some() {
-                // Half the cost: the kernel goes through all such places for each new one (`flow_indr_dev_setup_offload`).
-                requests.push(Request::AddIngress(index));
-            }
-            requests.extend(guard.map(|guard| guard.on(index)));
-            requests.extend(solicit.map(|solicit| solicit.on(index)));
-            self.ports.insert(port, index);
+            requests.extend(furnish(guard, solicits, lab, port, index));
+            ports.insert(port, index);
         }
         for (host, requests) in by_host {
             sites.switches[host].make(Some(network), &requests).map_err(NetworkError::of(&of.name))?;
@@ -216,6 +234,32 @@ impl Switches {
         let network = node.interfaces[port.slot].network;
         Ok(unless_gone(node, sites.switches[node.host].make(Some(network), &[Request::DeleteLink(index)]))?)
     }
+}
+
+/// Everything that a device needs as the port of a node's interface, but for its bridge.
+fn furnish<'a>(
+    guard: Option<&'a Guard>,
+    solicits: &'a BTreeMap<NetworkId, Solicit>,
+    lab: &Lab,
+    port: Port,
+    index: u32,
+) -> Vec<Request<'a>> {
+    let node = &lab.nodes[port.node];
+    let interface = &node.interfaces[port.slot];
+    let network = interface.network;
+    let mut requests = vec![keep(index, !knows_all(lab, network))];
+    requests.push(Request::AddForwarding { index, mac: interface.mac, to: Forward::Port });
+    let solicit = solicits.get(&network);
+    let guard = guard.filter(|_| !policy::forwards(node));
+    if lab.networks[network].keeps_policy() || node.rules_its_network() {
+        requests.push(Request::AddClsact(index));
+    } else if solicit.is_some() || guard.is_some() {
+        // Half the cost: the kernel goes through all such places for each new one (`flow_indr_dev_setup_offload`).
+        requests.push(Request::AddIngress(index));
+    }
+    requests.extend(guard.map(|guard| guard.on(index)));
+    requests.extend(solicit.map(|solicit| solicit.on(index)));
+    requests
 }
 
 /// As [`settle`], for a port that a node may have deleted.

@@ -6,6 +6,7 @@
 //! A tunnel's two sides are in two namespaces: its frames in the one of the host's switches, its packets in one that holds
 //! nothing else ([`super::site::Room`]). No node can send a packet that a tunnel takes for another host's.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use slipway_lab::id::{HostId, NetworkId};
@@ -13,7 +14,7 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, Forward, NewLink, Request};
 
 use super::device::{switch_offloads_off, try_in_scratch};
-use super::driver::{Driver, End, Port, Probed, VXLAN_OVERHEAD, hosts_of, members, mtu};
+use super::driver::{Driver, End, Port, Probed, Relocation, VXLAN_OVERHEAD, members, mtu};
 use super::error::{NetworkError, Unsupported};
 use super::site::{LOOPBACK, Sites, TUNNEL};
 use super::switch::{self, Switches};
@@ -26,6 +27,8 @@ const EVERY: netlink::Mac = [0; 6];
 #[derive(Debug, Default)]
 pub(super) struct Vxlan {
     switches: Switches,
+    /// Hosts' ends of tunnels.
+    tunnels: BTreeMap<(NetworkId, HostId), u32>,
 }
 
 impl Driver for Vxlan {
@@ -66,15 +69,28 @@ impl Driver for Vxlan {
 
     fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         self.switches.build(lab, network, sites)?;
-        let hosts = hosts_of(lab, network);
-        if hosts.len() > 1 {
-            for &host in &hosts {
-                let name = format!("vxlan{network}");
-                let index = add_tunnel(lab, network, host, sites, &name)?;
-                self.switches.join_outside(lab, network, host, sites, index)?;
+        self.join_hosts(lab, network, sites)
+    }
+
+    fn relocate(&mut self, way: &Relocation<'_>, sites: &mut Sites) -> Result<(), NetworkError> {
+        let (network, lab, mac) = (way.network(), way.after, way.interface().mac);
+        self.switches.build_on(lab, network, way.to(), sites)?;
+        self.switches.check_room(way)?;
+        let had = self.tunnels.clone();
+        self.join_hosts(lab, network, sites)?;
+        let at = |host| Ok::<_, NetworkError>(Forward::Remote(address(lab, network, host)?));
+        let (old, new) = (at(way.from())?, at(way.to())?);
+        for (&(of, host), &index) in had.iter().filter(|((of, _), _)| *of == network) {
+            let mut requests = Vec::new();
+            if host != way.from() {
+                requests.push(Request::DeleteForwarding { index, mac, to: old });
             }
+            if host != way.to() {
+                requests.push(Request::AddForwarding { index, mac, to: new });
+            }
+            sites.switches[host].make(Some(of), &requests).map_err(NetworkError::of(&lab.networks[of].name))?;
         }
-        Ok(())
+        self.switches.relocate(way, sites)
     }
 
     fn attach(
@@ -104,14 +120,52 @@ impl Driver for Vxlan {
     }
 }
 
+impl Vxlan {
+    /// Joins all hosts that have bridges of a network by tunnels, as far as they are not yet.
+    fn join_hosts(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
+        let hosts = self.switches.hosts(network);
+        let fresh: Vec<HostId> =
+            hosts.iter().copied().filter(|&host| !self.switches.leads_outside(network, host)).collect();
+        if hosts.len() < 2 || fresh.is_empty() {
+            return Ok(());
+        }
+        // Those that are there already learn of the new ones.
+        for (&(of, host), &index) in self.tunnels.iter().filter(|((of, _), _)| *of == network) {
+            let every = |&there: &HostId| {
+                let to = Forward::Remote(address(lab, network, there)?);
+                Ok::<_, NetworkError>(Request::AddForwarding { index, mac: EVERY, to })
+            };
+            let requests = fresh.iter().map(every).collect::<Result<Vec<_>, _>>()?;
+            sites.switches[host].make(Some(of), &requests).map_err(NetworkError::of(&lab.networks[of].name))?;
+        }
+        for host in fresh {
+            let name = format!("vxlan{network}");
+            let index = add_tunnel(lab, network, (host, &hosts), sites, &name)?;
+            self.switches.join_outside(lab, network, host, sites, index)?;
+            self.tunnels.insert((network, host), index);
+        }
+        Ok(())
+    }
+}
+
+/// A host's address on the underlay.
+fn address(lab: &Lab, network: NetworkId, host: HostId) -> Result<IpAddr, NetworkError> {
+    let name = &lab.hosts[host].name;
+    let missing =
+        || NetworkError::impossible(&lab.networks[network].name, format!("host {name} has no underlay address"));
+    lab.hosts[host].ipv4.map(IpAddr::from).ok_or_else(missing)
+}
+
 /// Makes a host's end of the tunnels and tells it where every other node is.
-fn add_tunnel(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites, name: &str) -> Result<u32, NetworkError> {
+fn add_tunnel(
+    lab: &Lab,
+    network: NetworkId,
+    (host, hosts): (HostId, &[HostId]),
+    sites: &mut Sites,
+    name: &str,
+) -> Result<u32, NetworkError> {
     let of = &lab.networks[network];
-    let address = |host: HostId| {
-        let missing =
-            || NetworkError::impossible(&of.name, format!("host {} has no underlay address", lab.hosts[host].name));
-        lab.hosts[host].ipv4.map(IpAddr::from).ok_or_else(missing)
-    };
+    let address = |host: HostId| address(lab, network, host);
     let index = sites.switches[host].index();
     let tunnels =
         sites.tunnels.get_mut(host).ok_or_else(|| NetworkError::impossible(&of.name, "there is no underlay"))?;
@@ -128,7 +182,7 @@ fn add_tunnel(lab: &Lab, network: NetworkId, host: HostId, sites: &mut Sites, na
     let tunnel = netlink::Vxlan { link, vni, local: address(host)?, port: PORT, lower, net };
     tunnels.make(Some(network), &[Request::AddVxlan(tunnel)]).map_err(NetworkError::of(&of.name))?;
     let mut requests = Vec::new();
-    for other in hosts_of(lab, network).into_iter().filter(|&other| other != host) {
+    for &other in hosts.iter().filter(|&&other| other != host) {
         requests.push(Request::AddForwarding { index, mac: EVERY, to: Forward::Remote(address(other)?) });
     }
     for (there, _, interface) in members(lab, network).filter(|&(there, ..)| there != host) {

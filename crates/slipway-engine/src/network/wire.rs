@@ -2,12 +2,12 @@
 
 use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::Lab;
-use slipway_sys::netlink::{Bridge, NewLink, Request};
+use slipway_sys::netlink::{Bridge, Forward, NewLink, Request};
 
 use super::device::switch_offloads_off;
 use super::driver::{hosts_of, mtu};
 use super::error::NetworkError;
-use super::site::{Room, Sites};
+use super::site::{Room, Sites, far_end};
 
 /// The device of a network's wire, on every host.
 pub(super) fn name(network: NetworkId) -> String {
@@ -17,19 +17,39 @@ pub(super) fn name(network: NetworkId) -> String {
 /// Gives each host of a network a device `wireN`, all joined by a bridge between hosts. Returns their indices, by host.
 /// With one host the wire leads nowhere, which is what a macvlan parent without a card needs.
 pub(super) fn lay(lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<Vec<(HostId, u32)>, NetworkError> {
-    let name = name(network);
+    let bridge = between(lab, network, sites)?;
+    hosts_of(lab, network).into_iter().map(|host| Ok((host, reach(lab, network, host, bridge, sites)?))).collect()
+}
+
+/// Makes the bridge between hosts of a network's wire. Returns its index.
+pub(super) fn between(lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<u32, NetworkError> {
     let mtu = Some(mtu(lab, network));
     let between = sites.between()?;
     let bridge = between.index();
-    let link = NewLink { name: name.clone(), index: Some(bridge), mtu, up: true, ..NewLink::default() };
+    let link = NewLink { name: name(network), index: Some(bridge), mtu, up: true, ..NewLink::default() };
     between.make(Some(network), &[Request::AddBridge(Bridge { link })])?;
-    let mut laid = Vec::new();
-    for host in hosts_of(lab, network) {
-        let index = sites.wire(Some(network), (Room::Switch, host), &name, bridge, mtu)?;
-        if !lab.networks[network].offloads {
-            switch_offloads_off(&sites.switches[host].netlink, &name)?;
-        }
-        laid.push((host, index));
+    Ok(bridge)
+}
+
+/// Gives a host a device to the wire whose bridge this is. Returns its index.
+pub(super) fn reach(
+    lab: &Lab,
+    network: NetworkId,
+    host: HostId,
+    bridge: u32,
+    sites: &mut Sites,
+) -> Result<u32, NetworkError> {
+    let name = name(network);
+    let index = sites.wire(Some(network), (Room::Switch, host), &name, bridge, Some(mtu(lab, network)))?;
+    if !lab.networks[network].offloads {
+        switch_offloads_off(&sites.switches[host].netlink, &name)?;
     }
-    Ok(laid)
+    Ok(index)
+}
+
+/// Has frames to an address go to a host, whatever the wire's bridge has learnt.
+pub(super) fn lead(network: NetworkId, host: HostId, mac: [u8; 6], sites: &mut Sites) -> Result<(), NetworkError> {
+    let between = sites.between()?;
+    let index = between.netlink.link(&far_end(&name(network), host))?.index;
+    Ok(between.netlink.run(&[Request::AddForwarding { index, mac, to: Forward::Port }])?)
 }

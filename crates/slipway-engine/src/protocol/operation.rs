@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use slipway_lab::id::NodeId;
+use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
 
@@ -64,6 +64,7 @@ service! {
         Settle -> Ended,
         RestoreLinks -> Ended,
         Halt -> (),
+        Relocate -> (),
         ReadLinks -> LinkReport,
         SetPolicy -> Ended,
         ReadPolicy -> Vec<Rule>,
@@ -131,6 +132,15 @@ pub struct Settle {}
 pub struct Halt {
     /// The nodes.
     pub nodes: Vec<NodeId>,
+}
+
+/// Has a node that does not run on another virtual host, for good. Its files, name, addresses, limits and conditions stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocate {
+    /// The node.
+    pub node: NodeId,
+    /// The host.
+    pub host: HostId,
 }
 
 /// Makes all links what the lab file says.
@@ -206,7 +216,8 @@ impl Request {
         match self {
             Self::Change(Change { order, .. }) | Self::Prepare(Prepare { order }) => order.nodes(),
             Self::Halt(Halt { nodes }) => nodes,
-            Self::HearProgram(HearProgram { node })
+            Self::Relocate(Relocate { node, .. })
+            | Self::HearProgram(HearProgram { node })
             | Self::ReadLog(ReadLog { node, .. })
             | Self::FollowLog(FollowLog { node }) => std::slice::from_ref(node),
             _ => &[],
@@ -222,6 +233,7 @@ impl Service for Request {
             Self::Change(_) | Self::Prepare(_) | Self::Lift(_) | Self::Settle(_) | Self::RestoreLinks(_) => {
                 "changing links"
             }
+            Self::Relocate(_) => "moving nodes",
             Self::ReadLinks(_) | Self::ReadGraph(_) => "reporting on links",
             Self::ReadState(_) | Self::ReadLog(_) | Self::FollowLog(_) => "seeing to nodes' programs",
             Self::SetPolicy(_)

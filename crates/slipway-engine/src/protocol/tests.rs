@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Uid, geteuid};
-use slipway_lab::id::{NetworkId, NodeId};
+use slipway_lab::id::{HostId, NetworkId, NodeId};
 use slipway_lab::scenario::{self, LinkAction, Order, Pair};
 use tempfile::TempDir;
 
@@ -91,6 +91,7 @@ fn request() -> impl Strategy<Value = Request> {
         (0..99_usize).prop_map(|overlay| Lift { overlay }.into()),
         Just(Settle {}.into()),
         nodes().prop_map(|nodes| Halt { nodes }.into()),
+        (node(), 0..9_usize).prop_map(|(node, host)| Relocate { node, host: HostId(host) }.into()),
         Just(RestoreLinks {}.into()),
         Just(ReadLinks {}.into()),
         rules().prop_map(|rules| SetPolicy { rules }.into()),

@@ -189,6 +189,24 @@ impl Bypass for Brokers {
         }
     }
 
+    /// The brokers of both hosts begin anew, since each is given its nodes at its start. Queue pairs that live go on.
+    fn relocated(&mut self, near: &Near<'_>, node: NodeId, from: HostId) -> Result<(), BypassError> {
+        let Some(seat) = self.places.get_mut(&from).and_then(|place| place.nodes.remove(&node)) else { return Ok(()) };
+        let to = near.lab.nodes[node].host;
+        self.places.entry(to).or_default().nodes.insert(node, seat);
+        for host in [from, to] {
+            if let Some(place) = self.places.get_mut(&host) {
+                place.process = None;
+            }
+        }
+        self.places.retain(|_, place| !place.nodes.is_empty());
+        for host in [from, to] {
+            let doing = format!("start the RDMA broker of {}", near.lab.hosts[host].name);
+            self.fill(near, host).map_err(says(doing)).map_err(BypassError::of)?;
+        }
+        Ok(())
+    }
+
     fn set_conditions(&mut self, _: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
         if self.altered == *altered {
             return Ok(0);

@@ -65,7 +65,9 @@ impl Nodes {
             let halt = |group: &Group| if group.is_frozen()? { Ok(()) } else { group.freeze().and(group.thaw()) };
             group.and_then(|group| group.as_ref().map_or(Ok(()), halt))
         };
-        act(bypasses, &Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, halt: &halt })
+        let group = |name: &str| groups.as_ref().map(|groups| groups.of_process(name)).transpose();
+        let (host_net, net, init) = (&host_net, &net, &init);
+        act(bypasses, &Near { alone, lab, lock, host_net, net, init, group: &group, halt: &halt })
     }
 
     pub(super) fn write_routers(&mut self, blueprint: &Blueprint) {

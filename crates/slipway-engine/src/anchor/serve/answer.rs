@@ -13,7 +13,7 @@ use crate::protocol::{self, Answer, Code, Ended, Error, Request, Responder};
 
 pub(super) fn answer(
     alone: SingleThread,
-    blueprint: &Blueprint,
+    blueprint: &mut Blueprint,
     nodes: &mut Nodes,
     request: Request,
     descriptor: Option<OwnedFd>,
@@ -39,6 +39,10 @@ pub(super) fn answer(
         }
         Request::Halt(of) => {
             to.answer::<protocol::Halt>(nodes.halt(alone, blueprint, &of.nodes).map_err(Error::of(Code::Nodes)))
+        }
+        Request::Relocate(of) => {
+            let done = nodes.relocate(alone, blueprint, of.node, of.host);
+            to.answer::<protocol::Relocate>(done.map_err(Error::of(Code::Nodes)))
         }
         Request::ReadLinks(_) => to.answer::<protocol::ReadLinks>(Ok(nodes.report_links(blueprint))),
         Request::SetPolicy(of) => {

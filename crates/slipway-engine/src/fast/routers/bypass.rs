@@ -125,6 +125,11 @@ impl Bypass for Routers {
         }
     }
 
+    fn relocated(&mut self, near: &Near<'_>, node: NodeId, _: HostId) -> Result<(), BypassError> {
+        let is_fast = near.lab.nodes[node].networks(near.lab).any(|network| network.bypasses.tcp.is_some());
+        if is_fast { self.replace_all(near).map_err(BypassError::of) } else { Ok(()) }
+    }
+
     fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
         if self.altered == *altered {
             return Ok(0);
