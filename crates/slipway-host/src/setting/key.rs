@@ -299,7 +299,7 @@ impl Key {
                 NicKnob::TxQueueLen => Some("packets"),
                 _ => None,
             },
-            Self::Block { what: BlockKnob::Readahead, .. } => Some("KiB"),
+            Self::Block { what: BlockKnob::ReadAheadKib, .. } => Some("KiB"),
             _ => None,
         }
     }

@@ -57,7 +57,7 @@ fn text(facts: &Facts) -> String {
     let machine = view::facts(&[
         ("machine", format!("{} {} ({kind})", plain(&system.vendor), plain(&system.product))),
         ("kernel", plain(&system.kernel)),
-        ("processors", format!("{} of {}, {} sockets, {} NUMA nodes", shown(&cpu.online, |cpus| cpus.0.len().to_string()), plain(&cpu.model), plain(&cpu.sockets), cpu.nodes.len())),
+        ("processors", format!("{} of {}, {}, {}", shown(&cpu.online, |cpus| cpus.0.len().to_string()), plain(&cpu.model), shown(&cpu.sockets, |&count| view::count(count, "socket")), view::count(cpu.nodes.len(), "NUMA node"))),
         ("clock", format!("governor {}, driver {}, turbo {}, SMT {}", plain(&cpu.governor), plain(&cpu.driver), switch(&cpu.turbo), switch(&cpu.smt))),
         ("memory", format!("{}, huge pages {}", shown(&memory.total, |bytes| view::size(Bytes(*bytes))), plain(&memory.transparent_huge_pages))),
         ("services", shown(&system.services, |names| if names.is_empty() { "none".to_owned() } else { names.join(", ") })),
