@@ -121,8 +121,16 @@ impl Nodes {
         let (host_net, net) = (|host: HostId| fabric.host_net(host), |node: NodeId| net_of(slots, node));
         let init = |node: NodeId| state.nodes[node].init.map(|init| init.pid);
         let (lab, lock) = (&blueprint.lab, blueprint.lock.file().as_fd());
-        let (group, halt) = (&|_: &str| Ok(None), &|_| Ok(()));
-        let near = Near { alone, lab, lock, host_net: &host_net, net: &net, init: &init, group, halt };
+        let near = Near {
+            alone,
+            lab,
+            lock,
+            host_net: &host_net,
+            net: &net,
+            init: &init,
+            group: &|_| Ok(None),
+            halt: &|_| Ok(()),
+        };
         let mut hear = |listener| bypasses.hear(&near, index, listener).map_err(std::io::Error::other);
         let started =
             launcher.spawn_heard(&entry, program, stdio, None, &mut |_, listener| hear(listener), &mut |_| Ok(()));
