@@ -43,7 +43,7 @@ fn a_node_keeps_its_addresses_files_limits_and_conditions() {
     lab.exec("m", ["sh", "-c", "echo kept > /root/file; echo kept > /scratch/file"]);
     let interface = lab.interface("m", 0);
     assert!(!lab.program("a", ["ping", "-q", "-c1", "-W1", "m.wire"]).output().expect("started").status.success());
-    for to in ["far", "next", "near", "far"] {
+    for to in ["far", "near", "far", "next"] {
         let name = format!("{}:m", lab.name);
         let from = host(&lab, "m");
         let answer = place.json(["move", &name, "--to", to, "--stop", "--grace", "0s"]);
@@ -60,8 +60,8 @@ fn a_node_keeps_its_addresses_files_limits_and_conditions() {
     place.run(["set", &lab.name, "m:eth1", "loss=none"]);
     assert!(lab.pings("a", "m.wire") && lab.pings("m", "a.wire"), "over a wire that was laid for it");
     let shown = place.json(["inspect", &lab.name, "m"]);
-    assert_eq!((&shown["node"]["limits"]["memory"], &shown["host"]["name"]), (&"64MiB".into(), &"far".into()));
-    assert!(place.run(["export", &lab.name]).contains("host: far"));
+    assert_eq!((&shown["node"]["limits"]["memory"], &shown["host"]["name"]), (&"64MiB".into(), &"next".into()));
+    assert!(place.run(["export", &lab.name]).contains("host: next"));
     drop(lab);
     place.run(["down", &place.name("moving")]);
     as_before(&place, &before, "after nodes moved");

@@ -79,7 +79,7 @@ impl Aim {
         self.look(place).map(|(_, checked)| checked)
     }
 
-    /// The same, with the facts.
+    /// Holds a machine against the rules, and gives its facts too.
     fn look(&self, place: &Where) -> Result<(Facts, Checked), Failure> {
         let rules = load(self.rules.as_ref())?;
         let facts = Facts::gather(&place.open()?);
