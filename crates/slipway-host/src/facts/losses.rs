@@ -42,7 +42,8 @@ const STANDARD: [(&str, Place); 6] = [
 ];
 
 /// Parts of names that drivers have for them, such as `rx_out_of_buffer`, `rx_no_dma_resources` and `rx_discards_phy`. Of several
-/// that fit, the first decides. (For mlx5: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.)
+/// that fit, the first decides. For mlx5, see `counters.rst` in
+/// `Documentation/networking/device_drivers/ethernet/mellanox/mlx5`.
 const PARTS: [(&str, Place); 16] = [
     ("tx_drop", Place::Send),
     ("tx_discard", Place::Send),

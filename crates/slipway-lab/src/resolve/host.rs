@@ -36,7 +36,7 @@ impl Hosts<'_> {
         if self.machine {
             return;
         }
-        for host in self.list.iter_mut() {
+        for host in &mut self.list {
             match choice {
                 TuneChoice::File => {}
                 TuneChoice::None => (host.profile, host.tune) = (None, BTreeMap::new()),
