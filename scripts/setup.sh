@@ -92,6 +92,11 @@ BENCH=(
   amqp-tools         # its clients
   libmemcached-tools # memcaslap, its load
   prometheus         # promtool, which judges what Prometheus is given
+  globus-gridftp-server-progs # GridFTP's server: transfers by another program
+  globus-gass-copy-progs # globus-url-copy, its client
+  xrootd-server      # the same, by XRootD
+  xrootd-client      # xrdcp, its client
+  rclone             # the same, over sftp and WebDAV
 )
 
 # What `make test-vm` boots Debian's kernel with, which itself is downloaded, not installed.
@@ -131,7 +136,8 @@ FUZZ=(
 # Services that come with the packages above: package:unit.
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
   postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server
-  frr:frr nftables:nftables)
+  frr:frr nftables:nftables globus-gridftp-server-progs:globus-gridftp-server
+  globus-gridftp-server-progs:globus-gridftp-sshftp)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

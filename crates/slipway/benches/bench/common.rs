@@ -34,6 +34,11 @@ pub(super) fn rounds(wanted: u32) -> std::ops::RangeInclusive<u32> {
 /// Runs `ways` in turn, `rounds` times after one that is not counted, and prints the table. The first is the baseline.
 /// Every other round goes backwards, so that none has always the same one before it.
 pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
+    compare_with(title, rounds, ways, &[]);
+}
+
+/// As [`compare`], and prints the tables again for each of `baselines`, which are names of ways.
+pub(super) fn compare_with(title: &str, rounds: u32, ways: &mut [Way<'_>], baselines: &[&str]) {
     let mut measurements = Vec::new();
     for round in self::rounds(rounds) {
         for way in order(round, ways.len()) {
@@ -56,12 +61,23 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
             });
         }
     }
-    let begin = Begin {
+    let names: Vec<String> = ways.iter().map(|way| way.name.to_owned()).collect();
+    let mut comparison = Comparison { begin: begin(title, rounds, names.clone()), measurements, end: None };
+    println!("### {title}\n\n{}", Summary::new(&comparison).markdown());
+    for baseline in baselines {
+        let others = names.iter().filter(|name| name != baseline).cloned();
+        comparison.begin.drivers = std::iter::once((*baseline).to_owned()).chain(others).collect();
+        println!("### {title}, beside {baseline}\n\n{}", Summary::new(&comparison).markdown());
+    }
+}
+
+fn begin(title: &str, rounds: u32, ways: Vec<String>) -> Begin {
+    Begin {
         format: FORMAT.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         lab: title.to_owned(),
         lab_sha256: String::new(),
-        drivers: ways.iter().map(|way| way.name.to_owned()).collect(),
+        drivers: ways,
         jobs: Vec::new(),
         repeat: rounds,
         warm_up: 1,
@@ -72,9 +88,7 @@ pub(super) fn compare(title: &str, rounds: u32, ways: &mut [Way<'_>]) {
         checks: Vec::new(),
         scenario: None,
         bench: None,
-    };
-    let comparison = Comparison { begin, measurements, end: None };
-    println!("### {title}\n\n{}", Summary::new(&comparison).markdown());
+    }
 }
 
 /// In which order ways come in a round: every other one goes backwards.

@@ -1,13 +1,20 @@
-//! Data sets between two nodes: `slipway transfer` beside rsync and scp over ssh.
+//! Data sets between two nodes: `slipway transfer` beside rsync and scp over ssh, and beside what else moves data sets.
 //! `cargo bench -p slipway --bench bench -- transfer`.
 //!
 //! All three start over ssh and fill an empty directory. Rates are of the set's bytes, from the start of the command to its
-//! end. Nodes may use every congestion control of the kernel, and transfers choose one. Processor time is the whole machine's,
-//! with the link's own, which is the same for all.
+//! end. Nodes may use every congestion control of the kernel, and transfers choose one. Processor time is that of all
+//! programs in both nodes; the link's own is not in it.
 //!
-//! `--small` measures the small files alone, and `--large` the large one alone. `--link 'TEXT'` takes the links whose names
-//! contain TEXT. `--megabytes N` sets the size of the large file, `--files N` the number of small ones, `--rounds N` the
-//! rounds. With `--ours`, scp is left out, and rsync where a file is large. Unshaped, iperf3 and fio show the limits.
+//! The first way is the limit: the path's rate, or unshaped the smaller of iperf3's and fio's in the same round. Another
+//! table has ratios to rsync.
+//!
+//! `--matrix` takes all nine links of 2 Gbit/s: 0, 10 and 80 ms, by no loss, 0.01 % and 0.1 %. Without it, four links show the
+//! most. `--peers` adds GridFTP, XRootD and rclone; with many files, rclone only where it is asked for. `--only 'TEXT'` takes the ways whose names contain TEXT, besides the
+//! limit. `--small` measures the small files alone, and `--large` the large one alone. `--link 'TEXT'` takes the links whose
+//! names contain TEXT. `--megabytes N` sets the size of the large file, `--files N` the number of small ones, `--rounds N`
+//! the rounds.
+
+mod peers;
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -16,8 +23,8 @@ use std::path::Path;
 
 use slipway_measure::probe::Sample;
 
-use super::campaign::busy;
-use super::common::{Slipway, Way, arg, compare, less, more, seconds};
+use super::common::{Slipway, Way, arg, compare_with, less, more, seconds};
+use peers::Serving;
 
 const LAB: &str = "bench-transfer";
 /// The set's place in the sender.
@@ -25,6 +32,10 @@ const SET: &str = "/set/";
 /// Megabytes of the large file, and small files of 4 KiB.
 const LARGE: usize = 512;
 const SMALL: usize = 100_000;
+
+/// The rate of shaped links, Gbit/s.
+const RATE: f64 = 2.0;
+const RSYNC: &str = "rsync over ssh";
 
 /// The link between the two nodes.
 struct Link {
@@ -35,6 +46,13 @@ struct Link {
 
 const fn link(name: &'static str, conditions: &'static str, rounds: u32) -> Link {
     Link { name, conditions, rounds }
+}
+
+impl Link {
+    /// Whether it is measured where nobody asks for more.
+    fn shows_most(&self) -> bool {
+        ["unshaped", "10 ms, no loss", "80 ms, no loss", "80 ms, 0.1 % loss"].iter().any(|end| self.name.ends_with(end))
+    }
 }
 
 const LARGE_OVER: [Link; 10] = [
@@ -74,6 +92,15 @@ impl Choice {
     fn takes(&self, link: &Link) -> bool {
         self.value("--link").is_none_or(|text| link.name.contains(text))
     }
+
+    fn takes_large(&self, link: &Link) -> bool {
+        let wanted = if self.has("--matrix") { !link.conditions.is_empty() } else { link.shows_most() };
+        self.takes(link) && (wanted || self.value("--link").is_some())
+    }
+
+    fn takes_way(&self, name: &str) -> bool {
+        self.value("--only").is_none_or(|text| name.contains(text))
+    }
 }
 
 pub(super) fn run() {
@@ -83,7 +110,7 @@ pub(super) fn run() {
     let large = tempfile::tempdir().expect("a temporary folder");
     if !choice.has("--small") {
         fill(&large.path().join("large"), megabytes);
-        for link in LARGE_OVER.into_iter().filter(|link| choice.takes(link)) {
+        for link in LARGE_OVER.into_iter().filter(|link| choice.takes_large(link)) {
             let what = format!("{megabytes} MB in one file");
             beside(&slipway, &choice, &link, large.path(), &what, megabytes as f64 * 1e6);
         }
@@ -115,6 +142,7 @@ fn fill(path: &Path, megabytes: usize) {
     }
 }
 
+/// Measures one set over one link.
 fn beside(slipway: &Slipway, choice: &Choice, link: &Link, set: &Path, what: &str, bytes: f64) {
     let is_many = fs::read_dir(set).expect("the set is there").nth(1).is_some();
     let Link { name, conditions, rounds } = link;
@@ -127,62 +155,107 @@ fn beside(slipway: &Slipway, choice: &Choice, link: &Link, set: &Path, what: &st
     let file = slipway.lab(LAB, &text);
     slipway.run(&["up", "--quiet", arg(&file)]);
     let ours = env!("CARGO_BIN_EXE_slipway");
-    let turn = Cell::new(0);
-    // A file system may look for new inodes longer where many were freed just now: each turn has a folder of its own.
-    let into = || {
-        turn.set(turn.get() + 1);
-        format!("/scratch/in{}/", turn.get())
+    let peers = if choice.has("--peers") { peers::all(ours, SET) } else { Vec::new() };
+    let takes = |peer: &peers::Peer| choice.takes_way(peer.name) && !(is_many && peer.waits && !choice.has("--only"));
+    let peers: Vec<_> = peers.into_iter().filter(takes).collect();
+    let serving = Serving::start(slipway, LAB, peers.iter());
+    let run = Run { slipway, set, bytes, is_many, turn: Cell::new(0) };
+    let limit = if conditions.contains("rate:") {
+        Some(Way::new("the path", || vec![more("rate", "Gbit/s", RATE)]))
+    } else {
+        conditions.is_empty().then(|| Way::new("iperf3 or fio, the smaller", || run.limit()))
     };
-    let on = |node: &str, words: &[&str]| drop(slipway.run(&[&["exec", LAB, node, "--"], words].concat()));
-    let figures = |words: &[&str]| {
-        let before = busy();
-        let took = seconds(|| on("n1", words));
-        let spent = busy() - before;
-        vec![more("rate", "Gbit/s", bytes * 8.0 / took / 1e9), less("processor time of a GB", "s", spent / bytes * 1e9)]
+    let over_ssh = |options: &[&str]| {
+        let begin = [ours, "--quiet", "transfer", "--remote", ours];
+        run.copy(&[&begin, options, &[SET, "n2:{}"]].concat(), "")
     };
-    // `{}` in a word stands for the folder.
-    let copy = |words: &[&str]| {
+    let mut ways = vec![Way::new(RSYNC, run.copy(&["rsync", "-a", SET, "n2:{}"], ""))];
+    // It waits some round trips for each file: minutes where there are many.
+    if !is_many {
+        ways.push(Way::new("scp", run.copy(&["sh", "-c", &format!("scp -q -r {SET}* n2:{{}}")], "")));
+    }
+    ways.push(Way::new("slipway transfer", over_ssh(&[])));
+    // No other program waits for the disk.
+    ways.push(Way::new("slipway transfer --no-sync", over_ssh(&["--no-sync"])));
+    ways.extend(peers.iter().map(|peer| Way::new(peer.name, run.copy(&peer.client(is_many), peer.below))));
+    ways.retain(|way| choice.takes_way(way.name));
+    let has_rsync = ways.iter().any(|way| way.name == RSYNC);
+    let baselines: &[&str] = if limit.is_some() && has_rsync { &[RSYNC] } else { &[] };
+    let mut ways: Vec<_> = limit.into_iter().chain(ways).collect();
+    compare_with(&format!("{what}, {name}"), rounds, &mut ways, baselines);
+    drop(ways);
+    drop(serving);
+    slipway.run(&["down", "--quiet", LAB]);
+}
+
+/// One set over one link, run by run.
+struct Run<'a> {
+    slipway: &'a Slipway,
+    set: &'a Path,
+    bytes: f64,
+    is_many: bool,
+    turn: Cell<u32>,
+}
+
+impl<'r> Run<'r> {
+    fn on(&self, node: &str, words: &[&str]) {
+        self.slipway.run(&[&["exec", LAB, node, "--"], words].concat());
+    }
+
+    /// Processor time of all programs in both nodes so far, in seconds.
+    fn spent(&self) -> f64 {
+        let output = self.slipway.run(&["ps", LAB, "--json"]);
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let nodes = found["nodes"].as_array().expect("nodes").iter();
+        nodes.map(|node| node["usage"]["cpu_ns"].as_f64().expect("it counts")).sum::<f64>() / 1e9
+    }
+
+    /// The rate of a command in node `n1`, and both nodes' processor time.
+    fn figures(&self, words: &[&str]) -> Vec<Sample> {
+        let before = self.spent();
+        let took = seconds(|| self.on("n1", words));
+        let spent = self.spent() - before;
+        vec![
+            more("rate", "Gbit/s", self.bytes * 8.0 / took / 1e9),
+            less("processor time of a GB", "s", spent / self.bytes * 1e9),
+        ]
+    }
+
+    /// A command that copies into an empty folder, for which `{}` stands in a word. The files come to lie in `below` there.
+    fn copy<'a>(&'a self, words: &[&str], below: &str) -> impl FnMut() -> Vec<Sample> + use<'a, 'r> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        let (into, on, figures) = (&into, &on, &figures);
-        move || -> Vec<Sample> {
-            let folder = into();
-            on("n2", &["mkdir", &folder]);
+        let below = below.to_owned();
+        move || {
+            // A file system may look for new inodes longer where many were freed just now: each turn has a folder of its own.
+            self.turn.set(self.turn.get() + 1);
+            let folder = format!("/scratch/in{}/", self.turn.get());
+            // Some servers give up root.
+            self.on("n2", &["mkdir", "-m", "777", &folder]);
             let words: Vec<String> = words.iter().map(|word| word.replace("{}", &folder)).collect();
-            let samples = figures(&words.iter().map(String::as_str).collect::<Vec<_>>());
-            on("n2", &["test", "-e", &format!("{folder}{}", first(set))]);
+            let samples = self.figures(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            self.on("n2", &["test", "-s", &format!("{folder}{below}{}", first(self.set))]);
             // Large files would fill the disk, and cost few inodes.
-            if !is_many {
-                on("n2", &["rm", "-rf", &folder]);
+            if !self.is_many {
+                self.on("n2", &["rm", "-rf", &folder]);
             }
             samples
         }
-    };
-    let tcp = format!("iperf3 --client n2 --parallel 4 --bytes {bytes} > /dev/null");
-    let disk = format!(
-        "fio --name=w --filename=/scratch/fio --rw=write --bs=1M --size={bytes} --end_fsync=1 > /dev/null && rm /scratch/fio"
-    );
-    let mut ways = Vec::new();
-    if is_many || !choice.has("--ours") {
-        ways.push(Way::new("rsync over ssh", copy(&["rsync", "-a", SET, "n2:{}"])));
     }
-    // It waits some round trips for each file: minutes where there are many.
-    if !is_many && !choice.has("--ours") {
-        ways.push(Way::new("scp", copy(&["sh", "-c", &format!("scp -q -r {SET}* n2:{{}}")])));
+
+    /// The rates of path and disk, one after the other, and the smaller as the limit.
+    fn limit(&self) -> Vec<Sample> {
+        let bytes = self.bytes;
+        self.on("n2", &["sh", "-c", "iperf3 --server --one-off --daemon && sleep 0.2"]);
+        let path = self.figures(&["sh", "-c", &format!("iperf3 --client n2 --parallel 4 --bytes {bytes} > /dev/null")]);
+        let write = format!("fio --name=w --filename=/scratch/fio --rw=write --bs=1M --size={bytes} --end_fsync=1");
+        let took = seconds(|| self.on("n2", &["sh", "-c", &format!("{write} > /dev/null && rm /scratch/fio")]));
+        let [path, disk] = [path[0].value, bytes * 8.0 / took / 1e9];
+        vec![
+            more("rate", "Gbit/s", path.min(disk)),
+            more("rate of iperf3, 4 streams", "Gbit/s", path),
+            more("rate of fio, one file", "Gbit/s", disk),
+        ]
     }
-    if conditions.is_empty() {
-        ways.push(Way::new("iperf3, 4 streams", || {
-            on("n2", &["sh", "-c", "iperf3 --server --one-off --daemon && sleep 0.2"]);
-            figures(&["sh", "-c", &tcp])
-        }));
-        ways.push(Way::new("fio, one file", || figures(&["sh", "-c", &disk])));
-    }
-    let transfer = [ours, "--quiet", "transfer", "--remote", ours, SET, "n2:{}"];
-    ways.push(Way::new("slipway transfer", copy(&transfer)));
-    // rsync and scp do not wait for the disk.
-    ways.push(Way::new("slipway transfer --no-sync", copy(&[&transfer[..3], &["--no-sync"], &transfer[3..]].concat())));
-    compare(&format!("{what}, {name}"), rounds, &mut ways);
-    drop(ways);
-    slipway.run(&["down", "--quiet", LAB]);
 }
 
 /// The name of one file of the set.
