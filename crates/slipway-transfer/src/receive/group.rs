@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use super::incoming::{Incoming, Part};
 
 /// Files of a group, about, at most.
-const MOST: usize = 4096;
+const MOST: usize = 16_384;
 
 /// A file of which nothing more comes.
 pub(super) struct Whole {

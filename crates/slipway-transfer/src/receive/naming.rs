@@ -1,6 +1,9 @@
 //! Whole files take their names in groups: the disk has the content of all by then, at the price of one wait.
 //!
-//! While one group waits for the disk, the next one gathers. So groups grow with the disk's delay, by themselves.
+//! While one group waits for the disk, the next one gathers. So groups grow with the disk's delay, by themselves. A group
+//! takes its names while the disk works for the next one.
+
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use super::files::{Files, Trouble};
 use super::group::Whole;
@@ -8,15 +11,37 @@ use super::group::Whole;
 /// From this many files on, one `syncfs` is cheaper than an `fsync` each.
 const MANY: usize = 8;
 
+/// A group that the disk has seen to.
+struct Ready {
+    files: Vec<Whole>,
+    /// The disk has the content of all; else each file has to see to it.
+    on_disk: bool,
+}
+
 /// Gives groups their names, until there are no more. The disk has their content first, where
 /// the sender asked for that.
 pub(super) fn run(files: &Files<'_>) {
-    while let Some(group) = files.group.next() {
-        let at_once = !files.sync || to_disk_at_once(&group, files);
+    // One group waits for the disk, and one takes its names: with more, too many files would be open.
+    let (to_name, ready) = sync_channel(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || name(files, &ready));
+        while let Some(group) = files.group.next() {
+            let on_disk = !files.sync || to_disk_at_once(&group, files);
+            if to_name.send(Ready { files: group, on_disk }).is_err() {
+                return;
+            }
+        }
+        drop(to_name);
+    });
+}
+
+/// Names groups, until there are no more or the session cannot go on.
+fn name(files: &Files<'_>, ready: &Receiver<Ready>) {
+    while let Ok(Ready { files: group, on_disk }) = ready.recv() {
         let mut settled = Vec::with_capacity(group.len());
         let mut over = None;
         for whole in group {
-            match place(&whole, files, at_once) {
+            match place(&whole, files, on_disk) {
                 Ok(()) => settled.push(whole.incoming.id),
                 Err(Trouble::File(error)) => files.fail(&whole.incoming, &error),
                 Err(Trouble::Session(why)) => {
