@@ -65,8 +65,8 @@ fn data_takes_the_network_that_was_chosen() {
     // A bucket's worth may go at once.
     assert!(rate < 50e6, "{rate} bit/s over a link of 40 Mbit/s: {answer}");
     assert_eq!(lab.connections(), fast, "the fast path has nothing to do with it");
-    let set = tree(&lab, "n1", "/tmp/set");
-    assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));
+    let original = tree(&lab, "n1", "/tmp/set");
+    assert_eq!(original, tree(&lab, "n2", "/tmp/in/set"));
     place.run(words(&lab, "n2", &["--verify-only"]));
     place.run(["restore", &lab.name]);
 
@@ -88,7 +88,7 @@ fn data_takes_the_network_that_was_chosen() {
         );
         place.run(words(&lab, to, &["--network", "quick", "--verify-only"]));
     }
-    assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));
+    assert_eq!(original, tree(&lab, "n2", "/tmp/in/set"));
     let again = place.json(words(&lab, "n2", &["--network", "quick", "--clear"]));
     assert!(number(&again, "sent") < 1e5 && again["tls"] == false, "nothing is sent twice: {again}");
     lab.exec("n2", ["sh", "-c", "echo other > /tmp/in/set/large"]);
@@ -154,14 +154,16 @@ fn a_local_path_reaches_a_node_of_this_machines_network() {
     assert!(output.status.success(), "{}", common::told(&output));
 }
 
-/// Starts a transfer that is slow by its limit, and waits until its data arrive.
+/// Starts a transfer that is slow by its limit, and waits until several blocks have arrived.
 fn under_way(place: &Place, lab: &Lab<'_>, network: &str) -> Child {
     let said = File::create(place.path().join("said")).expect("made");
     let words = words(lab, "n2", &["--network", network, "--limit", "8mbit", "--no-sync"]);
     let child = place.slipway(words).stdout(Stdio::null()).stderr(said).spawn().expect("started");
+    // Sectors that hold data (`%b` in `find(1)`): the file has its full size from the beginning.
+    let script = "find /tmp/in/.slipway-part -type f -printf '%b\\n' 2>/dev/null | sort -n | tail -n 1";
     await_that("data arrive", || {
-        let found = lab.exec("n2", ["sh", "-c", "find /tmp/in/.slipway-part -type f -size +0 2>/dev/null | head -1"]);
-        !found.is_empty()
+        let sectors = lab.exec("n2", ["sh", "-c", script]);
+        sectors.trim().parse().is_ok_and(|sectors: u64| sectors >= 256)
     });
     child
 }
@@ -172,7 +174,7 @@ fn a_cut_link_ends_nothing_that_it_need_not() {
     let lab = place
         .up("cutting", "networks: {plain: bridge, quick: fast}\nnodes: {n: {count: 2, networks: [plain, quick]}}\n");
     furnish(&lab, "n1", 2);
-    let set = tree(&lab, "n1", "/tmp/set");
+    let original = tree(&lab, "n1", "/tmp/set");
 
     // TCP waits for the link, and the transfer goes on.
     let mut child = under_way(&place, &lab, "plain");
@@ -180,7 +182,7 @@ fn a_cut_link_ends_nothing_that_it_need_not() {
     assert!(child.try_wait().expect("asked").is_none(), "it waits");
     place.run(["heal", &lab.name, "n2"]);
     assert!(child.wait().expect("ended").success(), "{}", said(&place));
-    assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));
+    assert_eq!(original, tree(&lab, "n2", "/tmp/in/set"));
 
     // The fast path ends connections whose link is cut. The same command goes on afterwards.
     lab.exec("n2", ["rm", "-rf", "/tmp/in"]);
@@ -201,7 +203,7 @@ fn a_cut_link_ends_nothing_that_it_need_not() {
     }
     let answer = place.json(words(&lab, "n2", &["--network", "quick"]));
     assert!(number(&answer, "kept") > 0.0, "it goes on where it was: {answer}");
-    assert_eq!(set, tree(&lab, "n2", "/tmp/in/set"));
+    assert_eq!(original, tree(&lab, "n2", "/tmp/in/set"));
 }
 
 fn said(place: &Place) -> String {
