@@ -2,8 +2,9 @@
 
 #![cfg_attr(fuzzing, no_main)]
 
-use slipway_fast::rdma_wire::is_command;
+use slipway_fast::rdma_wire::{is_command, is_message};
 
 slipway_fuzz::target!(|bytes: &[u8]| {
     let _ = is_command(bytes);
+    let _ = is_message(bytes);
 });

@@ -1,4 +1,5 @@
-//! Whatever stands in a packet between a plug-in and its broker, it is one of ours, or refused; nothing panics.
+//! Whatever stands in a packet between a plug-in and its broker, or comes from a peer of another host, it is one of ours, or refused;
+//! nothing panics.
 
 #![cfg_attr(fuzzing, no_main)]
 
@@ -7,4 +8,5 @@ use slipway_verbs::wire::{Answer, Request, parse};
 slipway_fuzz::target!(|bytes: &[u8]| {
     let _ = parse::<Request>(bytes);
     let _ = parse::<Answer>(bytes);
+    let _ = slipway_verbs::plugin::keeps_peer(bytes);
 });

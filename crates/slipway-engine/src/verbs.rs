@@ -9,6 +9,7 @@ mod broker;
 mod brokers;
 mod device;
 mod explain;
+mod far;
 mod orders;
 mod plugin;
 mod rules;
@@ -33,8 +34,7 @@ const SOCKET: &str = "verbs.sock";
 /// How this machine would run RDMA, beside a fast path.
 pub(crate) fn probe() -> Result<Means, Lacks> {
     plugin::find().map_err(|missing| Lacks { missing: missing.to_string(), hint: plugin::HINT.to_owned() })?;
-    let notes = vec!["RDMA connects nodes of one virtual host; between two, programs are refused".to_owned()];
-    Ok(Means { mechanism: "an RDMA device".to_owned(), notes })
+    Ok(Means { mechanism: "an RDMA device".to_owned(), notes: Vec::new() })
 }
 
 /// Whether a node has the device: on a network with RDMA, unless the node may change its own network.

@@ -66,7 +66,7 @@ mod window;
 use std::io;
 
 pub use acceptor::Acceptor;
-pub use body::{Body, Hello, Join, Name, Open, OpenAnswer, OpenReply, Refusal, VERSION};
+pub use body::{Body, Hello, Join, MANAGEMENT, Name, Open, OpenAnswer, OpenReply, Refusal, VERSION};
 pub use handshake::{Handshake, Next};
 pub use key::{Key, KeyFile, Nonce};
 pub use pool::{OpenProgress, PendingOpen, Pool};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipway_lab::id::HostId;
 
-use crate::channel::{ChannelError, Open, Pool, Refusal};
+use crate::channel::{ChannelError, MANAGEMENT, Open, Pool, Refusal};
 use crate::reason::Reason;
 use crate::status::Peer;
 
@@ -20,6 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The routers of other hosts.
 #[derive(Debug)]
 pub struct Peers(Option<Pool>);
+
+/// The result of a request about RDMA.
+#[derive(Debug)]
+pub(crate) enum Managed {
+    /// The stream to the other router, for messages about one connection.
+    Accepted(OwnedFd),
+    /// A rule forbids it, or conditions of links.
+    Refused,
+    /// No router answers there, or it has no room.
+    Unreachable,
+}
 
 /// The result of a program's request.
 #[derive(Debug)]
@@ -55,6 +66,16 @@ impl Peers {
             Err(ChannelError::Refused(Refusal::Crowded)) => Outcome::Native(Reason::Crowded),
             Err(ChannelError::Refused(_)) => Outcome::Native(Reason::Exhausted),
             Err(_) => Outcome::Native(Reason::NoRouter),
+        }
+    }
+
+    /// Requests, from the router of a host, a stream for messages about one connection of RDMA.
+    pub(crate) fn manage(&self, host: HostId, client: SocketAddr, server: SocketAddr) -> Managed {
+        let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host.index())) else { return Managed::Unreachable };
+        match pool.open(host, &Open { flow: MANAGEMENT, server, client }, PATIENCE) {
+            Ok(stream) => Managed::Accepted(stream.into()),
+            Err(ChannelError::Refused(Refusal::Policy | Refusal::NotServed)) => Managed::Refused,
+            Err(_) => Managed::Unreachable,
         }
     }
 

@@ -1,10 +1,11 @@
-//! Connection management of RDMA (`rdma_cm(7)`) between nodes of a host: the kernel's part, for librdmacm.
+//! Connection management of RDMA (`rdma_cm(7)`) between nodes: the kernel's part, for librdmacm.
 //!
 //! A program gets one end of a socket pair in the place of `/dev/infiniband/rdma_cm`. It writes commands there, which trap. The
 //! end is readable while events wait, as the kernel's is. The router holds the other end, and notices when the last copy of the
 //! program's is closed. Queue pairs themselves are joined by the plug-in and its broker.
 
 mod connections;
+mod far;
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
@@ -24,7 +25,9 @@ use crate::admission::Rules;
 use crate::rdma_wire::{Event, Kind, Offer};
 use crate::sync::{STACK_BYTES, lock};
 use crate::tree::Tree;
-use connections::Connections;
+pub(crate) use connections::Wish;
+use connections::{Asked, Connections};
+use far::{Link, is_link};
 
 /// Most channels of a node, each with a descriptor of the router's.
 const MOST_CHANNELS: usize = 1024;
@@ -42,6 +45,9 @@ pub(crate) struct Rdma {
 struct State {
     channels: HashMap<u64, Channel>,
     connections: Connections,
+    /// Streams to other routers, by number.
+    links: HashMap<u64, Link>,
+    next_link: u64,
 }
 
 /// An event that waits in a channel.
@@ -100,7 +106,7 @@ pub(crate) struct Standing<'a> {
 impl Rdma {
     pub(crate) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Arc<Self> {
         let connections = Connections::new(host, address_map, rules);
-        let state = Mutex::new(State { channels: HashMap::new(), connections });
+        let state = Mutex::new(State { channels: HashMap::new(), connections, links: HashMap::new(), next_link: 0 });
         Arc::new(Self { state, ends: OnceLock::new() })
     }
 
@@ -141,14 +147,18 @@ impl Rdma {
         let Some(ends) = self.ends.get() else { return };
         loop {
             let mut events = [MaybeUninit::uninit(); 32];
-            let closed: Vec<u64> = match epoll::wait(ends, events.as_mut_slice(), None) {
+            let happened: Vec<u64> = match epoll::wait(ends, events.as_mut_slice(), None) {
                 Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             };
             let mut state = lock(&self.state);
-            for inode in closed {
-                state.close(inode);
+            for number in happened {
+                if is_link(number) {
+                    state.hear(number);
+                } else {
+                    state.close(number);
+                }
             }
         }
     }
@@ -169,7 +179,7 @@ impl Rdma {
     /// Takes the next event for a call, now or when it comes.
     pub(crate) fn get_event(&self, at: Standing<'_>, waiting: Waiting, may_wait: bool) -> Result<(), Errno> {
         let mut state = lock(&self.state);
-        let State { channels, connections } = &mut *state;
+        let State { channels, connections, .. } = &mut *state;
         let channel = channels.get_mut(&at.channel).ok_or(Errno::BADF)?;
         let Some(queued) = channel.events.pop_front() else {
             channel.unmark(at.end);
@@ -249,13 +259,13 @@ impl State {
     /// Tells the peer of an identifier that this side leaves.
     fn part(&mut self, id: u32) {
         if let Some((peer, kind, status)) = self.connections.leave(id) {
-            self.tell_of(peer, kind, status);
+            self.tell_peer(peer, kind, status, Offer::default());
         }
     }
 
     fn disconnect(&mut self, id: u32) {
         if let Some((peer, kind, status)) = self.connections.leave(id) {
-            self.tell_of(peer, kind, status);
+            self.tell_peer(peer, kind, status, Offer::default());
             self.tell_of(id, Kind::Disconnected, 0);
         }
     }
@@ -339,27 +349,29 @@ impl Commands<'_> {
         self.0.connections.attributes(id).and_then(|attributes| attributes.write(state)).ok_or(Errno::INVAL)
     }
 
-    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<(), Errno> {
+    /// Asks for a connection. A wish is for [`Rdma::call`]: another router has to be asked.
+    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Option<Wish>, Errno> {
         let id = self.own(at, id)?;
         match self.0.connections.connect(id, offer)? {
-            Ok((channel, listener, event)) => self.0.tell(channel, listener, event),
-            Err((kind, status)) => self.0.tell_of(id, kind, status),
+            Asked::Near(channel, listener, event) => self.0.tell(channel, listener, event),
+            Asked::Refused(kind, status) => self.0.tell_of(id, kind, status),
+            Asked::Far(wish) => return Ok(Some(wish)),
         }
-        Ok(())
+        Ok(None)
     }
 
     pub(crate) fn accept(&mut self, at: Standing<'_>, id: u32, uid: u64, offer: &Offer) -> Result<(), Errno> {
         let id = self.own(at, id)?;
-        let (peer, kind) = self.0.connections.accept(id, uid, offer)?;
-        self.0.tell_of(peer, kind, 0);
+        let (peer, kind, offer) = self.0.connections.accept(id, uid, offer)?;
+        self.0.tell_peer(peer, kind, 0, offer);
         Ok(())
     }
 
     pub(crate) fn reject(&mut self, at: Standing<'_>, id: u32, private: Vec<u8>) -> Result<(), Errno> {
         let id = self.own(at, id)?;
-        let peer = self.0.connections.reject(id, private)?;
+        let (peer, offer) = self.0.connections.reject(id, private)?;
         // IB_CM_REJ_CONSUMER_DEFINED (`include/rdma/ib_cm.h`).
-        self.0.tell_of(peer, Kind::Rejected, 28);
+        self.0.tell_peer(peer, Kind::Rejected, 28, offer);
         Ok(())
     }
 

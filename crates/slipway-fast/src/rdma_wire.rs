@@ -8,12 +8,14 @@ use std::net::SocketAddr;
 use crate::address;
 
 mod answers;
+mod between;
 mod command;
 mod control;
 mod offer;
 
 pub use answers::guid;
 pub(crate) use answers::{Attributes, Event, Kind, Route};
+pub(crate) use between::{LENGTH, Message, Step};
 pub(crate) use command::{COMMAND, Command, LONGEST_COMMAND};
 pub(crate) use control::{Control, HEADER, LONGEST_CONTROL};
 pub(crate) use offer::{IN_REJECTION, IN_REPLY, IN_REQUEST, Offer};
@@ -22,6 +24,12 @@ pub(crate) use offer::{IN_REJECTION, IN_REPLY, IN_REQUEST, Offer};
 #[must_use]
 pub fn is_command(bytes: &[u8]) -> bool {
     Control::read(bytes).is_some() || Command::read(bytes).is_some()
+}
+
+/// Whether bytes are a message about a connection, which another router writes.
+#[must_use]
+pub fn is_message(bytes: &[u8]) -> bool {
+    Message::read(bytes).is_some()
 }
 
 /// `struct sockaddr_in6`, with room for either family.

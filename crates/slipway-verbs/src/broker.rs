@@ -4,6 +4,8 @@
 //! ([`AsFd`]) and calls [`Broker::turn`], or leaves that to [`Broker::run`].
 
 mod counts;
+mod far;
+mod reply;
 mod requests;
 mod tables;
 
@@ -20,6 +22,8 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
+pub use far::{Hosts, Join, Name, Way};
+use reply::Done;
 use tables::Tables;
 
 /// Bounds of each node. The next of a kind is refused with the error that is named here.
@@ -141,6 +145,9 @@ pub struct Broker {
     next_program: u64,
     tables: Tables,
     policy: Policy,
+    way: Way,
+    /// The number of this host, and how many there are.
+    host: (u32, u32),
 }
 
 impl AsFd for Broker {
@@ -158,7 +165,16 @@ impl Broker {
     pub fn new(caps: Caps, policy: Policy) -> Result<Self, BrokerError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let (listeners, programs) = Default::default();
-        Ok(Self { epoll, listeners, programs, next_program: 0, tables: Tables::new(caps), policy })
+        Ok(Self {
+            epoll,
+            listeners,
+            programs,
+            next_program: 0,
+            tables: Tables::new(caps),
+            policy,
+            way: far::none(),
+            host: (0, 1),
+        })
     }
 
     /// Takes a node on. One with the same number is removed first.
@@ -250,6 +266,7 @@ impl Broker {
                 self.accept(node);
             }
         }
+        self.expire();
         Ok(())
     }
 
@@ -272,16 +289,23 @@ impl Broker {
         let Some(program) = self.programs.get(&id) else { return };
         match wire::receive::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
             Ok((request, fds)) => {
-                let from = requests::From { program: id, node: program.node };
-                let done = requests::answer(&mut self.tables, &mut self.policy, from, &request, fds);
-                for (program, note, fds) in &done.notes {
-                    self.tell(*program, note, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
-                }
-                let fds: Vec<_> = done.fds.iter().map(AsFd::as_fd).collect();
-                self.tell(id, &Answer::Reply(done.reply), &fds);
+                let from = reply::From { program: id, node: program.node };
+                let asked = (&mut self.policy, &mut self.way);
+                let done = requests::answer(&mut self.tables, asked, from, &request, fds);
+                self.reply(id, done);
             }
             Err(WireError::Socket(Errno::AGAIN)) => {}
             Err(_) => self.forget(id),
+        }
+    }
+
+    fn reply(&mut self, id: u64, done: Done) {
+        for (program, note, fds) in &done.notes {
+            self.tell(*program, note, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        }
+        if let Some(reply) = done.reply {
+            let fds: Vec<_> = done.fds.iter().map(AsFd::as_fd).collect();
+            self.tell(id, &Answer::Reply(reply), &fds);
         }
     }
 

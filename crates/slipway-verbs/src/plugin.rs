@@ -9,8 +9,10 @@ mod calls;
 mod client;
 mod connection;
 mod device;
+mod far;
 mod loader;
 mod memory;
+mod operation;
 mod queues;
 mod receive;
 mod regions;
@@ -18,3 +20,5 @@ mod ring;
 mod service;
 mod tally;
 mod transmit;
+
+pub use connection::keeps_peer;

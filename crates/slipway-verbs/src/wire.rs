@@ -150,6 +150,8 @@ pub enum End {
     Second,
     /// Both: a queue pair that is joined with itself.
     Both,
+    /// Neither: the peer is on another virtual host. One descriptor comes, a stream to its program.
+    Far,
 }
 
 /// Packets of the broker.
@@ -162,7 +164,7 @@ pub enum Answer {
         /// The program's queue pair.
         number: u32,
     },
-    /// A peer sends datagrams to a queue pair. The memory and the socket come beside it.
+    /// A peer sends datagrams to a queue pair. The memory and the socket come beside it, or a stream to another host's program.
     Reached {
         /// The program's queue pair.
         number: u32,

@@ -12,13 +12,16 @@ use nix::sched::{CloneFlags, setns};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
+use slipway_fast::channel::KeyFile;
 use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rule;
+use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::helper::{Birth, Helper, Newborn};
 use slipway_sys::{caps, sched};
-use slipway_verbs::broker::{Broker, Caps, NodeConfig, NodeStatus, PeerTraffic};
+use slipway_verbs::broker::{Broker, Caps, Hosts, NodeConfig, NodeStatus, PeerTraffic};
 
+use super::far::{self, Links};
 use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, PeerOfNode, receive, send};
 use super::rules::{Refused, Rules};
 
@@ -40,12 +43,36 @@ pub(super) struct Ground<'a> {
     pub(super) lock: BorrowedFd<'a>,
     /// The host's network namespace.
     pub(super) net: BorrowedFd<'a>,
+    /// A control group of its own, where sockets that it hands out are guarded.
+    pub(super) group: Option<&'a Group>,
+    /// What it needs to reach brokers of other hosts; `None` where it may not, or there are none.
+    pub(super) elsewhere: Option<Elsewhere<'a>>,
     /// A file for its standard error.
     pub(super) log: BorrowedFd<'a>,
     /// Its nodes: each has a listener, and addresses.
     pub(super) nodes: &'a BTreeMap<NodeId, Seat>,
     /// Nodes of the lab.
     pub(super) count: usize,
+}
+
+/// The rest of the lab, for one broker.
+pub(super) struct Elsewhere<'a> {
+    pub(super) setup: far::Setup,
+    /// How many hosts the lab has.
+    pub(super) hosts: u32,
+    /// Nodes of other hosts: number, host, and addresses.
+    pub(super) nodes: Vec<(u32, u32, Vec<IpAddr>)>,
+    pub(super) key: &'a KeyFile,
+}
+
+impl Elsewhere<'_> {
+    /// Has a broker accept others, and reach them.
+    fn open(&self, broker: &mut Broker) -> io::Result<Links> {
+        let own = self.setup.hello.host;
+        let (links, way) = Links::start(self.setup.clone(), self.key.read()?)?;
+        broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way });
+        Ok(links)
+    }
 }
 
 /// A broker that runs.
@@ -61,7 +88,8 @@ impl Process {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(PATIENCE))?;
         ours.set_write_timeout(Some(PATIENCE))?;
-        let birth = Birth { alone: ground.alone, name: c"slipway-verbs", group: None, log: Some(ground.log) };
+        let group = ground.group.and_then(Group::clone_target);
+        let birth = Birth { alone: ground.alone, name: c"slipway-verbs", group, log: Some(ground.log) };
         let (helper, _) = Helper::fork(birth, |newborn| live(ground, &theirs, newborn))?;
         let process = Self { helper, control: ours };
         process.have_heeded(&Order::Rules { policy, conditioned })?;
@@ -98,6 +126,7 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
     let refused = Refused::default();
     let none = Rules::default().into_policy(Arc::clone(&refused));
     let mut broker = Broker::new(Caps::default(), none).map_err(io::Error::other)?;
+    let links = ground.elsewhere.as_ref().map(|it| it.open(&mut broker)).transpose()?;
     for (node, seat) in ground.nodes {
         let id = u32::try_from(node.index()).map_err(io::Error::other)?;
         let listener = seat.listener.try_clone()?;
@@ -107,13 +136,18 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
     newborn.ready("")?;
     let mut revoked = 0;
     loop {
-        let mut waiting = [PollFd::new(control, PollFlags::IN), PollFd::new(&broker, PollFlags::IN)];
-        match poll(&mut waiting, None) {
+        let mut waiting = vec![PollFd::new(control, PollFlags::IN), PollFd::new(&broker, PollFlags::IN)];
+        waiting.extend(links.iter().map(|links| PollFd::new(links, PollFlags::IN)));
+        let patience = broker.patience().and_then(|patience| patience.try_into().ok());
+        let is_late = match poll(&mut waiting, patience.as_ref()) {
             Err(Errno::INTR) => continue,
-            polled => polled?,
+            polled => polled? == 0,
         };
-        let [ordered, called] = [0, 1].map(|at| !waiting[at].revents().is_empty());
-        if called {
+        let [ordered, called, asked] = [0, 1, 2].map(|at| waiting.get(at).is_some_and(|it| !it.revents().is_empty()));
+        if let (true, Some(links)) = (asked, &links) {
+            links.serve(&mut broker);
+        }
+        if called || is_late {
             broker.turn(Some(Duration::ZERO)).map_err(io::Error::other)?;
         }
         if ordered {
@@ -167,9 +201,12 @@ fn told(status: NodeStatus) -> NodeVerbs {
 
 /// Enters the host, and gives up all privileges: a broker needs none.
 fn limit(ground: &Ground<'_>, control: &UnixStream, newborn: &Newborn) -> io::Result<()> {
+    ground.group.map_or(Ok(()), Group::join_others).map_err(io::Error::other)?;
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
     let listeners = ground.nodes.values().map(|seat| seat.listener.as_fd());
-    let keep: Vec<_> = [ground.lock, control.as_fd(), newborn.maker().as_fd()].into_iter().chain(listeners).collect();
+    let key = ground.elsewhere.iter().map(|it| it.key.as_fd());
+    let own = [ground.lock, control.as_fd(), newborn.maker().as_fd()];
+    let keep: Vec<_> = own.into_iter().chain(listeners).chain(key).collect();
     newborn.keep_only(&keep)?;
     // The anchor may be real-time while a scenario plays.
     let _ = sched::set_usual();

@@ -3,17 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
+use slipway_fast::channel::{Hello, Key, KeyFile};
+use slipway_fast::filter;
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
+use slipway_sys::bpf::SocketGuard;
+use slipway_sys::cgroup::Group;
 
-use super::broker::{Ground, Process, Seat};
+use super::broker::{Elsewhere, Ground, Process, Seat};
+use super::far;
 use super::orders::{BrokerStatus, Counts, Order};
 use super::{SOCKET, device, has_device, plugin};
 use crate::bypass::{Bypass, BypassError, Near};
@@ -26,6 +32,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 struct Place {
     nodes: BTreeMap<NodeId, Seat>,
+    group: Option<Group>,
+    /// Keeps programs from connecting anew what a broker of this group made and handed out. Without it, a broker reaches no other
+    /// host.
+    guard: Option<SocketGuard>,
     process: Option<Process>,
     /// When the next broker is started, where there is none.
     due: Option<Instant>,
@@ -38,6 +48,9 @@ pub(crate) struct Brokers {
     policy: Vec<Rule>,
     altered: BTreeSet<NodeId>,
     log: File,
+    /// The brokers' own key, and the lab's number among all whose brokers might meet.
+    key: KeyFile,
+    number: u64,
 }
 
 /// An action on a lab's RDMA that failed. It fits "failed to …".
@@ -65,7 +78,11 @@ impl Brokers {
         fs::write(dir.join("node").join(SOCKET), "").map_err(says("make a place for sockets of RDMA"))?;
         let log = File::options().create(true).append(true).open(dir.join("verbs.log"));
         let log = log.map_err(says("open the log of RDMA"))?;
-        let mut brokers = Self { places: BTreeMap::new(), policy: lab.policy.clone(), altered: BTreeSet::new(), log };
+        let drawn = KeyFile::draw().and_then(|key| Ok((key, Key::draw()?)));
+        let (key, number) = drawn.map_err(says("draw a key for RDMA"))?;
+        let number = number.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), BTreeSet::new());
+        let mut brokers = Self { places, policy, altered, log, key, number };
         for node in with_device {
             let made =
                 seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
@@ -73,6 +90,7 @@ impl Brokers {
         }
         let hosts: Vec<HostId> = brokers.places.keys().copied().collect();
         for host in hosts {
+            brokers.guard(near, host).map_err(says("guard sockets of RDMA"))?;
             brokers.fill(near, host).map_err(says(format!("start the RDMA broker of {}", lab.hosts[host].name)))?;
         }
         Ok(Some(brokers))
@@ -88,12 +106,51 @@ impl Brokers {
             let conditioned = place.nodes.keys().copied().filter(|node| altered.contains(node)).collect();
             BrokerStatus { host, pid, nodes, refused, revoked, conditioned }
         };
-        self.places.iter().map(of).collect()
+        self.places.iter().filter(|(_, place)| !place.nodes.is_empty()).map(of).collect()
+    }
+
+    /// Guards what the broker of a host will hand out, where the lab has several hosts.
+    fn guard(&mut self, near: &Near<'_>, host: HostId) -> io::Result<()> {
+        let lab = near.lab;
+        let Some(place) = self.places.get_mut(&host).filter(|_| lab.hosts.len() > 1) else { return Ok(()) };
+        // No name of a node begins so.
+        place.group = (near.group)(&format!("_verbs.{}", host.index() + 1)).map_err(io::Error::other)?;
+        let folder = place.group.as_ref().and_then(Group::clone_target);
+        let guard = folder.map(|folder| filter::guard(folder, None)).transpose();
+        place.guard = guard.map_err(io::Error::other)?;
+        if place.guard.is_none() {
+            self.note(lab, host, "has no control group of version 2, so its nodes reach no other host by RDMA");
+        }
+        Ok(())
+    }
+
+    /// What the broker of a host needs to reach others.
+    fn elsewhere(&self, lab: &Lab, host: HostId) -> io::Result<Option<Elsewhere<'_>>> {
+        let number = |index: usize| u32::try_from(index).map_err(io::Error::other);
+        let at = |host: HostId| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), far::PORT));
+        let (Some(own), true) = (at(host), self.places.get(&host).is_some_and(|it| it.guard.is_some())) else {
+            return Ok(None);
+        };
+        let others = || self.places.iter().filter(|(other, place)| **other != host && !place.nodes.is_empty());
+        let peers = others().filter_map(|(&other, _)| at(other).map(|at| Ok((number(other.index())?, at))));
+        let nodes = others().flat_map(|(other, place)| place.nodes.iter().map(|(node, seat)| (*other, *node, seat)));
+        let nodes =
+            nodes.map(|(host, node, seat)| Ok((number(node.index())?, number(host.index())?, seat.addresses.clone())));
+        let setup = far::Setup {
+            hello: Hello::new(self.number, number(host.index())?),
+            at: own,
+            peers: peers.collect::<io::Result<_>>()?,
+        };
+        let nodes = nodes.collect::<io::Result<_>>()?;
+        Ok(Some(Elsewhere { setup, hosts: number(lab.hosts.len())?, nodes, key: &self.key }))
     }
 
     fn fill(&mut self, near: &Near<'_>, host: HostId) -> io::Result<()> {
-        let Some(place) = self.places.get_mut(&host) else { return Ok(()) };
-        place.due = None;
+        if let Some(place) = self.places.get_mut(&host) {
+            place.due = None;
+        }
+        let elsewhere = self.elsewhere(near.lab, host)?;
+        let Some(place) = self.places.get(&host) else { return Ok(()) };
         let ground = Ground {
             alone: near.alone,
             lock: near.lock,
@@ -101,10 +158,14 @@ impl Brokers {
             log: self.log.as_fd(),
             nodes: &place.nodes,
             count: near.lab.nodes.len(),
+            group: place.group.as_ref(),
+            elsewhere,
         };
         let process = Process::start(&ground, self.policy.clone(), self.altered.clone())?;
         let pid = process.helper.number();
-        place.process = Some(process);
+        if let Some(place) = self.places.get_mut(&host) {
+            place.process = Some(process);
+        }
         self.note(near.lab, host, &format!("runs as process {pid}"));
         Ok(())
     }
@@ -189,18 +250,21 @@ impl Bypass for Brokers {
         }
     }
 
-    /// The brokers of both hosts begin anew, since each is given its nodes at its start. Queue pairs that live go on.
+    /// All brokers begin anew, since each is told at its start where nodes are. Queue pairs that live go on.
     fn relocated(&mut self, near: &Near<'_>, node: NodeId, from: HostId) -> Result<(), BypassError> {
         let Some(seat) = self.places.get_mut(&from).and_then(|place| place.nodes.remove(&node)) else { return Ok(()) };
         let to = near.lab.nodes[node].host;
+        let is_known = self.places.contains_key(&to);
         self.places.entry(to).or_default().nodes.insert(node, seat);
-        for host in [from, to] {
-            if let Some(place) = self.places.get_mut(&host) {
-                place.process = None;
-            }
+        if !is_known {
+            self.guard(near, to).map_err(says("guard sockets of RDMA")).map_err(BypassError::of)?;
         }
-        self.places.retain(|_, place| !place.nodes.is_empty());
-        for host in [from, to] {
+        for place in self.places.values_mut() {
+            (place.process, place.due) = (None, None);
+        }
+        // A host without nodes keeps its control group, for nodes that come back.
+        let inhabited = self.places.iter().filter(|(_, place)| !place.nodes.is_empty());
+        for host in inhabited.map(|(host, _)| *host).collect::<Vec<_>>() {
             let doing = format!("start the RDMA broker of {}", near.lab.hosts[host].name);
             self.fill(near, host).map_err(says(doing)).map_err(BypassError::of)?;
         }

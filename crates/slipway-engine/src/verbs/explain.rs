@@ -29,6 +29,8 @@ pub struct Verdict {
 pub enum Way {
     /// Through memory that only both ends share.
     SharedMemory,
+    /// By a connection of the hosts' network.
+    HostNetwork,
     /// Nowhere: they are not joined.
     Refused,
 }
@@ -49,16 +51,23 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
         }
     }
     let host = lab.nodes[from].host;
-    if host != lab.nodes[to].host {
-        return refused("the nodes are on two virtual hosts", Some("EHOSTUNREACH"));
-    }
-    let Some(broker) = brokers.iter().find(|broker| broker.host == host && broker.pid.is_some()) else {
+    let there = lab.nodes[to].host;
+    let broker = |of| brokers.iter().find(|broker| broker.host == of && broker.pid.is_some());
+    let Some(own) = broker(host) else {
         return refused("the broker of their host is being replaced", Some("ECONNRESET"));
     };
-    let now = Rules::new(rules, lab.nodes.len(), broker.conditioned.clone());
+    let Some(other) = broker(there) else {
+        return refused("the broker of the other host is being replaced", Some("EHOSTUNREACH"));
+    };
+    let conditioned = own.conditioned.union(&other.conditioned).copied().collect();
+    let now = Rules::new(rules, lab.nodes.len(), conditioned);
     // Neither end of two queue pairs is the client, so both nodes' rules hold.
     let both = now.admit(from, to).and_then(|()| now.admit(to, from));
     match both {
+        Ok(()) if host != there => {
+            let why = "the nodes are on two virtual hosts".to_owned();
+            Verdict { way: Way::HostNetwork, why, errno: None }
+        }
         Ok(()) => {
             Verdict { way: Way::SharedMemory, why: "both nodes are on this virtual host".to_owned(), errno: None }
         }

@@ -102,6 +102,13 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
         }
         _ => 0,
     };
+    if let Command::Connect { id, offer } = &command {
+        let wish = call.parts.rdma.with(|commands| commands.connect(at, *id, offer))?;
+        if let Some(wish) = wish {
+            call.parts.rdma.call(&call.parts.peers, wish);
+        }
+        return Ok(nothing);
+    }
     let done = call.parts.rdma.with(|commands| match command {
         Command::CreateId { uid, answer_at, port_space } => {
             let id = commands.create(at, uid, port_space)?;
@@ -114,7 +121,6 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
         }
         Command::ResolveRoute { id } => commands.resolve_route(at, id).map(|()| nothing),
         Command::QueryRoute { id, answer_at } => Ok((answer_at, commands.route(at, id)?.to_vec())),
-        Command::Connect { id, offer } => commands.connect(at, id, &offer).map(|()| nothing),
         Command::Listen { id, backlog } => commands.listen(at, id, backlog).map(|()| nothing),
         Command::Accept { id, uid, offer } => commands.accept(at, id, uid, &offer).map(|()| nothing),
         Command::Reject { id, private } => commands.reject(at, id, private).map(|()| nothing),
@@ -126,7 +132,7 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
             Ok((answer_at, commands.migrate(at, id, from)?.to_ne_bytes().to_vec()))
         }
         Command::Nothing => Ok(nothing),
-        Command::GetEvent { .. } | Command::Unknown => Err(Errno::NOSYS),
+        Command::Connect { .. } | Command::GetEvent { .. } | Command::Unknown => Err(Errno::NOSYS),
     });
     Ok(done?)
 }

@@ -56,6 +56,9 @@ pub struct Open {
     pub client: SocketAddr,
 }
 
+/// The number of a connection that carries messages about RDMA between the two routers. Connections of programs have lower ones.
+pub const MANAGEMENT: u64 = u64::MAX;
+
 /// The answer to an [`Open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenReply {

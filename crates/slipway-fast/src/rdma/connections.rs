@@ -1,7 +1,7 @@
 //! The identifiers of connections, and the steps that each takes (`rdma_cm(7)`; `drivers/infiniband/core/cma.c`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ use slipway_lab::id::{HostId, NodeId};
 
 use crate::address_map::{AddressMap, Interface};
 use crate::admission::{Admission, Rules};
-use crate::rdma_wire::{Attributes, Event, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, Route, guid};
+use crate::rdma_wire::{self, Attributes, Event, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, Route, guid};
 
 /// Most identifiers of a node.
 const MOST: usize = 8192;
@@ -40,6 +40,44 @@ enum Step {
     Over,
 }
 
+/// The other side of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// An identifier of this host.
+    Near(u32),
+    /// A link to the router of another host.
+    Far(u64),
+}
+
+/// A client's wish for a connection with another host's node.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(super) id: u32,
+    pub(super) host: HostId,
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    pub(super) offer: Offer,
+}
+
+/// A client of another host, before it has said what it offers.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    pub(super) admission: Admission,
+}
+
+/// The result of asking for a connection.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// The listener's channel, its identifier, and the event there.
+    Near(u64, u32, Event),
+    /// The client's own event.
+    Refused(Kind, i32),
+    /// Another host's router has to be asked.
+    Far(Wish),
+}
+
 /// An identifier.
 #[derive(Debug)]
 struct Identifier {
@@ -52,7 +90,7 @@ struct Identifier {
     to: Option<SocketAddr>,
     /// Whether its address came from a program: a key of the bound ports.
     is_bound: bool,
-    peer: Option<u32>,
+    peer: Option<Peer>,
     /// The peer's offer, as this side reads it.
     theirs: Offer,
     /// The client's, once it was admitted.
@@ -75,7 +113,7 @@ pub(super) struct Connections {
 }
 
 /// News for a peer: its identifier, the event, and the status.
-pub(super) type News = (u32, Kind, i32);
+pub(super) type News = (Peer, Kind, i32);
 
 impl Connections {
     pub(super) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Self {
@@ -199,7 +237,7 @@ impl Connections {
     ) -> Result<Result<(), Errno>, Errno> {
         let one = self.at(id, &[Step::New])?;
         let (node, own) = (one.node, one.own);
-        let Some(place) = self.place(to.ip()) else { return Ok(Err(Errno::HOSTUNREACH)) };
+        let Some(place) = self.address_map.of(to.ip()) else { return Ok(Err(Errno::HOSTUNREACH)) };
         let Some(near) = self.address_map.address(node, place.network, to.is_ipv6()) else {
             return Ok(Err(Errno::NETUNREACH));
         };
@@ -219,11 +257,6 @@ impl Connections {
         Ok(Ok(()))
     }
 
-    /// The interface of an address on this host.
-    fn place(&self, address: IpAddr) -> Option<Interface> {
-        self.address_map.of(address).filter(|place| place.host == self.host)
-    }
-
     pub(super) fn resolve_route(&mut self, id: u32) -> Result<(), Errno> {
         self.at(id, &[Step::Resolved])?.step = Step::Routed;
         Ok(())
@@ -236,9 +269,8 @@ impl Connections {
         Some(Route { from: one.own, to: one.to, guid: has_device.then(|| guid(one.node)), is_resolved })
     }
 
-    /// Asks a listener. Gives the listener's channel, its identifier, and the event there; or the client's own event.
-    #[expect(clippy::type_complexity, reason = "news for one side or the other")]
-    pub(super) fn connect(&mut self, id: u32, offer: &Offer) -> Result<Result<(u64, u32, Event), (Kind, i32)>, Errno> {
+    /// Asks a listener, here or on another host.
+    pub(super) fn connect(&mut self, id: u32, offer: &Offer) -> Result<Asked, Errno> {
         let one = self.at(id, &[Step::Routed])?;
         if !offer.is_valid || offer.private.len() > IN_REQUEST {
             return Err(Errno::INVAL);
@@ -247,42 +279,128 @@ impl Connections {
             return Err(Errno::OPNOTSUPP);
         }
         let (Some(own), Some(to), node) = (one.own, one.to, one.node) else { return Err(Errno::INVAL) };
-        let Some(place) = self.place(to.ip()) else { return Ok(Err((Kind::Unreachable, unreachable()))) };
+        let Some(place) = self.address_map.of(to.ip()) else {
+            return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
+        };
         let Ok(admission) = self.rules.admits(node, place, to.port()) else {
-            return Ok(Err((Kind::Unreachable, -Errno::ACCESS.raw_os_error())));
+            return Ok(Asked::Refused(Kind::Unreachable, -Errno::ACCESS.raw_os_error()));
         };
-        let listener = self.ports.get(&(place.node, to.port())).copied();
-        let fits = |one: &&Identifier| {
-            one.step == Step::Listening && one.own.is_some_and(|at| at.ip().is_unspecified() || at.ip() == to.ip())
-        };
-        let Some((listener, found)) = listener.and_then(|id| Some((id, self.all.get(&id).filter(fits)?))) else {
-            return Ok(Err((Kind::Rejected, NO_LISTENER)));
-        };
-        let (channel, uid) = (found.channel, found.uid);
         let theirs = offer.seen(IN_REQUEST);
-        let event = Event { uid, id: 0, kind: Kind::ConnectRequest, status: 0, offer: theirs.clone() };
+        if place.host != self.host {
+            let one = self.at(id, &[Step::Routed])?;
+            (one.step, one.admission) = (Step::Requesting, Some(admission));
+            return Ok(Asked::Far(Wish { id, host: place.host, client: own, server: to, offer: theirs }));
+        }
+        let Ok((channel, listener, event)) = self.ask(place, (own, to), Peer::Near(id), theirs, None) else {
+            return Ok(Asked::Refused(Kind::Rejected, NO_LISTENER));
+        };
+        let one = self.at(id, &[Step::Routed])?;
+        (one.step, one.peer, one.admission) = (Step::Requesting, Some(Peer::Near(event.id)), Some(admission));
+        Ok(Asked::Near(channel, listener, event))
+    }
+
+    /// Makes an identifier for a request at a listener of this host. Gives the listener's channel, its identifier, and the event
+    /// there; or the reason of a rejection.
+    fn ask(
+        &mut self,
+        place: Interface,
+        (client, server): (SocketAddr, SocketAddr),
+        peer: Peer,
+        theirs: Offer,
+        admission: Option<Admission>,
+    ) -> Result<(u64, u32, Event), i32> {
+        let fits = |one: &&Identifier| {
+            let is_there = |at: SocketAddr| at.ip().is_unspecified() || at.ip() == server.ip();
+            one.step == Step::Listening && one.own.is_some_and(is_there)
+        };
+        let listener = *self.ports.get(&(place.node, server.port())).ok_or(NO_LISTENER)?;
+        let found = self.all.get(&listener).filter(fits).ok_or(NO_LISTENER)?;
+        let (channel, uid) = (found.channel, found.uid);
         let child = Identifier {
             node: place.node,
             channel,
             uid,
             port_space: TCP,
             step: Step::Requested,
-            own: Some(to),
-            to: Some(own),
+            own: Some(server),
+            to: Some(client),
             is_bound: false,
-            peer: Some(id),
-            theirs,
-            admission: None,
+            peer: Some(peer),
+            theirs: theirs.clone(),
+            admission,
             reported: 0,
         };
-        let child = self.add(child);
-        let one = self.at(id, &[Step::Routed])?;
-        (one.step, one.peer, one.admission) = (Step::Requesting, Some(child), Some(admission));
-        Ok(Ok((channel, listener, Event { id: child, ..event })))
+        let id = self.add(child);
+        Ok((channel, listener, Event { uid, id, kind: Kind::ConnectRequest, status: 0, offer: theirs }))
+    }
+
+    /// A client of another host asks a listener. The result is as that of [`ask`](Self::ask).
+    pub(super) fn requested(&mut self, link: u64, caller: &Caller, mut offer: Offer) -> Result<(u64, u32, Event), i32> {
+        offer.private.resize(IN_REQUEST, 0);
+        let place = self.address_map.of(caller.server.ip()).filter(|place| place.host == self.host);
+        let place = place.ok_or(NO_LISTENER)?;
+        if self.all.values().filter(|one| one.node == place.node).count() >= MOST {
+            return Err(NO_LISTENER);
+        }
+        // The rules may have changed since the other router asked.
+        if matches!(self.rules.recheck(&caller.admission), Some(Err(_))) {
+            return Err(NO_LISTENER);
+        }
+        self.ask(place, (caller.client, caller.server), Peer::Far(link), offer, Some(caller.admission))
+    }
+
+    /// Gives a client that asks another host its link. False where it has left.
+    pub(super) fn set_link(&mut self, id: u32, link: u64) -> bool {
+        let is_asking = |one: &&mut Identifier| one.step == Step::Requesting && one.peer.is_none();
+        self.all.get_mut(&id).filter(is_asking).map(|one| one.peer = Some(Peer::Far(link))).is_some()
+    }
+
+    /// A connection has come to nothing.
+    pub(super) fn over(&mut self, id: u32) {
+        if let Some(one) = self.all.get_mut(&id) {
+            (one.step, one.peer) = (Step::Over, None);
+        }
+    }
+
+    /// Acts on another router's message. Gives the event for the program; `None` where no such message may come now.
+    pub(super) fn heed(&mut self, id: u32, step: rdma_wire::Step, mut offer: Offer) -> Option<Kind> {
+        use rdma_wire::Step as Told;
+        let one = self.all.get_mut(&id)?;
+        let (kind, room) = match (step, one.step) {
+            (Told::Accepted, Step::Requesting) => (Kind::ConnectResponse, IN_REPLY),
+            (Told::Established, Step::Accepted) => (Kind::Established, 0),
+            (Told::Rejected, Step::Requesting | Step::Accepted) => (Kind::Rejected, IN_REJECTION),
+            _ => return None,
+        };
+        match kind {
+            Kind::ConnectResponse => one.step = Step::Answered,
+            Kind::Established => one.step = Step::Connected,
+            _ => (one.step, one.peer) = (Step::Over, None),
+        }
+        if kind != Kind::Established {
+            offer.private.resize(room, 0);
+            one.theirs = offer;
+        }
+        Some(kind)
+    }
+
+    /// The other router has closed its link. Gives the event for the program, if it has to have one.
+    pub(super) fn lost(&mut self, id: u32) -> Option<(Kind, i32)> {
+        let one = self.all.get_mut(&id)?;
+        let was = std::mem::replace(&mut one.step, Step::Over);
+        one.peer.take()?;
+        Some(match was {
+            Step::Requesting => {
+                one.theirs = Offer::default().seen(IN_REJECTION);
+                (Kind::Rejected, BY_PROGRAM)
+            }
+            Step::Requested | Step::Accepted => (Kind::Unreachable, unreachable()),
+            _ => (Kind::Disconnected, 0),
+        })
     }
 
     /// Accepts a request, or acknowledges that it was accepted. Gives the peer, and the event there.
-    pub(super) fn accept(&mut self, id: u32, uid: u64, offer: &Offer) -> Result<(u32, Kind), Errno> {
+    pub(super) fn accept(&mut self, id: u32, uid: u64, offer: &Offer) -> Result<(Peer, Kind, Offer), Errno> {
         let one = self.at(id, &[Step::Requested, Step::Answered])?;
         let (peer, next, of_peer, kind) = if one.step == Step::Requested {
             if !offer.is_valid || offer.private.len() > IN_REPLY {
@@ -295,26 +413,31 @@ impl Connections {
         };
         one.step = next;
         let peer = peer.ok_or(Errno::NOTCONN)?;
-        let other = self.at(peer, &[Step::Requesting, Step::Accepted])?;
-        other.step = of_peer;
-        if kind == Kind::ConnectResponse {
-            other.theirs = offer.seen(IN_REPLY);
+        let seen = if kind == Kind::ConnectResponse { offer.seen(IN_REPLY) } else { Offer::default() };
+        if let Peer::Near(id) = peer {
+            let other = self.at(id, &[Step::Requesting, Step::Accepted])?;
+            other.step = of_peer;
+            if kind == Kind::ConnectResponse {
+                other.theirs = seen.clone();
+            }
         }
-        Ok((peer, kind))
+        Ok((peer, kind, seen))
     }
 
     /// Rejects a request. Gives the client.
-    pub(super) fn reject(&mut self, id: u32, private: Vec<u8>) -> Result<u32, Errno> {
+    pub(super) fn reject(&mut self, id: u32, private: Vec<u8>) -> Result<(Peer, Offer), Errno> {
         if private.len() > IN_REJECTION {
             return Err(Errno::INVAL);
         }
         let one = self.at(id, &[Step::Requested, Step::Answered])?;
         one.step = Step::Over;
         let peer = one.peer.take().ok_or(Errno::NOTCONN)?;
-        let other = self.all.get_mut(&peer).ok_or(Errno::NOTCONN)?;
-        (other.step, other.peer) = (Step::Over, None);
-        other.theirs = Offer { private, ..Offer::default() }.seen(IN_REJECTION);
-        Ok(peer)
+        let seen = Offer { private, ..Offer::default() }.seen(IN_REJECTION);
+        if let Peer::Near(id) = peer {
+            let other = self.all.get_mut(&id).ok_or(Errno::NOTCONN)?;
+            (other.step, other.peer, other.theirs) = (Step::Over, None, seen.clone());
+        }
+        Ok((peer, seen))
     }
 
     /// Leaves a connection on whatever step it is. Gives the news for the peer; `None` where there is none to tell.
@@ -323,8 +446,10 @@ impl Connections {
         let was = one.step;
         let peer = one.peer.take()?;
         one.step = Step::Over;
-        let other = self.all.get_mut(&peer)?;
-        (other.step, other.peer, other.theirs) = (Step::Over, None, Offer::default());
+        if let Peer::Near(id) = peer {
+            let other = self.all.get_mut(&id)?;
+            (other.step, other.peer, other.theirs) = (Step::Over, None, Offer::default());
+        }
         Some(match was {
             Step::Requested => (peer, Kind::Rejected, BY_PROGRAM),
             Step::Requesting | Step::Answered => (peer, Kind::Unreachable, unreachable()),

@@ -9,7 +9,7 @@ use slipway_lab::id::NodeId;
 
 use super::Router;
 use crate::blocked_accepts::{BlockedAccepts, Expected};
-use crate::channel::{Open, OpenRequest, Refusal};
+use crate::channel::{MANAGEMENT, Open, OpenRequest, Refusal};
 use crate::delivery::AnnounceError;
 use crate::ends::EndIdentity;
 use crate::journal::{Entry, Unaccepted};
@@ -39,6 +39,9 @@ impl Router {
     }
 
     fn ask(self: &Arc<Self>, asked: OpenRequest, late: Option<(Share, Instant)>) {
+        if asked.open.flow == MANAGEMENT {
+            return self.manage(asked);
+        }
         let (share, until) = late.unzip();
         let (identity, slot) = match self.may_ask(&asked.open) {
             Ok(admitted) => admitted,
@@ -84,6 +87,27 @@ impl Router {
                     let _ = self.parts.delivery.watch_data(wakeup, connection);
                 });
             }
+        }
+    }
+
+    /// Handles a request for a stream about a connection of RDMA. Both routers check the rules: one may not know yet what the
+    /// other knows.
+    fn manage(&self, asked: OpenRequest) {
+        let Open { client, server, .. } = asked.open;
+        let there = self.parts.address_map.of(server.ip()).filter(|at| at.host == self.parts.host);
+        // A router speaks for nodes of its own host alone.
+        let from = self.parts.address_map.of(client.ip());
+        let from = from.filter(|at| u32::try_from(at.host.index()) == Ok(asked.host));
+        let (Some(there), Some(from)) = (there, from) else { return drop(asked.refuse(Refusal::NoSuchNode)) };
+        match self.parts.rules.admits(from.node, there, server.port()) {
+            Ok(admission) => {
+                if let Ok(stream) = asked.accept() {
+                    // A stream without room is closed, and the client hears of a rejection.
+                    self.parts.rdma.adopt(stream.into(), client, server, admission);
+                }
+            }
+            Err(Reason::Policy) => drop(asked.refuse(Refusal::Policy)),
+            Err(_) => drop(asked.refuse(Refusal::NotServed)),
         }
     }
 

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::Policy;
+use super::far::{self, Way};
+use super::reply::{Done, From};
 use super::tables::{Held, Link, QueuePair, Tables, key};
 use crate::layout::{MEMORY, SIZED};
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
@@ -16,40 +18,19 @@ const WRITABLE: u32 = 1 << 1 | 1 << 3;
 /// Pages that regions are shared by, in bytes.
 const PAGE: u64 = 4096;
 
-/// The asking program.
-#[derive(Clone, Copy)]
-pub(super) struct From {
-    pub(super) program: u64,
-    pub(super) node: u32,
-}
-
-/// A reply, the descriptors beside it, and packets for other programs.
-pub(super) struct Done {
-    pub(super) reply: Reply,
-    pub(super) fds: Vec<OwnedFd>,
-    pub(super) notes: Vec<(u64, Answer, Vec<OwnedFd>)>,
-}
-
-impl Done {
-    fn with(reply: Reply, fds: Vec<OwnedFd>) -> Self {
-        Self { reply, fds, notes: Vec::new() }
-    }
-}
-
 pub(super) fn answer(
     tables: &mut Tables,
-    policy: &mut Policy,
+    (policy, way): (&mut Policy, &mut Way),
     from: From,
     request: &Request,
     fds: Vec<OwnedFd>,
 ) -> Done {
-    carry_out(tables, policy, from, request, fds)
-        .unwrap_or_else(|errno| Done::with(Reply::Refused { errno: errno.raw_os_error() }, Vec::new()))
+    carry_out(tables, (policy, way), from, request, fds).unwrap_or_else(Done::refused)
 }
 
 fn carry_out(
     tables: &mut Tables,
-    policy: &mut Policy,
+    (policy, way): (&mut Policy, &mut Way),
     from: From,
     request: &Request,
     fds: Vec<OwnedFd>,
@@ -66,11 +47,11 @@ fn carry_out(
             Reply::QueuePair { number: tables.add_queue_pair(made)? }
         }
         Request::DestroyQueuePair { number } => {
-            own(tables, from, number)?;
+            tables.own(from.program, number)?;
             tables.remove_queue_pair(number);
             Reply::Done
         }
-        Request::Connect { number, gid, peer } => return connect(tables, policy, from, number, gid, peer),
+        Request::Connect { number, gid, peer } => return connect(tables, (policy, way), from, number, gid, peer),
         Request::Register { domain, region } => Reply::Key { key: register(tables, from, domain, region, fds)? },
         Request::Deregister { key } => {
             tables.regions.get(&key).filter(|it| it.program == from.program).ok_or(Errno::INVAL)?;
@@ -82,25 +63,24 @@ fn carry_out(
     Ok(Done::with(reply, Vec::new()))
 }
 
-/// A queue pair of the asking program's own.
-fn own(tables: &Tables, from: From, number: u32) -> Result<&QueuePair, Errno> {
-    tables.queue_pairs.get(&number).filter(|it| it.program == from.program).ok_or(Errno::INVAL)
-}
-
 /// Joins two queue pairs. The first to ask gets the memory at once: what it sends waits there for the other.
 fn connect(
     tables: &mut Tables,
-    policy: &mut Policy,
+    (policy, way): (&mut Policy, &mut Way),
     from: From,
     number: u32,
     gid: Gid,
     peer: u32,
 ) -> Result<Done, Errno> {
-    let asking = own(tables, from, number)?;
+    let asking = tables.own(from.program, number)?;
     let (transport, revoked) = (asking.transport, asking.revoked);
-    let to = tables.node_at(&gid).ok_or(Errno::HOSTUNREACH)?;
+    let place = tables.node_at(&gid).ok_or(Errno::HOSTUNREACH)?;
+    let to = place.node;
     // The policy answers first, so that a node which may not connect learns nothing of another's queue pairs.
     policy(from.node, to)?;
+    if place.host.is_some() {
+        return far::connect(tables, way, from, number, (gid, peer), place);
+    }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.node == to && it.transport == transport);
     let there_program = there.ok_or(Errno::CONNREFUSED)?.program;
     if revoked || there.is_some_and(|it| it.revoked) {
@@ -113,12 +93,9 @@ fn connect(
     }
     let awaited = tables.links.get(&link).is_some_and(|it| it.first == peer && it.waiting.is_some());
     if awaited {
-        let slot = tables.slot(from.program, number)?;
-        let known = tables.links.get_mut(&link).ok_or(Errno::NOTCONN)?;
-        known.slots.push(slot);
-        let (memory, bell) = known.waiting.take().ok_or(Errno::NOTCONN)?;
-        set_peer(tables, number, peer);
-        return Ok(Done::with(Reply::Connected { end: End::Second, counts: slot.number }, vec![memory, bell]));
+        let (slot, fds) = tables.take_waiting(from.program, number, link)?;
+        tables.set_peer(number, peer);
+        return Ok(Done::with(Reply::Connected { end: End::Second, counts: slot.number }, fds));
     }
     if !is_datagram {
         // A queue pair that was reset and connects anew leaves its old connection.
@@ -134,31 +111,25 @@ fn connect(
     let counts = slot.number;
     let mut slots = vec![slot];
     if number == peer {
-        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots });
-        set_peer(tables, number, peer);
+        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots, stream: None });
+        tables.set_peer(number, peer);
         return Ok(Done::with(Reply::Connected { end: End::Both, counts }, vec![memory, bell]));
     }
     let fds = vec![memory.try_clone().map_err(|_| Errno::MFILE)?, bell];
     let mut done = Done::with(Reply::Connected { end: End::First, counts }, fds);
-    let mut waiting = Some((memory, other_bell));
+    let mut waiting = Some(vec![memory, other_bell]);
     if is_datagram {
         let gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
-        let fds = waiting.take().map(|(memory, bell)| vec![memory, bell]).unwrap_or_default();
+        let fds = waiting.take().unwrap_or_default();
         let slot = tables.slot(there_program, peer)?;
         let note = Answer::Reached { number: peer, gid, peer: number, counts: slot.number };
         slots.push(slot);
         done.notes.push((there_program, note, fds));
     } else {
-        set_peer(tables, number, peer);
+        tables.set_peer(number, peer);
     }
-    tables.links.insert(link, Link { first: number, nodes, waiting, slots });
+    tables.links.insert(link, Link { first: number, nodes, waiting, slots, stream: None });
     Ok(done)
-}
-
-fn set_peer(tables: &mut Tables, number: u32, peer: u32) {
-    if let Some(queue_pair) = tables.queue_pairs.get_mut(&number) {
-        queue_pair.peer = Some(peer);
-    }
 }
 
 /// Makes the memory of a connection. Its length is sealed, and no more seals can come.
@@ -194,7 +165,7 @@ fn register(tables: &mut Tables, from: From, domain: u32, region: Region, fds: V
 
 /// Tells of a region to the queue pair that its owner has joined with one in the region's protection domain.
 fn resolve(tables: &Tables, from: From, number: u32, key: u32) -> Result<Done, Errno> {
-    let peer = own(tables, from, number)?.peer.ok_or(Errno::NOTCONN)?;
+    let peer = tables.own(from.program, number)?.peer.ok_or(Errno::NOTCONN)?;
     let there = tables.queue_pairs.get(&peer).filter(|it| it.peer == Some(number)).ok_or(Errno::NOTCONN)?;
     let held = tables.regions.get(&key).filter(|it| it.program == there.program && it.domain == there.domain);
     let held = held.ok_or(Errno::ACCESS)?;

@@ -2,7 +2,9 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -38,10 +40,31 @@ pub(super) struct Link {
     /// The queue pair that asked first.
     pub(super) first: u32,
     pub(super) nodes: (u32, u32),
-    /// The memory and the socket of the end that has not asked yet.
-    pub(super) waiting: Option<(OwnedFd, OwnedFd)>,
+    /// The descriptors of the end that has not asked yet: memory and socket, or a stream.
+    pub(super) waiting: Option<Vec<OwnedFd>>,
     /// Where the ends that have joined count.
     pub(super) slots: Vec<Slot>,
+    /// A copy of the stream to another host's program, by which the broker ends it.
+    pub(super) stream: Option<OwnedFd>,
+}
+
+/// A question to another host's broker that has no answer yet.
+pub(super) struct Ask {
+    pub(super) program: u64,
+    pub(super) number: u32,
+    pub(super) node: u32,
+    pub(super) peer: u32,
+    pub(super) to: u32,
+    /// The other broker has asked at the same time: its stream will come until then.
+    pub(super) crossed: Option<Instant>,
+}
+
+/// Where an address is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) node: u32,
+    /// Its virtual host, where that is another.
+    pub(super) host: Option<u32>,
 }
 
 /// A place where a program counts an end of a connection.
@@ -64,7 +87,21 @@ pub(super) struct Tables {
     pages: BTreeMap<u64, Page>,
     /// Traffic of ended connections, by the node that counted and its peer.
     ended: BTreeMap<(u32, Option<u32>), Traffic>,
+    /// Nodes of other virtual hosts.
+    pub(super) far: BTreeMap<Gid, Place>,
+    /// Questions to other hosts' brokers, by ticket.
+    pub(super) asks: BTreeMap<u64, Ask>,
+    /// Numbers of queue pairs that this broker gives: no other broker of the lab gives these.
+    pub(super) numbers: RangeInclusive<u32>,
     next: u32,
+    tickets: u64,
+}
+
+/// The share of queue pairs' numbers that one of so many hosts has. A lab's queue pairs differ by number alone.
+pub(super) fn numbers_of(host: u32, hosts: u32) -> RangeInclusive<u32> {
+    let share = (LAST - FIRST + 1) / hosts.max(1);
+    let first = FIRST + host.saturating_mul(share).min(LAST - FIRST);
+    first..=(first + share.saturating_sub(1)).min(LAST)
 }
 
 impl Link {
@@ -82,9 +119,22 @@ pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
 
 impl Tables {
     pub(super) fn new(caps: Caps) -> Self {
-        let (nodes, queue_pairs, regions, links) = Default::default();
+        let (nodes, queue_pairs, regions, links, far, asks) = Default::default();
         let (pages, ended) = Default::default();
-        Self { caps, nodes, queue_pairs, regions, links, pages, ended, next: FIRST }
+        let (numbers, next, tickets) = (FIRST..=LAST, FIRST, 0);
+        Self { caps, nodes, queue_pairs, regions, links, pages, ended, far, asks, numbers, next, tickets }
+    }
+
+    /// Takes the share of queue pairs' numbers that one of so many hosts has.
+    pub(super) fn share_numbers(&mut self, host: u32, hosts: u32) {
+        self.numbers = numbers_of(host, hosts);
+        self.next = *self.numbers.start();
+    }
+
+    /// A number for a question, that no question had before.
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
     }
 
     pub(super) fn caps(&self) -> Caps {
@@ -118,10 +168,27 @@ impl Tables {
         self.pages.get(&slot.program).map(|page| page.read(slot.number)).unwrap_or_default()
     }
 
+    /// Takes the descriptors that wait for an end, and a place for its counts.
+    pub(super) fn take_waiting(
+        &mut self,
+        program: u64,
+        number: u32,
+        link: (u32, u32),
+    ) -> Result<(Slot, Vec<OwnedFd>), Errno> {
+        let slot = self.slot(program, number)?;
+        let known = self.links.get_mut(&link).ok_or(Errno::NOTCONN)?;
+        known.slots.push(slot);
+        Ok((slot, known.waiting.take().ok_or(Errno::NOTCONN)?))
+    }
+
     /// Ends connections: their counts stay, and their slots are free again.
     pub(super) fn end_links(&mut self, is_due: impl Fn((u32, u32), &Link) -> bool) -> Vec<(u32, u32)> {
         let due: Vec<_> = self.links.iter().filter(|(key, it)| is_due(**key, it)).map(|(key, _)| *key).collect();
         for link in due.iter().filter_map(|key| self.links.remove(key)).collect::<Vec<_>>() {
+            if let Some(stream) = &link.stream {
+                // Both programs see its end, whatever they hold.
+                let _ = rustix::net::shutdown(stream, rustix::net::Shutdown::Both);
+            }
             for slot in &link.slots {
                 let (node, peer) = link.nodes_from(slot.queue_pair);
                 let pair = (node, Some(peer));
@@ -141,8 +208,20 @@ impl Tables {
     }
 
     /// The node with this address.
-    pub(super) fn node_at(&self, gid: &Gid) -> Option<u32> {
-        self.nodes.iter().find(|(_, gids)| gids.contains(gid)).map(|(node, _)| *node)
+    pub(super) fn node_at(&self, gid: &Gid) -> Option<Place> {
+        let here = self.nodes.iter().find(|(_, gids)| gids.contains(gid)).map(|(node, _)| *node);
+        here.map(|node| Place { node, host: None }).or_else(|| self.far.get(gid).copied())
+    }
+
+    /// A queue pair of a program's own.
+    pub(super) fn own(&self, program: u64, number: u32) -> Result<&QueuePair, Errno> {
+        self.queue_pairs.get(&number).filter(|it| it.program == program).ok_or(Errno::INVAL)
+    }
+
+    pub(super) fn set_peer(&mut self, number: u32, peer: u32) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(&number) {
+            queue_pair.peer = Some(peer);
+        }
     }
 
     pub(super) fn add_queue_pair(&mut self, queue_pair: QueuePair) -> Result<u32, Errno> {
@@ -159,7 +238,7 @@ impl Tables {
     fn free_number(&mut self) -> Option<u32> {
         for _ in 0..=self.queue_pairs.len() {
             let number = self.next;
-            self.next = if number >= LAST { FIRST } else { number + 1 };
+            self.next = if number >= *self.numbers.end() { *self.numbers.start() } else { number + 1 };
             if !self.queue_pairs.contains_key(&number) {
                 return Some(number);
             }
@@ -170,6 +249,7 @@ impl Tables {
     pub(super) fn remove_queue_pair(&mut self, number: u32) {
         self.queue_pairs.remove(&number);
         self.end_links(|(one, other), _| one == number || other == number);
+        self.asks.retain(|_, it| it.number != number);
     }
 
     /// Holds a region under a key that nobody can guess in a few thousand tries.
@@ -199,6 +279,7 @@ impl Tables {
             self.queue_pairs.iter().filter(|(_, it)| it.program == program).map(|(it, _)| *it).collect();
         self.queue_pairs.retain(|_, it| it.program != program);
         self.regions.retain(|_, it| it.program != program);
+        self.asks.retain(|_, it| it.program != program);
         self.end_links(|(one, other), _| gone.contains(&one) || gone.contains(&other));
         self.pages.remove(&program);
     }

@@ -83,7 +83,9 @@ impl Client {
         match *answer {
             Answer::Revoked { number } => self.notes.push_back(Note::Revoked { number }),
             Answer::Reached { number, gid, peer, counts } => {
-                let joint = Joint { fds, end: End::Second, counts, peer: (gid, peer) };
+                // Memory and a socket on this host, a stream from another.
+                let end = if fds.len() == 1 { End::Far } else { End::Second };
+                let joint = Joint { fds, end, counts, peer: (gid, peer) };
                 self.notes.push_back(Note::Reached { number, joint });
             }
             Answer::Reply(_) => {}

@@ -5,16 +5,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::{fcntl_get_seals, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::far::{Far, Words};
 use super::memory::{Mapping, Piece};
-use super::ring::{Consumer, Place, Producer};
+use super::ring::{Consumer, Header, Place, Producer};
 use super::tally::Tally;
 use crate::layout::{
-    BELL, BLOCK, CLOSED, EPOCH, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, RESPONSE_TAIL,
-    RESPONSES, RINGS, SIZED, WANTS_HEAD,
+    BELL, BLOCK, CLOSED, EPOCH, FAILED, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD,
+    RESPONSE_TAIL, RESPONSES, RINGS, SIZED, WANTS_HEAD,
 };
 use crate::wire::{End, Gid, Region};
 
@@ -37,7 +39,7 @@ impl Import {
 /// A connection as the broker hands it out.
 #[derive(Debug)]
 pub(super) struct Joint {
-    /// The memory, and the socket that wakes the peer.
+    /// The memory, and the socket that wakes the peer; or a stream to a peer on another host.
     pub(super) fds: Vec<OwnedFd>,
     pub(super) end: End,
     /// The slot for this end's counts.
@@ -45,10 +47,19 @@ pub(super) struct Joint {
     pub(super) peer: (Gid, u32),
 }
 
+/// The way to the peer, beside the memory.
+#[derive(Debug)]
+enum Link {
+    /// A peer on this host has the memory too, and this socket wakes it.
+    Near(OwnedFd),
+    /// A peer on another host: the memory is this end's alone.
+    Far(Box<Far>),
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) memory: Mapping,
-    bell: OwnedFd,
+    link: Link,
     mine: usize,
     theirs: usize,
     pub(super) peer: (Gid, u32),
@@ -67,21 +78,40 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Takes up an end. The memory is the broker's, and is looked at all the same.
-    pub(super) fn new(joint: Joint, counts: Option<&Arc<Mapping>>) -> Result<Self, Errno> {
+    /// Takes up an end. The memory is the broker's, and is looked at all the same. The thread of service waits for the peer in this
+    /// set, under this number.
+    pub(super) fn new(joint: Joint, counts: Option<&Arc<Mapping>>, epoll: (Arc<OwnedFd>, u64)) -> Result<Self, Errno> {
         let Joint { fds, end, counts: slot, peer } = joint;
+        let tally = Tally::new(counts, slot);
         let mut fds = fds.into_iter();
-        let (Some(memory), Some(bell)) = (fds.next(), fds.next()) else { return Err(Errno::PROTO) };
+        let (memory, bell) = match (end, fds.next(), fds.next()) {
+            (End::Far, Some(stream), None) => {
+                let far = |rings, theirs| Ok(Link::Far(Box::new(Far::new(stream, rings, theirs, epoll)?)));
+                return Self::at(Mapping::private(MEMORY)?, (0, 1), (peer, tally), far);
+            }
+            (End::First | End::Second | End::Both, Some(memory), Some(bell)) => (memory, bell),
+            _ => return Err(Errno::PROTO),
+        };
         let size = usize::try_from(fstat(&memory)?.st_size).map_err(|_| Errno::INVAL)?;
         if size != MEMORY || !fcntl_get_seals(&memory)?.contains(SIZED) {
             return Err(Errno::INVAL);
         }
         let memory = Mapping::new(&memory, MEMORY, true)?;
-        let (mine, theirs) = match end {
-            End::First => (0, 1),
+        let blocks = match end {
+            End::First | End::Far => (0, 1),
             End::Second => (1, 0),
             End::Both => (0, 0),
         };
+        epoll::add(&*epoll.0, &bell, EventData::new_u64(epoll.1), EventFlags::IN)?;
+        Self::at(memory, blocks, (peer, tally), |_, _| Ok(Link::Near(bell)))
+    }
+
+    fn at(
+        memory: Mapping,
+        (mine, theirs): (usize, usize),
+        (peer, tally): ((Gid, u32), Tally),
+        link: impl FnOnce([Place; 2], usize) -> Result<Link, Errno>,
+    ) -> Result<Self, Errno> {
         let ring = |base: usize, length: usize, producer: usize, consumer: usize, tail: usize, head: usize| Place {
             start: base + producer * length,
             length,
@@ -90,7 +120,9 @@ impl Connection {
         };
         let requests = |from, to| ring(RINGS, REQUESTS, from, to, REQUEST_TAIL, REQUEST_HEAD);
         let responses = |from, to| ring(RINGS + 2 * REQUESTS, RESPONSES, from, to, RESPONSE_TAIL, RESPONSE_HEAD);
+        let link = link([requests(theirs, mine), responses(theirs, mine)], theirs * BLOCK)?;
         let this = Self {
+            link,
             requests: Producer::new(requests(mine, theirs)),
             responses: Producer::new(responses(mine, theirs)),
             their_requests: Consumer::new(requests(theirs, mine)),
@@ -102,9 +134,8 @@ impl Connection {
             last_ring_write: 0,
             is_cut: false,
             memory,
-            bell,
             peer,
-            tally: Tally::new(counts, slot),
+            tally,
         };
         Ok(this)
     }
@@ -115,6 +146,10 @@ impl Connection {
         if word.load(Ordering::Relaxed) != value {
             word.store(value, Ordering::Release);
         }
+    }
+
+    fn mine(&self, word: usize) -> u32 {
+        self.memory.word32(self.mine + word).load(Ordering::Relaxed)
     }
 
     /// Reads a word of the peer's.
@@ -128,25 +163,37 @@ impl Connection {
     }
 
     /// Asks to be rung from now on, or not. The caller looks at the rings once more after it has asked.
-    pub(super) fn sleep(&self, is_asleep: bool) {
+    pub(super) fn sleep(&mut self, is_asleep: bool) {
+        if let Link::Far(far) = &mut self.link {
+            if far.sleep(is_asleep) {
+                self.tell(true);
+            }
+            return;
+        }
         self.set(BELL, is_asleep.into());
         fence(Ordering::SeqCst);
     }
 
     /// Wakes the peer where it sleeps, after this end has published something.
-    pub(super) fn ring(&self) {
+    pub(super) fn ring(&mut self) {
+        let Link::Near(socket) = &self.link else { return self.tell(false) };
         // Publishing, and then reading whether the peer sleeps: without the fence the processor may swap both, and the peer
         // sleeps on with work in its ring.
         fence(Ordering::SeqCst);
         let bell = self.memory.word32(self.theirs + BELL);
         if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::AcqRel) != 0 {
             // A full socket has woken the peer already. A flag of the call, since a peer may change the socket's own.
-            let _ = rustix::net::send(&self.bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let _ = rustix::net::send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
     /// Wakes the peer where it waits for its requests to be consumed.
-    pub(super) fn ring_for_head(&self) {
+    pub(super) fn ring_for_head(&mut self) {
+        if let Link::Far(far) = &self.link {
+            // A program that polls may send something soon, which tells it too.
+            let now = far.is_awaited();
+            return self.tell(now);
+        }
         fence(Ordering::SeqCst);
         if self.theirs(WANTS_HEAD) != 0 {
             self.ring();
@@ -155,10 +202,11 @@ impl Connection {
 
     /// Empties the socket of wake-ups. Notes that the peer has closed it.
     pub(super) fn silence(&mut self) {
+        let Link::Near(bell) = &self.link else { return self.pull() };
         let mut byte = [0; 8];
         // Bounded: a peer that rings on and on is heard at the next turn.
         for _ in 0..16 {
-            match rustix::net::recv(&self.bell, &mut byte, RecvFlags::DONTWAIT) {
+            match rustix::net::recv(bell, &mut byte, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return,
                 Ok((_, 1..)) | Err(Errno::INTR) => {}
                 Ok((_, 0)) | Err(_) => self.is_cut = true,
@@ -170,7 +218,76 @@ impl Connection {
     }
 
     pub(super) fn bell(&self) -> impl AsFd + '_ {
-        self.bell.as_fd()
+        match &self.link {
+            Link::Near(bell) => bell.as_fd(),
+            Link::Far(far) => far.stream(),
+        }
+    }
+
+    pub(super) fn is_far(&self) -> bool {
+        matches!(self.link, Link::Far(_))
+    }
+
+    /// Takes what a peer on another host has sent. It is in the rings then.
+    pub(super) fn pull(&mut self) {
+        if let Link::Far(far) = &mut self.link
+            && !self.is_cut
+        {
+            match far.pull(&self.memory, [self.their_requests.head, self.their_responses.head]) {
+                Ok(true) => {}
+                // Nothing more comes at once, so there is time to say what was consumed.
+                Ok(false) => {
+                    let now = far.is_polled();
+                    self.tell(now);
+                }
+                Err(_) => self.is_cut = true,
+            }
+        }
+    }
+
+    /// Tells a peer on another host what is news of this end.
+    fn tell(&mut self, now: bool) {
+        let words = Words {
+            failed: self.mine(FAILED),
+            is_not_ready: self.mine(NOT_READY) != 0,
+            is_closed: self.mine(CLOSED) != 0,
+        };
+        let heads = [self.their_requests.head, self.their_responses.head];
+        if let Link::Far(far) = &mut self.link
+            && !self.is_cut
+        {
+            self.is_cut = far.tell(heads, words, now).is_err();
+        }
+    }
+
+    /// Sends a request. The caller has asked for room.
+    pub(super) fn put_request(&mut self, header: Header, pieces: &[Piece], skip: usize) {
+        self.put(header, pieces, skip, true);
+    }
+
+    /// Sends a response. The caller has asked for room.
+    pub(super) fn put_response(&mut self, header: Header, pieces: &[Piece], skip: usize) {
+        self.put(header, pieces, skip, false);
+    }
+
+    /// The peer has answered the request that ends at this counter, so it has consumed that and all before.
+    pub(super) fn answered(&mut self, end: u64) {
+        if self.is_far() {
+            self.memory.word64(self.theirs + REQUEST_HEAD).fetch_max(end, Ordering::AcqRel);
+        }
+    }
+
+    fn put(&mut self, header: Header, pieces: &[Piece], skip: usize, is_request: bool) {
+        let heads = [self.their_requests.head, self.their_responses.head];
+        let producer = if is_request { &mut self.requests } else { &mut self.responses };
+        match &mut self.link {
+            Link::Far(far) => {
+                // A record for a peer that has ended is lost, and its request fails for that.
+                self.is_cut = self.is_cut || far.put(header, pieces, skip, heads).is_err();
+                producer.count(header.length as usize);
+            }
+            Link::Near(_) => producer.put(&self.memory, header, pieces, skip),
+        }
     }
 
     /// Whether the peer waits for a receive request of this end's, as it says.
@@ -193,9 +310,30 @@ impl Connection {
     }
 }
 
+/// Whether this end keeps a peer of another host that sends these bytes, all at once. A peer that sends no records is cut off.
+#[must_use]
+pub fn keeps_peer(bytes: &[u8]) -> bool {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let make = || -> Result<(Connection, OwnedFd), Errno> {
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let joint = Joint { fds: vec![ours], end: End::Far, counts: 0, peer: ([0; 16], 1) };
+        Ok((Connection::new(joint, None, (epoll, 0))?, theirs))
+    };
+    let Ok((mut connection, theirs)) = make() else { return false };
+    let _ = rustix::net::send(&theirs, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    connection.pull();
+    while let Ok(Some(header)) = connection.their_requests.next(&connection.memory) {
+        connection.their_requests.pass(&connection.memory, &header);
+    }
+    let is_believed = connection.requests.consumed(&connection.memory).is_ok();
+    connection.pull();
+    is_believed && !connection.is_cut
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::ring::{Header, Lie, for_each, kind};
+    use super::super::ring::{Lie, for_each, kind};
     use super::*;
     use proptest::prelude::*;
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -211,7 +349,8 @@ mod tests {
     }
 
     fn joined(memory: OwnedFd, bell: OwnedFd, end: End) -> Result<Connection, Errno> {
-        Connection::new(Joint { fds: vec![memory, bell], end, counts: 0, peer: ([0; 16], 1) }, None)
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
+        Connection::new(Joint { fds: vec![memory, bell], end, counts: 0, peer: ([0; 16], 1) }, None, (epoll, 0))
     }
 
     fn piece(bytes: &mut [u8]) -> Piece {
@@ -226,7 +365,7 @@ mod tests {
         }
         let header =
             Header { kind: kind::SEND, length, total: length, address: 7, operands: [1, 2], ..Header::default() };
-        from.requests.put(&from.memory, header, &[piece(bytes)], 0);
+        from.put_request(header, &[piece(bytes)], 0);
         true
     }
 
@@ -249,15 +388,15 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
-        let (mut one, other) = ends();
+        let (mut one, mut other) = ends();
         other.ring();
         one.silence();
         one.sleep(true);
         other.ring();
         other.ring();
         let mut bytes = [0; 8];
-        assert_eq!(rustix::net::recv(&one.bell, &mut bytes, RecvFlags::DONTWAIT).unwrap().1, 1);
-        assert_eq!(rustix::net::recv(&one.bell, &mut bytes, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
+        assert_eq!(rustix::net::recv(one.bell(), &mut bytes, RecvFlags::DONTWAIT).unwrap().1, 1);
+        assert_eq!(rustix::net::recv(one.bell(), &mut bytes, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
         assert!(!one.is_closed());
         drop(other);
         one.silence();

@@ -108,21 +108,25 @@ impl State {
     /// Adds a connection to a queue pair.
     pub(super) fn attach(&mut self, index: usize, joint: Joint) -> Result<(), Errno> {
         let peer = joint.peer;
-        let connection = Connection::new(joint, self.counts.as_ref())?;
-        let is_spinning = self.is_spinning;
+        let number = self.queue_pairs.get(index).and_then(Option::as_ref).ok_or(Errno::INVAL)?.next_connection();
+        let connection = self.take_up((index, number), joint)?;
         let pair = self.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
         if pair.transport != Transport::Datagram {
             pair.connections.clear();
         }
-        let number = pair.connections.len();
-        let event = (index as u64) << 32 | number as u64;
-        epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN)?;
-        connection.sleep(!is_spinning);
         pair.by_peer.insert(peer.1, number);
         pair.connections.push(connection);
         // The peer may have sent before this end was there.
         self.wake_service();
         Ok(())
+    }
+
+    /// Takes up an end, as the connection with this number of a queue pair. The thread of service waits for the peer.
+    fn take_up(&self, (index, number): (usize, usize), joint: Joint) -> Result<Connection, Errno> {
+        let event = (index as u64) << 32 | number as u64;
+        let mut connection = Connection::new(joint, self.counts.as_ref(), (Arc::clone(&self.epoll), event))?;
+        connection.sleep(!self.is_spinning);
+        Ok(connection)
     }
 
     /// Acts on the broker's notes. False where the broker has ended.
@@ -181,6 +185,7 @@ impl State {
             self.receive(pair, number)?;
         }
         if pair.transport != Transport::Datagram {
+            self.take_answers(pair)?;
             self.collect(pair)?;
         }
         self.transmit(pair)
@@ -191,7 +196,7 @@ impl State {
         let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
         pair.state = state::ERROR;
         self.flush(&mut pair, first);
-        for connection in &pair.connections {
+        for connection in &mut pair.connections {
             connection.set(CLOSED, 1);
             connection.ring();
         }
@@ -201,6 +206,7 @@ impl State {
     /// Completes all requests of a queue pair.
     pub(super) fn flush(&mut self, pair: &mut QueuePair, first: Option<i32>) {
         let mut status = first.unwrap_or(status::FLUSHED);
+        pair.asked = 0;
         let flying = pair.flying.drain(..).map(|it| (it.id, it.operation));
         let waiting = pair.sending.drain(..).map(|it| (it.id, it.operation));
         let all: Vec<_> = flying.chain(waiting).collect();
@@ -265,7 +271,7 @@ impl State {
     /// The program polls all the time from now on, or does no more.
     pub(super) fn spin(&mut self, is_spinning: bool) {
         self.is_spinning = is_spinning;
-        for connection in self.queue_pairs.iter().flatten().flat_map(|it| &it.connections) {
+        for connection in self.queue_pairs.iter_mut().flatten().flat_map(|it| &mut it.connections) {
             connection.sleep(!is_spinning);
         }
         if is_spinning {
@@ -300,11 +306,8 @@ impl State {
             Err(Errno::ALREADY) => self.client.reached(pair.number, peer.1)?,
             _ => return None,
         };
-        let connection = Connection::new(joint, self.counts.as_ref()).ok()?;
-        connection.sleep(!self.is_spinning);
-        let number = pair.connections.len();
-        let event = (pair.index as u64) << 32 | number as u64;
-        epoll::add(&*self.epoll, connection.bell(), EventData::new_u64(event), EventFlags::IN).ok()?;
+        let number = pair.next_connection();
+        let connection = self.take_up((pair.index, number), joint).ok()?;
         pair.by_peer.insert(peer.1, number);
         pair.connections.push(connection);
         Some(number)

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::io::Errno;
@@ -28,6 +28,14 @@ impl Mapping {
         let access = if is_writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the kernel chooses the place, so nothing else is mapped over.
         let at = unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
+        Ok(Self { at: at.addr(), length })
+    }
+
+    /// Maps pages that no other process has. Those that are never touched take no memory.
+    pub(super) fn private(length: usize) -> Result<Self, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place, so nothing else is mapped over.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, MapFlags::PRIVATE) }?;
         Ok(Self { at: at.addr(), length })
     }
 
@@ -64,6 +72,55 @@ pub(super) fn copy(from: usize, to: usize, length: usize) {
     // SAFETY: both places are a `Piece` of a registration or of a `Mapping`. A program that frees registered memory gets the
     // fault here that its device would report.
     unsafe { std::ptr::copy(from as *const u8, to as *mut u8, length) };
+}
+
+/// Most pieces of one call: those of a request, and a header.
+const PIECES: usize = 18;
+
+/// Pieces as the kernel takes them, as many as a call takes.
+fn list(pieces: impl Iterator<Item = Piece>) -> ([libc::iovec; PIECES], usize) {
+    let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+    let mut count = 0;
+    for (place, piece) in list.iter_mut().zip(pieces.filter(|it| it.length > 0)) {
+        *place = libc::iovec { iov_base: piece.at as *mut _, iov_len: piece.length };
+        count += 1;
+    }
+    (list, count)
+}
+
+fn message(list: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: numbers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = list.as_mut_ptr();
+    message.msg_iovlen = list.len();
+    message
+}
+
+/// The bytes that a call moved; none where it would have to wait.
+fn moved(result: isize) -> Result<Option<usize>, Errno> {
+    match usize::try_from(result) {
+        Ok(moved) => Ok(Some(moved)),
+        Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO) {
+            Errno::AGAIN | Errno::INTR => Ok(None),
+            errno => Err(errno),
+        },
+    }
+}
+
+/// Sends pieces by a stream, as far as there is room. The kernel refuses pieces that are not mapped (`EFAULT`).
+pub(super) fn send(stream: BorrowedFd<'_>, pieces: impl Iterator<Item = Piece>) -> Result<Option<usize>, Errno> {
+    let (mut list, count) = list(pieces);
+    let message = message(&mut list[..count]);
+    // SAFETY: the kernel reads from pieces, as `copy` does.
+    moved(unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+}
+
+/// Receives from a stream into pieces. 0 bytes are its end.
+pub(super) fn receive(stream: BorrowedFd<'_>, pieces: impl Iterator<Item = Piece>) -> Result<Option<usize>, Errno> {
+    let (mut list, count) = list(pieces);
+    let mut message = message(&mut list[..count]);
+    // SAFETY: the kernel writes to pieces, as `copy` does.
+    moved(unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })
 }
 
 /// Copies bytes out of a piece.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::abi::{QpAttr, QpCap, Wc};
 use super::connection::Connection;
-use super::memory::{Atomic, Piece};
+use super::memory::Piece;
+pub(super) use super::operation::Operation;
 use crate::wire::{Gid, Transport};
 
 /// States of a queue pair (`enum ibv_qp_state`).
@@ -29,28 +30,6 @@ pub(super) mod status {
     pub(crate) const NOT_READY: i32 = 13;
 }
 
-/// The operation of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
-    Send,
-    Write,
-    Read,
-    Atomic(Atomic),
-}
-
-impl Operation {
-    /// `enum ibv_wc_opcode`.
-    pub(super) fn completion(self) -> i32 {
-        match self {
-            Self::Send => 0,
-            Self::Write => 1,
-            Self::Read => 2,
-            Self::Atomic(Atomic::Swap { .. }) => 3,
-            Self::Atomic(Atomic::Add(_)) => 4,
-        }
-    }
-}
-
 /// A request of the send queue.
 #[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 #[derive(Debug)]
@@ -71,10 +50,18 @@ pub(super) struct Work {
     pub(super) to: Option<(Gid, u32)>,
     /// A piece is in no registration.
     pub(super) is_bad: bool,
-    /// Bytes that are on their way, or of the response that have come.
+    /// Bytes that are on their way.
     pub(super) done: usize,
-    /// A read or an atomic operation was sent to the peer.
-    pub(super) is_asked: bool,
+    /// It waits until answers of earlier requests have come (`IBV_SEND_FENCE`).
+    pub(super) is_fenced: bool,
+}
+
+/// An answer that the peer owes.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) pieces: Vec<Piece>,
+    /// Bytes that have come.
+    pub(super) done: usize,
 }
 
 /// A request that the peer has not consumed yet.
@@ -86,6 +73,7 @@ pub(super) struct Flying {
     pub(super) operation: Operation,
     pub(super) length: usize,
     pub(super) is_signaled: bool,
+    pub(super) awaited: Option<Awaited>,
 }
 
 /// A receive request.
@@ -120,6 +108,8 @@ pub(super) struct QueuePair {
     pub(super) attributes: QpAttr,
     pub(super) sending: VecDeque<Work>,
     pub(super) flying: VecDeque<Flying>,
+    /// How many of these await an answer.
+    pub(super) asked: usize,
     pub(super) receives: VecDeque<Receive>,
     pub(super) partial: Option<Partial>,
     /// Connections by number; a connected queue pair has number 0 alone.
@@ -149,6 +139,11 @@ impl QueuePair {
     pub(super) fn retries(&self) -> Duration {
         let once = Duration::from_nanos(4096 << self.attributes.timeout.min(20));
         (once * (u32::from(self.attributes.retry_cnt) + 1)).min(Duration::from_secs(4))
+    }
+
+    /// The number of the next connection.
+    pub(super) fn next_connection(&self) -> usize {
+        if self.transport == Transport::Datagram { self.connections.len() } else { 0 }
     }
 
     pub(super) fn wants_head(&self) -> bool {

@@ -39,6 +39,7 @@ impl State {
     pub(super) fn receive(&mut self, pair: &mut QueuePair, number: usize) -> Result<(), i32> {
         let mut has_consumed = false;
         let mut ends = None;
+        pair.connections[number].pull();
         loop {
             let connection = &mut pair.connections[number];
             let header = match connection.their_requests.next(&connection.memory) {
@@ -62,7 +63,7 @@ impl State {
                 }
             }
         }
-        let connection = &pair.connections[number];
+        let connection = &mut pair.connections[number];
         if let Some((here, there)) = ends {
             if pair.transport == Transport::Datagram {
                 return Ok(());
@@ -71,7 +72,7 @@ impl State {
             connection.ring();
             return Err(here);
         }
-        if has_consumed {
+        if has_consumed || connection.is_far() {
             connection.ring_for_head();
         }
         Ok(())
@@ -243,7 +244,7 @@ fn answer(connection: &mut Connection, part: Piece) -> Result<bool, Fate> {
         Err(_) => return Err(Fate::Ends(status::FLUSHED, status::INVALID_REQUEST)),
     }
     let header = Header { kind: kind::DATA, length: u32::try_from(part.length).unwrap_or(0), ..Header::default() };
-    connection.responses.put(&connection.memory, header, &[part], 0);
+    connection.put_response(header, &[part], 0);
     connection.ring();
     Ok(true)
 }

@@ -46,6 +46,8 @@ pub(super) mod kind {
     pub(crate) const SWAP: u8 = 6;
     /// A part of the answer to a read or an atomic operation.
     pub(crate) const DATA: u8 = 7;
+    /// The state of an end on another host: no ring has it.
+    pub(crate) const STATE: u8 = 8;
 }
 
 /// Flags of records.
@@ -54,10 +56,12 @@ pub(super) mod flag {
     pub(crate) const LAST: u8 = 2;
     pub(crate) const IMMEDIATE: u8 = 4;
     pub(crate) const SOLICITED: u8 = 8;
+    /// The sender, on another host, waits until the record is consumed.
+    pub(crate) const WAITS: u8 = 16;
 }
 
 impl Header {
-    fn to_bytes(self) -> [u8; UNIT] {
+    pub(super) fn to_bytes(self) -> [u8; UNIT] {
         let words = [
             u64::from(self.kind) | u64::from(self.flags) << 8 | u64::from(self.immediate) << 32,
             u64::from(self.length) | u64::from(self.total) << 32,
@@ -76,7 +80,7 @@ impl Header {
     }
 
     #[allow(clippy::cast_possible_truncation)] // Each field is cut out of its word.
-    fn from_bytes(bytes: &[u8; UNIT]) -> Self {
+    pub(super) fn from_bytes(bytes: &[u8; UNIT]) -> Self {
         let mut words = [0; 8];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = place.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -118,6 +122,11 @@ impl Producer {
         Self { place, tail: 0, seen: 0 }
     }
 
+    /// Counts a record that went another way than through the ring.
+    pub(super) fn count(&mut self, length: usize) {
+        self.tail += record(length);
+    }
+
     /// How many bytes the consumer has consumed.
     pub(super) fn consumed(&mut self, memory: &Mapping) -> Result<u64, Lie> {
         let head = memory.word64(self.place.head).load(Ordering::Acquire);
@@ -151,7 +160,7 @@ impl Producer {
             }
             at += piece.length as u64;
         });
-        self.tail += (UNIT + length.next_multiple_of(UNIT)) as u64;
+        self.tail += record(length);
         memory.word64(self.place.tail).store(self.tail, Ordering::Release);
     }
 
@@ -233,13 +242,18 @@ impl Consumer {
     }
 }
 
+/// Bytes of a record with so much payload.
+pub(super) fn record(length: usize) -> u64 {
+    (UNIT + length.next_multiple_of(UNIT)) as u64
+}
+
 /// A counter as an offset into its ring.
 fn offset(at: u64, length: usize) -> usize {
     usize::try_from(at % length as u64).unwrap_or(0)
 }
 
 /// The one or two parts of a ring that hold `length` bytes from `at` on, each with how many bytes come before it.
-fn parts(memory: &Mapping, place: Place, at: u64, length: usize) -> impl Iterator<Item = (Piece, usize)> {
+pub(super) fn parts(memory: &Mapping, place: Place, at: u64, length: usize) -> impl Iterator<Item = (Piece, usize)> {
     let from = offset(at, place.length);
     let first = length.min(place.length - from);
     let parts = [(from, first, 0), (0, (length - first).min(place.length), first)];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::memory::{Atomic, Mapping};
-use super::queues::Operation;
+use super::operation::Operation;
 use crate::layout::{COUNTS, SIZED, count};
 
 /// Maps the page of counts; `None` where the file is not what a broker sends, and nothing is counted then.

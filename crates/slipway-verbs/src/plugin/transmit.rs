@@ -7,7 +7,7 @@ use super::connection::{Connection, Import};
 use super::device::State;
 use super::memory::Atomic;
 use super::memory::{Mapping, Piece, atomic, copy, store, store_last};
-use super::queues::{Flying, Operation, QueuePair, Work, status};
+use super::queues::{Awaited, Flying, Operation, QueuePair, Work, status};
 use super::regions::access;
 use super::ring::{Header, Lie, flag, for_each, kind};
 use crate::layout::{FAILED, WANTS_HEAD};
@@ -18,6 +18,39 @@ mod records;
 use records::{Step, ask, by_ring, put};
 
 impl State {
+    /// Takes answers of the peer's, in the order of the requests. One that was not asked for, or is longer, is not believed.
+    #[expect(clippy::unused_self, reason = "a step of a device, as the others are")]
+    pub(super) fn take_answers(&self, pair: &mut QueuePair) -> Result<(), i32> {
+        let Some(connection) = pair.connections.first_mut() else { return Ok(()) };
+        let mut has_taken = false;
+        while let Some(header) =
+            connection.their_responses.next(&connection.memory).map_err(|Lie| status::RETRIES_EXCEEDED)?
+        {
+            let flying = pair.flying.iter_mut().find(|it| it.awaited.is_some());
+            let Some(Flying { end, length: total, awaited: kept, .. }) = flying else {
+                return Err(status::RETRIES_EXCEEDED);
+            };
+            let Some(awaited) = kept else { return Err(status::RETRIES_EXCEEDED) };
+            let length = header.length as usize;
+            if header.kind != kind::DATA || awaited.done + length > *total {
+                return Err(status::RETRIES_EXCEEDED);
+            }
+            connection.their_responses.take(&connection.memory, &header, &awaited.pieces, awaited.done);
+            connection.their_responses.pass(&connection.memory, &header);
+            has_taken = true;
+            awaited.done += length;
+            if awaited.done == *total {
+                *kept = None;
+                pair.asked = pair.asked.saturating_sub(1);
+                connection.answered(*end);
+            }
+        }
+        if has_taken {
+            connection.ring();
+        }
+        Ok(())
+    }
+
     /// Completes requests that the peer has consumed.
     pub(super) fn collect(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         let Some(connection) = pair.connections.first_mut() else { return Ok(()) };
@@ -50,7 +83,7 @@ impl State {
     }
 
     fn complete_up_to(&mut self, pair: &mut QueuePair, consumed: u64) {
-        while pair.flying.front().is_some_and(|it| it.end <= consumed) {
+        while pair.flying.front().is_some_and(|it| it.end <= consumed && it.awaited.is_none()) {
             if let Some(done) = pair.flying.pop_front() {
                 self.complete_request(pair, &done);
             }
@@ -86,11 +119,13 @@ impl State {
             let step = self.send(pair, &mut work);
             has_published |= pair.connections[0].requests.tail != before;
             match step {
-                Step::Sent => {
+                Step::Sent | Step::Asked => {
                     let end = pair.connections[0].requests.tail;
-                    let Work { id, operation, length, is_signaled, .. } = work;
+                    let Work { id, operation, length, is_signaled, pieces, .. } = work;
                     pair.connections[0].tally.asked(operation, length);
-                    pair.flying.push_back(Flying { end, id, operation, length, is_signaled });
+                    let awaited = matches!(step, Step::Asked).then_some(Awaited { pieces, done: 0 });
+                    pair.asked += usize::from(awaited.is_some());
+                    pair.flying.push_back(Flying { end, id, operation, length, is_signaled, awaited });
                 }
                 Step::Waits => {
                     pair.sending.push_front(work);
@@ -125,6 +160,11 @@ impl State {
         if work.is_bad {
             return Step::Fails(status::LOCAL_PROTECTION);
         }
+        let is_asking = matches!(work.operation, Operation::Read | Operation::Atomic(_));
+        let most = usize::from(pair.attributes.max_rd_atomic.max(1));
+        if pair.asked > 0 && (work.is_fenced || is_asking && pair.asked >= most) {
+            return Step::Waits;
+        }
         let number = pair.number;
         let connection = &mut pair.connections[0];
         match work.operation {
@@ -154,39 +194,39 @@ impl State {
             }
         }
         let Some(immediate) = work.immediate else { return Step::Sent };
-        let flags = flag::FIRST | flag::LAST | flag::IMMEDIATE | if work.is_solicited { flag::SOLICITED } else { 0 };
+        let flags = flag::FIRST
+            | flag::LAST
+            | flag::IMMEDIATE
+            | flag::WAITS
+            | if work.is_solicited { flag::SOLICITED } else { 0 };
         let total = u32::try_from(work.length).unwrap_or(u32::MAX);
         put(connection, Header { kind: kind::WRITTEN, flags, immediate, total, ..Header::default() })
     }
 
     fn read(&mut self, connection: &mut Connection, number: u32, work: &mut Work) -> Step {
-        if !work.is_asked {
-            match self.locate(connection, number, work, access::REMOTE_READ) {
-                Ok(Some(from)) => {
-                    scatter(from, &work.pieces);
-                    return Step::Sent;
-                }
-                Ok(None) if work.length == 0 => return Step::Sent,
-                Ok(None) => {}
-                Err(status) => return Step::Fails(status),
+        match self.locate(connection, number, work, access::REMOTE_READ) {
+            Ok(Some(from)) => {
+                scatter(from, &work.pieces);
+                return Step::Sent;
             }
+            Ok(None) if work.length == 0 => return Step::Sent,
+            Ok(None) => {}
+            Err(status) => return Step::Fails(status),
         }
         ask(connection, work, kind::READ, [0; 2])
     }
 
     fn atomic(&mut self, connection: &mut Connection, number: u32, work: &mut Work, operation: Atomic) -> Step {
-        if !work.is_asked {
-            match self.locate(connection, number, work, access::REMOTE_ATOMIC) {
-                Ok(Some(at)) => {
-                    let Some(before) = atomic(at, operation) else { return Step::Fails(status::INVALID_REQUEST) };
-                    if let Some(to) = work.pieces.first() {
-                        store(&before.to_ne_bytes(), *to);
-                    }
-                    return Step::Sent;
+        match self.locate(connection, number, work, access::REMOTE_ATOMIC) {
+            Ok(Some(at)) => {
+                let Some(before) = atomic(at, operation) else { return Step::Fails(status::INVALID_REQUEST) };
+                if let Some(to) = work.pieces.first() {
+                    store(&before.to_ne_bytes(), *to);
                 }
-                Ok(None) => {}
-                Err(status) => return Step::Fails(status),
+                return Step::Sent;
             }
+            Ok(None) => {}
+            Err(status) => return Step::Fails(status),
         }
         match operation {
             Atomic::Add(by) => ask(connection, work, kind::ADD, [by, 0]),
@@ -203,6 +243,9 @@ impl State {
         work: &Work,
         needed: u32,
     ) -> Result<Option<Piece>, i32> {
+        if connection.is_far() {
+            return Ok(None);
+        }
         connection.refresh();
         if let std::collections::hash_map::Entry::Vacant(vacant) = connection.imports.entry(work.key) {
             let request = Request::Resolve { number, key: work.key };
@@ -261,7 +304,7 @@ impl State {
                 }
             }
             let Work { id, operation, length, is_signaled, .. } = work;
-            self.complete_request(pair, &Flying { end: 0, id, operation, length, is_signaled });
+            self.complete_request(pair, &Flying { end: 0, id, operation, length, is_signaled, awaited: None });
         }
     }
 }

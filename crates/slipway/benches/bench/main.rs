@@ -29,7 +29,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 24] = [
+    let benches: [(&str, fn()); 25] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -52,6 +52,7 @@ fn main() {
         ("fast-apps", fast::apps_of_one_host),
         ("fast-apps-hosts", fast::apps_of_two_hosts),
         ("verbs", fast::verbs),
+        ("verbs-hosts", fast::verbs_hosts),
         ("transfer", transfer::run),
         ("versions", versions::run),
     ];

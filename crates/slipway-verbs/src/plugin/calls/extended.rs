@@ -10,7 +10,7 @@ use super::super::abi::{Ah, DataBuf, QpEx, Sge};
 use super::super::memory::{Atomic, Piece};
 use super::super::queues::{Operation, Work};
 use super::objects::{OurAh, ours};
-use super::requests::{SIGNALED, SOLICITED, go, push, set_inline, set_list};
+use super::requests::{FENCED, SIGNALED, SOLICITED, go, push, set_inline, set_list};
 use super::{MAX_PIECES, code, device};
 
 /// Sets the functions of a queue pair.
@@ -81,7 +81,7 @@ unsafe fn begin(qp: *mut QpEx, operation: Operation, address: u64, key: u32, imm
         to: None,
         is_bad: false,
         done: 0,
-        is_asked: false,
+        is_fenced: flags & FENCED != 0,
     });
 }
 

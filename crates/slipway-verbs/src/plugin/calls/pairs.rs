@@ -135,6 +135,7 @@ unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr
         attributes: QpAttr { rnr_retry: 7, ..QpAttr::default() },
         sending: VecDeque::new(),
         flying: VecDeque::new(),
+        asked: 0,
         receives: VecDeque::new(),
         partial: None,
         connections: Vec::new(),
@@ -174,10 +175,10 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     // SAFETY: made by `create`; libibverbs gives it back once.
     let (device, ours) = unsafe { (device((*qp).context), Box::from_raw(qp.cast::<OurQp>())) };
     let mut state = device.lock();
-    let Some(pair) = state.queue_pairs.get_mut(ours.index).and_then(Option::take) else {
+    let Some(mut pair) = state.queue_pairs.get_mut(ours.index).and_then(Option::take) else {
         return Errno::INVAL.raw_os_error();
     };
-    for connection in &pair.connections {
+    for connection in &mut pair.connections {
         connection.set(CLOSED, 1);
         connection.ring();
     }
@@ -229,6 +230,7 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
         state::RESET => {
             pair.sending.clear();
             pair.flying.clear();
+            pair.asked = 0;
             pair.receives.clear();
             pair.partial = None;
             pair.connections.clear();

@@ -21,6 +21,7 @@ use crate::wire::Transport;
 const DATAGRAM: usize = 4096;
 
 /// `enum ibv_send_flags`.
+pub(super) const FENCED: u32 = 1;
 pub(super) const SIGNALED: u32 = 1 << 1;
 pub(super) const SOLICITED: u32 = 1 << 2;
 const INLINE: u32 = 1 << 3;
@@ -155,7 +156,7 @@ unsafe fn post_one(state: &mut State, index: usize, request: &SendWr) -> Result<
         to,
         is_bad: false,
         done: 0,
-        is_asked: false,
+        is_fenced: request.send_flags & FENCED != 0,
     };
     if request.send_flags & INLINE != 0 && matches!(operation, Operation::Send | Operation::Write) {
         let parts =

@@ -2,7 +2,7 @@
 
 use super::super::connection::Connection;
 use super::super::queues::{Work, status};
-use super::super::ring::{Header, Lie, flag, kind};
+use super::super::ring::{Header, Lie, flag};
 
 /// Most bytes of payload in one record, so that the peer takes one part while the next is written.
 const PART: usize = 32 << 10;
@@ -11,7 +11,9 @@ const PART: usize = 32 << 10;
 pub(super) enum Step {
     /// It is on its way; nothing more is to do.
     Sent,
-    /// It waits for room, or for an answer.
+    /// It is on its way, and the peer answers.
+    Asked,
+    /// It waits for room, or for answers of others.
     Waits,
     /// It fails with this status.
     Fails(i32),
@@ -39,6 +41,7 @@ pub(super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) ->
         let is_last = part == rest;
         let mut flags = if work.done == 0 { flag::FIRST } else { 0 };
         if is_last {
+            flags |= if work.is_signaled { flag::WAITS } else { 0 };
             flags |= flag::LAST | if work.is_solicited { flag::SOLICITED } else { 0 };
             flags |= if work.immediate.is_some() { flag::IMMEDIATE } else { 0 };
         }
@@ -52,7 +55,7 @@ pub(super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) ->
             address: work.address.wrapping_add(work.done as u64),
             operands: [0; 2],
         };
-        connection.requests.put(&connection.memory, header, &work.pieces, work.done);
+        connection.put_request(header, &work.pieces, work.done);
         work.done += part;
         if is_last {
             return Step::Sent;
@@ -64,7 +67,7 @@ pub(super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) ->
 pub(super) fn put(connection: &mut Connection, header: Header) -> Step {
     match connection.requests.room(&connection.memory) {
         Ok(Some(_)) => {
-            connection.requests.put(&connection.memory, header, &[], 0);
+            connection.put_request(header, &[], 0);
             Step::Sent
         }
         Ok(None) => Step::Waits,
@@ -72,41 +75,14 @@ pub(super) fn put(connection: &mut Connection, header: Header) -> Step {
     }
 }
 
-/// Has the peer carry out a read or an atomic operation, and takes its answer.
-pub(super) fn ask(connection: &mut Connection, work: &mut Work, kind: u8, operands: [u64; 2]) -> Step {
-    if !work.is_asked {
-        let total = u32::try_from(work.length).unwrap_or(u32::MAX);
-        let header = Header {
-            kind,
-            flags: flag::FIRST | flag::LAST,
-            total,
-            key: work.key,
-            address: work.address,
-            operands,
-            ..Header::default()
-        };
-        match put(connection, header) {
-            Step::Sent => work.is_asked = true,
-            step => return step,
-        }
-    }
-    loop {
-        match connection.their_responses.next(&connection.memory) {
-            Ok(Some(header)) => {
-                // A peer that answers with more than was asked for is not believed.
-                if header.kind != kind::DATA || work.done + header.length as usize > work.length {
-                    return Lie.into();
-                }
-                connection.their_responses.take(&connection.memory, &header, &work.pieces, work.done);
-                connection.their_responses.pass(&connection.memory, &header);
-                connection.ring();
-                work.done += header.length as usize;
-                if work.done == work.length {
-                    return Step::Sent;
-                }
-            }
-            Ok(None) => return Step::Waits,
-            Err(lie) => return lie.into(),
-        }
+/// Has the peer carry out a read or an atomic operation.
+pub(super) fn ask(connection: &mut Connection, work: &Work, kind: u8, operands: [u64; 2]) -> Step {
+    let total = u32::try_from(work.length).unwrap_or(u32::MAX);
+    // The answer says that the request was consumed.
+    let flags = flag::FIRST | flag::LAST;
+    let header = Header { kind, flags, total, key: work.key, address: work.address, operands, ..Header::default() };
+    match put(connection, header) {
+        Step::Sent => Step::Asked,
+        step => step,
     }
 }

@@ -1,4 +1,4 @@
-//! Verbs without a NIC, beside sockets on the same virtual host. `cargo bench -p slipway --bench bench -- verbs`.
+//! Verbs without a NIC, beside sockets of the same nodes. `cargo bench -p slipway --bench bench -- verbs`, or `verbs-hosts`.
 //!
 //! Programs of perftest move messages over verbs, NetPIPE and iperf3 over sockets. Messages of both have the same size.
 
@@ -22,6 +22,12 @@ const SITES: [Plan; 4] = [
     Plan::new("fast", "fast", 1),
     Plan::new(VERBS, "{driver: fast, rdma: true}", 1),
 ];
+const FAR: [Plan; 4] = [
+    Plan::new("host", "host", 2),
+    Plan::new("vxlan", "vxlan", 2),
+    Plan::new("fast", "fast", 2),
+    Plan::new(VERBS, "{driver: fast, rdma: true}", 2),
+];
 /// Message sizes of throughput in bytes.
 const MESSAGES: [u32; 3] = [8 << 10, 64 << 10, 1 << 20];
 
@@ -30,6 +36,20 @@ pub(crate) fn run() {
     plug_in::build(&["--release"]);
     let slipway = Slipway::new();
     let sites = up(&slipway, &SITES);
+    let ratios = [[VERBS, "host"], [VERBS, "fast"], [VERBS, "bridge"]];
+    table("Verbs within a host", ROUNDS, &sites, &tasks(), &ratios);
+}
+
+/// Between two hosts, with segments that pass whole.
+pub(crate) fn hosts() {
+    plug_in::build(&["--release"]);
+    let slipway = Slipway::new();
+    let sites = up(&slipway, &FAR);
+    let ratios = [[VERBS, "host"], [VERBS, "fast"], [VERBS, "vxlan"]];
+    table("Verbs between hosts", ROUNDS, &sites, &tasks(), &ratios);
+}
+
+fn tasks() -> Vec<Task<'static>> {
     let mut tasks = Vec::new();
     for (how, cores, flags) in [
         ("two processors, polling", ["0", "1"], &[][..]),
@@ -49,7 +69,7 @@ pub(crate) fn run() {
             tasks.push(Task::new(name, move |site| throughput(site, program, name, bytes)));
         }
     }
-    table("Verbs within a host", ROUNDS, &sites, &tasks, &[[VERBS, "host"], [VERBS, "fast"], [VERBS, "bridge"]]);
+    tasks
 }
 
 fn latency(site: &Site<'_>, figure: &str, program: &str, cores: [&str; 2], flags: &[&str]) -> Measured {

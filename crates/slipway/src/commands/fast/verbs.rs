@@ -94,6 +94,7 @@ pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str
     context.answer(&answer, |answer| {
         let way = match answer.verbs.way {
             Way::SharedMemory => "run through shared memory",
+            Way::HostNetwork => "run by a connection of the hosts' network",
             Way::Refused => "are refused",
         };
         let errno = answer.verbs.errno.map_or_else(String::new, |errno| format!(" ({errno})"));

@@ -1,0 +1,247 @@
+//! Brokers of different virtual hosts. They talk as routers do: by authenticated connections of the hosts' network, one session
+//! for all queue pairs of two hosts. A connection that was accepted becomes the queue pairs' own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenRequest, Pool, Refusal};
+use slipway_fast::setup;
+use slipway_verbs::broker::{Broker, Join, Name, Way};
+use slipway_verbs::wire::{Gid, Transport};
+
+/// The port at which brokers accept each other, beside that of routers. It is not registered with IANA.
+pub(super) const PORT: u16 = setup::PORT + 1;
+
+/// Connections kept ready for each other host: programs make fewer queue pairs than sockets.
+const WARM: usize = 8;
+/// Longest wait for another broker, which may just be replaced. Then the program reads an error.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause before another try, where no connection to the other broker is ready.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long the other host may leave data unacknowledged. Then requests of its queue pairs fail, as after the retries of a device.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Bits of a queue pair's number.
+const NUMBER: u32 = 24;
+
+/// What a broker needs to reach others.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    pub(super) hello: Hello,
+    /// The broker's own address on the hosts' network.
+    pub(super) at: SocketAddr,
+    /// The brokers of other hosts.
+    pub(super) peers: Vec<(u32, SocketAddr)>,
+}
+
+enum News {
+    Answered(u64, Result<OwnedFd, Errno>),
+    Asked(OpenRequest),
+}
+
+/// Gives news to the broker's thread.
+#[derive(Clone)]
+struct Post {
+    news: Sender<News>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Post {
+    fn send(&self, news: News) {
+        // A broker that is gone needs no news.
+        let _ = self.news.send(news);
+        let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The connections of a broker with others.
+pub(super) struct Links {
+    news: Receiver<News>,
+    bell: Arc<OwnedFd>,
+    _acceptor: Acceptor,
+}
+
+impl Links {
+    /// Accepts other brokers from now on. Gives the way to them too.
+    pub(super) fn start(setup: Setup, key: Key) -> io::Result<(Self, Way)> {
+        let Setup { hello, at, peers } = setup;
+        let (sender, news) = channel();
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let post = Post { news: sender, bell: Arc::clone(&bell) };
+        let pool = Arc::new(Pool::start(key.clone(), hello, peers, WARM)?);
+        let asked = post.clone();
+        let acceptor = Acceptor::start(TcpListener::bind(at)?, key, hello, Limits::default(), move |open| {
+            asked.send(News::Asked(open));
+        })?;
+        Ok((Self { news, bell, _acceptor: acceptor }, way(pool, post)))
+    }
+
+    /// Brings the broker what other brokers say.
+    pub(super) fn serve(&self, broker: &mut Broker) {
+        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Answered(ticket, answer) => broker.answered(ticket, answer),
+                News::Asked(open) => asked(broker, open),
+            }
+        }
+    }
+}
+
+/// Readable where there is news.
+impl AsFd for Links {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// The way to other brokers: a thread for each, so that one that does not answer delays no other.
+fn way(pool: Arc<Pool>, post: Post) -> Way {
+    let mut threads: BTreeMap<u32, Sender<(u64, Open)>> = BTreeMap::new();
+    Box::new(move |host, ticket, join| {
+        let open = write(join);
+        let thread = match threads.entry(host) {
+            std::collections::btree_map::Entry::Occupied(thread) => thread.into_mut(),
+            std::collections::btree_map::Entry::Vacant(vacant) => {
+                let (sender, questions) = channel::<(u64, Open)>();
+                let (pool, post) = (Arc::clone(&pool), post.clone());
+                let ask = move || {
+                    for (ticket, open) in questions {
+                        post.send(News::Answered(ticket, ask(&pool, host, &open)));
+                    }
+                };
+                let made = std::thread::Builder::new().name(format!("asks-{host}")).spawn(ask);
+                made.map_err(|_| Errno::AGAIN)?;
+                vacant.insert(sender)
+            }
+        };
+        thread.send((ticket, open)).map_err(|_| Errno::HOSTUNREACH)
+    })
+}
+
+fn ask(pool: &Pool, host: u32, open: &Open) -> Result<OwnedFd, Errno> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match pool.open(host, open, left) {
+            Ok(stream) => return ready(stream.into()),
+            Err(ChannelError::Refused(refusal)) => return Err(errno(refusal)),
+            Err(ChannelError::NotReady { .. } | ChannelError::Gone) if !left.is_zero() => std::thread::sleep(PAUSE),
+            Err(ChannelError::TimedOut) => return Err(Errno::TIMEDOUT),
+            Err(_) => return Err(Errno::HOSTUNREACH),
+        }
+    }
+}
+
+fn asked(broker: &mut Broker, open: OpenRequest) {
+    let Some(join) = read(&open.open) else { return drop(open.refuse(Refusal::Options)) };
+    let mut open = Some(open);
+    let host = open.as_ref().map_or(u32::MAX, |open| open.host);
+    let refused = broker.asked(host, &join, || {
+        let open = open.take().ok_or(Errno::INVAL)?;
+        let stream = open.accept().map_err(|_| Errno::CONNRESET)?;
+        ready(stream.into())
+    });
+    if let (Err(errno), Some(open)) = (refused, open) {
+        let _ = open.refuse(refusal(errno));
+    }
+}
+
+/// Sets options up that the programs at both ends cannot.
+fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
+    sockopt::set_tcp_nodelay(&stream, true)?;
+    sockopt::set_tcp_user_timeout(&stream, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX))?;
+    sockopt::set_tcp_keepidle(&stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepintvl(&stream, SILENCE)?;
+    sockopt::set_tcp_keepcnt(&stream, 3)?;
+    sockopt::set_socket_keepalive(&stream, true)?;
+    Ok(stream)
+}
+
+/// A question as routers' messages carry it: queue pairs' numbers and their transport stand in the place of the flow's number.
+fn write(join: &Join) -> Open {
+    let transport = match join.transport {
+        Transport::Reliable => 0,
+        Transport::Unreliable => 1,
+        Transport::Datagram => 2,
+    };
+    let flow = transport << (2 * NUMBER) | u64::from(join.from.number) << NUMBER | u64::from(join.to.number);
+    let at = |gid: &Gid| {
+        let ip = Ipv6Addr::from(*gid);
+        SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), 0)
+    };
+    Open { flow, server: at(&join.to.gid), client: at(&join.from.gid) }
+}
+
+/// The question of a message; none where it has bits that [`write`] does not write.
+fn read(open: &Open) -> Option<Join> {
+    let number = |shift: u32| u32::try_from(open.flow >> shift & ((1 << NUMBER) - 1)).ok();
+    let transport = match open.flow >> (2 * NUMBER) {
+        0 => Transport::Reliable,
+        1 => Transport::Unreliable,
+        2 => Transport::Datagram,
+        _ => return None,
+    };
+    let name = |at: SocketAddr, number: u32| {
+        (at.port() == 0).then(|| Name { gid: slipway_verbs::broker::gid(at.ip()), number })
+    };
+    Some(Join { transport, from: name(open.client, number(NUMBER)?)?, to: name(open.server, number(0)?)? })
+}
+
+/// Errors of a broker, and the refusals that stand for them between hosts.
+const ERRORS: [(Errno, Refusal); 7] = [
+    (Errno::CONNREFUSED, Refusal::NobodyListens),
+    (Errno::ACCESS, Refusal::Policy),
+    (Errno::OPNOTSUPP, Refusal::NotServed),
+    (Errno::HOSTUNREACH, Refusal::NoSuchNode),
+    (Errno::NOBUFS, Refusal::Limit),
+    (Errno::ALREADY, Refusal::Crowded),
+    (Errno::PERM, Refusal::Options),
+];
+
+fn refusal(errno: Errno) -> Refusal {
+    ERRORS.iter().find(|it| it.0 == errno).map_or(Refusal::Resources, |it| it.1)
+}
+
+fn errno(refusal: Refusal) -> Errno {
+    ERRORS.iter().find(|it| it.1 == refusal).map_or(Errno::NOMEM, |it| it.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_error_is_the_same_on_both_hosts() {
+        for (error, _) in ERRORS {
+            assert_eq!(errno(refusal(error)), error);
+        }
+        assert_eq!(errno(refusal(Errno::MFILE)), Errno::NOMEM);
+    }
+
+    proptest! {
+        #[test]
+        fn a_question_is_read_as_it_was_written_or_not_at_all(
+            flow: u64, ports: (bool, bool), v4: [u8; 4], v6: [u8; 16],
+        ) {
+            let at = |ip: IpAddr, is_odd: bool| SocketAddr::new(ip, is_odd.into());
+            let v6 = Ipv6Addr::from(v6);
+            prop_assume!(v6.to_ipv4_mapped().is_none());
+            for flow in [flow, flow >> 15, flow >> 14] {
+                let open = Open { flow, server: at(v4.into(), ports.0), client: at(v6.into(), ports.1) };
+                if let Some(join) = read(&open) {
+                    prop_assert_eq!(write(&join), open);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Messages about a connection between the routers of two hosts: one length, the kind first.
+
+use super::offer::OFFER;
+use super::{Offer, u32_at};
+
+/// Bytes of a message.
+pub(crate) const LENGTH: usize = 1 + 4 + OFFER;
+
+/// The step of a connection that a message tells of. Whoever leaves a connection closes the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A client asks.
+    Request = 1,
+    /// The server's program accepts.
+    Accepted = 2,
+    /// The client's program has acknowledged that.
+    Established = 3,
+    /// The server rejects: its program, or nobody listens.
+    Rejected = 4,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) step: Step,
+    /// The reason of a rejection; 0 for others.
+    pub(crate) status: i32,
+    /// The offer as its receiver's program reads it.
+    pub(crate) offer: Offer,
+}
+
+impl Message {
+    pub(crate) fn write(&self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[0] = self.step as u8;
+        bytes[1..5].copy_from_slice(&self.status.to_ne_bytes());
+        bytes[5..].copy_from_slice(&self.offer.write());
+        bytes
+    }
+
+    /// Parses a message; none where the bytes are not exactly one.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != LENGTH {
+            return None;
+        }
+        let step = [Step::Request, Step::Accepted, Step::Established, Step::Rejected]
+            .into_iter()
+            .find(|step| *step as u8 == bytes[0])?;
+        Some(Self { step, status: u32_at(bytes, 1)?.cast_signed(), offer: Offer::read(&bytes[5..])? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_none(mut bytes in proptest::collection::vec(any::<u8>(), LENGTH..=LENGTH), step in 0_u8..6) {
+            bytes[0] = step;
+            prop_assert_eq!(Message::read(&bytes).is_some(), (1..=4).contains(&step));
+            if let Some(message) = Message::read(&bytes) {
+                prop_assert_eq!(Message::read(&message.write()), Some(message));
+            }
+            prop_assert_eq!(Message::read(&bytes[1..]), None);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Queue pairs of other virtual hosts: their brokers are asked, and a stream of the hosts' network takes the place of memory.
+//!
+//! Either broker may ask first. Where both ask at once, the question of the host with the lower number counts. So two queue pairs
+//! have one stream, whoever is faster.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::reply::{Done, From};
+use super::tables::{Ask, Link, Place, Tables, key, numbers_of};
+use super::{Broker, gid};
+use crate::wire::{Answer, End, Gid, Reply, Transport};
+
+/// Longest wait for the stream of a broker that has asked at the same time.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A queue pair of the lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// An address of its node.
+    pub gid: Gid,
+    /// Its number.
+    pub number: u32,
+}
+
+/// A question to another host's broker: may these queue pairs be joined?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Join {
+    /// Transport of both.
+    pub transport: Transport,
+    /// The queue pair whose program asks.
+    pub from: Name,
+    /// The other one.
+    pub to: Name,
+}
+
+/// Sends a question to the broker of a host. Its answer comes by [`Broker::answered`], with this ticket.
+pub type Way = Box<dyn FnMut(u32, u64, &Join) -> Result<(), Errno> + Send>;
+
+/// The other virtual hosts of a lab.
+pub struct Hosts {
+    /// The number of this broker's host.
+    pub own: u32,
+    /// How many hosts there are.
+    pub count: u32,
+    /// Nodes of other hosts: number, host, and addresses.
+    pub nodes: Vec<(u32, u32, Vec<IpAddr>)>,
+    /// The way to their brokers.
+    pub way: Way,
+}
+
+/// A way of a lab with one host.
+pub(super) fn none() -> Way {
+    Box::new(|_, _, _| Err(Errno::HOSTUNREACH))
+}
+
+/// Joins a queue pair with one of another host's. That host may have asked before.
+pub(super) fn connect(
+    tables: &mut Tables,
+    way: &mut Way,
+    from: From,
+    number: u32,
+    (gid, peer): (Gid, u32),
+    place: Place,
+) -> Result<Done, Errno> {
+    let asking = tables.own(from.program, number)?;
+    let transport = asking.transport;
+    if asking.revoked {
+        return Err(Errno::PERM);
+    }
+    let is_datagram = transport == Transport::Datagram;
+    let link = key(number, peer);
+    if is_datagram && tables.links.contains_key(&link) {
+        return Err(Errno::ALREADY);
+    }
+    let is_awaited = tables.links.get(&link).is_some_and(|it| it.first == peer && it.waiting.is_some());
+    if is_awaited {
+        let (slot, fds) = tables.take_waiting(from.program, number, link)?;
+        tables.set_peer(number, peer);
+        return Ok(Done::with(Reply::Connected { end: End::Far, counts: slot.number }, fds));
+    }
+    if !is_datagram {
+        tables.end_links(|(one, other), _| one == number || other == number);
+    }
+    if !tables.has_room_for_link(from.node) {
+        return Err(Errno::NOBUFS);
+    }
+    // A program waits for each reply, so a queue pair has one question.
+    if tables.asks.values().any(|it| it.program == from.program) {
+        return Err(Errno::BUSY);
+    }
+    let own_gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
+    let join = Join { transport, from: Name { gid: own_gid, number }, to: Name { gid, number: peer } };
+    let ticket = tables.next_ticket();
+    way(place.host.ok_or(Errno::HOSTUNREACH)?, ticket, &join)?;
+    let ask = Ask { program: from.program, number, node: from.node, peer, to: place.node, crossed: None };
+    tables.asks.insert(ticket, ask);
+    Ok(Done::later())
+}
+
+/// Whether nobody has closed the other end of a connection's stream.
+fn is_alive(link: &Link) -> bool {
+    let Some(stream) = &link.stream else { return false };
+    let mut it = [PollFd::new(stream, PollFlags::RDHUP)];
+    matches!(poll(&mut it, Some(&Timespec::default())), Ok(0))
+}
+
+impl Broker {
+    /// Lets nodes reach those of other virtual hosts. Call it before programs come.
+    pub fn reach(&mut self, hosts: Hosts) {
+        let Hosts { own, count, nodes, way } = hosts;
+        self.way = way;
+        self.host = (own, count);
+        self.tables.share_numbers(own, count);
+        for (node, host, addresses) in nodes {
+            for address in addresses {
+                self.tables.far.insert(gid(address), Place { node, host: Some(host) });
+            }
+        }
+    }
+
+    /// Takes another broker's answer: the stream to the peer's program, or why there is none.
+    pub fn answered(&mut self, ticket: u64, answer: Result<OwnedFd, Errno>) {
+        let Some(ask) = self.tables.asks.get_mut(&ticket) else { return };
+        if matches!(answer, Err(Errno::ALREADY)) {
+            ask.crossed = Some(Instant::now() + PATIENCE);
+            return;
+        }
+        let Some(ask) = self.tables.asks.remove(&ticket) else { return };
+        let program = ask.program;
+        let done = answer.and_then(|stream| self.join(&ask, stream)).unwrap_or_else(Done::refused);
+        self.reply(program, done);
+    }
+
+    /// Gives a stream to the program that has asked for it.
+    fn join(&mut self, ask: &Ask, stream: OwnedFd) -> Result<Done, Errno> {
+        let queue_pair = self.tables.queue_pairs.get(&ask.number).ok_or(Errno::INVAL)?;
+        // The rules may have changed meanwhile.
+        (self.policy)(ask.node, ask.to)?;
+        let is_datagram = queue_pair.transport == Transport::Datagram;
+        let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
+        let slot = self.tables.slot(ask.program, ask.number)?;
+        let (first, nodes, counts) = (ask.number, (ask.node, ask.to), slot.number);
+        let link = Link { first, nodes, waiting: None, slots: vec![slot], stream: Some(copy) };
+        self.put(key(ask.number, ask.peer), link);
+        if !is_datagram {
+            self.tables.set_peer(ask.number, ask.peer);
+        }
+        Ok(Done::with(Reply::Connected { end: End::Far, counts }, vec![stream]))
+    }
+
+    /// Puts a connection in the place of an earlier one of the same queue pairs.
+    fn put(&mut self, key: (u32, u32), link: Link) {
+        self.tables.end_links(|known, _| known == key);
+        self.tables.links.insert(key, link);
+    }
+
+    /// Hears the question of another host's broker. `accept` says yes to it, and gives the stream.
+    ///
+    /// # Errors
+    /// The reason to refuse. `EALREADY`: this broker has asked the same, and that question counts.
+    pub fn asked(
+        &mut self,
+        host: u32,
+        join: &Join,
+        accept: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Result<(), Errno> {
+        let (number, peer) = (join.to.number, join.from.number);
+        // A broker speaks for nodes and numbers of its own host alone.
+        let from = self.tables.far.get(&join.from.gid).filter(|it| it.host == Some(host)).ok_or(Errno::PERM)?.node;
+        if !numbers_of(host, self.host.1).contains(&peer) {
+            return Err(Errno::PERM);
+        }
+        let to = self.tables.node_at(&join.to.gid).filter(|it| it.host.is_none()).ok_or(Errno::HOSTUNREACH)?.node;
+        (self.policy)(from, to)?;
+        let there = self.tables.queue_pairs.get(&number);
+        let there = there.filter(|it| it.node == to && it.transport == join.transport).ok_or(Errno::CONNREFUSED)?;
+        if there.revoked {
+            return Err(Errno::PERM);
+        }
+        let program = there.program;
+        let is_datagram = join.transport == Transport::Datagram;
+        let own = self.tables.asks.iter().find(|(_, it)| it.number == number && it.peer == peer);
+        if let Some((&ticket, ask)) = own {
+            if ask.crossed.is_none() && self.host.0 < host {
+                return Err(Errno::ALREADY);
+            }
+            let stream = accept()?;
+            self.answered(ticket, Ok(stream));
+            return Ok(());
+        }
+        // A question from before this broker's own was answered: it crossed that on its way.
+        let is_crossed = |link: &Link| is_datagram || link.first == number && link.waiting.is_none() && is_alive(link);
+        if self.tables.links.get(&key(number, peer)).is_some_and(is_crossed) {
+            return Err(Errno::ALREADY);
+        }
+        if !self.tables.has_room_for_link(to) {
+            return Err(Errno::NOBUFS);
+        }
+        let stream = accept()?;
+        let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
+        let mut link = Link { first: peer, nodes: (from, to), waiting: None, slots: Vec::new(), stream: Some(copy) };
+        if !is_datagram {
+            link.waiting = Some(vec![stream]);
+            self.put(key(number, peer), link);
+            return Ok(());
+        }
+        let slot = self.tables.slot(program, number)?;
+        link.slots.push(slot);
+        self.put(key(number, peer), link);
+        self.tell(
+            program,
+            &Answer::Reached { number, gid: join.from.gid, peer, counts: slot.number },
+            &[stream.as_fd()],
+        );
+        Ok(())
+    }
+
+    /// How long to wait at most until [`turn`](Self::turn) is called; `None`: until the descriptor is readable.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        let due = self.tables.asks.values().filter_map(|it| it.crossed).min();
+        due.map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Gives up on streams that did not come.
+    pub(super) fn expire(&mut self) {
+        if self.tables.asks.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let due = |ask: &Ask| ask.crossed.is_some_and(|due| due <= now);
+        let late: Vec<u64> = self.tables.asks.iter().filter(|(_, it)| due(it)).map(|(&ticket, _)| ticket).collect();
+        for ticket in late {
+            self.answered(ticket, Err(Errno::TIMEDOUT));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Brokers of two virtual hosts, and programs that may be hostile. A queue of questions takes the place of the network.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socketpair};
+use slipway_verbs::broker::{Broker, Caps, Hosts, Join, Name, NodeConfig, Policy, gid, listen};
+use slipway_verbs::wire::{Answer, End, Reply, Request, Transport, WireError, receive, send};
+
+type Questions = Arc<Mutex<VecDeque<(u64, Join)>>>;
+
+/// Two hosts with one node each, whose numbers and addresses are the hosts'.
+struct Lab {
+    folder: tempfile::TempDir,
+    brokers: [Broker; 2],
+    questions: [Questions; 2],
+}
+
+fn address(node: usize) -> IpAddr {
+    format!("10.9.0.{node}").parse().unwrap()
+}
+
+fn open() -> Policy {
+    Box::new(|_, _| Ok(()))
+}
+
+impl Lab {
+    fn new(policies: [Policy; 2]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let questions = [Questions::default(), Questions::default()];
+        let mut host = 0;
+        let brokers = policies.map(|policy| {
+            let mut broker = Broker::new(Caps::default(), policy).unwrap();
+            let listener = listen(&folder.path().join(host.to_string())).unwrap();
+            let asked = Arc::clone(&questions[host]);
+            let own = u32::try_from(host).unwrap();
+            broker.reach(Hosts {
+                own,
+                count: 2,
+                nodes: vec![(1 - own, 1 - own, vec![address(1 - host)])],
+                way: Box::new(move |_, ticket, join| {
+                    asked.lock().unwrap().push_back((ticket, *join));
+                    Ok(())
+                }),
+            });
+            broker.add(NodeConfig { id: own, addresses: vec![address(host)], listener }).unwrap();
+            host += 1;
+            broker
+        });
+        Self { folder, brokers, questions }
+    }
+
+    fn program(&self, host: usize) -> OwnedFd {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(self.folder.path().join(host.to_string())).unwrap())
+            .unwrap();
+        socket
+    }
+
+    /// Has both brokers do what is due, but carries no question.
+    fn turn(&mut self) {
+        for broker in &mut self.brokers {
+            for _ in 0..4 {
+                broker.turn(Some(Duration::ZERO)).unwrap();
+            }
+        }
+    }
+
+    /// Carries the oldest question of a host. Gives what the other broker said.
+    fn carry(&mut self, host: usize) -> Result<(), Errno> {
+        let (ticket, join) = self.questions[host].lock().unwrap().pop_front().expect("a question");
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let said = self.brokers[1 - host].asked(u32::try_from(host).unwrap(), &join, || Ok(theirs));
+        self.brokers[host].answered(ticket, said.map(|()| ours));
+        said
+    }
+
+    fn ask(&mut self, program: &OwnedFd, request: &Request) {
+        send(program.as_fd(), request, &[]).unwrap();
+        self.turn();
+    }
+
+    fn pair(&mut self, program: &OwnedFd, transport: Transport) -> u32 {
+        self.ask(program, &Request::CreateQueuePair { transport, domain: 1 });
+        match hear(program) {
+            Some((Answer::Reply(Reply::QueuePair { number }), _)) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn connect(&mut self, program: &OwnedFd, number: u32, host: usize, peer: u32) {
+        self.ask(program, &Request::Connect { number, gid: gid(address(host)), peer });
+    }
+}
+
+fn hear(program: &OwnedFd) -> Option<(Answer, Vec<OwnedFd>)> {
+    match receive(program.as_fd(), RecvFlags::DONTWAIT) {
+        Ok(heard) => Some(heard),
+        Err(WireError::Socket(Errno::AGAIN)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[track_caller]
+fn joined(program: &OwnedFd) -> OwnedFd {
+    match hear(program) {
+        Some((Answer::Reply(Reply::Connected { end: End::Far, .. }), mut fds)) if fds.len() == 1 => fds.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(program: &OwnedFd) -> Errno {
+    match hear(program) {
+        Some((Answer::Reply(Reply::Refused { errno }), _)) => Errno::from_raw_os_error(errno),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn are_ends(one: &OwnedFd, other: &OwnedFd) {
+    rustix::io::write(one, b"x").unwrap();
+    let mut byte = [0];
+    assert_eq!(rustix::net::recv(other, &mut byte, RecvFlags::DONTWAIT).unwrap().1, 1);
+}
+
+#[test]
+fn one_after_the_other_gets_an_end_of_one_stream() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    assert_ne!(one, other, "numbers of a lab differ");
+    lab.connect(&a, one, 1, other);
+    assert!(hear(&a).is_none(), "the other broker is asked first");
+    lab.carry(0).unwrap();
+    let ours = joined(&a);
+    lab.connect(&b, other, 0, one);
+    are_ends(&ours, &joined(&b));
+    assert!(lab.brokers.iter().flat_map(Broker::status).flat_map(|it| it.links).all(|it| it.joined));
+}
+
+#[test]
+fn both_at_once_get_the_ends_of_one_stream() {
+    for first in [0, 1] {
+        let mut lab = Lab::new([open(), open()]);
+        let (a, b) = (lab.program(0), lab.program(1));
+        let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+        lab.connect(&a, one, 1, other);
+        lab.connect(&b, other, 0, one);
+        let mut said = [Ok(()); 2];
+        for host in [first, 1 - first] {
+            said[host] = lab.carry(host);
+        }
+        // The question of the first host counts, whichever is heard first.
+        assert_eq!(said, [Ok(()), Err(Errno::ALREADY)]);
+        are_ends(&joined(&a), &joined(&b));
+    }
+}
+
+#[test]
+fn datagrams_reach_a_program_that_did_not_ask() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    lab.connect(&a, one, 1, other);
+    lab.carry(0).unwrap();
+    let ours = joined(&a);
+    let Some((Answer::Reached { number, peer, .. }, fds)) = hear(&b) else { panic!("not reached") };
+    assert_eq!((number, peer), (other, one));
+    are_ends(&ours, &fds[0]);
+    lab.connect(&b, other, 0, one);
+    assert_eq!(refused(&b), Errno::ALREADY);
+}
+
+#[test]
+fn policy_is_asked_on_both_sides_before_anything_is_told() {
+    let closed = || -> Policy { Box::new(|_, _| Err(Errno::ACCESS)) };
+    let mut lab = Lab::new([closed(), open()]);
+    let a = lab.program(0);
+    let one = lab.pair(&a, Transport::Reliable);
+    lab.connect(&a, one, 1, 77);
+    assert_eq!(refused(&a), Errno::ACCESS);
+    assert!(lab.questions[0].lock().unwrap().is_empty());
+    let mut lab = Lab::new([open(), closed()]);
+    let a = lab.program(0);
+    let one = lab.pair(&a, Transport::Reliable);
+    // The number is nobody's, and the program does not learn that.
+    lab.connect(&a, one, 1, 77);
+    assert_eq!(lab.carry(0), Err(Errno::ACCESS));
+    assert_eq!(refused(&a), Errno::ACCESS);
+}
+
+#[test]
+fn a_broker_speaks_for_its_own_host_alone() {
+    let mut lab = Lab::new([open(), open()]);
+    let b = lab.program(1);
+    let other = lab.pair(&b, Transport::Reliable);
+    let name = |host: usize, number: u32| Name { gid: gid(address(host)), number };
+    let mut ask =
+        |from: Name, to: Name, transport| lab.brokers[1].asked(0, &Join { transport, from, to }, || panic!("accepted"));
+    // Another host's node, another host's number, a node that is not here, a queue pair that is not there, another transport.
+    assert_eq!(ask(name(1, 20), name(1, other), Transport::Reliable), Err(Errno::PERM));
+    assert_eq!(ask(name(0, other), name(1, other), Transport::Reliable), Err(Errno::PERM));
+    assert_eq!(ask(name(0, 20), name(0, other), Transport::Reliable), Err(Errno::HOSTUNREACH));
+    assert_eq!(ask(name(0, 20), name(1, other + 1), Transport::Reliable), Err(Errno::CONNREFUSED));
+    assert_eq!(ask(name(0, 20), name(1, other), Transport::Datagram), Err(Errno::CONNREFUSED));
+}
+
+#[test]
+fn a_revocation_ends_the_stream_for_both_whatever_they_hold() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    lab.connect(&a, one, 1, other);
+    lab.carry(0).unwrap();
+    let ours = joined(&a);
+    lab.connect(&b, other, 0, one);
+    let theirs = joined(&b);
+    assert_eq!(lab.brokers[0].set_policy(Box::new(|_, _| Err(Errno::ACCESS))), 1);
+    assert!(matches!(hear(&a), Some((Answer::Revoked { number }, _)) if number == one));
+    assert_eq!(rustix::net::recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap().1, 0);
+    assert_eq!(rustix::io::write(&ours, b"x").unwrap_err(), Errno::PIPE);
+}
+
+#[test]
+fn an_answer_for_a_program_that_is_gone_closes_the_stream() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    lab.connect(&a, one, 1, other);
+    drop(a);
+    lab.turn();
+    lab.carry(0).unwrap();
+    lab.connect(&b, other, 0, one);
+    let theirs = joined(&b);
+    assert_eq!(rustix::net::recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap().1, 0);
+}
