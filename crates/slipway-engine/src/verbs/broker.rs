@@ -45,7 +45,7 @@ pub(super) struct Ground<'a> {
     pub(super) net: BorrowedFd<'a>,
     /// A control group of its own, where sockets that it hands out are guarded.
     pub(super) group: Option<&'a Group>,
-    /// What it needs to reach brokers of other hosts; `None` where it may not, or there are none.
+    /// The rest of the lab; `None` where the broker may not reach it, or there is none.
     pub(super) elsewhere: Option<Elsewhere<'a>>,
     /// A file for its standard error.
     pub(super) log: BorrowedFd<'a>,
@@ -58,7 +58,7 @@ pub(super) struct Ground<'a> {
 /// The rest of the lab, for one broker.
 pub(super) struct Elsewhere<'a> {
     pub(super) setup: far::Setup,
-    /// How many hosts the lab has.
+    /// Number of the lab's hosts.
     pub(super) hosts: u32,
     /// Nodes of other hosts: number, host, and addresses.
     pub(super) nodes: Vec<(u32, u32, Vec<IpAddr>)>,

@@ -124,7 +124,7 @@ impl Brokers {
         Ok(())
     }
 
-    /// What the broker of a host needs to reach others.
+    /// The rest of the lab, as the broker of a host is told.
     fn elsewhere(&self, lab: &Lab, host: HostId) -> io::Result<Option<Elsewhere<'_>>> {
         let number = |index: usize| u32::try_from(index).map_err(io::Error::other);
         let at = |host: HostId| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), far::PORT));

@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Bits of a queue pair's number.
 const NUMBER: u32 = 24;
 
-/// What a broker needs to reach others.
+/// The start of a broker's connections with others.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) hello: Hello,
@@ -44,7 +44,7 @@ pub(super) struct Setup {
 
 enum News {
     Answered(u64, Result<OwnedFd, Errno>),
-    Asked(OpenRequest),
+    Asked(Box<OpenRequest>),
 }
 
 /// Gives news to the broker's thread.
@@ -79,7 +79,7 @@ impl Links {
         let pool = Arc::new(Pool::start(key.clone(), hello, peers, WARM)?);
         let asked = post.clone();
         let acceptor = Acceptor::start(TcpListener::bind(at)?, key, hello, Limits::default(), move |open| {
-            asked.send(News::Asked(open));
+            asked.send(News::Asked(Box::new(open)));
         })?;
         Ok((Self { news, bell, _acceptor: acceptor }, way(pool, post)))
     }
@@ -90,7 +90,7 @@ impl Links {
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Answered(ticket, answer) => broker.answered(ticket, answer),
-                News::Asked(open) => asked(broker, open),
+                News::Asked(open) => asked(broker, *open),
             }
         }
     }

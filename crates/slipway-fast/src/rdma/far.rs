@@ -127,7 +127,7 @@ impl State {
             Kind::ConnectResponse => Step::Accepted,
             Kind::Established => Step::Established,
             Kind::Rejected => Step::Rejected,
-            // Who leaves closes the stream.
+            // The side that leaves closes the stream.
             _ => return drop(self.links.remove(&link)),
         };
         self.send(link, &Message { step, status, offer });

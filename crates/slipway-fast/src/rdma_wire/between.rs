@@ -6,7 +6,7 @@ use super::{Offer, u32_at};
 /// Bytes of a message.
 pub(crate) const LENGTH: usize = 1 + 4 + OFFER;
 
-/// The step of a connection that a message tells of. Whoever leaves a connection closes the stream.
+/// The step of a connection that a message tells of. The side that leaves a connection closes the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A client asks.

@@ -45,7 +45,7 @@ pub type Way = Box<dyn FnMut(u32, u64, &Join) -> Result<(), Errno> + Send>;
 pub struct Hosts {
     /// The number of this broker's host.
     pub own: u32,
-    /// How many hosts there are.
+    /// Number of the lab's hosts.
     pub count: u32,
     /// Nodes of other hosts: number, host, and addresses.
     pub nodes: Vec<(u32, u32, Vec<IpAddr>)>,

@@ -1,4 +1,4 @@
-//! Who asks, and what is answered.
+//! The asking program, and the answer.
 
 use std::os::fd::OwnedFd;
 

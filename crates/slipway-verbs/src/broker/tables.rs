@@ -59,7 +59,7 @@ pub(super) struct Ask {
     pub(super) crossed: Option<Instant>,
 }
 
-/// Where an address is.
+/// The node of an address, and its host.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) node: u32,

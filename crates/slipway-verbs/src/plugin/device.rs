@@ -16,8 +16,8 @@ use super::regions::Regions;
 use crate::layout::CLOSED;
 use crate::wire::{Gid, Reply, Request, Transport};
 
-/// Empty polls in a row, after which a program is taken to spin: peers then need not wake it.
-const SPINS: u32 = 64;
+/// Empty polls, after which a program is taken to spin: peers then need not wake it. The second is the most.
+const SPINS: (u32, u32) = (64, 1 << 16);
 
 /// Numbers of events that belong to no connection.
 pub(super) const BROKER: u64 = u64::MAX;
@@ -60,6 +60,8 @@ pub(super) struct State {
     pub(super) is_ended: bool,
     /// The program polls all the time, so peers do not wake this end.
     pub(super) is_spinning: bool,
+    /// Empty polls after which it is taken to do so.
+    spins: u32,
     /// Counts polls while it spins.
     pub(super) polls: u64,
 }
@@ -87,6 +89,7 @@ impl State {
             has_service: false,
             is_ended: false,
             is_spinning: false,
+            spins: SPINS.0,
             polls: 0,
         })
     }
@@ -259,7 +262,7 @@ impl State {
             found += 1;
         }
         queue.empty_polls = if found > 0 { queue.empty_polls } else { queue.empty_polls.saturating_add(1) };
-        if queue.empty_polls > SPINS && queue.armed == Armed::No && !self.is_spinning {
+        if queue.empty_polls > self.spins && queue.armed == Armed::No && !self.is_spinning {
             let is_armed = self.completion_queues.iter().flatten().any(|it| it.armed != Armed::No);
             if !is_armed {
                 self.spin(true);
@@ -277,6 +280,18 @@ impl State {
         if is_spinning {
             // The thread of service looks from time to time whether the program still polls.
             self.wake_service();
+        }
+    }
+
+    /// The program was taken to poll all the time, and does not. It may poll memory, where a peer of another host writes nothing
+    /// until this end receives it. So it has to poll for longer the next time.
+    pub(super) fn misjudge(&mut self) {
+        self.spin(false);
+        if self.queue_pairs.iter().flatten().flat_map(|it| &it.connections).any(Connection::is_far) {
+            self.spins = self.spins.saturating_mul(4).min(SPINS.1);
+            for queue in self.completion_queues.iter_mut().flatten() {
+                queue.empty_polls = 0;
+            }
         }
     }
 

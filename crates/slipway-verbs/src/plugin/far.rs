@@ -2,8 +2,8 @@
 //!
 //! The stream carries the records that a ring would: a header of one cache line, and the payload without filling. The last two
 //! words of a header say how much of the peer's rings its sender has consumed. So records sent and not consumed are bounded by the
-//! length of a ring on both sides, and whoever receives has room for all. What the peer sends goes into rings of this end's own
-//! memory, where the rest of the plug-in looks for it. A peer that exceeds its room, or sends no record, is cut off.
+//! length of a ring on both sides, and whoever receives has room for all. The peer's records go into rings of this end's own
+//! memory, where the rest of the plug-in looks for them. A peer that exceeds its room, or sends no record, is cut off.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

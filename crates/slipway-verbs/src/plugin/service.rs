@@ -51,7 +51,7 @@ fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
             turn(&mut state, event);
         }
         if state.is_spinning && state.polls == polls {
-            state.spin(false);
+            state.misjudge();
             progress_all(&mut state);
         }
         polls = state.polls;
