@@ -267,6 +267,11 @@ fn a_limit_is_kept() {
     let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
     let get = |name: &str| answer[name].as_f64().expect("a number");
     assert_eq!(answer["limited_by"], "limit", "{answer}");
+    let choices = answer["choices"].as_array().expect("a list");
+    let is_paced = |choice: &serde_json::Value| {
+        choice["setting"] == "pacing" && choice["value"] == "22.0 Mbit/s a stream" && choice["why"].is_string()
+    };
+    assert!(choices.iter().any(is_paced), "{answer}");
     let rate = |bytes: f64, seconds: f64| bytes * 8.0 / seconds / 20e6;
     let own = rate(get("sent"), get("data_seconds"));
     // A busy machine may be slower than the limit; none is faster.
