@@ -228,6 +228,11 @@ impl Connection {
         matches!(self.link, Link::Far(_))
     }
 
+    /// Whether a peer on another host waits to be told that a request was consumed.
+    pub(super) fn owes(&self) -> bool {
+        matches!(&self.link, Link::Far(far) if far.owes(self.their_requests.head))
+    }
+
     /// Takes what a peer on another host has sent. It is in the rings then.
     pub(super) fn pull(&mut self) {
         if let Link::Far(far) = &mut self.link

@@ -60,6 +60,10 @@ pub(super) struct State {
     pub(super) is_ended: bool,
     /// The program polls all the time, so peers do not wake this end.
     pub(super) is_spinning: bool,
+    /// The thread of service is at work.
+    pub(super) is_serving: bool,
+    /// A peer is, or was, on another host.
+    pub(super) has_far: bool,
     /// Empty polls after which it is taken to do so.
     spins: u32,
     /// Counts polls while it spins.
@@ -89,6 +93,8 @@ impl State {
             has_service: false,
             is_ended: false,
             is_spinning: false,
+            is_serving: false,
+            has_far: false,
             spins: SPINS.0,
             polls: 0,
         })
@@ -125,10 +131,11 @@ impl State {
     }
 
     /// Takes up an end, as the connection with this number of a queue pair. The thread of service waits for the peer.
-    fn take_up(&self, (index, number): (usize, usize), joint: Joint) -> Result<Connection, Errno> {
+    fn take_up(&mut self, (index, number): (usize, usize), joint: Joint) -> Result<Connection, Errno> {
         let event = (index as u64) << 32 | number as u64;
         let mut connection = Connection::new(joint, self.counts.as_ref(), (Arc::clone(&self.epoll), event))?;
         connection.sleep(!self.is_spinning);
+        self.has_far |= connection.is_far();
         Ok(connection)
     }
 
@@ -287,12 +294,18 @@ impl State {
     /// until this end receives it. So it has to poll for longer the next time.
     pub(super) fn misjudge(&mut self) {
         self.spin(false);
-        if self.queue_pairs.iter().flatten().flat_map(|it| &it.connections).any(Connection::is_far) {
+        if self.has_far {
             self.spins = self.spins.saturating_mul(4).min(SPINS.1);
             for queue in self.completion_queues.iter_mut().flatten() {
                 queue.empty_polls = 0;
             }
         }
+    }
+
+    /// Tells peers of other hosts what they wait for.
+    pub(super) fn tell_peers(&mut self) {
+        let connections = self.queue_pairs.iter_mut().flatten().flat_map(|it| &mut it.connections);
+        connections.filter(|it| it.owes()).for_each(Connection::ring_for_head);
     }
 
     /// Asks for an event at the next completion.

@@ -118,6 +118,11 @@ impl Far {
         self.is_asleep && self.told.0[0] < self.awaited
     }
 
+    /// The same, where so much has been consumed.
+    pub(super) fn owes(&self, head: u64) -> bool {
+        self.is_awaited() && self.told.0[0] < head
+    }
+
     fn wait_for(&mut self) {
         let mut wanted = EventFlags::empty();
         wanted.set(EventFlags::IN, self.is_asleep);

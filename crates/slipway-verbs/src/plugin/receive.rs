@@ -72,8 +72,12 @@ impl State {
             connection.ring();
             return Err(here);
         }
-        if has_consumed || connection.is_far() {
+        // The program may answer soon, which tells a peer of another host too.
+        let can_wait = connection.is_far() && self.is_serving;
+        if has_consumed && !can_wait {
             connection.ring_for_head();
+        } else if connection.is_far() {
+            connection.ring();
         }
         Ok(())
     }

@@ -2,18 +2,21 @@
 
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::connection::Connection;
 use super::device::{BROKER, Device, State, WAKE};
 
 /// How often the thread looks whether a program that spins still does.
 const LOOK: Duration = Duration::from_millis(2);
 /// How often it looks at peers that are not ready, for whom time counts.
 const COUNT: Duration = Duration::from_millis(50);
+/// How long a peer of another host waits to be told that its request was consumed. An answer of the program's tells it too.
+const TELL: Duration = Duration::from_micros(50);
 
 /// Starts the thread where it does not run. It ends with the device.
 pub(super) fn start(device: &Arc<Device>, state: &mut State) -> Result<(), Errno> {
@@ -34,6 +37,7 @@ pub(super) fn start(device: &Arc<Device>, state: &mut State) -> Result<(), Errno
 fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
     let mut patience = None;
     let mut polls = 0;
+    let mut owes_since: Option<Instant> = None;
     loop {
         let mut events = [MaybeUninit::uninit(); 64];
         let timeout: Option<Timespec> = patience.and_then(|it: Duration| it.try_into().ok());
@@ -47,9 +51,11 @@ fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
         if state.is_ended {
             return;
         }
+        state.is_serving = true;
         for event in happened {
             turn(&mut state, event);
         }
+        state.is_serving = false;
         if state.is_spinning && state.polls == polls {
             state.misjudge();
             progress_all(&mut state);
@@ -59,6 +65,15 @@ fn serve(device: &Weak<Device>, epoll: &std::os::fd::OwnedFd) {
             state.queue_pairs.iter().flatten().any(|it| it.not_ready_since.is_some() || it.closed_since.is_some());
         if counts {
             progress_all(&mut state);
+        }
+        if owes_since.is_some_and(|since| since.elapsed() >= TELL) {
+            state.tell_peers();
+        }
+        let owes = state.queue_pairs.iter().flatten().flat_map(|it| &it.connections).any(Connection::owes);
+        owes_since = owes.then(|| owes_since.unwrap_or_else(Instant::now));
+        if owes {
+            patience = Some(TELL);
+            continue;
         }
         patience = if state.is_spinning { Some(LOOK) } else { counts.then_some(COUNT) };
     }
