@@ -129,12 +129,12 @@ fn with_kills(way: Way, kills: u32, megabytes: usize) {
 
 #[test]
 fn a_killed_end_leaves_no_wrong_byte() {
-    with_kills(Way::Sends, 4, 8);
+    with_kills(Way::Sends, 4, 4);
 }
 
 #[test]
 fn a_killed_end_of_a_fetch_leaves_no_wrong_byte() {
-    with_kills(Way::Fetches, 4, 8);
+    with_kills(Way::Fetches, 4, 4);
 }
 
 #[test]
