@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use common::{Lab, Place, await_that, told};
@@ -102,6 +103,26 @@ fn programs_connect_by_rdma_cm_between_hosts() {
     place.run(["policy", &lab.name, closed.to_str().expect("plain")]);
     let refused = program(&lab, "b", &["rping", "-c", "-a", address, "-C", "1"]).output().expect("started");
     assert!(!refused.status.success() && told(&refused).contains("UNREACHABLE"), "{}", told(&refused));
+}
+
+/// The stream between two queue pairs leads a hostile program nowhere else.
+#[test]
+fn a_stream_is_of_no_use_but_to_its_peer() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("stream", LAB);
+    let script = include_str!("threats/verbs_stream.py");
+    let mut waiting = program(&lab, "a", &["python3", "-c", script]).stdin(Stdio::piped()).spawn().expect("started");
+    let mut number = String::new();
+    BufReader::new(waiting.stdout.as_mut().expect("a pipe")).read_line(&mut number).expect("it says a number");
+    let address = lab.exec("a", ["hostname", "-i"]);
+    let address = address.split_whitespace().next().expect("an address");
+    let said = lab.exec("b", ["python3", "-c", script, number.trim(), address]);
+    let refused = ["connect", "bind", "options of TCP", "another interface"];
+    let refused = refused.map(|what| format!("{what} Operation not permitted\n")).concat();
+    assert_eq!(said, format!("{refused}names 0.0.0.0\n"));
+    drop(waiting.stdin.take());
+    assert!(waiting.wait().expect("ended").success());
 }
 
 /// A peer that is killed is found out: requests fail, and nothing hangs. So is one whose broker was replaced meanwhile.
