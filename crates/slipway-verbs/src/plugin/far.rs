@@ -70,6 +70,14 @@ pub(super) struct Far {
     is_asleep: bool,
 }
 
+/// The broker has a copy of the stream, so closing this end neither ends the stream nor takes it out of the set.
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = epoll::delete(&*self.epoll.0, &self.stream);
+        let _ = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Both);
+    }
+}
+
 impl Far {
     /// Takes up a stream, and has the thread of service wait for it.
     pub(super) fn new(
