@@ -116,15 +116,23 @@ impl LabDir {
 /// Makes the disks of nodes that have their own, in the caller's mount namespace. Finds the device of nodes that have
 /// limits without a disk. Indexed as the lab's nodes; `None` where no device has to be known.
 pub(crate) fn prepare(lab: &Lab, dir: &LabDir, scratch: &Path) -> Result<List<NodeId, Option<NodeDisk>>, DiskError> {
-    let own: Vec<(&Node, Bytes)> = lab.nodes.iter().filter_map(|node| Some((node, node.limits.disk.size?))).collect();
+    let own: Vec<(&Node, Bytes)> = lab
+        .nodes_here()
+        .into_iter()
+        .map(|node| &lab.nodes[node])
+        .filter_map(|node| Some((node, node.limits.disk.size?)))
+        .collect();
     check_room(scratch, &own)?;
     for some in own.chunks(AT_ONCE) {
         let begun: Vec<(PathBuf, Child)> =
             some.iter().map(|(node, size)| begin(&file_of(scratch, node), *size)).collect::<Result<_, _>>()?;
         begun.into_iter().try_for_each(|(path, child)| finish(&path, child))?;
     }
-    let disks: List<NodeId, Option<NodeDisk>> =
-        lab.nodes.iter().map(|node| disk_of(node, scratch)).collect::<Result<_, _>>()?;
+    let disks: List<NodeId, Option<NodeDisk>> = lab
+        .nodes
+        .iter()
+        .map(|node| if lab.is_here(node.host) { disk_of(node, scratch) } else { Ok(None) })
+        .collect::<Result<_, _>>()?;
     if !own.is_empty() {
         dir.write(FILE, &disks)?;
     }

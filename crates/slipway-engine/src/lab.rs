@@ -21,8 +21,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use serde::Serialize;
-use slipway_lab::id::{List, NodeId};
+use serde::{Deserialize, Serialize};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
@@ -106,7 +106,7 @@ pub struct Running {
 }
 
 /// A node's row in `ps`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRow {
     /// The node.
     pub name: String,
@@ -204,9 +204,9 @@ impl Running {
         crate::node::rootfs::furnished(&self.lab.nodes[node], &needs.mounts)
     }
 
-    /// All nodes, as they are now.
-    pub fn rows(&self) -> Result<List<NodeId, NodeRow>, LabError> {
-        self.lab.nodes.ids().map(|index| self.row(index)).collect()
+    /// All nodes on this machine, as they are now, in order.
+    pub fn rows(&self) -> Result<Vec<NodeRow>, LabError> {
+        self.lab.nodes_here().into_iter().map(|index| self.row(index)).collect()
     }
 
     /// One node, as it is now.

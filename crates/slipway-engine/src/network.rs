@@ -18,6 +18,7 @@ pub mod graph;
 mod host;
 mod macvlan;
 mod made;
+mod members;
 mod node;
 mod ovs;
 mod policy;
@@ -25,6 +26,7 @@ mod site;
 mod solicit;
 mod sriov;
 mod switch;
+mod trunk;
 mod vxlan;
 mod wire;
 

@@ -57,11 +57,7 @@ id! {
     NetworkId of "`Lab::networks`"
 }
 id! {
-    /// A machine that runs a part of a lab. A lab has one machine today, [`MachineId::HERE`].
-    MachineId of "the lab's machines"
-}
-
-impl MachineId {
-    /// The machine of this process.
-    pub const HERE: Self = Self(0);
+    /// A machine that runs a part of a lab, by its position in [`Lab::machines`](crate::model::Lab::machines). 0 in a lab
+    /// on this machine alone.
+    MachineId of "`Lab::machines`"
 }

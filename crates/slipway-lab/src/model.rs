@@ -17,7 +17,7 @@ pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, 
 pub use self::tune::{Profile, ProfileWord};
 pub use crate::condition::Limits;
 use crate::condition::{Conditions, LinkRule, MatrixFile};
-use crate::id::{HostId, List, NetworkId, NodeId};
+use crate::id::{HostId, List, MachineId, NetworkId, NodeId};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -28,6 +28,12 @@ pub struct Lab {
     pub name: String,
     /// Where every random stream of the lab begins.
     pub seed: u64,
+    /// The machines that it is made on. Empty: the one where it is brought up.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub machines: List<MachineId, Machine>,
+    /// The machine whose part this is. All other machines' parts are in the lists too, and are not made here.
+    #[serde(default, skip_serializing_if = "Part::is_whole")]
+    pub part: Part,
     /// At least one. The first is where a lab without `hosts` lives.
     pub hosts: List<HostId, Host>,
     /// True for `hosts: machine`: the lab uses this machine's own network namespace as its one host.
@@ -56,11 +62,96 @@ pub struct Lab {
     pub scenario: Option<Scenario>,
 }
 
+impl Lab {
+    /// Whether a virtual host is on this machine.
+    #[must_use]
+    pub fn is_here(&self, host: HostId) -> bool {
+        self.hosts[host].machine == self.part.machine
+    }
+
+    /// Whether a node is on this machine.
+    #[must_use]
+    pub fn has_here(&self, node: NodeId) -> bool {
+        self.is_here(self.nodes[node].host)
+    }
+
+    /// The nodes of this machine's part, in order.
+    #[must_use]
+    pub fn nodes_here(&self) -> Vec<NodeId> {
+        self.nodes.ids().filter(|&node| self.has_here(node)).collect()
+    }
+
+    /// Whether it is made on several machines.
+    #[must_use]
+    pub fn is_spread(&self) -> bool {
+        self.machines.len() > 1
+    }
+}
+
+/// Whose part of a lab this is, and what the machines agreed on when it came up. A file says nothing of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The machine.
+    pub machine: MachineId,
+    /// The lab's number among all that might meet on these machines. Drawn anew for each `up`.
+    pub number: u64,
+    /// The secret of routers, by which those of different machines know each other. Never written to a file.
+    #[serde(skip)]
+    pub secret: Option<Secret>,
+}
+
+impl Part {
+    /// The first of `count` VXLAN network identifiers in a row, for tunnels between machines. 24 bits have room for
+    /// 16 million of them, so two labs seldom meet, and the kernel tells where they do.
+    #[must_use]
+    pub fn first_vni(&self, count: u32) -> u32 {
+        let room = u64::from((1 << 24) - 1 - count.min(1 << 20));
+        u32::try_from(1 + self.number % room).unwrap_or(1)
+    }
+
+    fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A secret of 32 bytes, which no log shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+fn is_none(machines: &List<MachineId, Machine>) -> bool {
+    machines.is_empty()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_first(machine: &MachineId) -> bool {
+    *machine == MachineId(0)
+}
+
+/// A machine that runs a part of the lab: the virtual hosts on it, and their nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name in the lab file.
+    pub name: String,
+    /// The address at which the other machines reach it: packets between hosts of two machines go there.
+    pub address: Ipv4Addr,
+    /// The destination by which ssh reaches it (`ssh(1)`): `HOST` or `USER@HOST`.
+    pub ssh: String,
+}
+
 /// A virtual host: a network namespace of its own, joined to the others by the underlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// `host1`, `host2`, … or the file's own names.
     pub name: String,
+    /// The machine that it is on: one of [`Lab::machines`], where there are any.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub machine: MachineId,
     /// The host's address on the underlay (present when there are two hosts or more).
     pub ipv4: Option<Ipv4Addr>,
     /// Same, IPv6.

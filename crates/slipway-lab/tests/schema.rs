@@ -62,6 +62,7 @@ fn keys_are_the_same_in_schema_and_reader() {
     let places = [
         ("File", "?: 1"),
         ("Host", "nodes: {n: }\nhosts: {h: {?: 1}}"),
+        ("MachineSettings", "nodes: {n: }\nmachines: {m: {address: 192.0.2.1, ?: 1}}"),
         ("Underlay", "nodes: {n: }\nhosts: 2\nunderlay: {?: 1}"),
         ("ImageSettings", "nodes: {n: }\nimages: {i: {path: x, ?: 1}}"),
         ("NetworkSettings", "nodes: {n: }\nnetworks: {x: {?: 1}}"),

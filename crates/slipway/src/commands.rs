@@ -16,12 +16,15 @@ fn word_of(module: &'static str) -> &'static str {
 macro_rules! commands {
     ($($heading:literal { $($module:ident $name:ident,)* })*) => {
         $($(mod $module;)*)*
+        mod machine;
         mod man;
 
         /// A subcommand with its arguments.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Command {
             $($($name($module::Args),)*)*
+            #[command(hide = true)]
+            Machine(machine::Args),
             #[command(hide = true)]
             Man(man::Args),
         }
@@ -46,6 +49,7 @@ macro_rules! commands {
             pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
                 match self {
                     $($(Self::$name(args) => args.run(context),)*)*
+                    Self::Machine(args) => args.run(context),
                     Self::Man(args) => args.run(context),
                 }
             }

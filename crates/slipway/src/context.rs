@@ -28,6 +28,9 @@ pub(crate) struct Global {
     /// Log steps on standard error; twice, in detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
+    /// This machine's part alone, of labs over several machines
+    #[arg(long, global = true, hide = true)]
+    pub(crate) part: bool,
     /// Colour
     #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto, hide_possible_values = true)]
     #[arg(help = "Colour: auto, always or never")]

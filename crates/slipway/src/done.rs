@@ -51,7 +51,8 @@ impl Done {
     ) -> Result<Self, Failure> {
         let lab = &running.lab;
         let mut unchanged = Vec::new();
-        for &node in nodes {
+        // Other machines leave alone what is so already, and do not say so.
+        for &node in nodes.iter().filter(|&&node| lab.has_here(node)) {
             let row = running.row(node)?;
             if already.contains(&row.status.as_str()) {
                 unchanged.push(row.name);

@@ -22,6 +22,7 @@ use slipway_host::rules::RulesError;
 use slipway_host::setting::{ApplyError, JournalError, PersistError};
 use slipway_image::{ImageError, SaveError};
 use slipway_lab::SelectError;
+use slipway_machines::MachineError;
 use slipway_study::StudyError;
 use slipway_study::campaign::tables::TablesError;
 use slipway_study::campaign::{CampaignError, EngineError};
@@ -242,6 +243,16 @@ impl From<LabError> for Failure {
             LabError::NoGroup(_) => Self::new(Exit::Unable, &error),
             error => Self::new(Exit::Failed, &error),
         }
+    }
+}
+
+impl From<MachineError> for Failure {
+    fn from(error: MachineError) -> Self {
+        let exit = match &error {
+            MachineError::Version { .. } | MachineError::Unreachable { .. } => Exit::Unable,
+            MachineError::Refused { .. } | MachineError::Several(_) | MachineError::Here { .. } => Exit::Failed,
+        };
+        Self::new(exit, &error)
     }
 }
 

@@ -11,6 +11,7 @@ mod exit;
 mod failure;
 mod labs;
 mod meter;
+mod parts;
 mod short;
 mod targets;
 mod user;

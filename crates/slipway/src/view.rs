@@ -103,7 +103,7 @@ pub(crate) fn program(program: &OwnProgram) -> String {
     match program.end {
         Some(end) => format!("ended{}", ended_how(end)),
         None if program.status == "none" => "-".to_owned(),
-        None => program.status.to_owned(),
+        None => program.status.clone(),
     }
 }
 

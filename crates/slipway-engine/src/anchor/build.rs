@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::MountFlags;
 use rustix::process::getpid;
-use slipway_lab::id::{List, NodeId};
+use slipway_lab::id::List;
 use slipway_lab::model::Lab;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::mount::{attach, detached, make_private, mount_fs, set_flags};
@@ -45,7 +45,7 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     shared_files(lab, dir)?;
     ssh::prepare(lab, dir)?;
     let mut nodes = Nodes::prepare(alone, blueprint, state)?;
-    let all: Vec<NodeId> = lab.nodes.ids().collect();
+    let all = lab.nodes_here();
     nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
     nodes.state.ready = true;
     blueprint.write(&nodes.state)?;

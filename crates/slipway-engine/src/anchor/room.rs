@@ -16,8 +16,8 @@ const NAMESPACES: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
 /// The descriptors that the anchor of this lab needs: one for each node, and two more for a program whose output it logs.
 fn descriptors(lab: &Lab) -> u64 {
     let logged = |node: &slipway_lab::model::Node| u64::from(node.command.is_some()) + u64::from(node.sshd);
-    let of_nodes: u64 = lab.nodes.iter().map(|node| 1 + 2 * logged(node)).sum();
-    of_nodes + OF_HOST * lab.hosts.len() as u64 + BESIDE
+    let of_nodes: u64 = lab.nodes.iter().filter(|node| lab.is_here(node.host)).map(|node| 1 + 2 * logged(node)).sum();
+    of_nodes + OF_HOST * lab.hosts.ids().filter(|&host| lab.is_here(host)).count() as u64 + BESIDE
 }
 
 /// Lets this process have the descriptors that the lab needs.
@@ -32,7 +32,7 @@ pub(super) fn take(lab: &Lab) -> io::Result<()> {
 
 /// The things that this machine has too few of for the lab: each with the next step.
 pub(crate) fn lacking(lab: &Lab) -> Vec<(String, String)> {
-    let (before, need, nodes) = (getrlimit(Resource::Nofile), descriptors(lab), lab.nodes.len() as u64);
+    let (before, need, nodes) = (getrlimit(Resource::Nofile), descriptors(lab), lab.nodes_here().len() as u64);
     let mut lacking = Vec::new();
     if take(lab).is_err() {
         let may = before.maximum.unwrap_or(u64::MAX);

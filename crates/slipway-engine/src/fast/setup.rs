@@ -17,7 +17,7 @@ use slipway_fast::policy::Policy;
 use slipway_fast::router::PersistentState;
 use slipway_fast::setup::{PORT, RouterSetup};
 use slipway_lab::id::HostId;
-use slipway_lab::model::{self, Lab, Network};
+use slipway_lab::model::{self, Lab, Network, Secret};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
 /// What all routers of a lab have in common.
@@ -48,12 +48,18 @@ impl Shared {
     /// When the kernel makes no map for notes, or no files.
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
         let metadata = MetadataStore::new(SocketStorage::create("slipway_notes", metadata::BYTES)?);
-        let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        // Routers of all machines have one key and one number, which come with the part.
+        let (key, number) = if let Some(Secret(mut secret)) = lab.part.secret {
+            (KeyFile::of(&Key::take(&mut secret))?, lab.part.number)
+        } else {
+            let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            (KeyFile::draw()?, number)
+        };
         let policy = Policy::new(&lab.policy, lab.nodes.len());
         let address_map = places(lab);
         let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
-        Ok(Self { metadata, interruptions, journals, key: KeyFile::draw()?, number, address_map, policy })
+        Ok(Self { metadata, interruptions, journals, key, number, address_map, policy })
     }
 
     /// Takes the places of a lab in which a node has moved, and makes what another host's router needs.

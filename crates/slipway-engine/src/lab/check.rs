@@ -52,7 +52,7 @@ pub(super) fn prepare(store: &Store, lab: &Lab) -> Result<Prepared, UpError> {
 fn look(store: &Store, lab: &Lab) -> Result<Links, UpError> {
     let mut remarks = Remarks::default();
     images(store, lab, &mut remarks);
-    for node in &lab.nodes {
+    for node in here(lab) {
         mounts(lab, node, &mut remarks);
         limits(lab, node, &mut remarks);
         command(lab, node, &mut remarks);
@@ -70,6 +70,11 @@ fn look(store: &Store, lab: &Lab) -> Result<Links, UpError> {
     let links = Links::new(read_matrices(lab)?);
     links.check(lab)?;
     Ok(links)
+}
+
+/// The nodes of this machine's part.
+fn here(lab: &Lab) -> impl Iterator<Item = &Node> {
+    lab.nodes.iter().filter(|node| lab.is_here(node.host))
 }
 
 #[derive(Debug, Default)]
@@ -167,7 +172,7 @@ fn command(lab: &Lab, node: &Node, remarks: &mut Remarks) {
 
 /// Looks whether nodes can be held here whose programs may change their own network.
 fn rights(lab: &Lab, remarks: &mut Remarks) {
-    let mut those = lab.nodes.iter().filter(|node| node.rules_its_network()).peekable();
+    let mut those = here(lab).filter(|node| node.rules_its_network()).peekable();
     if those.peek().is_none() {
         return;
     }
@@ -190,7 +195,7 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
 
 /// Looks whether images of nodes with an RDMA device can use it.
 fn rdma(lab: &Lab, remarks: &mut Remarks) {
-    let nodes = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
+    let nodes = here(lab).filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
     let images: BTreeSet<_> = nodes.map(|node| node.image).collect();
     for image in images.into_iter().map(|image| &lab.images[image]) {
         let outcome = folder(image).map_or(Ok(()), |root| verbs::check(&root));
@@ -207,7 +212,7 @@ fn warn(lab: &Lab) {
     let processors = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
     // Once for a group.
     let mut told = BTreeSet::new();
-    for node in &lab.nodes {
+    for node in here(lab) {
         let Ok(limits) = without_disk(&node.limits) else { continue };
         if let (Some(asked), true) = (node.limits.memory, memory > 0)
             && asked.0 > memory

@@ -51,12 +51,13 @@ impl Running {
         Ok(Changing { lab: self, pending: pending.map_err(|error| self.call_error(error))? })
     }
 
-    /// Carries an order out, and waits until it has taken effect. A change lasts until another takes its place. Nodes that
+    /// Carries an order out on this machine's part of the lab, and waits until it has taken effect. A change lasts until another takes its place. Nodes that
     /// are so already are left alone; files and links of nodes that end are kept for their next start.
     ///
     /// # Errors
     /// When it cannot be carried out. Then links, limits and frozen nodes are as before.
     pub fn give(&self, order: Order) -> Result<Given, LabError> {
+        let order = order.only(|node| self.lab.has_here(node));
         let connections = match &order {
             Order::Node { nodes, change } => {
                 return Ok(Given { notes: self.set_node(nodes, change)?, ..Given::default() });

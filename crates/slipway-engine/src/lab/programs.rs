@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use slipway_lab::id::NodeId;
 
@@ -13,10 +13,10 @@ use crate::protocol::ReadState;
 use crate::state::ProgramEnd;
 
 /// A node's own program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnProgram {
     /// `running`, `ended`, or `none` while its node does not run and the program never ended by itself.
-    pub status: &'static str,
+    pub status: String,
     /// Seen from the machine.
     pub pid: Option<i32>,
     /// Exit code and signal, once it has ended.
@@ -34,7 +34,7 @@ impl Running {
             (None, Some(_)) => "ended",
             (None, None) => "none",
         };
-        Some(OwnProgram { status, pid, end: state.ended.filter(|_| pid.is_none()) })
+        Some(OwnProgram { status: status.to_owned(), pid, end: state.ended.filter(|_| pid.is_none()) })
     }
 
     /// Nodes whose own program ends within `patience`, or has ended, and how. Returns as soon as all have.

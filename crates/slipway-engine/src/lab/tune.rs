@@ -98,14 +98,14 @@ impl Ground {
             }
             let reason = match host.tune.get(&name) {
                 Some(own) => Some(format!("the lab file sets it to `{own}`")),
-                None => self.fault(self.host.as_fd(), &name, &want)?,
+                None => fault(self.host.as_fd(), &name, &want)?,
             };
             if let Some(reason) = reason {
                 tuning.left_out.push(LeftOut { name, value: want, rule, reason });
                 continue;
             }
             let in_nodes = match &self.node {
-                Some(node) => self.fault(node.net.as_fd(), &name, &want)?.is_none(),
+                Some(node) => fault(node.net.as_fd(), &name, &want)?.is_none(),
                 None => true,
             };
             let former = advice.is.clone().unwrap_or_default();
@@ -120,13 +120,13 @@ impl Ground {
         let is_own = || scope.allows(&Key::Sysctl(name.to_owned())).is_ok();
         with_net(self.host.as_fd(), is_own).map_err(TuningError::of)
     }
+}
 
-    /// The reason why the kernel does not take a value there.
-    fn fault(&self, net: BorrowedFd<'_>, name: &str, value: &str) -> Result<Option<String>, TuningError> {
-        Ok(match with_net(net, || attempt(name, value)).map_err(TuningError::of)? {
-            Verdict::Good => None,
-            Verdict::Missing => Some("this kernel has no such setting in a namespace".to_owned()),
-            Verdict::Refused(error) => Some(format!("this kernel does not take the value: {error}")),
-        })
-    }
+/// The reason why the kernel does not take a value there.
+fn fault(net: BorrowedFd<'_>, name: &str, value: &str) -> Result<Option<String>, TuningError> {
+    Ok(match with_net(net, || attempt(name, value)).map_err(TuningError::of)? {
+        Verdict::Good => None,
+        Verdict::Missing => Some("this kernel has no such setting in a namespace".to_owned()),
+        Verdict::Refused(error) => Some(format!("this kernel does not take the value: {error}")),
+    })
 }

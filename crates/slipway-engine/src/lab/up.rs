@@ -159,8 +159,8 @@ fn make(
     dir.create()?;
     dir.write_lab(lab)?;
     scratch::make(scratch).map_err(|source| StateError::Io { doing: "make", path: scratch.clone(), source })?;
-    for node in &lab.nodes {
-        let path = scratch.join(&node.name);
+    for node in lab.nodes_here() {
+        let path = scratch.join(&lab.nodes[node].name);
         std::fs::create_dir_all(&path).map_err(|source| StateError::Io { doing: "make", path, source })?;
     }
     let (pidfd, reports) = anchor::fork(blueprint).map_err(UpError::Anchor)?;

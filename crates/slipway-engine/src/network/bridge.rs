@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slipway_lab::id::NetworkId;
 use slipway_lab::model::{DriverKind, Lab};
 
-use super::driver::{Driver, End, Port, Probed, Relocation};
+use super::driver::{Driver, End, Port, Probed, Relocation, hosts_of};
 use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
 use super::switch::{self, Switches};
@@ -70,7 +70,8 @@ impl Bridge {
     /// Joins all hosts that have bridges of a network by a wire, as far as they are not yet.
     fn join_hosts(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
         let hosts = self.switches.hosts(network);
-        if hosts.len() < 2 {
+        let is_spread = hosts_of(lab, network).into_iter().any(|host| !lab.is_here(host));
+        if hosts.len() < 2 && !is_spread {
             return Ok(());
         }
         let wire = match self.wires.get(&network) {

@@ -1,20 +1,15 @@
 //! The trait of network drivers, and what they ask of a lab.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
-use slipway_lab::id::{HostId, NetworkId, NodeId};
-use slipway_lab::model::{DriverKind, DriverWord, Interface, Lab};
+use slipway_lab::id::{HostId, NetworkId};
+use slipway_lab::model::{DriverWord, Interface, Lab};
 
 use super::error::{NetworkError, Unsupported};
+pub(super) use super::members::{Port, VXLAN_OVERHEAD, hosts_here, hosts_of, members, mtu};
 use super::site::Sites;
-
-/// Ethernet's own, bytes.
-const ETHERNET_MTU: u32 = 1500;
-/// Bytes that a VXLAN tunnel over IPv4 adds to a packet: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14 (RFC 7348).
-pub(super) const VXLAN_OVERHEAD: u32 = 50;
 
 /// How a driver runs on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,23 +28,6 @@ pub(super) struct End<'a> {
     pub(super) port: Port,
     pub(super) interface: &'a Interface,
     pub(super) netns: BorrowedFd<'a>,
-}
-
-/// The interface of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Port {
-    pub(super) node: NodeId,
-    /// Position among the node's interfaces.
-    pub(super) slot: usize,
-}
-
-impl Port {
-    /// The name of the host's end of it: `NODE.SLOT`. A node's name cannot begin with `_`, so the shorter form for names
-    /// too long for a device (15 bytes) cannot meet another.
-    pub(super) fn name(self, lab: &Lab) -> String {
-        let name = format!("{}.{}", lab.nodes[self.node].name, self.slot);
-        if name.len() < 16 { name } else { format!("_{}.{}", self.node, self.slot) }
-    }
 }
 
 /// The way of a node's interface from one host to another.
@@ -130,27 +108,4 @@ pub(super) trait Driver: fmt::Debug {
 
     /// Takes an interface's carrier away, or gives it back.
     fn set_carrier(&mut self, lab: &Lab, port: Port, sites: &mut Sites, up: bool) -> Result<(), NetworkError>;
-}
-
-/// A network's MTU, bytes: asked for, or right for the driver.
-pub(super) fn mtu(lab: &Lab, network: NetworkId) -> u32 {
-    let network = &lab.networks[network];
-    network.mtu.unwrap_or_else(|| match (network.driver, &lab.underlay) {
-        (DriverKind::Vxlan, Some(underlay)) => underlay.mtu.saturating_sub(VXLAN_OVERHEAD),
-        (DriverKind::Vxlan, None) => ETHERNET_MTU - VXLAN_OVERHEAD,
-        _ => ETHERNET_MTU,
-    })
-}
-
-/// A network's places, with the host of each.
-pub(super) fn members(lab: &Lab, network: NetworkId) -> impl Iterator<Item = (HostId, Port, &Interface)> {
-    lab.nodes.enumerate().flat_map(move |(node, of)| {
-        let mine = of.interfaces.iter().enumerate().filter(move |(_, interface)| interface.network == network);
-        mine.map(move |(slot, interface)| (of.host, Port { node, slot }, interface))
-    })
-}
-
-/// The hosts that have nodes on a network, in order.
-pub(super) fn hosts_of(lab: &Lab, network: NetworkId) -> BTreeSet<HostId> {
-    members(lab, network).map(|(host, ..)| host).collect()
 }

@@ -22,6 +22,7 @@ use super::site::{Site, Sites};
 pub struct Fabric {
     // Before `sites`: what drivers started there ends first.
     drivers: BTreeMap<DriverKind, Box<dyn Driver>>,
+    machine: MachineId,
     sites: Sites,
     mechanisms: List<NetworkId, Mechanism>,
     /// The policy on fast networks' base networks; `None` where everything passes.
@@ -55,7 +56,7 @@ impl Fabric {
             driver.prepare(lab, number, &mut sites)?;
         }
         let policy = policy::holds_back(&lab.policy).then(|| table(lab, &lab.policy)).transpose()?;
-        Ok(Self { drivers, sites, mechanisms, policy, nodes: BTreeMap::new() })
+        Ok(Self { drivers, machine: lab.part.machine, sites, mechanisms, policy, nodes: BTreeMap::new() })
     }
 
     /// The mechanism of each network.
@@ -81,7 +82,7 @@ impl Fabric {
         let mut namespaces: Vec<Namespace> =
             spaces.into_iter().map(|(inode, space)| Namespace { space, inode }).collect();
         namespaces.sort_by_key(|namespace| namespace.space);
-        Graph { machine: MachineId::HERE, namespaces, links }
+        Graph { machine: self.machine, namespaces, links }
     }
 
     /// A host's namespace. Panics on a host that the lab does not have.

@@ -18,7 +18,7 @@ use slipway_sys::bpf::{SourceAddress, SourceAddresses};
 use slipway_sys::cgroup::{Hierarchy, Mode};
 use slipway_sys::netlink::{LOCAL_TABLE, Netlink, NewLink, Peer, Request, Rule, SetLink, Veth};
 
-use super::driver::{Driver, End, Port, Probed, hosts_of, members};
+use super::driver::{Driver, End, Port, Probed, hosts_here, hosts_of, members};
 use super::error::{NetworkError, Unsupported};
 use super::site::Sites;
 
@@ -39,10 +39,10 @@ impl Driver for Host {
     }
 
     fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
-        for host in hosts_of(lab, network) {
+        for host in hosts_here(lab, network) {
             add_addresses(lab, network, host, sites)?;
         }
-        for host in hosts_of(lab, network) {
+        for host in hosts_here(lab, network) {
             add_routes(lab, network, host, sites)?;
             add_sources(lab, network, host, sites)?;
         }

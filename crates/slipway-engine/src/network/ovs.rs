@@ -17,7 +17,7 @@ use slipway_sys::netlink::{Netlink, NewLink, Offload, Peer, Request, SetLink, Ve
 use slipway_sys::ns::with_net;
 
 use super::device::{settle, switch_offloads_off};
-use super::driver::{Driver, End, Port, Probed, hosts_of, members, mtu};
+use super::driver::{Driver, End, Port, Probed, hosts_here, hosts_of, members, mtu};
 use super::error::{NetworkError, Unsupported};
 use super::graph::Kind;
 use super::site::Sites;
@@ -67,11 +67,10 @@ impl Driver for Ovs {
     }
 
     fn prepare(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
-        let hosts = hosts_of(lab, network);
         let bridge = bridge(network);
         let datapath = format!("datapath_type={}", if kernel_datapath() { "system" } else { "netdev" });
         let mtu = format!("mtu_request={}", mtu(lab, network));
-        for &host in &hosts {
+        for host in hosts_here(lab, network) {
             let daemons = match self.daemons.entry(host) {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(none) => {
@@ -96,7 +95,7 @@ impl Driver for Ovs {
             ])?;
             sites.switches[host].made.found(&bridge, None, network, Kind::OvsBridge);
         }
-        if hosts.len() > 1 {
+        if hosts_of(lab, network).len() > 1 {
             for (host, _) in wire::lay(lab, network, sites)? {
                 self.daemons[&host].vsctl(&["add-port", &bridge, &wire::name(network)])?;
             }
@@ -145,9 +144,8 @@ impl Driver for Ovs {
     }
 
     fn open(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
-        let hosts = hosts_of(lab, network);
-        let wire = (hosts.len() > 1).then(|| wire::name(network));
-        for host in hosts {
+        let wire = (hosts_of(lab, network).len() > 1).then(|| wire::name(network));
+        for host in hosts_here(lab, network) {
             let local = members(lab, network).filter(|&(there, ..)| there == host).map(|(_, port, _)| port);
             let made = local.filter(|port| self.ports.contains_key(port)).map(|port| port.name(lab));
             self.wait_for_links(host, sites, made.chain(wire.clone()))?;

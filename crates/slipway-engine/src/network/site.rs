@@ -1,18 +1,28 @@
 //! The network namespaces that a lab is built in.
 
+mod span;
+
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
+use std::ops::{Index, IndexMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use slipway_lab::id::{HostId, List, NetworkId};
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::sys::socket::SockaddrIn;
+use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, Underlay};
-use slipway_sys::netlink::{AddressWatch, Bridge, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::netlink::{
+    AddressWatch, Bridge, Link, Mac, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth,
+};
 use slipway_sys::ns::{create_net, current_net, with_net};
 
 use super::device::settle;
 use super::error::NetworkError;
 use super::graph::Space;
 use super::made::{self, Made};
+use super::trunk::{self, Trunk};
 
 /// The loopback device's index in every namespace.
 pub(super) const LOOPBACK: u32 = 1;
@@ -113,6 +123,14 @@ impl Site {
         i32::MAX - self.numbered
     }
 
+    /// The interface that has an address, here. The calling thread must be in this namespace.
+    pub(super) fn interface_of(&mut self, address: IpAddr) -> Result<Option<Link>, NetworkError> {
+        let all = getifaddrs().map_err(|error| NetworkError::system("list addresses")(error.into()))?;
+        let ip = |of: &InterfaceAddress| of.address.and_then(|found| found.as_sockaddr_in().map(SockaddrIn::ip));
+        let found = all.filter(|of| ip(of).map(IpAddr::from) == Some(address)).map(|of| of.interface_name).next();
+        Ok(found.map(|name| self.netlink.link(&name)).transpose()?)
+    }
+
     /// Starts to listen for IPv6 addresses here.
     pub(super) fn watch_addresses(&self) -> Result<AddressWatch, NetworkError> {
         let opened = with_net(self.net(), AddressWatch::open).and_then(|watch| watch);
@@ -144,15 +162,64 @@ pub(super) fn far_end(name: &str, host: HostId) -> String {
     format!("{name}.{}", host.index() + 1)
 }
 
+/// Namespaces of one kind, of the hosts on this machine. Those of hosts on other machines are not here.
+#[derive(Debug, Default)]
+pub(super) struct Rooms(BTreeMap<HostId, Site>);
+
+impl Rooms {
+    fn create(lab: &Lab) -> Result<Self, NetworkError> {
+        let here = lab.hosts.ids().filter(|&host| lab.is_here(host));
+        here.map(|host| Ok((host, Site::create()?))).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn get(&self, host: HostId) -> Option<&Site> {
+        self.0.get(&host)
+    }
+
+    pub(super) fn get_mut(&mut self, host: HostId) -> Option<&mut Site> {
+        self.0.get_mut(&host)
+    }
+
+    /// Those of two hosts. `None` where they are one, or one is not here.
+    fn two(&mut self, one: HostId, other: HostId) -> Option<[&mut Site; 2]> {
+        let both = [one.min(other), one.max(other)];
+        let mut found = self.0.iter_mut().filter(|(host, _)| both.contains(host)).map(|(_, site)| site);
+        let [lesser, greater] = [found.next()?, found.next()?];
+        Some(if one < other { [lesser, greater] } else { [greater, lesser] })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (HostId, &Site)> {
+        self.0.iter().map(|(&host, site)| (host, site))
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Site> {
+        self.0.values_mut()
+    }
+}
+
+impl Index<HostId> for Rooms {
+    type Output = Site;
+
+    fn index(&self, host: HostId) -> &Site {
+        &self.0[&host]
+    }
+}
+
+impl IndexMut<HostId> for Rooms {
+    fn index_mut(&mut self, host: HostId) -> &mut Site {
+        self.0.get_mut(&host).expect("what is made is of hosts on this machine")
+    }
+}
+
 /// All namespaces of a lab but its nodes'.
 #[derive(Debug)]
 pub(super) struct Sites {
     /// [`Room::Host`] of each host.
-    pub(super) hosts: List<HostId, Site>,
+    pub(super) hosts: Rooms,
     /// [`Room::Switch`] of each host; none under `hosts: machine`.
-    pub(super) switches: List<HostId, Site>,
+    pub(super) switches: Rooms,
     /// [`Room::Tunnel`] of each host; none where no network has tunnels.
-    pub(super) tunnels: List<HostId, Site>,
+    pub(super) tunnels: Rooms,
     /// The namespace between hosts, also for wires without a far end. Made when first needed.
     between: Option<Site>,
     /// The machine's own network namespace.
@@ -166,10 +233,8 @@ impl Sites {
     #[tracing::instrument(level = "debug", skip_all, fields(hosts = lab.hosts.len()), err(level = "debug"))]
     pub(super) fn create(lab: &Lab, place: &Path) -> Result<Self, NetworkError> {
         let here = || current_net().map_err(NetworkError::system("open this machine's network namespace"));
-        let make = |wanted: bool| -> Result<List<HostId, Site>, NetworkError> {
-            lab.hosts.iter().filter(|_| wanted).map(|_| Site::create()).collect()
-        };
-        let hosts = if lab.machine { vec![Site::enter(here()?)?].into() } else { make(true)? };
+        let make = |wanted: bool| if wanted { Rooms::create(lab) } else { Ok(Rooms::default()) };
+        let hosts = if lab.machine { Rooms([(HostId(0), Site::enter(here()?)?)].into()) } else { Rooms::create(lab)? };
         let is_tunnelled = lab.networks.iter().any(|network| network.driver == DriverKind::Vxlan);
         let mut sites = Self {
             hosts,
@@ -185,8 +250,8 @@ impl Sites {
                 sites.lay(lab, underlay, Room::Tunnel, "tunnels", TUNNEL)?;
             }
         }
-        for (host, site) in lab.hosts.iter().zip(&sites.hosts) {
-            for (name, value) in &host.tune {
+        for (host, site) in sites.hosts.iter() {
+            for (name, value) in &lab.hosts[host].tune {
                 site.sysctl(&name.replace('.', "/"), value)?;
             }
         }
@@ -195,8 +260,8 @@ impl Sites {
 
     /// All namespaces that there are, with what each is.
     pub(super) fn all(&self) -> impl Iterator<Item = (Space, &Site)> {
-        fn each(sites: &List<HostId, Site>, space: impl Fn(HostId) -> Space) -> impl Iterator<Item = (Space, &Site)> {
-            sites.enumerate().map(move |(host, site)| (space(host), site))
+        fn each(rooms: &Rooms, space: impl Fn(HostId) -> Space) -> impl Iterator<Item = (Space, &Site)> {
+            rooms.iter().map(move |(host, site)| (space(host), site))
         }
         // The machine's own last: under `hosts: machine` it is the host's too, and then is called that.
         let rooms = each(&self.hosts, Space::Host)
@@ -207,13 +272,12 @@ impl Sites {
 
     /// The switches of two hosts. Panics where they are one.
     pub(super) fn two_switches(&mut self, one: HostId, other: HostId) -> [&mut Site; 2] {
-        let sites: &mut [Site] = &mut self.switches;
-        sites.get_disjoint_mut([one.index(), other.index()]).expect("two hosts of the lab")
+        self.switches.two(one, other).expect("two hosts of this machine")
     }
 
     /// Forgets the devices of a namespace that has gone.
     pub(super) fn forget(&mut self, gone: made::Inode) {
-        let rooms = self.hosts.iter_mut().chain(&mut self.switches).chain(&mut self.tunnels);
+        let rooms = self.hosts.iter_mut().chain(self.switches.iter_mut()).chain(self.tunnels.iter_mut());
         for site in rooms.chain(&mut self.between).chain([&mut self.machine]) {
             site.made.forget(gone);
         }
@@ -229,18 +293,19 @@ impl Sites {
 
     /// The underlay: one bridge between hosts, and `uplink` in each of them.
     fn join_hosts(&mut self, lab: &Lab, underlay: &Underlay) -> Result<(), NetworkError> {
-        for site in &self.hosts {
+        for (_, site) in self.hosts.iter() {
             // Routers of fast networks connect to one address and port only, and ports would run out. The kernel reuses
             // a closed connection's port once timestamps tell the two apart, not after a minute (`ip-sysctl.rst`).
             site.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
         }
         let uplinks = self.lay(lab, underlay, Room::Host, "underlay", UPLINK)?;
-        for ((host, site), index) in lab.hosts.iter().zip(&mut self.hosts).zip(uplinks) {
+        for (host, index) in uplinks {
+            let site = &mut self.hosts[host];
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_dad"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_ra"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/accept_redirects"), "0")?;
             site.sysctl(&format!("net/ipv6/conf/{UPLINK}/disable_ipv6"), "0")?;
-            let Some(address) = host.ipv6 else { continue };
+            let Some(address) = lab.hosts[host].ipv6 else { continue };
             let prefix = underlay.ipv6.prefix_len();
             let watch = site.watch_addresses()?;
             site.netlink.run(&[Request::AddAddress { index, address: address.into(), prefix, subnet_route: true }])?;
@@ -249,7 +314,7 @@ impl Sites {
         Ok(())
     }
 
-    /// A bridge between hosts, and in each of them a device to it, with the host's IPv4 address. Returns their indices.
+    /// A bridge between hosts, and in each of them a device to it, with the host's IPv4 address. Returns their indices, by host.
     fn lay(
         &mut self,
         lab: &Lab,
@@ -257,27 +322,31 @@ impl Sites {
         room: Room,
         bridge: &str,
         name: &str,
-    ) -> Result<Vec<u32>, NetworkError> {
+    ) -> Result<Vec<(HostId, u32)>, NetworkError> {
         let mtu = Some(underlay.mtu);
         let between = self.between()?;
         let index = between.index();
         let link = NewLink { name: bridge.to_owned(), index: Some(index), mtu, up: true, ..NewLink::default() };
         between.make(None, &[Request::AddBridge(Bridge { link })])?;
+        let trunk = if room == Room::Host { Trunk::Underlay } else { Trunk::Tunnels };
+        self.span(lab, trunk, index, underlay.mtu)?;
         let mut laid = Vec::new();
-        for (number, host) in lab.hosts.enumerate() {
-            let near = self.wire(None, (room, number), name, index, mtu)?;
+        for (number, host) in lab.hosts.enumerate().filter(|&(number, _)| lab.is_here(number)) {
+            let mac = lab.is_spread().then(|| trunk::mac(lab, trunk, number));
+            let near = self.wire(None, (room, number), name, index, mtu, mac)?;
             if let Some(address) = host.ipv4 {
                 let (address, prefix) = (address.into(), underlay.ipv4.prefix_len());
                 let request = Request::AddAddress { index: near, address, prefix, subnet_route: true };
                 let site = if room == Room::Host { &mut self.hosts[number] } else { &mut self.tunnels[number] };
                 site.netlink.run(&[request])?;
             }
-            laid.push(near);
+            laid.push((number, near));
         }
         Ok(laid)
     }
 
-    /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index.
+    /// Gives a host a device called `name`, wired to a bridge between hosts. Both ends are up. Returns its index. The kernel
+    /// chooses the Ethernet address where there is none given.
     pub(super) fn wire(
         &mut self,
         network: Option<NetworkId>,
@@ -285,6 +354,7 @@ impl Sites {
         name: &str,
         bridge: u32,
         mtu: Option<u32>,
+        mac: Option<Mac>,
     ) -> Result<u32, NetworkError> {
         self.between()?;
         let site = match room {
@@ -295,7 +365,7 @@ impl Sites {
         let between = self.between.as_mut().expect("made just above");
         let (near, far) = (site.index(), between.index());
         let far_name = far_end(name, host);
-        let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, ..NewLink::default() };
+        let link = NewLink { name: name.to_owned(), index: Some(near), mtu, up: true, mac, ..NewLink::default() };
         let peer = Peer { name: far_name.clone(), index: Some(far), mtu, net: Some(between.net.as_fd()), mac: None };
         site.make(network, &[Request::AddVeth(Veth { link, peer })])?;
         let join = SetLink { index: far, master: Some(bridge), up: Some(true), ..SetLink::default() };

@@ -13,13 +13,14 @@
 mod relocate;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, BridgePort, Forward, Netlink, NewLink, Peer, Request, SetLink, Veth};
 
 use super::device::{settle, switch_offloads_off, try_in_scratch, unless_gone};
-use super::driver::{End, Port, hosts_of, members, mtu};
+use super::driver::{End, Port, hosts_here, members, mtu};
 use super::error::{NetworkError, Unsupported};
 use super::node::knows_all;
 use super::policy::{self, Guard};
@@ -96,7 +97,7 @@ impl Switches {
             let says = NetworkError::system("keep nodes from sending what only routers may send");
             self.guard = Some(Guard::of(lab).map_err(std::io::Error::other).map_err(says)?);
         }
-        for host in hosts_of(lab, network) {
+        for host in hosts_here(lab, network) {
             self.build_on(lab, network, host, sites)?;
         }
         Ok(())
@@ -110,9 +111,8 @@ impl Switches {
         host: HostId,
         sites: &mut Sites,
     ) -> Result<(), NetworkError> {
-        if !self.by_host.contains_key(&(network, host)) {
-            let switch = Switch::build(lab, network, host, sites)?;
-            self.by_host.insert((network, host), switch);
+        if let Entry::Vacant(none) = self.by_host.entry((network, host)) {
+            none.insert(Switch::build(lab, network, host, sites)?);
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Switches {
         for (host, port, _) in members(lab, network).filter(|(_, port, _)| self.ports.contains_key(port)) {
             settle_port(&sites.switches[host].netlink, lab, port)?;
         }
-        for host in hosts_of(lab, network) {
+        for host in hosts_here(lab, network) {
             let Some(switch) = self.by_host.get_mut(&(network, host)) else { continue };
             let mut requests = Vec::new();
             if !std::mem::replace(&mut switch.leads, true) {

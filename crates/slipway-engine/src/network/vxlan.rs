@@ -14,7 +14,7 @@ use slipway_lab::model::{DriverKind, Lab};
 use slipway_sys::netlink::{self, Forward, NewLink, Request};
 
 use super::device::{switch_offloads_off, try_in_scratch};
-use super::driver::{Driver, End, Port, Probed, Relocation, VXLAN_OVERHEAD, members, mtu};
+use super::driver::{Driver, End, Port, Probed, Relocation, VXLAN_OVERHEAD, hosts_of, members, mtu};
 use super::error::{NetworkError, Unsupported};
 use super::site::{LOOPBACK, Sites, TUNNEL};
 use super::switch::{self, Switches};
@@ -123,9 +123,11 @@ impl Driver for Vxlan {
 impl Vxlan {
     /// Joins all hosts that have bridges of a network by tunnels, as far as they are not yet.
     fn join_hosts(&mut self, lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<(), NetworkError> {
-        let hosts = self.switches.hosts(network);
+        let here = self.switches.hosts(network);
         let fresh: Vec<HostId> =
-            hosts.iter().copied().filter(|&host| !self.switches.leads_outside(network, host)).collect();
+            here.iter().copied().filter(|&host| !self.switches.leads_outside(network, host)).collect();
+        let there = hosts_of(lab, network).into_iter().filter(|&host| !lab.is_here(host));
+        let hosts: Vec<HostId> = here.iter().copied().chain(there).collect();
         if hosts.len() < 2 || fresh.is_empty() {
             return Ok(());
         }

@@ -5,9 +5,10 @@ use slipway_lab::model::Lab;
 use slipway_sys::netlink::{Bridge, Forward, NewLink, Request};
 
 use super::device::switch_offloads_off;
-use super::driver::{hosts_of, mtu};
+use super::driver::{hosts_here, mtu};
 use super::error::NetworkError;
 use super::site::{Room, Sites, far_end};
+use super::trunk::Trunk;
 
 /// The device of a network's wire, on every host.
 pub(super) fn name(network: NetworkId) -> String {
@@ -18,7 +19,7 @@ pub(super) fn name(network: NetworkId) -> String {
 /// With one host the wire leads nowhere, which is what a macvlan parent without a card needs.
 pub(super) fn lay(lab: &Lab, network: NetworkId, sites: &mut Sites) -> Result<Vec<(HostId, u32)>, NetworkError> {
     let bridge = between(lab, network, sites)?;
-    hosts_of(lab, network).into_iter().map(|host| Ok((host, reach(lab, network, host, bridge, sites)?))).collect()
+    hosts_here(lab, network).into_iter().map(|host| Ok((host, reach(lab, network, host, bridge, sites)?))).collect()
 }
 
 /// Makes the bridge between hosts of a network's wire. Returns its index.
@@ -28,6 +29,7 @@ pub(super) fn between(lab: &Lab, network: NetworkId, sites: &mut Sites) -> Resul
     let bridge = between.index();
     let link = NewLink { name: name(network), index: Some(bridge), mtu, up: true, ..NewLink::default() };
     between.make(Some(network), &[Request::AddBridge(Bridge { link })])?;
+    sites.span(lab, Trunk::Network(network), bridge, self::mtu(lab, network))?;
     Ok(bridge)
 }
 
@@ -40,7 +42,7 @@ pub(super) fn reach(
     sites: &mut Sites,
 ) -> Result<u32, NetworkError> {
     let name = name(network);
-    let index = sites.wire(Some(network), (Room::Switch, host), &name, bridge, Some(mtu(lab, network)))?;
+    let index = sites.wire(Some(network), (Room::Switch, host), &name, bridge, Some(mtu(lab, network)), None)?;
     if !lab.networks[network].offloads {
         switch_offloads_off(&sites.switches[host].netlink, &name)?;
     }

@@ -152,8 +152,8 @@ pub fn restore(running: &Running, nodes: bool) -> Result<Restored, ScenarioError
     }
     let rows = running.rows()?;
     let in_state = |states: &[&str]| {
-        let fits = |row: &(NodeId, &crate::lab::NodeRow)| states.contains(&row.1.status.as_str());
-        rows.enumerate().filter(fits).map(|(node, _)| node).collect::<Vec<NodeId>>()
+        let here = running.lab.nodes_here().into_iter().zip(&rows);
+        here.filter(|(_, row)| states.contains(&row.status.as_str())).map(|(node, _)| node).collect::<Vec<NodeId>>()
     };
     restored.thawed = in_state(&["frozen"]);
     running.give(Order::Thaw { nodes: restored.thawed.clone() })?;

@@ -69,7 +69,8 @@ impl Brokers {
     /// Writes the files of all devices, and starts the brokers. `None` where no node has a device.
     pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Option<Self>, VerbsError> {
         let lab = near.lab;
-        let with_device: Vec<NodeId> = lab.nodes.ids().filter(|&node| has_device(lab, &lab.nodes[node])).collect();
+        let with_device: Vec<NodeId> =
+            lab.nodes_here().into_iter().filter(|&node| has_device(lab, &lab.nodes[node])).collect();
         if with_device.is_empty() {
             return Ok(None);
         }

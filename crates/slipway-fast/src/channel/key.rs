@@ -90,9 +90,17 @@ impl KeyFile {
     /// # Errors
     /// As `getrandom(2)` and `memfd_create(2)`.
     pub fn draw() -> io::Result<Self> {
+        Self::of(&Key::draw()?)
+    }
+
+    /// Makes a file with this key, which routers of several machines share.
+    ///
+    /// # Errors
+    /// As `memfd_create(2)`.
+    pub fn of(key: &Key) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut file = File::from(memfd_create(c"slipway-key", flags)?);
-        file.write_all(Key::draw()?.bytes())?;
+        file.write_all(key.bytes())?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         Ok(Self(file))
     }

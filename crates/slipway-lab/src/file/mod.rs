@@ -24,7 +24,7 @@ pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, 
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 pub(crate) use self::tune::{Tune, TuneSettings};
 use crate::model::{DriverWord, IoUring, LinkMechanism, MacvlanMode};
-use crate::written::{CpuList, Machine};
+use crate::written::{CpuList, Machine as MachineWord};
 
 pub(crate) type Subnet4 = Written<Ipv4Net>;
 pub(crate) type Subnet6 = Written<Ipv6Net>;
@@ -41,6 +41,10 @@ pub(crate) struct File {
     pub(crate) lab: Option<Spanned<String>>,
     /// Seed of every random stream of the lab. 0 when left out.
     pub(crate) seed: Option<u64>,
+    /// Machines that the lab is made on, by name. This machine alone when left out.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = {"pattern": "^[a-z][a-z0-9-]{0,31}$"}))]
+    pub(crate) machines: Named<Option<Machine>>,
     /// Virtual hosts: how many, their names, or names with settings; or `machine` for this machine's own network. One when left out.
     pub(crate) hosts: Option<Spanned<Hosts>>,
     /// Placement of nodes without a `host` on the virtual hosts. `spread` when left out.
@@ -71,6 +75,28 @@ pub(crate) struct File {
     pub(crate) scenario: Option<Scenario>,
 }
 
+/// A machine that runs a part of the lab.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Machine {
+    /// The address at which the other machines reach it. ssh finds it by its name.
+    Address(Spanned<Address4>),
+    /// An address with more settings.
+    Settings(MachineSettings),
+}
+
+by_shape!(Machine, "a machine: its IPv4 address, or a map with `address`", Text => Address, Map => Settings);
+
+/// A machine's settings.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a machine's settings: a map with `address`")]
+pub(crate) struct MachineSettings {
+    /// The address at which the other machines reach it.
+    pub(crate) address: Spanned<Address4>,
+    /// The destination for ssh, `HOST` or `USER@HOST`. The machine's name when left out.
+    pub(crate) ssh: Option<Spanned<String>>,
+}
+
 /// Virtual hosts, each a network namespace of its own.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
@@ -78,7 +104,7 @@ pub(crate) enum Hosts {
     /// A number of hosts: host1, host2, …
     Count(u32),
     /// This machine's own network; only for the drivers host, macvlan and sriov.
-    Machine(Written<Machine>),
+    Machine(Written<MachineWord>),
     /// Names of hosts.
     Names(Vec<Spanned<String>>),
     /// Names of hosts, with their settings.
@@ -98,6 +124,8 @@ by_shape!(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a host's settings: a map, or nothing")]
 pub(crate) struct Host {
+    /// The machine that it is on, one of `machines`. Hosts without one are dealt out in turn.
+    pub(crate) machine: Option<Spanned<String>>,
     /// Processors that the host's nodes may use, such as `0-3,6`.
     pub(crate) cpus: Option<Written<CpuList>>,
     /// Kernel settings of the host's network and of its nodes': a profile, or a map. A node's own `sysctls` go before them.

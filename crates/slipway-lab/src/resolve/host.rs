@@ -8,15 +8,18 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
-use super::{TuneChoice, program};
+use super::{TuneChoice, machine, program};
 use crate::file::{File, Hosts as Written, Tune, TuneSettings};
-use crate::id::{HostId, List};
-use crate::model::{Host, Profile, Underlay};
+use crate::id::{HostId, List, MachineId};
+use crate::model::{Host, Machine, Profile, Underlay};
 use crate::names;
 use crate::written::CpuList;
 
 /// More would be more than a machine has use for: a host costs a namespace and a link for each network.
 const MOST_HOSTS: u32 = 1000;
+
+/// Bytes that the tunnels between machines add to a packet: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14 (RFC 7348).
+pub(super) const TRUNK_OVERHEAD: u32 = 50;
 
 /// The hosts of a lab.
 pub(super) struct Hosts<'f> {
@@ -50,11 +53,12 @@ impl Hosts<'_> {
     }
 }
 
-pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
+pub(super) fn hosts<'f>(file: &'f File, machines: &List<MachineId, Machine>, report: &mut Report) -> Hosts<'f> {
     let at = file.hosts.as_ref().map_or_else(Span::default, |hosts| hosts.at);
     let mut machine = false;
     let mut list = match file.hosts.as_ref().map(|hosts| &hosts.value) {
-        None => numbered(1),
+        None if machines.is_empty() => numbered(1),
+        None => machines.iter().map(|machine| host(machine.name.clone())).collect(),
         Some(Written::Machine(_)) => {
             machine = true;
             numbered(1)
@@ -89,7 +93,8 @@ pub(super) fn hosts<'f>(file: &'f File, report: &mut Report) -> Hosts<'f> {
             (list[i].profile, list[i].tune) = tune(entry.value.tune.as_ref(), report);
         }
     }
-    let underlay = underlay(file, &mut list, report);
+    machine::place(file, machines, at, &mut list, report);
+    let underlay = underlay(file, machines, &mut list, report);
     Hosts { list: list.into(), cpus: cpus.into(), machine, underlay, at }
 }
 
@@ -103,7 +108,15 @@ fn named(name: &Spanned<String>, report: &mut Report) -> Host {
 }
 
 fn host(name: String) -> Host {
-    Host { name, ipv4: None, ipv6: None, cpus: None, tune: BTreeMap::new(), profile: None }
+    Host {
+        name,
+        machine: MachineId::default(),
+        ipv4: None,
+        ipv6: None,
+        cpus: None,
+        tune: BTreeMap::new(),
+        profile: None,
+    }
 }
 
 /// The profile of a host, and the settings that it has by name.
@@ -141,7 +154,12 @@ fn tune(written: Option<&Tune>, report: &mut Report) -> (Option<Profile>, BTreeM
 }
 
 /// Joins two hosts or more: gives each its address.
-fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Underlay> {
+fn underlay(
+    file: &File,
+    machines: &List<MachineId, Machine>,
+    hosts: &mut [Host],
+    report: &mut Report,
+) -> Option<Underlay> {
     if hosts.len() < 2 {
         if let Some(written) = file.underlay.as_ref().filter(|_| report.is_empty()) {
             let help = "leave it out, or write `hosts: 2`";
@@ -158,8 +176,9 @@ fn underlay(file: &File, hosts: &mut [Host], report: &mut Report) -> Option<Unde
         report.add(mtu.at, format!("an underlay's mtu cannot be {}", mtu.value), help);
     }
     let default = default_underlay();
+    let trunk = if machines.len() > 1 { TRUNK_OVERHEAD } else { 0 };
     let underlay = Underlay {
-        mtu: mtu.map_or(default.mtu, |mtu| mtu.value),
+        mtu: mtu.map_or(default.mtu - trunk, |mtu| mtu.value),
         ipv4: ipv4.map_or(default.ipv4, |net| net.value.0),
         ipv6: ipv6.map_or(default.ipv6, |net| net.value.0),
     };

@@ -8,6 +8,7 @@ mod image;
 mod job;
 mod link;
 mod mac;
+mod machine;
 mod mount;
 mod network;
 mod node;
@@ -31,7 +32,7 @@ pub use self::mac::derived as derived_mac;
 pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::file::{File, PolicyDocument};
 use crate::kind::LAB_FILE;
-use crate::model::{DriverWord, Lab, ProfileWord};
+use crate::model::{DriverWord, Lab, Part, ProfileWord};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -85,7 +86,8 @@ pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides
 
 fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, report: &mut Report) -> Lab {
     let name = lab_name(file.lab.as_ref(), file_name, overrides, report);
-    let mut hosts = host::hosts(file, report);
+    let machines = machine::machines(file, report);
+    let mut hosts = host::hosts(file, &machines, report);
     hosts.choose(overrides.tune.unwrap_or(TuneChoice::File));
     let networks = network::networks(file, &hosts, overrides.driver, report);
     let groups = node::groups(file, &networks, &hosts, report);
@@ -98,6 +100,8 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
     let mut lab = Lab {
         name,
         seed: file.seed.unwrap_or(0),
+        machines,
+        part: Part::default(),
         hosts: hosts.list,
         machine: hosts.machine,
         underlay: hosts.underlay,

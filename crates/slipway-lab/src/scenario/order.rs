@@ -74,6 +74,21 @@ impl Order {
         }
     }
 
+    /// The same order about those nodes alone that `fits` says. Orders about links stay whole: what has no end here is left
+    /// alone.
+    #[must_use]
+    pub fn only(mut self, fits: impl Fn(NodeId) -> bool) -> Self {
+        match &mut self {
+            Self::Node { nodes, .. }
+            | Self::Kill { nodes, .. }
+            | Self::Start { nodes }
+            | Self::Freeze { nodes }
+            | Self::Thaw { nodes } => nodes.retain(|&node| fits(node)),
+            Self::Links(_) => {}
+        }
+        self
+    }
+
     /// How many nodes, interfaces or pairs' ends it is about.
     pub(crate) fn targets(&self) -> usize {
         match self {

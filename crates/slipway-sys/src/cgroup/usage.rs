@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::control::Folder;
 
 /// A group's use of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time, ns. From the group's own count. Where there is none (version 1 alone), the sum over its
     /// processes and the children they have waited for, in the kernel's 10 ms ticks.

@@ -8,6 +8,7 @@ use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts;
 use crate::targets::{self, Target};
 
 /// Cut links: nothing passes, and programs receive no error
@@ -42,7 +43,7 @@ impl Args {
         }
         let interfaces = places(&running, words)?;
         let done = Done::to_links(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(running.give(LinkAction::Cut { interfaces }.into())?.connections))
+        done.make(context, || Ok(parts::give(context, &running, LinkAction::Cut { interfaces }.into())?.connections))
     }
 }
 

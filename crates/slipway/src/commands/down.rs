@@ -1,13 +1,17 @@
 //! `slipway down`
 
+use std::time::Duration;
+
 use serde::Serialize;
 use slipway_document::units::Seconds;
 use slipway_engine::lab::{Removed, down, leftovers};
+use slipway_machines::MachineError;
+use slipway_machines::rsh::Rsh;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, parts};
 
 /// Take labs down, whatever state they are in
 #[derive(Debug, clap::Args)]
@@ -61,6 +65,9 @@ impl Args {
         }
         let (mut answer, mut failures) = (Answer::default(), Vec::new());
         for name in names {
+            // Before its part here is gone, and with it the list of machines.
+            let there = elsewhere(context, &name, self.patience.duration())?;
+            failures.extend(there.into_iter().filter_map(Result::err).map(|error| error.to_string()));
             match down(&context.root, &name, self.patience.duration()) {
                 Ok(Some(removed)) => answer.removed.push(removed),
                 Ok(None) => answer.absent.push(name),
@@ -85,6 +92,21 @@ impl Args {
             (words, _) => words.iter().map(|word| labs::name(word)).collect(),
         }
     }
+}
+
+/// Takes the parts of a lab down that other machines have.
+fn elsewhere(
+    context: &Context,
+    name: &str,
+    patience: Duration,
+) -> Result<Vec<Result<bool, MachineError>>, Failure> {
+    // A lab of which nothing can be read has its part here removed all the same.
+    let Ok(lab) = context.root.lab(name).read_lab() else { return Ok(Vec::new()) };
+    let others = parts::others(context, &lab);
+    if others.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(slipway_machines::down::down(&Rsh::from_env()?, &others, name, patience))
 }
 
 fn text(answer: &Answer) -> String {

@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use slipway_engine::exec::{Entry, Launcher, Program};
+use slipway_engine::lab::Running;
+use slipway_lab::id::NodeId;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, user};
+use crate::{labs, parts, user};
 
 /// Run a program in a node
 #[derive(Debug, clap::Args)]
@@ -73,6 +75,9 @@ impl Args {
 pub(crate) fn enter(context: &Context, words: &[String], argv: Vec<OsString>, way: &Way, tty: bool) -> Result<Exit, Failure> {
     let run = || {
         let (running, node) = labs::node(&context.root, words)?;
+        if !running.lab.has_here(node) {
+            return Err(parts::instead(&running, node, tty, elsewhere(&running, node, argv, way, tty)));
+        }
         let entry = Entry::to(&running, node)?;
         let user = way.user.as_deref().map(|word| user::find(&entry, word)).transpose()?;
         let program = Program { argv, env: environment(&way.env)?, workdir: way.workdir.clone(), user };
@@ -84,6 +89,19 @@ pub(crate) fn enter(context: &Context, words: &[String], argv: Vec<OsString>, wa
         Exit::Program(_) => failure,
         _ => failure.with_exit(Exit::Program(125)),
     })
+}
+
+/// The words of the same command on the machine of the node. Variables have their values from here.
+fn elsewhere(running: &Running, node: NodeId, argv: Vec<OsString>, way: &Way, tty: bool) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["exec".into()];
+    words.extend(tty.then(|| "--tty".into()));
+    words.extend(way.user.iter().flat_map(|user| ["--user".into(), user.into()]));
+    words.extend(way.workdir.iter().flat_map(|folder| ["--workdir".into(), folder.into()]));
+    let env = environment(&way.env).unwrap_or_default();
+    words.extend(env.iter().flat_map(|(key, value)| ["--env".into(), format!("{key}={value}").into()]));
+    words.extend([running.lab.name.clone().into(), running.lab.nodes[node].name.clone().into(), "--".into()]);
+    words.extend(argv);
+    words
 }
 
 /// Variables as they are written on the command line.

@@ -7,6 +7,7 @@ use crate::context::{Context, DryRun};
 use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts;
 
 /// Halt every process of nodes
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,6 @@ impl Args {
         let (running, nodes) = self.chosen.open(context)?;
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("freeze", "frozen"), &["frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.give(Order::Freeze { nodes }).map(drop)?))
+        done.make(context, || Ok(parts::give(context, &running, Order::Freeze { nodes }).map(drop)?))
     }
 }

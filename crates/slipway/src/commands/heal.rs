@@ -7,7 +7,7 @@ use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::targets;
+use crate::{parts, targets};
 
 /// Heal links that were cut
 #[derive(Debug, clap::Args)]
@@ -39,6 +39,6 @@ impl Args {
             places(&running, words)?
         };
         let done = Done::to_links(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(running.give(LinkAction::Heal { interfaces }.into())?.connections))
+        done.make(context, || Ok(parts::give(context, &running, LinkAction::Heal { interfaces }.into())?.connections))
     }
 }

@@ -10,7 +10,7 @@ use slipway_engine::network::graph::{Graph, Space};
 use slipway_engine::scenario::{Folder, Status};
 use slipway_engine::protocol::State;
 use slipway_engine::tuning::Chosen;
-use slipway_lab::id::{List, NodeId};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverKind, Host, Image, Lab, Network, Node};
 use slipway_document::units::Bytes;
 
@@ -44,7 +44,7 @@ struct WholeLab<'a> {
     /// The lab's folder of state.
     folder: PathBuf,
     state: &'a State,
-    nodes: List<NodeId, NodeRow>,
+    nodes: Vec<NodeRow>,
     /// Links that differ from the machine's own.
     links: LinkReport,
     /// Namespaces and devices of networks and conditions.

@@ -6,7 +6,7 @@ use slipway_lab::scenario::LinkAction;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, parts};
 
 /// End all partitions of a lab
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&joined, |joined| format!("would join the nodes of lab {}\n", joined.lab))?;
         } else {
-            running.give(LinkAction::Join.into())?;
+            parts::give(context, &running, LinkAction::Join.into())?;
             context.tell(&joined, |joined| format!("joined the nodes of lab {}\n", joined.lab))?;
         }
         Ok(Exit::Success)

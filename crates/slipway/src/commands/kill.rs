@@ -9,6 +9,7 @@ use crate::context::{Context, DryRun};
 use crate::done::{Done, warn_of_hosts_network};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts;
 
 /// End nodes by a failure: graceful, soft or hard
 #[derive(Debug, clap::Args)]
@@ -63,6 +64,6 @@ impl Args {
         };
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.give(Order::Kill { nodes, how }).map(drop)?))
+        done.make(context, || Ok(parts::give(context, &running, Order::Kill { nodes, how }).map(drop)?))
     }
 }

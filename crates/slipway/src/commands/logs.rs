@@ -1,5 +1,7 @@
 //! `slipway logs`
 
+use std::ffi::OsString;
+
 use serde::Serialize;
 use slipway_engine::job::{Line, Stream};
 use slipway_engine::lab::OwnProgram;
@@ -7,7 +9,7 @@ use slipway_engine::lab::OwnProgram;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, parts};
 
 /// Longer lines are shown in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -52,6 +54,14 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, index) = labs::node(&context.root, &self.words)?;
         let node = &running.lab.nodes[index].name;
+        if !running.lab.has_here(index) {
+            let mut words: Vec<OsString> = vec!["logs".into()];
+            words.extend(context.global.json.then(|| "--json".into()));
+            words.extend(self.follow.then(|| "--follow".into()));
+            words.extend(self.tail.iter().flat_map(|tail| ["--tail".into(), tail.to_string().into()]));
+            words.extend([running.lab.name.clone().into(), node.clone().into()]);
+            return Err(parts::instead(&running, index, false, words));
+        }
         let says = |what: &str| Failure::io(format!("{what} the log of node {node}"));
         let mut log = running.log(index, self.follow)?;
         let mut bytes = Vec::new();

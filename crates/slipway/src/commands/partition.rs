@@ -6,7 +6,7 @@ use slipway_lab::scenario::LinkAction;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, targets, view};
+use crate::{labs, parts, targets, view};
 
 /// Divide nodes into groups that no longer reach each other
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&parted, |parted| format!("would part {}", text(parted)))?;
         } else {
-            parted.ended = running.give(LinkAction::Partition { groups }.into())?.connections;
+            parted.ended = parts::give(context, &running, LinkAction::Partition { groups }.into())?.connections;
             context.tell(&parted, |parted| format!("parted {}{}", text(parted), view::ended(parted.ended)))?;
         }
         Ok(Exit::Success)

@@ -1,18 +1,21 @@
 //! `slipway ps`
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::scenario::{Folder, Standing, Status};
 use slipway_engine::state::StateRoot;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::Network;
 use slipway_document::units::Bytes;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{conditions, labs, view};
+use crate::{conditions, labs, parts, view};
 
 /// List running labs, or the nodes of one
 #[derive(Debug, clap::Args)]
@@ -54,18 +57,18 @@ struct LabRow {
     scenario: Option<Status>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Nodes {
     lab: String,
     nodes: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
     #[serde(flatten)]
     row: NodeRow,
     /// How its links differ from the machine's own.
-    links: Vec<&'static str>,
+    links: Vec<Cow<'static, str>>,
 }
 
 impl Args {
@@ -74,9 +77,19 @@ impl Args {
         if let Some(word) = &self.lab {
             let running = labs::running(&context.root, Some(word))?;
             let links = running.links()?;
-            let in_short = |(index, row)| Row { row, links: conditions::in_short(&links, index) };
+            let in_short = |(index, row)| {
+                Row { row, links: conditions::in_short(&links, index).into_iter().map(Cow::Borrowed).collect() }
+            };
             let nodes = running.rows()?;
-            let nodes = nodes.ids().zip(nodes).map(in_short).collect();
+            let nodes = running.lab.nodes_here().into_iter().zip(nodes).map(in_short);
+            let mut nodes: Vec<Row> = nodes.collect();
+            for part in parts::answers::<Nodes>(context, &running.lab, &["ps", &running.lab.name])? {
+                nodes.extend(part.nodes);
+            }
+            // In the order of the lab file, whichever machine they are on.
+            let place: BTreeMap<&str, NodeId> =
+                running.lab.nodes.enumerate().map(|(node, of)| (of.name.as_str(), node)).collect();
+            nodes.sort_by_key(|row| place.get(row.row.name.as_str()).copied());
             let nodes = Nodes { lab: running.lab.name.clone(), nodes };
             context.answer(&nodes, nodes_text)?;
         } else {

@@ -9,7 +9,7 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::targets::{self, Target};
-use crate::{labs, short, view};
+use crate::{labs, parts, short, view};
 
 /// Set conditions of links, or limits of nodes, while the lab runs
 #[derive(Debug, clap::Args)]
@@ -108,7 +108,7 @@ impl Args {
             return Ok(Exit::Success);
         }
         for order in orders {
-            let given = running.give(order)?;
+            let given = parts::give(context, &running, order)?;
             set.ended += given.connections;
             set.notes.extend(given.notes);
         }

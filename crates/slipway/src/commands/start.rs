@@ -7,6 +7,7 @@ use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts;
 
 /// Start stopped or dead nodes, with their files and links
 #[derive(Debug, clap::Args)]
@@ -27,6 +28,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("start", "started"), &["running", "frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.give(Order::Start { nodes }).map(drop)?))
+        done.make(context, || Ok(parts::give(context, &running, Order::Start { nodes }).map(drop)?))
     }
 }

@@ -7,6 +7,7 @@ use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts;
 
 /// Continue frozen nodes
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.give(Order::Thaw { nodes }).map(drop)?))
+        done.make(context, || Ok(parts::give(context, &running, Order::Thaw { nodes }).map(drop)?))
     }
 }

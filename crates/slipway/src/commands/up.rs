@@ -4,20 +4,21 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use slipway_engine::lab::{self, NodeRow, UpError};
+use slipway_engine::lab::{self, NodeRow, Running, UpError};
 use slipway_engine::network::{self, Mechanism, NetworkError};
 use slipway_engine::state::ProgramEnd;
 use slipway_engine::tuning::Tunings;
 use slipway_image::Store;
 use slipway_lab::id::{List, NetworkId, NodeId};
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Lab, Part};
+use slipway_machines::rsh::Rsh;
 use slipway_study::Source;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::Meter;
-use crate::{labs, view};
+use crate::{labs, parts, view};
 
 /// Bring a lab up
 #[derive(Debug, clap::Args)]
@@ -48,7 +49,7 @@ struct Planned<'a> {
 struct Up {
     lab: String,
     seconds: f64,
-    nodes: List<NodeId, NodeRow>,
+    nodes: Vec<NodeRow>,
     /// Notes on limits that hold differently than one might expect.
     notes: Vec<String>,
     /// Nodes whose own program has ended already.
@@ -72,6 +73,10 @@ impl Args {
         let file = source.lab()?;
         labs::need_privilege()?;
         labs::warn(&source, &file);
+        let file = match file.machines.is_empty() {
+            true => file,
+            false => Lab { part: Part { machine: parts::here(&file)?, ..Part::default() }, ..file },
+        };
         if self.dry_run.dry_run {
             source.check(&Store::open()?, &file)?;
             let tunings = lab::tunings(&file).map_err(UpError::from)?;
@@ -84,9 +89,16 @@ impl Args {
         }
         let started = Instant::now();
         let mut meter = Meter::new(&context.global);
-        let outcome = lab::up(&context.machine()?, &file, &mut |progress| meter.show(progress));
+        let mut show = |progress| meter.show(progress);
+        let outcome = if file.machines.is_empty() {
+            lab::up(&context.machine()?, &file, &mut show).map_err(|error| because(&source, &file, error))
+        } else {
+            slipway_machines::up::up(&Rsh::from_env()?, &file, &mut show)
+                .map_err(Failure::from)
+                .and_then(|()| Ok(Running::open(&context.root, &file.name)?))
+        };
         meter.finish();
-        let mut running = outcome.map_err(|error| because(&source, &file, error))?;
+        let mut running = outcome?;
         let ended = running.early_ends(AT_ONCE)?;
         let early = |(node, end): (NodeId, ProgramEnd)| Early { node: file.nodes[node].name.clone(), end };
         let ended: Vec<Early> = ended.into_iter().map(early).collect();

@@ -7,6 +7,7 @@ pub mod campaigns;
 mod fails;
 pub mod http;
 mod inventory;
+pub mod machines;
 pub mod verbs;
 
 use std::fs::File;

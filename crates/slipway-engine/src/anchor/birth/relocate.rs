@@ -73,6 +73,12 @@ fn check(lab: &Lab, index: NodeId, to: HostId) -> Result<(), String> {
     let Some(host) = lab.hosts.get(to) else {
         return Err(format!("the lab has no host number {to}"));
     };
+    if !lab.is_here(to) || !lab.is_here(node.host) {
+        return Err(format!(
+            "host {} is on another machine\nHint: a node moves between hosts of one machine",
+            if lab.is_here(to) { &lab.hosts[node.host].name } else { &host.name }
+        ));
+    }
     for network in node.networks(lab) {
         moves(network.driver).map_err(|why| {
             format!(

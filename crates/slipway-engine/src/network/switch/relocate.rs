@@ -43,7 +43,7 @@ impl Switches {
         sites.switches[to].netlink.run(&at_new).map_err(NetworkError::of(of))?;
         let Some(switch) = self.by_host.get_mut(&(network, from)) else { return Ok(()) };
         let at_old = switch.see_off(port, mac);
-        Ok(sites.switches[from].netlink.run(&at_old).map_err(NetworkError::of(of))?)
+        sites.switches[from].netlink.run(&at_old).map_err(NetworkError::of(of))
     }
 }
 

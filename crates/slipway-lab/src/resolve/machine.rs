@@ -1,0 +1,102 @@
+//! The machines that a lab is made on, and the virtual hosts on each.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use slipway_document::errors::{Report, Span};
+
+use crate::file::{File, Hosts as Written, Machine as Entry};
+use crate::id::{List, MachineId};
+use crate::model::{Host, Machine};
+use crate::names;
+
+/// Source 3's cluster and Distem's record have less.
+const MOST_MACHINES: usize = 1000;
+
+/// The machines that the file names.
+pub(super) fn machines(file: &File, report: &mut Report) -> List<MachineId, Machine> {
+    let mut addresses = BTreeMap::<Ipv4Addr, &str>::new();
+    let mut machines = Vec::new();
+    for entry in &file.machines.0 {
+        names::check_host(&entry.name, report);
+        let (address, ssh) = match &entry.value {
+            Some(Entry::Address(address)) => (address, None),
+            Some(Entry::Settings(settings)) => (&settings.address, settings.ssh.as_ref()),
+            None => {
+                let message = format!("machine `{}` has no address", entry.name.value);
+                report.add(entry.name.at, message, "write the address at which the others reach it");
+                continue;
+            }
+        };
+        let ip = address.value.0;
+        if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() {
+            let help = "write the address of one of its interfaces";
+            report.add(address.at, format!("{ip} cannot be a machine's address"), help);
+        }
+        if let Some(other) = addresses.insert(ip, &entry.name.value) {
+            let message = format!("machines `{other}` and `{}` have one address", entry.name.value);
+            report.add(address.at, message, "name each machine once, with an address of its own");
+        }
+        // What begins with a dash is an option to ssh.
+        if let Some(ssh) = ssh.filter(|ssh| !is_destination(&ssh.value)) {
+            report.add(ssh.at, format!("`{}` is no destination for ssh", ssh.value), "write HOST or USER@HOST");
+        }
+        let name = entry.name.value.clone();
+        let ssh = ssh.map_or_else(|| name.clone(), |ssh| ssh.value.clone());
+        machines.push(Machine { name, address: ip, ssh });
+    }
+    if machines.len() > MOST_MACHINES {
+        let at = file.machines.0[MOST_MACHINES].name.at;
+        let message = format!("a lab cannot have {} machines", machines.len());
+        report.add(at, message, format!("name {MOST_MACHINES} machines at most"));
+        machines.truncate(MOST_MACHINES);
+    }
+    machines.into()
+}
+
+/// Whether ssh takes a text for a destination, and for nothing else.
+fn is_destination(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.@:[]%".contains(c);
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(fits)
+}
+
+/// Puts virtual hosts on machines: where the file says, and all others in turn.
+pub(super) fn place(
+    file: &File,
+    machines: &List<MachineId, Machine>,
+    at: Span,
+    hosts: &mut [Host],
+    report: &mut Report,
+) {
+    let written = file.hosts.as_ref().map(|hosts| &hosts.value);
+    let entries = if let Some(Written::Settings(entries)) = written { entries.0.as_slice() } else { &[] };
+    let mut asked = entries.iter().map(|entry| entry.value.machine.as_ref());
+    let mut turn = (0..machines.len()).cycle();
+    for host in hosts.iter_mut() {
+        let name = asked.next().flatten();
+        let found = name.and_then(|name| machines.position(|machine| machine.name == name.value));
+        if let Some(name) = name.filter(|_| found.is_none()) {
+            let known: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+            let help = if known.is_empty() {
+                "name it under `machines`, with its address".to_owned()
+            } else {
+                format!("it has: {}", known.join(", "))
+            };
+            report.add(name.at, format!("the lab has no machine `{}`", name.value), help);
+        }
+        host.machine = found.or_else(|| turn.next().map(MachineId)).unwrap_or_default();
+    }
+    if machines.is_empty() {
+        return;
+    }
+    if matches!(written, Some(Written::Machine(_))) {
+        let help = "leave `hosts` out for one host on each machine, or leave `machines` out";
+        report.add(at, "`hosts: machine` is for a lab on this machine alone", help);
+        return;
+    }
+    let idle = machines.enumerate().find(|&(machine, _)| hosts.iter().all(|host| host.machine != machine));
+    if let Some((_, idle)) = idle {
+        let help = "give each machine a host, or leave the machine out";
+        report.add(at, format!("machine `{}` has no host", idle.name), help);
+    }
+}

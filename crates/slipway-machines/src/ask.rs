@@ -1,0 +1,64 @@
+//! The same of every machine at once.
+
+use slipway_lab::id::{List, MachineId};
+use slipway_lab::model::Machine;
+use slipway_lab::scenario::Order as LabOrder;
+
+use crate::channel::Channel;
+use crate::error::MachineError;
+use crate::message::{Answer, Order};
+use crate::rsh::Rsh;
+
+/// What came of an order on other machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Fast connections that ended.
+    pub connections: u64,
+    /// Notes on limits.
+    pub notes: Vec<String>,
+}
+
+/// Acts on each machine, each in a thread of its own, and gives what came of it in the machines' order.
+pub(crate) fn each<T: Send, C: Send>(
+    over: Vec<C>,
+    act: impl Fn(C) -> Result<T, MachineError> + Sync,
+) -> Vec<Result<T, MachineError>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = over.into_iter().map(|one| scope.spawn(|| act(one))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// The machines of a lab but this one.
+#[must_use]
+pub fn others(machines: &List<MachineId, Machine>, here: MachineId) -> Vec<&Machine> {
+    machines.enumerate().filter(|&(number, _)| number != here).map(|(_, machine)| machine).collect()
+}
+
+/// Has other machines carry out their part of an order to a lab.
+///
+/// # Errors
+/// All machines that could not. The others have.
+pub fn give(rsh: &Rsh, machines: &[&Machine], lab: &str, order: &LabOrder) -> Result<Given, MachineError> {
+    let outcomes = each(machines.to_vec(), |machine| {
+        let mut channel = Channel::open(rsh, machine)?;
+        channel.greet()?;
+        let order = Order::Give { lab: lab.to_owned(), order: Box::new(order.clone()) };
+        channel.have_done("change the lab", &order, &mut |_| ())
+    });
+    let (mut given, mut failures) = (Given::default(), Vec::new());
+    for outcome in outcomes {
+        match outcome {
+            Ok(Answer::Done { connections, notes, .. }) => {
+                given.connections += connections;
+                given.notes.extend(notes);
+            }
+            Ok(_) => {}
+            Err(error) => failures.push(error),
+        }
+    }
+    MachineError::of(failures).map(|()| given)
+}

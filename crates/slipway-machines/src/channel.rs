@@ -1,0 +1,107 @@
+//! A machine's part, reached by its standard input and output.
+
+use std::io::{self, BufReader};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use slipway_lab::model::Machine;
+
+use crate::error::MachineError;
+use crate::message::{Answer, Order, VERSION, receive, send};
+use crate::rsh::Rsh;
+
+/// The hidden command that serves a part.
+const COMMAND: &str = "machine";
+
+/// A channel to a part. Dropped, the part sees the end of its input, and takes down what it has made and nobody kept.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// The machine's name.
+    pub(crate) machine: String,
+    shown: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Channel {
+    /// Starts a part, and does not wait for it.
+    pub(crate) fn open(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
+        let mut command = rsh.slipway(machine, false, [COMMAND]);
+        let shown = rsh.shown(machine);
+        let unreachable = |source: io::Error| MachineError::Unreachable {
+            machine: machine.name.clone(),
+            reason: source.to_string(),
+            command: shown.clone(),
+        };
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(unreachable)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let output = output.ok_or_else(|| unreachable(io::ErrorKind::BrokenPipe.into()))?;
+        let output = BufReader::new(output);
+        Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output })
+    }
+
+    /// Waits until the part greets.
+    pub(crate) fn greet(&mut self) -> Result<(), MachineError> {
+        let here = env!("CARGO_PKG_VERSION");
+        match self.answer()? {
+            Answer::Hello { protocol: VERSION, version } if version == here => Ok(()),
+            Answer::Hello { protocol, version } => Err(MachineError::Version {
+                machine: self.machine.clone(),
+                there: format!("{version} (protocol {protocol})"),
+                here: format!("{here} (protocol {VERSION})"),
+            }),
+            other => Err(self.lost(format!("it greeted with {other:?}"))),
+        }
+    }
+
+    /// Gives an order.
+    pub(crate) fn give(&mut self, order: &Order) -> Result<(), MachineError> {
+        let sent = self.input.as_mut().map_or_else(|| Err(io::ErrorKind::BrokenPipe.into()), |to| send(to, order));
+        sent.map_err(|error| self.lost(error.to_string()))
+    }
+
+    /// Waits for the next answer.
+    pub(crate) fn answer(&mut self) -> Result<Answer, MachineError> {
+        match receive(&mut self.output) {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => {
+                self.input = None;
+                let ended = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(self.lost(format!("its part ended without an answer ({ended})")))
+            }
+            Err(error) => Err(self.lost(error.to_string())),
+        }
+    }
+
+    /// Gives an order, and waits until it is carried out. `ready` hears how many nodes are.
+    pub(crate) fn have_done(
+        &mut self,
+        doing: &'static str,
+        order: &Order,
+        ready: &mut dyn FnMut(usize),
+    ) -> Result<Answer, MachineError> {
+        self.give(order)?;
+        loop {
+            match self.answer()? {
+                Answer::Ready { nodes } => ready(nodes),
+                Answer::Failed { message } => {
+                    return Err(MachineError::Refused { doing, machine: self.machine.clone(), message });
+                }
+                done @ Answer::Done { .. } => return Ok(done),
+                Answer::Hello { .. } => return Err(self.lost("it greeted twice".to_owned())),
+            }
+        }
+    }
+
+    fn lost(&self, reason: String) -> MachineError {
+        MachineError::Unreachable { machine: self.machine.clone(), reason, command: self.shown.clone() }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // It ends with its input, once what nobody kept is down.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,71 @@
+//! Failures of a lab over several machines.
+
+use std::collections::BTreeSet;
+
+/// An action on another machine that failed. Each fits "failed to …".
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The machine's part answered that it could not.
+    #[error("{doing} on machine {machine}: {message}")]
+    Refused {
+        /// The action, as in "bring the lab up".
+        doing: &'static str,
+        /// The machine's name.
+        machine: String,
+        /// Its answer, with its hint.
+        message: String,
+    },
+    /// The machine cannot be reached, or its part ended before it answered.
+    #[error("reach machine {machine}: {reason}\nHint: try `{command} slipway --version`")]
+    Unreachable {
+        /// The machine's name.
+        machine: String,
+        /// What happened.
+        reason: String,
+        /// The command that leads there.
+        command: String,
+    },
+    /// The machine has another version of Slipway.
+    #[error(
+        "work with machine {machine}: it has Slipway {there}, and this machine {here}\nHint: install the same version on all machines"
+    )]
+    Version {
+        /// The machine's name.
+        machine: String,
+        /// Its version.
+        there: String,
+        /// This machine's.
+        here: String,
+    },
+    /// Several machines failed.
+    #[error("{}", each(.0))]
+    Several(Vec<MachineError>),
+    /// This machine failed.
+    #[error("{doing}: {source}")]
+    Here {
+        /// The action.
+        doing: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl MachineError {
+    /// All of these as one.
+    pub(crate) fn of(mut all: Vec<Self>) -> Result<(), Self> {
+        match all.len() {
+            0 => Ok(()),
+            1 => Err(all.remove(0)),
+            _ => Err(Self::Several(all)),
+        }
+    }
+}
+
+/// The accounts of all, and their hints once each.
+fn each(all: &[MachineError]) -> String {
+    let text: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let lines = text.iter().flat_map(|text| text.lines());
+    let (hints, accounts): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("Hint: "));
+    let hints: BTreeSet<&str> = hints.into_iter().collect();
+    accounts.into_iter().chain(hints).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,19 @@
+//! One lab over several machines.
+//!
+//! Each machine makes its part of the lab: the virtual hosts that are on it, and their nodes, below an anchor of its own.
+//! The command that a user starts is the **coordinator**, for as long as it works. It starts `slipway machine` on each
+//! machine, over ssh or whatever `SLIPWAY_RSH` names, and gives it [`Order`](message::Order)s. There is no daemon.
+//!
+//! Every part knows the whole lab, so it can name each node, and has what it needs to reach the nodes of all others. ADR 0067
+//! says why.
+
+pub mod ask;
+mod channel;
+pub mod down;
+mod error;
+pub mod message;
+pub mod rsh;
+pub mod serve;
+pub mod up;
+
+pub use error::MachineError;

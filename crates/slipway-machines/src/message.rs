@@ -1,0 +1,161 @@
+//! What a coordinator and a machine's part say to each other: a JSON text a line, each bounded.
+
+use std::io::{self, BufRead, Read as _, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use slipway_lab::model::{Lab, Secret};
+use slipway_lab::scenario::Order as LabOrder;
+
+/// The protocol's version. Two that differ do not work together.
+pub const VERSION: u32 = 1;
+/// Longest line, bytes: a resolved lab of ten thousand nodes fits.
+pub const LONGEST: u64 = 256 << 20;
+
+/// What a coordinator asks of a machine's part.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Makes its part of a lab. It goes down again unless [`Order::Keep`] follows.
+    Make {
+        /// The lab, as this machine has it.
+        lab: Box<Lab>,
+        /// The secret of the lab's routers.
+        #[serde(with = "hex")]
+        secret: Secret,
+    },
+    /// Leaves the part that was made standing.
+    Keep,
+    /// Takes its part of a lab down.
+    Down {
+        /// The lab's name.
+        lab: String,
+        /// Time to wait for another process that holds it, seconds.
+        patience: u64,
+    },
+    /// Carries out its part of an order to a running lab.
+    Give {
+        /// The lab's name.
+        lab: String,
+        /// The order.
+        order: Box<LabOrder>,
+    },
+}
+
+/// What a machine's part answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The first line of all.
+    Hello {
+        /// Its [`VERSION`].
+        protocol: u32,
+        /// Its program's version.
+        version: String,
+    },
+    /// So many nodes are ready.
+    Ready {
+        /// Their number.
+        nodes: usize,
+    },
+    /// The order is carried out.
+    Done {
+        /// Whether there was anything to do: a lab to take down.
+        was_there: bool,
+        /// Fast connections that ended with it.
+        connections: u64,
+        /// Notes on limits that hold differently than one might expect.
+        notes: Vec<String>,
+    },
+    /// It is not, and nothing of it stays.
+    Failed {
+        /// Why, with its hint.
+        message: String,
+    },
+}
+
+impl Answer {
+    /// The order is carried out, and there is nothing to say.
+    #[must_use]
+    pub fn done() -> Self {
+        Self::Done { was_there: true, connections: 0, notes: Vec::new() }
+    }
+}
+
+/// Writes a message, and has it leave at once.
+///
+/// # Errors
+/// As the writer.
+pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads the next message. `None` at the end.
+///
+/// # Errors
+/// As the reader; `InvalidData` for a line that is none, or longer than [`LONGEST`].
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    let read = from.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut short"));
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}
+
+/// A secret as text.
+mod hex {
+    use std::fmt::Write as _;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use slipway_lab::model::Secret;
+
+    pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+        let text = secret.0.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        to.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        let text = String::deserialize(from)?;
+        let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
+        let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+        bytes.map(Secret).ok_or_else(|| de::Error::custom("a secret is 64 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_were_sent() {
+        let (mut wire, secret) = (Vec::new(), Secret(std::array::from_fn(|i| u8::try_from(i).unwrap() * 7)));
+        let lab = slipway_lab::parse("lab.yaml", "nodes: {n: }\n", std::path::Path::new("/")).unwrap();
+        send(&mut wire, &Order::Make { lab: Box::new(lab.clone()), secret }).unwrap();
+        send(&mut wire, &Order::Keep).unwrap();
+        let mut from = wire.as_slice();
+        match receive(&mut from).unwrap() {
+            Some(Order::Make { lab: read, secret: told }) => assert!(*read == lab && told == secret),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(receive(&mut from).unwrap(), Some(Order::Keep)));
+        assert!(receive::<Order>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_line_that_is_cut_short_or_no_message_is_an_error() {
+        for wire in ["\"keep\"", "\"keep", "no message\n", "{\"make\": {\"secret\": \"zz\"}}\n"] {
+            assert!(receive::<Order>(&mut wire.as_bytes()).is_err(), "{wire}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A machine's part: it carries out the orders of a coordinator.
+
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
+
+use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
+use slipway_engine::machine::Machine;
+use slipway_lab::model::{Lab, Secret};
+
+use crate::message::{Answer, Order, VERSION, receive, send};
+
+/// Serves until the coordinator closes its end. What it has made and the coordinator did not keep goes down again. The
+/// process must have one thread only, since anchors are cloned from it.
+///
+/// # Errors
+/// When the coordinator cannot be answered, or sends what is no order.
+pub fn serve(machine: &Machine, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
+    send(to, &Answer::Hello { protocol: VERSION, version: env!("CARGO_PKG_VERSION").to_owned() })?;
+    let mut made = None;
+    let served = orders(machine, from, to, &mut made);
+    let undone = made.map_or(Ok(()), Passing::down).map_err(io::Error::other);
+    served.and(undone)
+}
+
+fn orders(
+    machine: &Machine,
+    from: &mut impl BufRead,
+    to: &mut impl Write,
+    made: &mut Option<Passing>,
+) -> io::Result<()> {
+    while let Some(order) = receive::<Order>(from)? {
+        let outcome = match order {
+            Order::Make { lab, secret } => make(machine, *lab, secret, to).map(|passing| {
+                *made = Some(passing);
+                Answer::done()
+            }),
+            Order::Keep => {
+                // The guard that would take it down goes too.
+                drop(made.take());
+                Ok(Answer::done())
+            }
+            Order::Down { lab, patience } => down(&machine.labs, &lab, Duration::from_secs(patience))
+                .map(|removed| Answer::Done { was_there: removed.is_some(), connections: 0, notes: Vec::new() })
+                .map_err(|error| error.to_string()),
+            Order::Give { lab, order } => Running::open(&machine.labs, &lab)
+                .and_then(|running| running.give(*order))
+                .map(|given| Answer::Done { was_there: true, connections: given.connections, notes: given.notes })
+                .map_err(|error| error.to_string()),
+        };
+        send(to, &outcome.unwrap_or_else(|message| Answer::Failed { message }))?;
+    }
+    Ok(())
+}
+
+fn make(machine: &Machine, mut lab: Lab, secret: Secret, to: &mut impl Write) -> Result<Passing, String> {
+    lab.part.secret = Some(secret);
+    // A coordinator that is gone is seen once the part is made.
+    let mut tell = |progress| {
+        if let Progress::Nodes { done, .. } = progress {
+            let _ = send(to, &Answer::Ready { nodes: done });
+        }
+    };
+    up_in_passing(machine, &lab, &mut tell).map(|(_, passing)| passing).map_err(|error| error.to_string())
+}

@@ -1,0 +1,23 @@
+//! `slipway machine`: this machine's part of labs over several machines. Coordinators start it; users do not.
+
+use std::io::{BufReader, stdin, stdout};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::labs;
+
+/// Serve this machine's part of labs, by orders on standard input
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+impl Args {
+    #[expect(clippy::unused_self, reason = "as all commands run")]
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        labs::need_privilege()?;
+        let served =
+            slipway_machines::serve::serve(&context.machine()?, &mut BufReader::new(stdin()), &mut stdout());
+        served.map_err(Failure::io("serve a part of a lab"))?;
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,140 @@
+//! Labs over several machines, each with its own network, folders and ssh server.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::machines::Machines;
+use common::{await_that, told};
+
+/// Whether a ping gets from a node to an address, asked on a machine.
+fn pings(machines: &Machines, machine: usize, lab: &str, from: &str, to: &str) -> bool {
+    let mut ping = machines.slipway(machine, ["exec", lab, from, "--", "ping", "-q", "-c1", "-W2", to]);
+    ping.stdout(Stdio::null()).status().expect("slipway can be started").success()
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().expect("it can be started");
+    assert!(output.status.success(), "{command:?}: {}", told(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn a_lab_lives_on_three_machines_and_leaves_nothing() {
+    let machines = Machines::new(3);
+    let file =
+        machines.file("wide", "networks: {net: vxlan, wire: bridge}\nnodes: {n: {count: 6, networks: [net, wire]}}\n");
+    let said = machines.run(0, ["up".as_ref(), file.as_os_str()]);
+    assert!(said.contains("lab wide is up") && said.contains("6 nodes on 3 hosts"), "{said}");
+
+    let nodes: serde_json::Value = serde_json::from_str(&machines.run(1, ["--json", "ps", "wide"])).expect("JSON");
+    let places: Vec<_> = nodes["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
+    assert_eq!(places, ["a", "b", "c", "a", "b", "c"], "whichever machine is asked");
+
+    for (from, to) in [("n1", "n2"), ("n2", "n3.wire"), ("n6", "n4.wire"), ("n5", "n3"), ("n1", "n4")] {
+        assert!(pings(&machines, 0, "wide", from, to), "{from} to {to}");
+    }
+    // A program on another machine: its words, its input, its exit code.
+    let words = ["exec", "--env", "WORD=a  b", "--workdir", "/tmp", "wide", "n3", "--", "sh", "-c"];
+    let script = "echo \"$WORD $(pwd) $(hostname)\"; exit 7";
+    let output = machines.slipway(0, words.into_iter().chain([script])).output().expect("slipway can be started");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(7), &b"a  b /tmp n3\n"[..]),
+        "{}",
+        told(&output)
+    );
+
+    machines.run(2, ["kill", "wide", "n2", "--how", "hard"]);
+    let status = |node: &str| {
+        let nodes: serde_json::Value = serde_json::from_str(&machines.run(0, ["--json", "ps", "wide"])).expect("JSON");
+        let found = nodes["nodes"].as_array().unwrap().iter().find(|one| one["name"] == node).unwrap().clone();
+        found["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status("n2"), "dead");
+    machines.run(0, ["start", "wide", "n2"]);
+    assert!(pings(&machines, 0, "wide", "n1", "n2"));
+    machines.run(0, ["freeze", "wide", "n6"]);
+    assert_eq!((status("n6"), status("n5")), ("frozen".into(), "running".into()));
+    machines.run(1, ["thaw", "wide", "n6"]);
+
+    machines.run(0, ["partition", "wide", "n1,n2", "rest"]);
+    assert!(pings(&machines, 0, "wide", "n1", "n2") && !pings(&machines, 0, "wide", "n3", "n2"));
+    assert!(pings(&machines, 2, "wide", "n3", "n5"), "within the rest");
+    machines.run(2, ["join", "wide"]);
+    machines.run(0, ["cut", "wide", "n3"]);
+    assert!(!pings(&machines, 0, "wide", "n1", "n3"));
+    machines.run(1, ["heal", "wide", "n3"]);
+    machines.run(0, ["set", "wide", "n3", "delay=30ms"]);
+    let rtt = machines.run(0, ["exec", "wide", "n1", "--", "ping", "-q", "-c1", "n3"]);
+    let least: f64 = rtt.rsplit("= ").next().unwrap().split('/').next().unwrap().parse().expect("a time");
+    assert!(least >= 30.0, "a condition that was set on one machine holds on another: {rtt}");
+
+    machines.run(1, ["down", "wide"]);
+    assert_eq!(machines.remains(), [""; 0]);
+}
+
+#[test]
+fn every_driver_reaches_other_machines() {
+    let machines = Machines::new(3);
+    for driver in ["host", "ovs", "macvlan", "fast"] {
+        let file = machines.file(driver, &format!("networks: {{net: {driver}}}\nnodes: {{n: {{count: 4}}}}\n"));
+        machines.run(0, ["up".as_ref(), file.as_os_str()]);
+        assert!(pings(&machines, 0, driver, "n1", "n2") && pings(&machines, 0, driver, "n3", "n4"), "{driver}");
+        if driver == "fast" {
+            carries_streams(&machines, driver);
+        }
+        machines.run(2, ["down", driver]);
+        assert_eq!(machines.remains(), [""; 0], "{driver}");
+    }
+}
+
+/// The fast path carries streams between machines: their routers have one secret.
+fn carries_streams(machines: &Machines, lab: &str) {
+    let mut server = machines.slipway(1, ["exec", lab, "n2", "--", "iperf3", "-s", "-1"]);
+    let mut server = server.stdout(Stdio::null()).spawn().expect("slipway can be started");
+    await_that("the server listens", || {
+        !machines.run(1, ["exec", lab, "n2", "--", "ss", "-Hltn", "sport", "=", "5201"]).is_empty()
+    });
+    machines.run(0, ["exec", lab, "n1", "--", "iperf3", "-c", "n2", "-n", "1M"]);
+    assert!(server.wait().expect("it ends").success());
+    let status = machines.run(0, ["fast", "status", lab]);
+    assert!(status.contains(", 2 by TCP"), "control and data: {status}");
+}
+
+#[test]
+fn one_machine_that_cannot_undoes_the_lab_on_all() {
+    let machines = Machines::new(3);
+    // A folder that machine b lacks: /run is each machine's own.
+    for machine in [0, 2] {
+        succeeds(machines.program(machine, "mkdir").arg("/run/data"));
+    }
+    let file = machines.file("torn", "nodes: {n: {count: 3, mounts: [/run/data:/data]}}\n");
+    let said = machines.fails(0, 1, ["up".as_ref(), file.as_os_str()]);
+    assert!(said.contains("on machine b") && said.contains("/run/data"), "{said}");
+    assert!(!said.contains("on machine a") && !said.contains("on machine c"), "{said}");
+    assert_eq!(machines.remains(), [""; 0]);
+
+    machines.plug(1, false);
+    let said = machines.fails(0, 3, ["up".as_ref(), file.as_os_str()]);
+    assert!(said.contains("reach machine b") && said.contains("Hint: try `ssh"), "{said}");
+    assert_eq!(machines.remains(), [""; 0], "nothing was begun anywhere");
+}
+
+#[test]
+fn a_coordinator_that_is_killed_leaves_nothing() {
+    let machines = Machines::new(2);
+    let file = machines.file("gone", "nodes: {n: {count: 40}}\n");
+    // The parts hear of it by the end of their input, whatever they were at.
+    for moment in [20, 60, 120, 250] {
+        let mut up = machines.slipway(0, ["up".as_ref(), file.as_os_str()]);
+        let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("slipway can be started");
+        std::thread::sleep(std::time::Duration::from_millis(moment));
+        up.kill().expect("it can be killed");
+        if up.wait().expect("it ends").success() {
+            machines.run(1, ["down", "gone"]);
+        }
+        await_that("the parts of a killed coordinator are down", || machines.remains().is_empty());
+    }
+}
