@@ -6,7 +6,7 @@
 //! programs in both nodes; the link's own is not in it.
 //!
 //! The first way is the limit: the path's rate, or unshaped the smaller of iperf3's and fio's in the same round. Another
-//! table has ratios to rsync.
+//! table has ratios to rsync. Over shaped links iperf3 with BBR shows the part of the path's rate that TCP can have.
 //!
 //! `--matrix` takes all nine links of 2 Gbit/s: 0, 10 and 80 ms, by no loss, 0.01 % and 0.1 %. Without it, four links show the
 //! most. `--peers` adds GridFTP, XRootD and rclone; with many files, rclone only where it is asked for. `--only 'TEXT'` takes the ways whose names contain TEXT, besides the
@@ -158,7 +158,7 @@ fn beside(slipway: &Slipway, choice: &Choice, link: &Link, set: &Path, what: &st
     let peers = if choice.has("--peers") { peers::all(ours, SET) } else { Vec::new() };
     let takes = |peer: &peers::Peer| choice.takes_way(peer.name) && !(is_many && peer.waits && !choice.has("--only"));
     let peers: Vec<_> = peers.into_iter().filter(takes).collect();
-    let serving = Serving::start(slipway, LAB, peers.iter());
+    let serving = Serving::start(slipway, LAB, &peers);
     let run = Run { slipway, set, bytes, is_many, turn: Cell::new(0) };
     let limit = if conditions.contains("rate:") {
         Some(Way::new("the path", || vec![more("rate", "Gbit/s", RATE)]))
@@ -178,6 +178,9 @@ fn beside(slipway: &Slipway, choice: &Choice, link: &Link, set: &Path, what: &st
     // No other program waits for the disk.
     ways.push(Way::new("slipway transfer --no-sync", over_ssh(&["--no-sync"])));
     ways.extend(peers.iter().map(|peer| Way::new(peer.name, run.copy(&peer.client(is_many), peer.below))));
+    if conditions.contains("rate:") {
+        ways.push(Way::new("iperf3, 8 streams of BBR", || run.path(8, "--congestion bbr")));
+    }
     ways.retain(|way| choice.takes_way(way.name));
     let has_rsync = ways.iter().any(|way| way.name == RSYNC);
     let baselines: &[&str] = if limit.is_some() && has_rsync { &[RSYNC] } else { &[] };
@@ -242,11 +245,17 @@ impl<'r> Run<'r> {
         }
     }
 
+    /// As many bytes by iperf3, from memory to memory.
+    fn path(&self, streams: u32, options: &str) -> Vec<Sample> {
+        let _server = Serving::iperf3(self.slipway, LAB);
+        let client = format!("iperf3 --client n2 --parallel {streams} --bytes {} {options} > /dev/null", self.bytes);
+        self.figures(&["sh", "-c", &client])
+    }
+
     /// The rates of path and disk, one after the other, and the smaller as the limit.
     fn limit(&self) -> Vec<Sample> {
         let bytes = self.bytes;
-        self.on("n2", &["sh", "-c", "iperf3 --server --one-off --daemon && sleep 0.2"]);
-        let path = self.figures(&["sh", "-c", &format!("iperf3 --client n2 --parallel 4 --bytes {bytes} > /dev/null")]);
+        let path = self.path(4, "");
         let write = format!("fio --name=w --filename=/scratch/fio --rw=write --bs=1M --size={bytes} --end_fsync=1");
         let took = seconds(|| self.on("n2", &["sh", "-c", &format!("{write} > /dev/null && rm /scratch/fio")]));
         let [path, disk] = [path[0].value, bytes * 8.0 / took / 1e9];

@@ -128,16 +128,23 @@ pub(super) fn all(ours: &str, set: &str) -> Vec<Peer> {
 pub(super) struct Serving(Vec<Child>);
 
 impl Serving {
-    /// Starts them, and waits until they listen.
-    pub(super) fn start<'a>(slipway: &Slipway, lab: &str, peers: impl Iterator<Item = &'a Peer>) -> Self {
-        let [server, client] = ["n2", "n1"].map(|node| slipway.words(lab, node));
-        let pair = Pair { server, client, address: std::net::Ipv4Addr::UNSPECIFIED.into() };
-        let serve = |peer: &Peer| {
-            let hint = "Hint: scripts/setup.sh run test bench";
-            pair.serve(&peer.server()).unwrap_or_else(|error| panic!("{}: {error}\n{hint}", peer.name))
-        };
-        Self(peers.map(serve).collect())
+    /// Starts the servers of `peers`, and waits until they listen.
+    pub(super) fn start(slipway: &Slipway, lab: &str, peers: &[Peer]) -> Self {
+        Self(peers.iter().map(|peer| serve(slipway, lab, &peer.server())).collect())
     }
+
+    /// Starts iperf3, for one client.
+    pub(super) fn iperf3(slipway: &Slipway, lab: &str) -> Self {
+        let argv = ["iperf3", "--server", "--one-off"].map(str::to_owned).to_vec();
+        Self(vec![serve(slipway, lab, &Server { argv, port: 5201 })])
+    }
+}
+
+/// Starts a server in node `n2`, and waits until it listens.
+fn serve(slipway: &Slipway, lab: &str, server: &Server) -> Child {
+    let [there, client] = ["n2", "n1"].map(|node| slipway.words(lab, node));
+    let pair = Pair { server: there, client, address: std::net::Ipv4Addr::UNSPECIFIED.into() };
+    pair.serve(server).unwrap_or_else(|error| panic!("{error}\nHint: scripts/setup.sh run test bench"))
 }
 
 impl Drop for Serving {
