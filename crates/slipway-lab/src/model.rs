@@ -102,7 +102,7 @@ pub struct Part {
 
 impl Part {
     /// The first of `count` VXLAN network identifiers in a row, for tunnels between machines. 24 bits have room for
-    /// 16 million of them, so two labs seldom meet, and the kernel tells where they do.
+    /// 16 million of them, so two labs seldom meet. The kernel tells where they do.
     #[must_use]
     pub fn first_vni(&self, count: u32) -> u32 {
         let room = u64::from((1 << 24) - 1 - count.min(1 << 20));

@@ -9,7 +9,7 @@ use crate::error::MachineError;
 use crate::message::{Answer, Order};
 use crate::rsh::Rsh;
 
-/// What came of an order on other machines.
+/// The outcome of an order on other machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given {
     /// Fast connections that ended.

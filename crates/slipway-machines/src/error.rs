@@ -20,7 +20,7 @@ pub enum MachineError {
     Unreachable {
         /// The machine's name.
         machine: String,
-        /// What happened.
+        /// The fault, as the way there told it.
         reason: String,
         /// The command that leads there.
         command: String,
@@ -45,7 +45,7 @@ pub enum MachineError {
     Here {
         /// The action.
         doing: &'static str,
-        /// Why.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What a coordinator and a machine's part say to each other: a JSON text a line, each bounded.
+//! Messages between a coordinator and a machine's part: a JSON text a line, each bounded.
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -12,7 +12,7 @@ pub const VERSION: u32 = 1;
 /// Longest line, bytes: a resolved lab of ten thousand nodes fits.
 pub const LONGEST: u64 = 256 << 20;
 
-/// What a coordinator asks of a machine's part.
+/// An order of a coordinator to a machine's part.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -42,7 +42,7 @@ pub enum Order {
     },
 }
 
-/// What a machine's part answers.
+/// An answer of a machine's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -69,7 +69,7 @@ pub enum Answer {
     },
     /// It is not, and nothing of it stays.
     Failed {
-        /// Why, with its hint.
+        /// The reason, with its hint.
         message: String,
     },
 }

@@ -9,7 +9,7 @@ use slipway_lab::model::{Lab, Secret};
 
 use crate::message::{Answer, Order, VERSION, receive, send};
 
-/// Serves until the coordinator closes its end. What it has made and the coordinator did not keep goes down again. The
+/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. The
 /// process must have one thread only, since anchors are cloned from it.
 ///
 /// # Errors

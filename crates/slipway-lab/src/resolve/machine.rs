@@ -37,7 +37,7 @@ pub(super) fn machines(file: &File, report: &mut Report) -> List<MachineId, Mach
             let message = format!("machines `{other}` and `{}` have one address", entry.name.value);
             report.add(address.at, message, "name each machine once, with an address of its own");
         }
-        // What begins with a dash is an option to ssh.
+        // ssh takes a word that begins with a dash for an option.
         if let Some(ssh) = ssh.filter(|ssh| !is_destination(&ssh.value)) {
             report.add(ssh.at, format!("`{}` is no destination for ssh", ssh.value), "write HOST or USER@HOST");
         }

@@ -146,7 +146,7 @@ impl Machines {
         must(self.program(machine, "ip").args(["link", "set", "eth0", word]));
     }
 
-    /// What is left of labs on all machines: state folders, tunnels, and processes of anchors.
+    /// Remains of labs on all machines: state folders, tunnels, and processes of anchors.
     pub fn remains(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (number, machine) in self.all.iter().enumerate() {

@@ -184,7 +184,13 @@ impl List<'_> {
         match (self.context.global.json, self.begun) {
             (true, true) => self.context.print("\n]\n"),
             (true, false) => self.context.print("[]\n"),
-            (false, _) => Ok(()),
+            (false, true) => Ok(()),
+            (false, false) => {
+                if !self.context.global.quiet {
+                    eprintln!("no point that workers had is among these");
+                }
+                Ok(())
+            }
         }
     }
 }
