@@ -1,6 +1,8 @@
 //! RDMA in a lab, through the command itself: unmodified programs of Debian's rdma-core and perftest, between two nodes.
 
 mod common;
+#[path = "verbs/programs.rs"]
+mod programs;
 
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,101 @@
+//! More programs that people run on RDMA, and a program of our own that looks at every byte.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::common::{Lab, Place, await_that, told, verbs};
+use super::{LAB, PERFTEST, by_rdma_cm, by_tcp, program};
+
+const ADDRESS: &str = "10.64.0.1";
+
+/// Puts a file into a node.
+#[track_caller]
+fn put(lab: &Lab<'_>, node: &str, path: &str, bytes: &[u8]) {
+    let mut command = lab.program(node, ["sh", "-c", "mkdir -p $(dirname $0) && cat > $0 && chmod +x $0", path]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("started");
+    child.stdin.take().expect("a pipe").write_all(bytes).expect("it is read");
+    assert!(child.wait().expect("ended").success(), "{path}");
+}
+
+#[test]
+fn each_operation_moves_its_bytes_and_the_rest_is_refused() {
+    verbs::plug_in();
+    let place = Place::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verbs/operations.cc");
+    let built = place.path().join("operations");
+    let mut cxx = Command::new("c++");
+    cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-o"]).args([&built, &source]);
+    let compiled = cxx.args(["-libverbs", "-lmlx5"]).output().expect("build-essential is installed");
+    assert!(compiled.status.success(), "libibverbs-dev has the headers: run `make setup`: {}", told(&compiled));
+    let lab = place.up("bytes", LAB);
+    put(&lab, "a", "/tmp/operations", &std::fs::read(&built).expect("a program"));
+    assert_eq!(lab.exec("a", ["timeout", "60", "/tmp/operations"]), "all operations\n");
+}
+
+#[test]
+fn perftest_runs_with_many_queue_pairs_events_inline_and_each_mtu() {
+    verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("perf", LAB);
+    for program in [
+        &["ib_write_bw", "-q", "8", "-b"][..],
+        &["ib_send_bw", "-q", "8", "-e"],
+        &["ib_read_bw", "-q", "8", "-e", "-m", "256"],
+        &["ib_read_lat", "-e", "-m", "512"],
+        &["ib_atomic_lat", "-m", "1024"],
+        &["ib_write_lat", "-I", "128", "-s", "100", "-m", "2048"],
+        &["ib_send_lat", "-c", "UD", "-e", "-s", "2000", "-m", "4096"],
+    ] {
+        let said = by_tcp(&lab, PERFTEST, &[program, &["-n", "200"]].concat());
+        assert!(said.contains("#iterations"), "{said}");
+    }
+}
+
+#[test]
+fn more_programs_of_sockets_run_over_rsockets() {
+    verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("rs2", LAB);
+    let words = ["riostream", "-S", "1024", "-C", "50"];
+    let said = by_rdma_cm(&lab, &words, &[&words[..], &["-s", ADDRESS]].concat());
+    assert!(said.contains("usec/xfer"), "{said}");
+    let library = format!("LD_PRELOAD=/usr/lib/{}-linux-gnu/rsocket/librspreload.so.1", std::env::consts::ARCH);
+    let words = ["env", &library, "NPtcp", "-u", "4096", "-n", "5"];
+    by_rdma_cm(&lab, &words, &[&words[..], &["-h", ADDRESS, "-o", "/tmp/np.out"]].concat());
+    assert!(lab.exec("b", ["cat", "/tmp/np.out"]).contains(" 4096 "));
+    let mut server = program(&lab, "a", &["rcopy"]).stdout(Stdio::null()).spawn().expect("started");
+    let sent: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    put(&lab, "b", "/tmp/sent", &sent);
+    let to = format!("{ADDRESS}:/tmp/received");
+    await_that("the server receives", || {
+        program(&lab, "b", &["rcopy", "/tmp/sent", &to]).status().is_ok_and(|it| it.success())
+    });
+    let sums = ["a:/tmp/received", "b:/tmp/sent"].map(|file| {
+        let (node, path) = file.split_once(':').expect("a node and a path");
+        lab.exec(node, ["sh", "-c", "sha256sum < $0", path])
+    });
+    assert_eq!(sums[0], sums[1]);
+    server.kill().expect("it runs");
+    server.wait().expect("ended");
+}
+
+#[test]
+fn ucx_and_hpcc_use_the_device() {
+    verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("fi", LAB);
+    let said = lab.exec("a", ["ucx_info", "-d"]);
+    assert!(said.contains("Transport: rc_verbs") && said.contains("Transport: ud_verbs"), "{said}");
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hpcc/hpccinf.txt");
+    let input = std::fs::read_to_string(input).expect("the example's input is there");
+    let input = input.replace("240          Ns", "64           Ns").replace("2            Ps", "1            Ps");
+    for node in ["a", "b"] {
+        put(&lab, node, "/tmp/hpcc/hpccinf.txt", input.as_bytes());
+    }
+    let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
+    let script = "cd /tmp/hpcc && hpcc && if [ $OMPI_COMM_WORLD_RANK = 0 ]; then grep Success= hpccoutf.txt; fi";
+    let output = place.slipway(run.into_iter().chain(["--", "sh", "-c", script])).output().expect("started");
+    let said = told(&output);
+    assert!(said.contains("Success=1") && said.matches("selected ucx best priority").count() == 2, "{said}");
+}
