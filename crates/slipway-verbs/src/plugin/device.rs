@@ -40,6 +40,7 @@ impl Device {
     }
 }
 
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) client: Client,
