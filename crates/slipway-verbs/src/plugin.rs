@@ -9,7 +9,9 @@ mod calls;
 mod client;
 mod connection;
 mod device;
+mod direct;
 mod far;
+mod imports;
 mod loader;
 mod memory;
 mod operation;
@@ -20,5 +22,6 @@ mod ring;
 mod service;
 mod tally;
 mod transmit;
+mod waiters;
 
 pub use connection::keeps_peer;

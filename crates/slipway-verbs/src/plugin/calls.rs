@@ -11,6 +11,7 @@ mod objects;
 mod pairs;
 mod queries;
 mod requests;
+mod waiting;
 
 use std::ffi::{c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -233,6 +234,7 @@ unsafe extern "C" fn free_context(context: *mut Context) {
         let mut state = device.lock();
         state.is_ended = true;
         state.wake_service();
+        let _ = rustix::io::write(&*state.park, &1_u64.to_ne_bytes());
         drop(state);
         if let Some(library) = library() {
             (library.uninit_context)(&raw mut (*open).verbs);

@@ -200,12 +200,12 @@ impl Connection {
         }
     }
 
-    /// Empties the socket of wake-ups. Notes that the peer has closed it.
-    pub(super) fn silence(&mut self) {
+    /// Takes wake-ups from the socket, so many at most. Notes that the peer has closed it.
+    pub(super) fn silence(&mut self, most: u32) {
         let Link::Near(bell) = &self.link else { return self.pull() };
         let mut byte = [0; 8];
-        // Bounded: a peer that rings on and on is heard at the next turn.
-        for _ in 0..16 {
+        // A peer that rings on and on is heard at the next turn.
+        for _ in 0..most {
             match rustix::net::recv(bell, &mut byte, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return,
                 Ok((_, 1..)) | Err(Errno::INTR) => {}

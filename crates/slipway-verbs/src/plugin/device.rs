@@ -13,6 +13,7 @@ use super::connection::{Connection, Joint};
 use super::memory::Mapping;
 use super::queues::{Armed, CompletionQueue, QueuePair, SharedQueue, state, status};
 use super::regions::Regions;
+use super::waiters::Direct;
 use crate::layout::CLOSED;
 use crate::wire::{Gid, Reply, Request, Transport};
 
@@ -55,6 +56,9 @@ pub(super) struct State {
     /// Where the thread of service waits: the broker's socket, and every connection's.
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) wake: Arc<OwnedFd>,
+    /// Where the thread of service waits while it rests.
+    pub(super) park: Arc<OwnedFd>,
+    pub(super) direct: Direct,
     /// The channel of asynchronous events, which libibverbs closes.
     pub(super) async_fd: i32,
     pub(super) has_service: bool,
@@ -77,6 +81,7 @@ impl State {
         let (Reply::Node { gids }, fds) = client.ask(&Request::Hello, &[])? else { return Err(Errno::PROTO) };
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let park = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, client.socket(), EventData::new_u64(BROKER), EventFlags::IN)?;
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
@@ -90,6 +95,8 @@ impl State {
             domains: 0,
             epoll: Arc::new(epoll),
             wake: Arc::new(wake),
+            park: Arc::new(park),
+            direct: Direct::default(),
             async_fd,
             has_service: false,
             is_ended: false,
@@ -247,14 +254,14 @@ impl State {
         if let (true, Some((channel, handle))) = (is_due, queue.channel) {
             queue.armed = Armed::No;
             queue.events += 1;
-            super::loader::write_event(channel, handle);
+            self.tell(channel, handle);
         }
     }
 
     /// Polls a completion queue: gives how many completions it put into `to`.
     pub(super) fn poll(&mut self, queue: usize, to: &mut [Wc]) -> usize {
         self.polls = self.polls.wrapping_add(1);
-        let count = self.completion_queues.get(queue).and_then(Option::as_ref).map_or(0, |it| it.queue_pairs.len());
+        let count = self.completion_queues.get_mut(queue).and_then(Option::as_mut).map_or(0, |it| it.due(to.len()));
         for at in 0..count {
             let index = self.completion_queues[queue].as_ref().and_then(|it| it.queue_pairs.get(at)).copied();
             if let Some(index) = index {
@@ -270,7 +277,8 @@ impl State {
             found += 1;
         }
         queue.empty_polls = if found > 0 { queue.empty_polls } else { queue.empty_polls.saturating_add(1) };
-        if queue.empty_polls > self.spins && queue.armed == Armed::No && !self.is_spinning {
+        let is_idle = queue.empty_polls > self.spins && queue.armed == Armed::No;
+        if is_idle && !self.is_spinning && !self.may_wait_directly() {
             let is_armed = self.completion_queues.iter().flatten().any(|it| it.armed != Armed::No);
             if !is_armed {
                 self.spin(true);

@@ -72,9 +72,9 @@ pub(super) fn write_srq_event(channel: c_int, handle: u64) {
     let _ = unsafe { libc::write(channel, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Takes back events of a completion queue that has ended: the program must not follow its address any more.
-pub(super) fn drop_events(channel: c_int, handle: u64) {
-    let mut others = Vec::new();
+/// Takes back events of a completion queue that has ended: the program must not follow its address any more. Gives how many.
+pub(super) fn drop_events(channel: c_int, handle: u64) -> u64 {
+    let (mut others, mut gone) = (Vec::new(), 0);
     let mut poll = libc::pollfd { fd: channel, events: libc::POLLIN, revents: 0 };
     // SAFETY: the structure and the bytes live through the calls.
     unsafe {
@@ -84,7 +84,9 @@ pub(super) fn drop_events(channel: c_int, handle: u64) {
                 break;
             }
             let event = u64::from_ne_bytes(bytes);
-            if event != handle {
+            if event == handle {
+                gone += 1;
+            } else {
                 others.push(event);
             }
         }
@@ -92,6 +94,7 @@ pub(super) fn drop_events(channel: c_int, handle: u64) {
     for event in others {
         write_event(channel, event);
     }
+    gone
 }
 
 /// Makes a channel that one descriptor reads and writes: a pipe that is opened for both (`fifo(7)`).
@@ -127,4 +130,23 @@ pub(super) fn block_signals() -> Signals {
 pub(super) fn restore_signals(old: &Signals) {
     // SAFETY: the set comes from `pthread_sigmask`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old.0, std::ptr::null_mut()) };
+}
+
+/// Whether reads of a file wait.
+pub(super) fn waits(file: c_int) -> bool {
+    // SAFETY: a number. An error is -1, whose bits say that reads do not wait.
+    unsafe { libc::fcntl(file, libc::F_GETFL) & libc::O_NONBLOCK == 0 }
+}
+
+/// Whether calls go on after all of the program's handlers of signals (`SA_RESTART`, `signal(7)`).
+pub(super) fn handlers_restart() -> bool {
+    (1..=libc::SIGRTMAX()).all(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: the call fills the structure, which is of numbers, or leaves it.
+        let action = unsafe {
+            libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) || action.sa_flags & libc::SA_RESTART != 0
+    })
 }

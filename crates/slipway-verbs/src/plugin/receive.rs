@@ -73,11 +73,11 @@ impl State {
             return Err(here);
         }
         // The program may answer soon, which tells a peer of another host too.
-        let can_wait = connection.is_far() && self.is_serving;
-        if has_consumed && !can_wait {
-            connection.ring_for_head();
-        } else if connection.is_far() {
-            connection.ring();
+        let (is_far, can_wait) = (connection.is_far(), connection.is_far() && self.is_serving);
+        if has_consumed && !can_wait && (is_far || !self.owes(pair.index, number)) {
+            pair.connections[number].ring_for_head();
+        } else if is_far {
+            pair.connections[number].ring();
         }
         Ok(())
     }

@@ -10,11 +10,10 @@ use rustix::io::Errno;
 
 use super::super::abi::{CompChannel, Context, Cq, CqEx, CqInitAttrEx, Wc};
 use super::super::device::State;
-use super::super::loader::drop_events;
 use super::super::queues::{Armed, CompletionQueue};
 use super::super::service;
 use super::objects::OurCq;
-use super::{MAX_COMPLETIONS, device, fail};
+use super::{MAX_COMPLETIONS, device, fail, waiting};
 
 /// Empty polls after which a poll lets others run: the peer may need this very processor. A poll that asks the kernel for what a
 /// peer of another host has sent takes longer, and counts as several.
@@ -42,6 +41,9 @@ pub(super) unsafe extern "C" fn create_cq(
     if let (Some(_), Err(errno)) = (channel, service::start(&device, &mut state)) {
         return fail(errno);
     }
+    if let Some((channel, _)) = channel {
+        waiting::note(channel, &device);
+    }
     let queue = CompletionQueue {
         completions: VecDeque::new(),
         queue_pairs: Vec::new(),
@@ -49,6 +51,7 @@ pub(super) unsafe extern "C" fn create_cq(
         channel,
         events: 0,
         empty_polls: 0,
+        passed: 0,
     };
     made.index = State::place(&mut state.completion_queues, queue);
     Box::into_raw(made).cast()
@@ -96,7 +99,7 @@ pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
             return Errno::BUSY.raw_os_error();
         }
         if let Some((channel, handle)) = queue.channel {
-            drop_events(channel, handle);
+            state.forget_events(channel, handle);
         }
         state.completion_queues[index] = None;
     }

@@ -55,7 +55,7 @@ fn a_file_that_may_shrink_is_no_memory_of_a_connection() {
 fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
     let (mut one, mut other) = ends();
     other.ring();
-    one.silence();
+    one.silence(16);
     one.sleep(true);
     other.ring();
     other.ring();
@@ -64,7 +64,7 @@ fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
     assert_eq!(rustix::net::recv(one.bell(), &mut bytes, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
     assert!(!one.is_closed());
     drop(other);
-    one.silence();
+    one.silence(16);
     assert!(one.is_closed());
 }
 
@@ -109,7 +109,7 @@ proptest! {
             }
             let _ = put(&mut one, &mut [1; 100]);
             let _ = one.requests.consumed(&one.memory);
-            one.silence();
+            one.silence(16);
             one.refresh();
         }
     }
