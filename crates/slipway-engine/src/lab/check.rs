@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use slipway_lab::Remark;
-use slipway_lab::model::{Lab, Node};
+use slipway_lab::model::{Image, Lab, Node};
 use slipway_sys::cgroup::CgroupError;
 
 use super::refused::UpError;
@@ -22,7 +22,7 @@ use crate::node::user::make_net;
 use crate::tuning::Tunings;
 use crate::verbs;
 use program::Found;
-use slipway_image::{Store, folder};
+use slipway_image::{Rootfs, Store, folder};
 
 /// Looks for what [`up`](super::up()) would refuse before it makes anything, and warns of limits beyond this machine.
 ///
@@ -91,6 +91,14 @@ impl Remarks {
         let account = error.to_string().replace(". Hint: ", "\nHint: ");
         let (message, help) = account.split_once("\nHint: ").unwrap_or((&account, otherwise));
         self.add(place, message, help);
+    }
+
+    /// An image and its libibverbs.
+    fn device(&mut self, image: &Image, outcome: Result<(), String>) {
+        if let Err(reason) = outcome {
+            let help = "install a build of the plug-in for it, take another image, or leave `rdma` out";
+            self.add(&["images", &image.name], format!("give it an RDMA device: {reason}"), help);
+        }
     }
 }
 
@@ -193,17 +201,31 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
     }
 }
 
-/// Looks whether images of nodes with an RDMA device can use it.
+/// Looks whether images of nodes with an RDMA device can use it, as far as they are folders.
 fn rdma(lab: &Lab, remarks: &mut Remarks) {
-    let nodes = here(lab).filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
-    let images: BTreeSet<_> = nodes.map(|node| node.image).collect();
-    for image in images.into_iter().map(|image| &lab.images[image]) {
-        let outcome = folder(image).map_or(Ok(()), |root| verbs::check(&root));
-        if let Err(reason) = outcome {
-            let help = "install a build of the plug-in for it, take another image, or leave `rdma` out";
-            remarks.add(&["images", &image.name], format!("give it an RDMA device: {reason}"), help);
+    for image in with_device(lab).map(|image| &lab.images[image]) {
+        if let Some(root) = folder(image) {
+            remarks.device(image, verbs::check(&[root]));
         }
     }
+}
+
+/// The same for images of layers, which are there once they are unpacked.
+pub(super) fn unpacked(lab: &Lab, images: &[Rootfs]) -> Result<(), UpError> {
+    let mut remarks = Remarks::default();
+    for index in with_device(lab) {
+        let (image, root) = (&lab.images[index], &images[index]);
+        if folder(image).is_none() {
+            remarks.device(image, verbs::check(&root.lowers));
+        }
+    }
+    if remarks.0.is_empty() { Ok(()) } else { Err(UpError::Refused(remarks.0)) }
+}
+
+/// Images of nodes with an RDMA device.
+fn with_device(lab: &Lab) -> impl Iterator<Item = usize> {
+    let nodes = here(lab).filter(|node| node.networks(lab).any(|network| network.bypasses.rdma));
+    nodes.map(|node| node.image).collect::<BTreeSet<_>>().into_iter()
 }
 
 /// Limits that nodes never feel, since the machine has less.

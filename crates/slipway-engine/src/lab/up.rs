@@ -10,7 +10,7 @@ use rustix::process::pidfd_send_signal;
 use slipway_lab::model::Lab;
 use slipway_sys::signals::Taken;
 
-use super::check::{Prepared, prepare};
+use super::check::{Prepared, prepare, unpacked};
 use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
 use super::refused::UpError;
 use super::scratch;
@@ -98,6 +98,7 @@ fn up_then<T>(
     let Prepared { lab: tuned, tunings, links } = prepare(store, lab)?;
     warn_of_settings(lab, &tunings);
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
+    unpacked(lab, &images)?;
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
     let lock = take(root, &lab.name)?;
     let dir = root.lab(&lab.name);

@@ -72,9 +72,10 @@ pub(super) fn share(dir: &LabDir) -> io::Result<()> {
 }
 
 /// Looks whether an image's libibverbs has a build: gives the reason where it has none. An image without libibverbs needs none.
-pub(crate) fn check(root: &Path) -> Result<(), String> {
+/// The topmost of its folders that has one has it in nodes.
+pub(crate) fn check(folders: &[PathBuf]) -> Result<(), String> {
     let builds = find().map_err(|missing| missing.to_string())?;
-    match interface(root) {
+    match folders.iter().find_map(|root| interface(root)) {
         Some(number) if builds.iter().all(|(build, _)| *build != number) => Err(format!(
             "its libibverbs has the private interface {number}, and the plug-in is built for {}",
             builds.iter().map(|(build, _)| build.to_string()).collect::<Vec<_>>().join(", ")
@@ -117,6 +118,23 @@ mod tests {
         assert_eq!(version(b"\x7fELF..\0IBVERBS_1.1\0IBVERBS_PRIVATE_34\0"), Some(34));
         assert_eq!(version(b"IBVERBS_PRIVATE_"), None);
         assert_eq!(version(b""), None);
+    }
+
+    #[test]
+    fn the_topmost_layer_with_the_library_decides() {
+        let layers: Vec<_> = [None, Some("IBVERBS_PRIVATE_99"), Some("IBVERBS_PRIVATE_34")].map(layer).into();
+        let found = layers.iter().find_map(|layer| interface(layer.path()));
+        assert_eq!(found, Some(99));
+    }
+
+    fn layer(version: Option<&str>) -> tempfile::TempDir {
+        let layer = tempfile::tempdir().expect("a folder");
+        if let Some(version) = version {
+            let place = layer.path().join(FOLDERS[0]);
+            fs::create_dir_all(&place).expect("made");
+            fs::write(place.join("libibverbs.so.1"), version).expect("written");
+        }
+        layer
     }
 
     proptest! {
