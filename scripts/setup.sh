@@ -38,6 +38,7 @@ TEST=(
   perftest           # more, for throughput and latency
   ucx-utils          # UCX over verbs, as Open MPI has it
   python3-pyverbs    # verbs from Python
+  libfabric-bin      # more programs over verbs
   iproute2           # links and namespaces by hand, for comparison
   util-linux         # nsenter, unshare, mount
   procps             # ps in nodes
@@ -91,6 +92,7 @@ BENCH=(
   rabbitmq-server    # a real cluster, of Erlang
   amqp-tools         # its clients
   libmemcached-tools # memcaslap, its load
+  librdmacm-dev      # headers of connections by address, for the load over verbs
   prometheus         # promtool, which judges what Prometheus is given
   globus-gridftp-server-progs # GridFTP's server: transfers by another program
   globus-gass-copy-progs # globus-url-copy, its client
