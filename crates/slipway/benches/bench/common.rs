@@ -187,6 +187,11 @@ impl Slipway {
         Running::open(&StateRoot::at(self.folder.path().join("state")), lab).expect("the lab is up")
     }
 
+    /// A folder of its own.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Writes a lab file.
     pub(super) fn lab(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(format!("{name}.yaml"));

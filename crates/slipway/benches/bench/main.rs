@@ -29,7 +29,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 25] = [
+    let benches: [(&str, fn()); 27] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -53,6 +53,8 @@ fn main() {
         ("fast-apps-hosts", fast::apps_of_two_hosts),
         ("verbs", fast::verbs),
         ("verbs-hosts", fast::verbs_hosts),
+        ("verbs-scale", fast::verbs_scale),
+        ("verbs-sizes", fast::verbs_sizes),
         ("transfer", transfer::run),
         ("versions", versions::run),
     ];

@@ -1,4 +1,5 @@
-//! Verbs without a NIC, beside sockets of the same nodes. `cargo bench -p slipway --bench bench -- verbs`, or `verbs-hosts`.
+//! Verbs without a NIC, beside sockets of the same nodes. `cargo bench -p slipway --bench bench -- verbs`, or `verbs-hosts`, `verbs-scale`
+//! and `verbs-sizes`.
 //!
 //! Programs of perftest move messages over verbs, NetPIPE and iperf3 over sockets. Messages of both have the same size.
 
@@ -11,6 +12,11 @@ use crate::common::{Slipway, less, more};
 
 #[path = "../../../tests/common/verbs.rs"]
 mod plug_in;
+mod scale;
+mod sizes;
+
+pub(crate) use scale::run as scale;
+pub(crate) use sizes::run as sizes;
 
 const ROUNDS: u32 = 7;
 /// The port by which the two sides of perftest find each other.
@@ -107,14 +113,24 @@ fn throughput(site: &Site<'_>, program: &str, name: &str, bytes: u32) -> Measure
 }
 
 /// Runs a program of perftest between the nodes. Gives the numbers of its only line of results.
-fn perftest(site: &Site<'_>, program: &str, [server, client]: [&str; 2], words: &[&str]) -> Result<Vec<f64>, String> {
+fn perftest(site: &Site<'_>, program: &str, cores: [&str; 2], words: &[&str]) -> Result<Vec<f64>, String> {
+    perftest_lines(site, program, cores, words)?.into_iter().next().ok_or_else(|| "no results".to_owned())
+}
+
+/// The same, with the numbers of each line of results.
+fn perftest_lines(
+    site: &Site<'_>,
+    program: &str,
+    [server, client]: [&str; 2],
+    words: &[&str],
+) -> Result<Vec<Vec<f64>>, String> {
     let words = [&[program, "-F"], words].concat();
     let serving = site.serve(&[&["taskset", "-c", server], words.as_slice()].concat(), PORT)?;
     let address = site.pair.address.to_string();
     let printed =
         site.client(&[&["timeout", "60", "taskset", "-c", client], words.as_slice(), &[&address]].concat())?;
     drop(serving);
-    let mut lines = printed.lines().skip_while(|line| !line.contains("#bytes")).skip(1);
-    let line = lines.next().ok_or_else(|| format!("no results in {printed}"))?;
-    Ok(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+    let lines = printed.lines().skip_while(|line| !line.contains("#bytes")).skip(1);
+    let numbers = |line: &str| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
+    Ok(lines.map(numbers).take_while(|line| !line.is_empty()).collect())
 }
