@@ -4,17 +4,19 @@
 //! end is readable while events wait, as the kernel's is. The router holds the other end, and notices when the last copy of the
 //! program's is closed. Queue pairs themselves are joined by the plug-in and its broker.
 
+mod commands;
 mod connections;
 mod far;
+mod held;
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use rustix::event::epoll;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use slipway_lab::id::{HostId, NodeId};
@@ -28,6 +30,7 @@ use crate::tree::Tree;
 pub(crate) use connections::Wish;
 use connections::{Asked, Connections};
 use far::{Link, is_link};
+use held::Held;
 
 /// Most channels of a node, each with a descriptor of the router's.
 const MOST_CHANNELS: usize = 1024;
@@ -37,7 +40,25 @@ const MOST_CHANNELS: usize = 1024;
 pub(crate) struct Rdma {
     state: Mutex<State>,
     /// Hears of programs' ends that are closed; there from the first channel on.
-    ends: OnceLock<OwnedFd>,
+    ends: OnceLock<Ends>,
+}
+
+/// What the thread of the manager waits for.
+#[derive(Debug)]
+struct Ends {
+    epoll: OwnedFd,
+    /// Counts requests that are held: the thread waits no longer than for the oldest.
+    held: OwnedFd,
+}
+
+/// The number of [`Ends::held`] among events: that of no inode.
+const HELD: u64 = 0;
+
+/// The fate of a client's request.
+enum Fate {
+    Told,
+    Waits,
+    Far(Wish),
 }
 
 /// The channels, and the identifiers of connections.
@@ -45,6 +66,7 @@ pub(crate) struct Rdma {
 struct State {
     channels: HashMap<u64, Channel>,
     connections: Connections,
+    held: Held,
     /// Streams to other routers, by number.
     links: HashMap<u64, Link>,
     next_link: u64,
@@ -106,7 +128,13 @@ pub(crate) struct Standing<'a> {
 impl Rdma {
     pub(crate) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Arc<Self> {
         let connections = Connections::new(host, address_map, rules);
-        let state = Mutex::new(State { channels: HashMap::new(), connections, links: HashMap::new(), next_link: 0 });
+        let state = Mutex::new(State {
+            channels: HashMap::new(),
+            connections,
+            held: Held::default(),
+            links: HashMap::new(),
+            next_link: 0,
+        });
         Arc::new(Self { state, ends: OnceLock::new() })
     }
 
@@ -120,7 +148,7 @@ impl Rdma {
             return Err(Errno::MFILE.into());
         }
         let ends = self.ends()?;
-        epoll::add(ends, &end, epoll::EventData::new_u64(inode), epoll::EventFlags::RDHUP)?;
+        epoll::add(&ends.epoll, &end, epoll::EventData::new_u64(inode), epoll::EventFlags::RDHUP)?;
         let channel = Channel { node, end, events: VecDeque::new(), is_marked: false, waiting: Vec::new() };
         state.channels.insert(inode, channel);
         Ok(theirs)
@@ -131,12 +159,14 @@ impl Rdma {
         lock(&self.state).channels.get(&inode).is_some_and(|channel| channel.node == node)
     }
 
-    fn ends(self: &Arc<Self>) -> io::Result<&OwnedFd> {
+    fn ends(self: &Arc<Self>) -> io::Result<&Ends> {
         if let Some(ends) = self.ends.get() {
             return Ok(ends);
         }
-        let made = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let ends = self.ends.get_or_init(|| made);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let held = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &held, epoll::EventData::new_u64(HELD), epoll::EventFlags::IN)?;
+        let ends = self.ends.get_or_init(|| Ends { epoll, held });
         let own = Arc::clone(self);
         let watching = thread::Builder::new().name("rdma".into()).stack_size(STACK_BYTES);
         watching.spawn(move || own.watch())?;
@@ -145,27 +175,39 @@ impl Rdma {
 
     fn watch(&self) {
         let Some(ends) = self.ends.get() else { return };
+        let mut patience = None;
         loop {
+            let timeout = patience.and_then(|it: Duration| Timespec::try_from(it).ok());
             let mut events = [MaybeUninit::uninit(); 32];
-            let happened: Vec<u64> = match epoll::wait(ends, events.as_mut_slice(), None) {
+            let happened: Vec<u64> = match epoll::wait(&ends.epoll, events.as_mut_slice(), timeout.as_ref()) {
                 Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             };
             let mut state = lock(&self.state);
             for number in happened {
-                if is_link(number) {
+                if number == HELD {
+                    let _ = rustix::io::read(&ends.held, &mut [0_u8; 8]);
+                } else if is_link(number) {
                     state.hear(number);
                 } else {
                     state.close(number);
                 }
             }
+            state.expire();
+            patience = state.held.patience();
         }
     }
 
     /// Carries a command out that is answered at once.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Commands<'_>) -> T) -> T {
-        act(&mut Commands(&mut lock(&self.state)))
+        let mut state = lock(&self.state);
+        let before = state.held.patience();
+        let done = act(&mut Commands(&mut state));
+        if let (None, Some(_), Some(ends)) = (before, state.held.patience(), self.ends.get()) {
+            let _ = rustix::io::write(&ends.held, &1_u64.to_ne_bytes());
+        }
+        done
     }
 
     /// Ends connections that are no longer allowed.
@@ -263,6 +305,43 @@ impl State {
         }
     }
 
+    /// Asks a listener.
+    fn ask(&mut self, id: u32, offer: &Offer) -> Result<Fate, Errno> {
+        match self.connections.connect(id, offer)? {
+            Asked::Near(channel, listener, event) => self.tell(channel, listener, event),
+            Asked::Refused(kind, status) => self.tell_of(id, kind, status),
+            Asked::Far(wish) => return Ok(Fate::Far(wish)),
+            Asked::Later => return Ok(Fate::Waits),
+        }
+        Ok(Fate::Told)
+    }
+
+    /// Makes the requests that are held once more.
+    fn listener_is_there(&mut self) {
+        for request in self.held.take() {
+            // A client that has gone meanwhile asks no more.
+            if self.connections.ask_again(request.id) && matches!(self.ask(request.id, &request.offer), Ok(Fate::Waits))
+            {
+                self.held.keep(request);
+            }
+        }
+    }
+
+    /// Refuses a request that was held.
+    fn give_up(&mut self, id: u32) {
+        if let Some((id, kind, status)) = self.connections.give_up(id) {
+            self.tell_of(id, kind, status);
+        }
+    }
+
+    /// Refuses requests whose time is over.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some(id) = self.held.expired(now) {
+            self.give_up(id);
+        }
+    }
+
     fn disconnect(&mut self, id: u32) {
         if let Some((peer, kind, status)) = self.connections.leave(id) {
             self.tell_peer(peer, kind, status, Offer::default());
@@ -285,112 +364,5 @@ impl Channel {
         if std::mem::take(&mut self.is_marked) {
             let _ = recv(end, &mut [0_u8; 1], RecvFlags::DONTWAIT);
         }
-    }
-}
-
-impl Commands<'_> {
-    pub(crate) fn create(&mut self, at: Standing<'_>, uid: u64, port_space: u16) -> Result<u32, Errno> {
-        self.0.connections.create(at.node, at.channel, uid, port_space)
-    }
-
-    /// An identifier of the caller's channel.
-    fn own(&self, at: Standing<'_>, id: u32) -> Result<u32, Errno> {
-        match self.0.connections.channel(id) {
-            Some(channel) if channel == at.channel => Ok(id),
-            Some(_) => Err(Errno::INVAL),
-            None => Err(Errno::NOENT),
-        }
-    }
-
-    pub(crate) fn destroy(&mut self, at: Standing<'_>, id: u32) -> Result<u32, Errno> {
-        let id = self.own(at, id)?;
-        self.0.destroy(id).ok_or(Errno::NOENT)
-    }
-
-    pub(crate) fn bind(&mut self, at: Standing<'_>, id: u32, address: SocketAddr) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        self.0.connections.bind(id, address)
-    }
-
-    pub(crate) fn listen(&mut self, at: Standing<'_>, id: u32, backlog: u32) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        self.0.connections.listen(id, backlog)
-    }
-
-    pub(crate) fn resolve_address(
-        &mut self,
-        at: Standing<'_>,
-        id: u32,
-        from: Option<SocketAddr>,
-        to: SocketAddr,
-    ) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        match self.0.connections.resolve(id, from, to)? {
-            Ok(()) => self.0.tell_of(id, Kind::AddressResolved, 0),
-            Err(errno) => self.0.tell_of(id, Kind::AddressError, -errno.raw_os_error()),
-        }
-        Ok(())
-    }
-
-    pub(crate) fn resolve_route(&mut self, at: Standing<'_>, id: u32) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        self.0.connections.resolve_route(id)?;
-        self.0.tell_of(id, Kind::RouteResolved, 0);
-        Ok(())
-    }
-
-    pub(crate) fn route(&self, at: Standing<'_>, id: u32) -> Result<[u8; 208], Errno> {
-        let id = self.own(at, id)?;
-        self.0.connections.route(id).map(|route| route.write()).ok_or(Errno::NOENT)
-    }
-
-    pub(crate) fn attributes(&self, at: Standing<'_>, id: u32, state: u32) -> Result<[u8; 144], Errno> {
-        let id = self.own(at, id)?;
-        self.0.connections.attributes(id).and_then(|attributes| attributes.write(state)).ok_or(Errno::INVAL)
-    }
-
-    /// Asks for a connection. A wish is for [`Rdma::call`]: another router has to be asked.
-    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Option<Wish>, Errno> {
-        let id = self.own(at, id)?;
-        match self.0.connections.connect(id, offer)? {
-            Asked::Near(channel, listener, event) => self.0.tell(channel, listener, event),
-            Asked::Refused(kind, status) => self.0.tell_of(id, kind, status),
-            Asked::Far(wish) => return Ok(Some(wish)),
-        }
-        Ok(None)
-    }
-
-    pub(crate) fn accept(&mut self, at: Standing<'_>, id: u32, uid: u64, offer: &Offer) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        let (peer, kind, offer) = self.0.connections.accept(id, uid, offer)?;
-        self.0.tell_peer(peer, kind, 0, offer);
-        Ok(())
-    }
-
-    pub(crate) fn reject(&mut self, at: Standing<'_>, id: u32, private: Vec<u8>) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        let (peer, offer) = self.0.connections.reject(id, private)?;
-        // IB_CM_REJ_CONSUMER_DEFINED (`include/rdma/ib_cm.h`).
-        self.0.tell_peer(peer, Kind::Rejected, 28, offer);
-        Ok(())
-    }
-
-    pub(crate) fn disconnect(&mut self, at: Standing<'_>, id: u32) -> Result<(), Errno> {
-        let id = self.own(at, id)?;
-        self.0.disconnect(id);
-        Ok(())
-    }
-
-    /// Moves an identifier to the caller's channel from another. Gives how many events it has reported.
-    pub(crate) fn migrate(&mut self, at: Standing<'_>, id: u32, from: u64) -> Result<u32, Errno> {
-        if self.0.connections.channel(id) != Some(from) || !self.0.channels.contains_key(&at.channel) {
-            return Err(Errno::INVAL);
-        }
-        let moved = self.0.forget_events(from, id);
-        let reported = self.0.connections.migrate(id, at.channel).ok_or(Errno::NOENT)?;
-        for Queued { counted, event } in moved {
-            self.0.tell(at.channel, counted, event);
-        }
-        Ok(reported)
     }
 }

@@ -1,6 +1,8 @@
 //! The identifiers of connections, and the steps that each takes (`rdma_cm(7)`; `drivers/infiniband/core/cma.c`).
 
-mod far;
+mod addresses;
+mod between;
+mod later;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -9,19 +11,23 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use slipway_lab::id::{HostId, NodeId};
 
+use super::held::Left;
 use crate::address_map::{AddressMap, Interface};
 use crate::admission::{Admission, Rules};
-use crate::rdma_wire::{Attributes, Event, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, Route, guid};
+use crate::rdma_wire::{Event, IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, USUAL_KEY};
+use addresses::{ANY, is_any};
 
 /// Most identifiers of a node.
 const MOST: usize = 8192;
-/// Ports that are given out where a program asks for any (`net.ipv4.ip_local_port_range`).
-const ANY: std::ops::RangeInclusive<u16> = 32768..=60999;
-/// `RDMA_PS_TCP` (`include/uapi/rdma/rdma_user_cm.h`): reliable connections. Others are not managed.
+/// `RDMA_PS_TCP` and `RDMA_PS_UDP` (`include/uapi/rdma/rdma_user_cm.h`): reliable connections, and datagrams. Others are not managed.
 const TCP: u16 = 0x0106;
+const UDP: u16 = 0x0111;
 /// `IB_CM_REJ_INVALID_SERVICE_ID` and `IB_CM_REJ_CONSUMER_DEFINED` (`include/rdma/ib_cm.h`).
 const NO_LISTENER: i32 = 8;
 const BY_PROGRAM: i32 = 28;
+/// `IB_SIDR_UNSUPPORTED` and `IB_SIDR_REJECT`: the same for datagrams.
+const NO_LISTENER_FOR_DATAGRAMS: i32 = 1;
+const BY_PROGRAM_OF_DATAGRAMS: i32 = 2;
 
 /// The step that an identifier has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +84,8 @@ pub(super) enum Asked {
     Refused(Kind, i32),
     /// Another host's router has to be asked.
     Far(Wish),
+    /// It waits for a listener.
+    Later,
 }
 
 /// An identifier.
@@ -101,6 +109,17 @@ struct Identifier {
     reported: u32,
 }
 
+impl Identifier {
+    fn is_for_datagrams(&self) -> bool {
+        self.port_space == UDP
+    }
+
+    /// Rejections of datagrams are told as unreachable peers (`cma_sidr_rep_handler`).
+    fn refusal(&self, of_connection: i32, of_datagrams: i32) -> (Kind, i32) {
+        if self.is_for_datagrams() { (Kind::Unreachable, of_datagrams) } else { (Kind::Rejected, of_connection) }
+    }
+}
+
 /// All identifiers of a host.
 #[derive(Debug)]
 pub(super) struct Connections {
@@ -110,6 +129,8 @@ pub(super) struct Connections {
     all: HashMap<u32, Identifier>,
     /// Identifiers by the port that they have.
     ports: BTreeMap<(NodeId, u16), u32>,
+    /// Ports whose listeners have ended a moment ago.
+    left: Left,
     next: u32,
     next_port: u16,
 }
@@ -119,8 +140,8 @@ pub(super) type News = (Peer, Kind, i32);
 
 impl Connections {
     pub(super) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Self {
-        let (all, ports) = Default::default();
-        Self { host, address_map, rules, all, ports, next: 0, next_port: *ANY.start() }
+        let (all, ports, left) = Default::default();
+        Self { host, address_map, rules, all, ports, left, next: 0, next_port: *ANY.start() }
     }
 
     pub(super) fn channel(&self, id: u32) -> Option<u64> {
@@ -172,6 +193,9 @@ impl Connections {
         let one = self.all.remove(&id)?;
         if let (true, Some(own)) = (one.is_bound, one.own) {
             self.ports.remove(&(one.node, own.port()));
+            if one.step == Step::Listening {
+                self.left.note((one.node, own.port()));
+            }
         }
         Some(one.reported)
     }
@@ -180,46 +204,9 @@ impl Connections {
         self.all.get_mut(&id).filter(|one| steps.contains(&one.step)).ok_or(Errno::INVAL)
     }
 
-    /// Gives an identifier an address. All port spaces of a node share one table of ports.
-    pub(super) fn bind(&mut self, id: u32, address: SocketAddr) -> Result<(), Errno> {
-        let one = self.at(id, &[Step::New])?;
-        let node = one.node;
-        if one.own.is_some() {
-            return Err(Errno::INVAL);
-        }
-        let ip = address.ip();
-        if !ip.is_unspecified() && self.address_map.of(ip).is_none_or(|place| place.node != node) {
-            return Err(Errno::ADDRNOTAVAIL);
-        }
-        self.take_port(id, node, address)
-    }
-
-    fn take_port(&mut self, id: u32, node: NodeId, address: SocketAddr) -> Result<(), Errno> {
-        let port = match address.port() {
-            0 => self.free_port(node).ok_or(Errno::ADDRNOTAVAIL)?,
-            port if self.ports.contains_key(&(node, port)) => return Err(Errno::ADDRINUSE),
-            port => port,
-        };
-        let one = self.all.get_mut(&id).ok_or(Errno::NOENT)?;
-        self.ports.insert((node, port), id);
-        (one.own, one.is_bound) = (Some(SocketAddr::new(address.ip(), port)), true);
-        Ok(())
-    }
-
-    fn free_port(&mut self, node: NodeId) -> Option<u16> {
-        for _ in ANY {
-            let port = self.next_port;
-            self.next_port = if port == *ANY.end() { *ANY.start() } else { port + 1 };
-            if !self.ports.contains_key(&(node, port)) {
-                return Some(port);
-            }
-        }
-        None
-    }
-
     pub(super) fn listen(&mut self, id: u32, _backlog: u32) -> Result<(), Errno> {
         let one = self.at(id, &[Step::New])?;
-        if one.port_space != TCP {
+        if !matches!(one.port_space, TCP | UDP) {
             return Err(Errno::OPNOTSUPP);
         }
         if one.own.is_none() {
@@ -230,56 +217,17 @@ impl Connections {
         Ok(())
     }
 
-    /// Looks for an address. The inner error is the event's.
-    pub(super) fn resolve(
-        &mut self,
-        id: u32,
-        from: Option<SocketAddr>,
-        to: SocketAddr,
-    ) -> Result<Result<(), Errno>, Errno> {
-        let one = self.at(id, &[Step::New])?;
-        let (node, own) = (one.node, one.own);
-        let Some(place) = self.address_map.of(to.ip()) else { return Ok(Err(Errno::HOSTUNREACH)) };
-        let Some(near) = self.address_map.address(node, place.network, to.is_ipv6()) else {
-            return Ok(Err(Errno::NETUNREACH));
-        };
-        if own.is_none() {
-            let asked = from.filter(|from| !from.ip().is_unspecified());
-            let address = asked.unwrap_or_else(|| SocketAddr::new(near, from.map_or(0, |from| from.port())));
-            if self.address_map.of(address.ip()).is_none_or(|place| place.node != node) {
-                return Err(Errno::ADDRNOTAVAIL);
-            }
-            self.take_port(id, node, address)?;
-        }
-        let one = self.at(id, &[Step::New])?;
-        if let Some(own) = one.own.as_mut().filter(|own| own.ip().is_unspecified()) {
-            own.set_ip(near);
-        }
-        (one.to, one.step) = (Some(to), Step::Resolved);
-        Ok(Ok(()))
-    }
-
-    pub(super) fn resolve_route(&mut self, id: u32) -> Result<(), Errno> {
-        self.at(id, &[Step::Resolved])?.step = Step::Routed;
-        Ok(())
-    }
-
-    pub(super) fn route(&self, id: u32) -> Option<Route> {
-        let one = self.all.get(&id)?;
-        let has_device = one.own.is_some_and(|own| !own.ip().is_unspecified());
-        let is_resolved = !matches!(one.step, Step::New | Step::Resolved | Step::Listening);
-        Some(Route { from: one.own, to: one.to, guid: has_device.then(|| guid(one.node)), is_resolved })
-    }
-
     /// Asks a listener, here or on another host.
     pub(super) fn connect(&mut self, id: u32, offer: &Offer) -> Result<Asked, Errno> {
         let one = self.at(id, &[Step::Routed])?;
-        if !offer.is_valid || offer.private.len() > IN_REQUEST {
+        let (space, room) = (one.port_space, if one.is_for_datagrams() { IN_LOOKUP } else { IN_REQUEST });
+        if !offer.is_valid || offer.private.len() > room {
             return Err(Errno::INVAL);
         }
-        if one.port_space != TCP {
+        if !matches!(space, TCP | UDP) {
             return Err(Errno::OPNOTSUPP);
         }
+        let (kind, status) = one.refusal(NO_LISTENER, NO_LISTENER_FOR_DATAGRAMS);
         let (Some(own), Some(to), node) = (one.own, one.to, one.node) else { return Err(Errno::INVAL) };
         let Some(place) = self.address_map.of(to.ip()) else {
             return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
@@ -287,14 +235,23 @@ impl Connections {
         let Ok(admission) = self.rules.admits(node, place, to.port()) else {
             return Ok(Asked::Refused(Kind::Unreachable, -Errno::ACCESS.raw_os_error()));
         };
-        let theirs = offer.seen(IN_REQUEST);
+        // A request of datagrams tells nothing but its private data (`cma_ib_req_handler`).
+        let told = if space == UDP { &Offer { private: offer.private.clone(), ..Offer::default() } } else { offer };
+        let theirs = told.seen(room);
         if place.host != self.host {
+            if space == UDP {
+                return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
+            }
             let one = self.at(id, &[Step::Routed])?;
             (one.step, one.admission) = (Step::Requesting, Some(admission));
             return Ok(Asked::Far(Wish { id, host: place.host, client: own, server: to, offer: theirs }));
         }
-        let Ok((channel, listener, event)) = self.ask(place, (own, to), Peer::Near(id), theirs, None) else {
-            return Ok(Asked::Refused(Kind::Rejected, NO_LISTENER));
+        let Ok((channel, listener, event)) = self.ask(place, (own, to), Peer::Near(id), theirs, None, space) else {
+            if self.left.is_recent((place.node, to.port())) {
+                self.at(id, &[Step::Routed])?.step = Step::Requesting;
+                return Ok(Asked::Later);
+            }
+            return Ok(Asked::Refused(kind, status));
         };
         let one = self.at(id, &[Step::Routed])?;
         (one.step, one.peer, one.admission) = (Step::Requesting, Some(Peer::Near(event.id)), Some(admission));
@@ -310,10 +267,11 @@ impl Connections {
         peer: Peer,
         theirs: Offer,
         admission: Option<Admission>,
+        space: u16,
     ) -> Result<(u64, u32, Event), i32> {
         let fits = |one: &&Identifier| {
-            let is_there = |at: SocketAddr| at.ip().is_unspecified() || at.ip() == server.ip();
-            one.step == Step::Listening && one.own.is_some_and(is_there)
+            let is_there = |at: SocketAddr| is_any(at.ip()) || at.ip() == server.ip();
+            one.step == Step::Listening && one.port_space == space && one.own.is_some_and(is_there)
         };
         let listener = *self.ports.get(&(place.node, server.port())).ok_or(NO_LISTENER)?;
         let found = self.all.get(&listener).filter(fits).ok_or(NO_LISTENER)?;
@@ -322,7 +280,7 @@ impl Connections {
             node: place.node,
             channel,
             uid,
-            port_space: TCP,
+            port_space: space,
             step: Step::Requested,
             own: Some(server),
             to: Some(client),
@@ -333,13 +291,22 @@ impl Connections {
             reported: 0,
         };
         let id = self.add(child);
-        Ok((channel, listener, Event { uid, id, kind: Kind::ConnectRequest, status: 0, offer: theirs }))
+        let datagrams_to = (space == UDP).then_some(client.ip());
+        Ok((channel, listener, Event { uid, id, kind: Kind::ConnectRequest, status: 0, offer: theirs, datagrams_to }))
     }
 
     /// Accepts a request, or acknowledges that it was accepted. Gives the peer, and the event there.
     pub(super) fn accept(&mut self, id: u32, uid: u64, offer: &Offer) -> Result<(Peer, Kind, Offer), Errno> {
         let one = self.at(id, &[Step::Requested, Step::Answered])?;
-        let (peer, next, of_peer, kind) = if one.step == Step::Requested {
+        let is_for_datagrams = one.is_for_datagrams();
+        let (peer, next, of_peer, kind) = if is_for_datagrams {
+            // The reply to a lookup is the last step, and neither side hears when the other goes.
+            if one.step != Step::Requested || offer.private.len() > IN_LOOKED_UP {
+                return Err(Errno::INVAL);
+            }
+            one.uid = uid;
+            (one.peer.take(), Step::Connected, Step::Connected, Kind::Established)
+        } else if one.step == Step::Requested {
             if !offer.is_valid || offer.private.len() > IN_REPLY {
                 return Err(Errno::INVAL);
             }
@@ -354,33 +321,39 @@ impl Connections {
         if let Peer::Near(id) = peer {
             let other = self.at(id, &[Step::Requesting, Step::Accepted])?;
             other.step = of_peer;
-            if kind == Kind::ConnectResponse {
+            if is_for_datagrams {
+                other.peer = None;
+                other.theirs = offer.seen(IN_LOOKED_UP);
+                other.theirs.qkey = if offer.qkey == 0 { USUAL_KEY } else { offer.qkey };
+            } else if kind == Kind::ConnectResponse {
                 other.theirs = seen.clone();
             }
         }
         Ok((peer, kind, seen))
     }
 
-    /// Rejects a request. Gives the client.
-    pub(super) fn reject(&mut self, id: u32, private: Vec<u8>) -> Result<(Peer, Offer), Errno> {
+    /// Rejects a request. Gives the client, and its news.
+    pub(super) fn reject(&mut self, id: u32, private: Vec<u8>) -> Result<(Peer, (Kind, i32), Offer), Errno> {
         if private.len() > IN_REJECTION {
             return Err(Errno::INVAL);
         }
         let one = self.at(id, &[Step::Requested, Step::Answered])?;
         one.step = Step::Over;
+        let news = one.refusal(BY_PROGRAM, BY_PROGRAM_OF_DATAGRAMS);
         let peer = one.peer.take().ok_or(Errno::NOTCONN)?;
         let seen = Offer { private, ..Offer::default() }.seen(IN_REJECTION);
         if let Peer::Near(id) = peer {
             let other = self.all.get_mut(&id).ok_or(Errno::NOTCONN)?;
             (other.step, other.peer, other.theirs) = (Step::Over, None, seen.clone());
         }
-        Ok((peer, seen))
+        Ok((peer, news, seen))
     }
 
     /// Leaves a connection on whatever step it is. Gives the news for the peer; `None` where there is none to tell.
     pub(super) fn leave(&mut self, id: u32) -> Option<News> {
         let one = self.all.get_mut(&id)?;
         let was = one.step;
+        let (rejected, reason) = one.refusal(BY_PROGRAM, BY_PROGRAM_OF_DATAGRAMS);
         let peer = one.peer.take()?;
         one.step = Step::Over;
         if let Peer::Near(id) = peer {
@@ -388,7 +361,7 @@ impl Connections {
             (other.step, other.peer, other.theirs) = (Step::Over, None, Offer::default());
         }
         Some(match was {
-            Step::Requested => (peer, Kind::Rejected, BY_PROGRAM),
+            Step::Requested => (peer, rejected, reason),
             Step::Requesting | Step::Answered => (peer, Kind::Unreachable, unreachable()),
             _ => (peer, Kind::Disconnected, 0),
         })
@@ -397,23 +370,11 @@ impl Connections {
     /// An event about an identifier, and the channel that it goes to.
     pub(super) fn event(&self, id: u32, kind: Kind, status: i32) -> Option<(u64, Event)> {
         let one = self.all.get(&id)?;
-        let has_offer = matches!(kind, Kind::ConnectResponse | Kind::Rejected);
+        let is_established = one.is_for_datagrams() && kind == Kind::Established;
+        let has_offer = is_established || matches!(kind, Kind::ConnectResponse | Kind::Rejected);
         let offer = if has_offer { one.theirs.clone() } else { Offer::default() };
-        Some((one.channel, Event { uid: one.uid, id, kind, status, offer }))
-    }
-
-    pub(super) fn attributes(&self, id: u32) -> Option<Attributes> {
-        let one = self.all.get(&id)?;
-        // A queue pair is made ready for a connection from the first step on.
-        Some(Attributes {
-            peer: one.to?.ip(),
-            peer_queue_pair: one.theirs.queue_pair,
-            own_index: 0,
-            responder_resources: one.theirs.responder_resources,
-            initiator_depth: one.theirs.initiator_depth,
-            retry_count: 7,
-            rnr_retry_count: one.theirs.rnr_retry_count.min(7),
-        })
+        let datagrams_to = one.to.filter(|_| is_established).map(|to| to.ip());
+        Some((one.channel, Event { uid: one.uid, id, kind, status, offer, datagrams_to }))
     }
 
     pub(super) fn migrate(&mut self, id: u32, channel: u64) -> Option<u32> {

@@ -103,7 +103,7 @@ impl Rdma {
         let ends = self.ends().map_err(|_| Errno::NOMEM)?;
         let number = FIRST + state.next_link;
         state.next_link += 1;
-        epoll::add(ends, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        epoll::add(&ends.epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         state.links.insert(number, Link { stream, id, received: [0; LENGTH], length: 0 });
         Ok(number)
     }

@@ -33,6 +33,8 @@ pub(crate) struct Event {
     /// 0, an error number below 0, or the reason of a rejection.
     pub(crate) status: i32,
     pub(crate) offer: Offer,
+    /// Of an identifier for datagrams: the address that they go to.
+    pub(crate) datagrams_to: Option<IpAddr>,
 }
 
 /// Bytes of `struct rdma_ucm_event_resp`.
@@ -46,9 +48,37 @@ impl Event {
         bytes[8..12].copy_from_slice(&self.id.to_ne_bytes());
         bytes[12..16].copy_from_slice(&(self.kind as u32).to_ne_bytes());
         bytes[16..20].copy_from_slice(&self.status.to_ne_bytes());
-        bytes[20..20 + OFFER].copy_from_slice(&self.offer.write());
+        match self.datagrams_to {
+            None => bytes[20..20 + OFFER].copy_from_slice(&self.offer.write()),
+            Some(peer) => bytes[20..20 + DATAGRAMS].copy_from_slice(&datagrams(&self.offer, peer)),
+        }
         bytes
     }
+}
+
+/// Bytes of `struct rdma_ucm_ud_param`.
+const DATAGRAMS: usize = 304;
+
+/// `struct rdma_ucm_ud_param`: where datagrams go, and the offer's queue pair, key and private data.
+fn datagrams(offer: &Offer, peer: IpAddr) -> [u8; DATAGRAMS] {
+    let mut bytes = [0; DATAGRAMS];
+    bytes[..4].copy_from_slice(&offer.queue_pair.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&offer.qkey.to_ne_bytes());
+    bytes[8..40].copy_from_slice(&way(peer, 0));
+    let private = &offer.private[..offer.private.len().min(255)];
+    bytes[40..40 + private.len()].copy_from_slice(private);
+    bytes[296] = u8::try_from(private.len()).unwrap_or(u8::MAX);
+    bytes
+}
+
+/// `struct ib_uverbs_ah_attr`: the way to an address, from the port's identifier with this index.
+fn way(to: IpAddr, own_index: u8) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&gid(to));
+    (bytes[20], bytes[21]) = (own_index, HOPS);
+    // It has a global route.
+    (bytes[29], bytes[30]) = (1, PORT);
+    bytes
 }
 
 /// The address as a port's identifier: an IPv4 one is mapped into IPv6.
@@ -119,7 +149,12 @@ pub(crate) struct Attributes {
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
+    /// The queue pair is one for datagrams.
+    pub(crate) is_for_datagrams: bool,
 }
+
+/// The key of queue pairs for datagrams whose programs name none (`RDMA_UDP_QKEY`, `include/rdma/rdma_cm.h`).
+pub(crate) const USUAL_KEY: u32 = 0x0123_4567;
 
 impl Attributes {
     /// `struct ib_uverbs_qp_attr`, for the transition to a state (`cm_init_qp_attr`, `drivers/infiniband/core/cm.c`). `None` for a
@@ -134,7 +169,11 @@ impl Attributes {
         const OF_SEND: u32 = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
         /// `IB_ACCESS_REMOTE_WRITE`, `IB_ACCESS_REMOTE_READ`, `IB_ACCESS_REMOTE_ATOMIC`.
         const REMOTE: u32 = 2 | 4 | 8;
+        // `cma_ib_init_qp_attr` and `IB_QP_QKEY`: datagrams have no other step.
+        const OF_DATAGRAMS: u32 = 1 | 1 << 4 | 1 << 5 | 1 << 6;
         let mask = match state {
+            INIT if self.is_for_datagrams => OF_DATAGRAMS,
+            _ if self.is_for_datagrams => return None,
             INIT => OF_INIT,
             READY_TO_RECEIVE => OF_RECEIVE,
             READY_TO_SEND => OF_SEND,
@@ -145,14 +184,10 @@ impl Attributes {
         put(0, mask);
         put(4, state);
         put(12, MTU_4096);
+        put(20, if self.is_for_datagrams { USUAL_KEY } else { 0 });
         put(32, self.peer_queue_pair);
         put(36, REMOTE);
-        // `struct ib_uverbs_ah_attr`.
-        bytes[40..56].copy_from_slice(&gid(self.peer));
-        bytes[60] = self.own_index;
-        bytes[61] = HOPS;
-        bytes[69] = 1;
-        bytes[70] = PORT;
+        bytes[40..72].copy_from_slice(&way(self.peer, self.own_index));
         bytes[130] = self.initiator_depth;
         bytes[131] = self.responder_resources;
         // The kernel's choice for an RNR timer, and a usual one for acknowledgements (4.096 µs × 2^14).

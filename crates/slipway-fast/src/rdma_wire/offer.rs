@@ -7,6 +7,9 @@ use super::u32_at;
 pub(crate) const IN_REQUEST: usize = 56;
 pub(crate) const IN_REPLY: usize = 196;
 pub(crate) const IN_REJECTION: usize = 148;
+/// The same for datagrams, whose identifiers are looked up by one request and its reply.
+pub(crate) const IN_LOOKUP: usize = 180;
+pub(crate) const IN_LOOKED_UP: usize = 136;
 
 /// The offer of one side of a connection (`struct rdma_ucm_conn_param`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -50,6 +50,23 @@ fn perftest_runs_with_many_queue_pairs_events_inline_and_each_mtu() {
         let said = by_tcp(&lab, PERFTEST, &[program, &["-n", "200"]].concat());
         assert!(said.contains("#iterations"), "{said}");
     }
+    // Its programs connect twice with -R. The second listener comes late, and the second request waits for it.
+    for program in ["ib_write_bw", "ib_send_lat"] {
+        let words = [program, "-R", "-n", "200"];
+        let said = by_rdma_cm(&lab, &words, &[&words[..], &[ADDRESS]].concat());
+        assert!(said.contains("#iterations"), "{said}");
+    }
+}
+
+#[test]
+fn datagrams_find_each_other_and_multicast_is_refused() {
+    verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("ud", LAB);
+    let said = by_rdma_cm(&lab, &["udaddy"], &["udaddy", "-s", ADDRESS]);
+    assert_eq!(said.matches("return status 0").count(), 2, "{said}");
+    let refused = program(&lab, "b", &["mckey", "-m", "239.1.1.1", "-s"]).output().expect("started");
+    assert!(!refused.status.success() && told(&refused).contains("Function not implemented"), "{}", told(&refused));
 }
 
 #[test]
@@ -81,10 +98,12 @@ fn more_programs_of_sockets_run_over_rsockets() {
 }
 
 #[test]
-fn ucx_and_hpcc_use_the_device() {
+fn libfabric_ucx_and_hpcc_use_the_device() {
     verbs::plug_in();
     let place = Place::new();
     let lab = place.up("fi", LAB);
+    let said = by_tcp(&lab, 47592, &["fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "50", "-S", "65536"]);
+    assert!(said.contains("usec/xfer"), "{said}");
     let said = lab.exec("a", ["ucx_info", "-d"]);
     assert!(said.contains("Transport: rc_verbs") && said.contains("Transport: ud_verbs"), "{said}");
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hpcc/hpccinf.txt");

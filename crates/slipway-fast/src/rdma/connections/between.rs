@@ -1,11 +1,11 @@
-//! Identifiers whose peer is on another host.
+//! The part of another host's router in a connection.
 
-use super::{BY_PROGRAM, Caller, Connections, Identifier, MOST, NO_LISTENER, Peer, Step, unreachable};
+use super::{BY_PROGRAM, Caller, Connections, Identifier, MOST, NO_LISTENER, Peer, Step, TCP, unreachable};
 use crate::rdma_wire::{self, Event, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer};
 
 impl Connections {
     /// A client of another host asks a listener. The result is as that of [`ask`](Self::ask).
-    pub(in crate::rdma) fn requested(
+    pub(in super::super) fn requested(
         &mut self,
         link: u64,
         caller: &Caller,
@@ -21,24 +21,24 @@ impl Connections {
         if matches!(self.rules.recheck(&caller.admission), Some(Err(_))) {
             return Err(NO_LISTENER);
         }
-        self.ask(place, (caller.client, caller.server), Peer::Far(link), offer, Some(caller.admission))
+        self.ask(place, (caller.client, caller.server), Peer::Far(link), offer, Some(caller.admission), TCP)
     }
 
     /// Gives a client that asks another host its link. False where it has left.
-    pub(in crate::rdma) fn set_link(&mut self, id: u32, link: u64) -> bool {
+    pub(in super::super) fn set_link(&mut self, id: u32, link: u64) -> bool {
         let is_asking = |one: &&mut Identifier| one.step == Step::Requesting && one.peer.is_none();
         self.all.get_mut(&id).filter(is_asking).map(|one| one.peer = Some(Peer::Far(link))).is_some()
     }
 
     /// A connection has come to nothing.
-    pub(in crate::rdma) fn over(&mut self, id: u32) {
+    pub(in super::super) fn over(&mut self, id: u32) {
         if let Some(one) = self.all.get_mut(&id) {
             (one.step, one.peer) = (Step::Over, None);
         }
     }
 
     /// Acts on another router's message. Gives the event for the program; `None` where no such message may come now.
-    pub(in crate::rdma) fn heed(&mut self, id: u32, step: rdma_wire::Step, mut offer: Offer) -> Option<Kind> {
+    pub(in super::super) fn heed(&mut self, id: u32, step: rdma_wire::Step, mut offer: Offer) -> Option<Kind> {
         use rdma_wire::Step as Told;
         let one = self.all.get_mut(&id)?;
         let (kind, room) = match (step, one.step) {
@@ -60,7 +60,7 @@ impl Connections {
     }
 
     /// The other router has closed its link. Gives the event for the program, if it has to have one.
-    pub(in crate::rdma) fn lost(&mut self, id: u32) -> Option<(Kind, i32)> {
+    pub(in super::super) fn lost(&mut self, id: u32) -> Option<(Kind, i32)> {
         let one = self.all.get_mut(&id)?;
         let was = std::mem::replace(&mut one.step, Step::Over);
         one.peer.take()?;

@@ -1,0 +1,115 @@
+//! Commands of programs on identifiers of their own.
+
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+
+use super::{Commands, Fate, Queued, Standing, Wish};
+use crate::rdma_wire::{Kind, Offer};
+
+impl Commands<'_> {
+    pub(crate) fn create(&mut self, at: Standing<'_>, uid: u64, port_space: u16) -> Result<u32, Errno> {
+        self.0.connections.create(at.node, at.channel, uid, port_space)
+    }
+
+    /// An identifier of the caller's channel.
+    fn own(&self, at: Standing<'_>, id: u32) -> Result<u32, Errno> {
+        match self.0.connections.channel(id) {
+            Some(channel) if channel == at.channel => Ok(id),
+            Some(_) => Err(Errno::INVAL),
+            None => Err(Errno::NOENT),
+        }
+    }
+
+    pub(crate) fn destroy(&mut self, at: Standing<'_>, id: u32) -> Result<u32, Errno> {
+        let id = self.own(at, id)?;
+        self.0.destroy(id).ok_or(Errno::NOENT)
+    }
+
+    pub(crate) fn bind(&mut self, at: Standing<'_>, id: u32, address: SocketAddr) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        self.0.connections.bind(id, address)
+    }
+
+    pub(crate) fn listen(&mut self, at: Standing<'_>, id: u32, backlog: u32) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        self.0.connections.listen(id, backlog)?;
+        self.0.listener_is_there();
+        Ok(())
+    }
+
+    pub(crate) fn resolve_address(
+        &mut self,
+        at: Standing<'_>,
+        id: u32,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+    ) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        match self.0.connections.resolve(id, from, to)? {
+            Ok(()) => self.0.tell_of(id, Kind::AddressResolved, 0),
+            Err(errno) => self.0.tell_of(id, Kind::AddressError, -errno.raw_os_error()),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resolve_route(&mut self, at: Standing<'_>, id: u32) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        self.0.connections.resolve_route(id)?;
+        self.0.tell_of(id, Kind::RouteResolved, 0);
+        Ok(())
+    }
+
+    pub(crate) fn route(&self, at: Standing<'_>, id: u32) -> Result<[u8; 208], Errno> {
+        let id = self.own(at, id)?;
+        self.0.connections.route(id).map(|route| route.write()).ok_or(Errno::NOENT)
+    }
+
+    pub(crate) fn attributes(&self, at: Standing<'_>, id: u32, state: u32) -> Result<[u8; 144], Errno> {
+        let id = self.own(at, id)?;
+        self.0.connections.attributes(id).and_then(|attributes| attributes.write(state)).ok_or(Errno::INVAL)
+    }
+
+    /// Asks for a connection. A wish is for [`Rdma::call`]: another router has to be asked.
+    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Option<Wish>, Errno> {
+        let id = self.own(at, id)?;
+        let wish = self.0.ask(id, offer)?;
+        if matches!(wish, Fate::Waits) && !self.0.held.hold(id, offer) {
+            self.0.give_up(id);
+        }
+        Ok(if let Fate::Far(wish) = wish { Some(wish) } else { None })
+    }
+
+    pub(crate) fn accept(&mut self, at: Standing<'_>, id: u32, uid: u64, offer: &Offer) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        let (peer, kind, offer) = self.0.connections.accept(id, uid, offer)?;
+        self.0.tell_peer(peer, kind, 0, offer);
+        Ok(())
+    }
+
+    pub(crate) fn reject(&mut self, at: Standing<'_>, id: u32, private: Vec<u8>) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        let (peer, (kind, status), offer) = self.0.connections.reject(id, private)?;
+        self.0.tell_peer(peer, kind, status, offer);
+        Ok(())
+    }
+
+    pub(crate) fn disconnect(&mut self, at: Standing<'_>, id: u32) -> Result<(), Errno> {
+        let id = self.own(at, id)?;
+        self.0.disconnect(id);
+        Ok(())
+    }
+
+    /// Moves an identifier to the caller's channel from another. Gives how many events it has reported.
+    pub(crate) fn migrate(&mut self, at: Standing<'_>, id: u32, from: u64) -> Result<u32, Errno> {
+        if self.0.connections.channel(id) != Some(from) || !self.0.channels.contains_key(&at.channel) {
+            return Err(Errno::INVAL);
+        }
+        let moved = self.0.forget_events(from, id);
+        let reported = self.0.connections.migrate(id, at.channel).ok_or(Errno::NOENT)?;
+        for Queued { counted, event } in moved {
+            self.0.tell(at.channel, counted, event);
+        }
+        Ok(reported)
+    }
+}
